@@ -377,8 +377,12 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Nodes of the pool do the same: at once those
- * that are connected, the others when they are. Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it.
- * Thread: any. Blocks: one write per tier. Since 0.1. */
+ * that are connected, the others when they are, or when they open the namespace. A manager keeps the epochs of 4,096
+ * namespaces, at most 1,024 of them for other nodes' sake alone; those of namespaces that are not open and have no
+ * blocks left here make room for others, but not in a pool or a shared tier set, where somebody may have to be told.
+ * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_NO_ROOM where all 4,096 are needed
+ * (docs/operations.md, Limits worth knowing).
+ * Thread: any. Blocks: one write per tier, and while another one is written. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
  * 0.1. */

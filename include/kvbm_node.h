@@ -19,9 +19,17 @@ extern "C" {
  * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
  * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is,
  * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Without
- * a key (node.key_file) nodes are processes of one user on one machine, which both sides of a connection ask the kernel:
- * other users of it, other network namespaces, containers in user namespaces of their own, other machines and the
- * transport UCX need one. Resets and drops are of this manager alone: other nodes keep what they have. */
+ * a key (node.key_file, a file that `kvbm key new` makes) nodes are processes of one user on one machine, which both sides
+ * of a connection ask the kernel: other users of it, other network namespaces, containers in user namespaces of their own,
+ * other machines and the transport UCX need one. Resets and drops are of this manager alone: other nodes keep what they
+ * have.
+ *
+ * Links over TCP between nodes with a key are authenticated (node.protect): bytes that come are those which a holder of
+ * the key sent, whoever is on the path. What was changed, repeated, left out or moved there ends the link, and what
+ * was on its way over it is KVBM_ERR_DAMAGED or KVBM_ERR_OWNER_GONE, never a wrong block. node.protect = encrypt hides
+ * contents as well; off is refused beyond this machine unless node.trusted_network says that nobody else can reach that
+ * network, and so is UCX, whose cards read and write by themselves, unless records are sealed (seal.key_file). Memory that
+ * nodes of one machine read in place crosses no network. */
 
 /* A node that is connected, or an address of node.peers (frozen, 456 bytes). */
 typedef struct kvbm_node_row {

@@ -14,6 +14,7 @@
 #include "command/demo.h"
 #include "command/doctor.h"
 #include "command/inspect.h"
+#include "command/key.h"
 #include "command/node.h"
 #include "command/registry.h"
 #include "command/replay.h"
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
     command::add_bench(registry);
     command::add_codec(registry);
     command::add_config(registry);
+    command::add_key(registry);
     command::add_node(registry);
     command::add_session(registry);
     command::add_inspect(registry);

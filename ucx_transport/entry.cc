@@ -219,7 +219,8 @@ constexpr kvbm_transport_ops_t kTable = {sizeof(kvbm_transport_ops_t),
                                          &add_memory,
                                          &remove_memory,
                                          &get,
-                                         &add_device_memory};
+                                         &add_device_memory,
+                                         nullptr};  // protect(): a card reads and writes by itself
 
 }  // namespace
 

@@ -31,6 +31,7 @@ class CodedSource final : public RecordSource {
   void find(std::span<const Identity> ids, std::span<wire::FoundItem> out) override { inner_.find(ids, out); }
   bool pin(const Identity& id) override { return inner_.pin(id); }
   void unpin(const Identity& id) override { inner_.unpin(id); }
+  [[nodiscard]] Room room() const noexcept override { return inner_.room(); }
   // For who says nothing of coding: plain, or a miss where everything is sealed.
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
             UniqueFunction<void(const OpenedRecord&)> done) override {
@@ -41,8 +42,9 @@ class CodedSource final : public RecordSource {
                   UniqueFunction<void(const OpenedRecord&)> done) override;
   void close(uint64_t pin) override;
   wire::NodeStatus status() override { return inner_.status(); }
-  void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override {
-    inner_.invalidate(base, epoch, std::move(done));
+  void invalidate(std::vector<EpochWord> words, uint32_t may_add,
+                  UniqueFunction<void(std::vector<EpochWord>)> done) override {
+    inner_.invalidate(std::move(words), may_add, std::move(done));
   }
   void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override { inner_.epochs(std::move(done)); }
 

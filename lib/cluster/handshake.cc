@@ -17,19 +17,27 @@ constexpr size_t kAtPool = 32;
 constexpr size_t kAtFingerprint = 96;
 constexpr size_t kAtRequests = 104;
 constexpr size_t kAtRefusal = 108;
+constexpr size_t kAtProtect = 109;
 constexpr size_t kAtNonce = 112;
 constexpr size_t kAtProof = 144;
 static_assert(kAtPool + kMaxName + 1 == kAtFingerprint && kAtProof + 32 == kHandshakeBytes);
 
 constexpr uint8_t kKeyedFlag = 1;
 
-constexpr std::string_view kReplyProof = "kvbm reply";
 constexpr std::string_view kInitiatorProof = "kvbm proof";
 constexpr std::string_view kWelcomeProof = "kvbm welcome";
 constexpr std::string_view kToResponder = "kvbm initiator to responder";
 constexpr std::string_view kToInitiator = "kvbm responder to initiator";
+constexpr std::string_view kFramesToResponder = "kvbm frames to responder";
+constexpr std::string_view kFramesToInitiator = "kvbm frames to initiator";
 
 uint8_t byte_at(ConstBytes m, size_t at) noexcept { return std::to_integer<uint8_t>(m[at]); }
+
+copy::Protection protection_at(ConstBytes m) noexcept { return static_cast<copy::Protection>(byte_at(m, kAtProtect)); }
+
+std::string wishes(copy::Protection here, copy::Protection there) {
+  return std::string("here ") + copy::protection_name(here) + ", there " + copy::protection_name(there);
+}
 
 std::string versions(uint8_t lowest, uint8_t highest) {
   if (lowest == highest) return std::to_string(highest);
@@ -45,6 +53,7 @@ Code code_of(Refusal why) noexcept {
     case Refusal::key_needed:
     case Refusal::key_unexpected:
     case Refusal::key_wrong:
+    case Refusal::protection:
       return Code::not_permitted;
     default:
       return Code::mismatch;
@@ -73,22 +82,12 @@ const char* refusal_text(Refusal why) noexcept {
       return "peer: another node than expected answers at this address; check the list of members";
     case Refusal::busy:
       return "peer: it takes no more connections now; try again later";
+    case Refusal::protection:
+      return "peer: node.protect is off on one side alone";
     case Refusal::none:
       break;
   }
   return "peer: it refused the connection for a reason that this version does not know";
-}
-
-Result<SharedKey> shared_key_of(std::string_view text) {
-  if (text.size() < 16) {
-    return Status(Code::bad_config, "pool key: shorter than 16 bytes; use at least 16, random ones (32 hex digits)");
-  }
-  std::string input("kvbm pool key");
-  input.push_back('\0');
-  input.append(text);
-  const SharedKey key = codec::sha256(std::as_bytes(std::span(input)));
-  wipe(input.data(), input.size());
-  return key;
 }
 
 Handshake::Handshake(NodeFacts self, const SharedKey* key, Role role, Random& random, std::optional<NodeId> expected)
@@ -102,9 +101,9 @@ Handshake::Handshake(NodeFacts self, const SharedKey* key, Role role, Random& ra
 }
 
 Handshake::~Handshake() {
-  wipe(key_.data(), key_.size());
   wipe(extracted_.data(), extracted_.size());
   wipe(&keys_, sizeof keys_);
+  wipe(&frame_keys_, sizeof frame_keys_);
 }
 
 void Handshake::begin(Kind kind) noexcept {
@@ -114,6 +113,7 @@ void Handshake::begin(Kind kind) noexcept {
   out_[kAtVersion] = static_cast<std::byte>(self_.version);
   out_[kAtLowest] = static_cast<std::byte>(self_.lowest_version);
   out_[kAtFlags] = static_cast<std::byte>(keyed_ ? kKeyedFlag : 0);
+  out_[kAtProtect] = static_cast<std::byte>(self_.protect);
 }
 
 void Handshake::say_facts(Kind kind) {
@@ -184,6 +184,11 @@ Status Handshake::check_peer(uint8_t flags, Refusal& why) const {
     return refused(keyed_ ? Refusal::key_needed : Refusal::key_unexpected,
                    keyed_ ? "the peer has none" : "this side has none");
   }
+  using copy::Protection;
+  if (peer_.protect > Protection::encrypt) return {Code::damaged, "peer: it wants a protection that there is not"};
+  if ((peer_.protect == Protection::off) != (self_.protect == Protection::off)) {
+    return refused(Refusal::protection, wishes(self_.protect, peer_.protect));
+  }
   if (peer_.node == self_.node) return refused(Refusal::same_node, short_text(peer_.node));
   if (expected_.has_value() && *expected_ != peer_.node) {
     return refused(Refusal::other_node, "expected " + short_text(*expected_) + ", found " + short_text(peer_.node));
@@ -204,8 +209,10 @@ Status Handshake::read_facts(ConstBytes message, Refusal& why) {
   peer_.pool_fingerprint = load_le<uint64_t>(message.data() + kAtFingerprint);
   peer_.request_limit = load_le<uint32_t>(message.data() + kAtRequests);
   std::memcpy(peer_nonce_.data(), message.data() + kAtNonce, peer_nonce_.size());
+  peer_.protect = protection_at(message);
   if (Status status = check_peer(byte_at(message, kAtFlags), why); !status.ok()) return status;
   version_ = std::min(peer_.version, self_.version);
+  protection_ = std::max(peer_.protect, self_.protect);
   return {};
 }
 
@@ -219,6 +226,10 @@ void Handshake::derive(ConstBytes hello, ConstBytes reply) {
   const Mac to_initiator = hkdf_expand(extracted_, kToInitiator);
   keys_.send = role_ == Role::initiator ? to_responder : to_initiator;
   keys_.receive = role_ == Role::initiator ? to_initiator : to_responder;
+  const Mac frames_to_responder = hkdf_expand(extracted_, kFramesToResponder);
+  const Mac frames_to_initiator = hkdf_expand(extracted_, kFramesToInitiator);
+  frame_keys_.send = role_ == Role::initiator ? frames_to_responder : frames_to_initiator;
+  frame_keys_.receive = role_ == Role::initiator ? frames_to_initiator : frames_to_responder;
 }
 
 void Handshake::put_proof(std::string_view label) {
@@ -237,7 +248,6 @@ Handshake::Step Handshake::take_hello(ConstBytes message) {
   std::memcpy(hello_.data(), message.data(), hello_.size());
   say_facts(Kind::reply);
   derive(hello_, out_);
-  put_proof(kReplyProof);
   state_ = State::wait_proof;
   Step step;
   step.send = out_;
@@ -248,9 +258,6 @@ Handshake::Step Handshake::take_reply(ConstBytes message) {
   Refusal why = Refusal::none;
   if (Status status = read_facts(message, why); !status.ok()) return failed(std::move(status), why);
   derive(hello_, message);
-  if (!proof_fits(message, kReplyProof)) {
-    return failed({code_of(Refusal::key_wrong), refusal_text(Refusal::key_wrong)}, Refusal::key_wrong);
-  }
   begin(Kind::proof);
   put_proof(kInitiatorProof);
   state_ = State::wait_welcome;
@@ -274,7 +281,9 @@ Handshake::Step Handshake::take_proof(ConstBytes message) {
 
 Handshake::Step Handshake::take_welcome(ConstBytes message) {
   if (!proof_fits(message, kWelcomeProof)) {
-    return failed({Code::damaged, "peer: its welcome was changed on its way"}, Refusal::none);
+    return failed({Code::not_permitted, "peer: its welcome does not prove that it has the pool's key (node.key_file): it is "
+                                        "no node of this pool, or somebody changed what was said"},
+                  Refusal::none);
   }
   state_ = State::done;
   Step step;
@@ -289,6 +298,7 @@ Handshake::Step Handshake::take_refusal(ConstBytes message) {
     detail += ": here " + versions(self_.lowest_version, self_.version) + ", there " +
               versions(byte_at(message, kAtLowest), byte_at(message, kAtVersion));
   }
+  if (why == Refusal::protection) detail += ": " + wishes(self_.protect, protection_at(message));
   Step step = failed({code_of(why), refusal_text(why), std::move(detail)}, Refusal::none);
   step.refused_by_peer = true;
   return step;

@@ -2,14 +2,18 @@
 // Four messages of one fixed size; the bytes are in README.md (Handshake).
 //
 //   initiator: hello (who, nonce)            -> responder
-//   responder: reply (who, nonce, proof)     -> initiator
+//   responder: reply (who, nonce)            -> initiator
 //   initiator: proof                         -> responder, which admits
 //   responder: welcome (proof)               -> initiator, which admits: messages of any size from here on
 //
-// Proofs and the two directions' keys are HKDF outputs of the shared key with the hash of hello and reply as salt, each
-// under its own label: so they hold for these two nodes, incarnations, nonces, versions and this pool alone, and what
-// one side says can never be sent back to it. A pool without a key (loopback only) runs the same with 32 zero bytes and
-// a flag; keyed and unkeyed sides refuse each other. There is no forward secrecy to lose: data are not encrypted.
+// The side that was called proves nothing before its caller has: whoever connects without the key is told nothing that a
+// guess of the key could be compared with. Proofs and the two directions' keys are HKDF outputs of the shared key with the
+// hash of hello and reply as salt, each under its own label: so they hold for these two nodes, incarnations, nonces,
+// versions, wishes for protection and this pool alone, and what one side says can never be sent back to it. A pool
+// without a key (loopback only) runs the same with 32 zero bytes and a flag; keyed and unkeyed sides refuse each other.
+//
+// Each side says how it wants what crosses the connection protected. If one wants it and the other does not they refuse
+// each other; else the stronger wish counts. No forward secrecy: who learns the key can read what he has recorded.
 //
 // A pure state machine: no clock, no memory but its own; randomness from the source given. Thread: one at a time.
 #pragma once
@@ -23,22 +27,15 @@
 #include "base/status.h"
 #include "cluster/channel.h"
 #include "cluster/node.h"
+#include "copy/frame_guard.h"
 
 namespace kvbm::cluster {
 
 inline constexpr size_t kHandshakeBytes = 176;
 // Versions of the protocol that this library speaks.
-inline constexpr uint8_t kProtocolVersion = 4;
-inline constexpr uint8_t kLowestProtocolVersion = 1;
-// From this one on a fetch may say how it wants its records coded.
-inline constexpr uint8_t kCodingVersion = 2;
-// From this one on a session's slices may be cut where blocks end (session/README.md, Slice).
-inline constexpr uint8_t kGrainVersion = 3;
-// From this one on both sides of a session say by which ways payloads may come (session/README.md, Ways).
-inline constexpr uint8_t kWaysVersion = 4;
-
-// The key of a pool from what an administrator wrote: SHA-256("kvbm pool key", zero byte, text). At least 16 bytes.
-Result<SharedKey> shared_key_of(std::string_view text);
+inline constexpr uint8_t kProtocolVersion = 5;
+// Before it nothing said how bulk is protected, and the side that was called proved first.
+inline constexpr uint8_t kLowestProtocolVersion = 5;
 
 // What a node says of itself.
 struct NodeFacts {
@@ -49,6 +46,7 @@ struct NodeFacts {
   uint32_t request_limit = 0;     // how many requests of one peer it serves at once
   uint8_t version = kProtocolVersion;
   uint8_t lowest_version = kLowestProtocolVersion;
+  copy::Protection protect = copy::Protection::off;  // what it wants of the connection
 };
 
 enum class Role : uint8_t { initiator, responder };
@@ -65,6 +63,7 @@ enum class Refusal : uint8_t {
   same_node = 7,
   other_node = 8,  // not the node that was expected at this address
   busy = 9,
+  protection = 10,  // one side protects what crosses the connection, the other does not
 };
 
 class Handshake {
@@ -96,6 +95,9 @@ class Handshake {
     return role_ == Role::initiator ? nonce_ : peer_nonce_;
   }
   [[nodiscard]] const ChannelKeys& keys() const noexcept { return keys_; }
+  // What both sides agreed on, and its keys.
+  [[nodiscard]] copy::Protection protection() const noexcept { return protection_; }
+  [[nodiscard]] const ChannelKeys& frame_keys() const noexcept { return frame_keys_; }
 
  private:
   enum class Kind : uint8_t { hello = 1, reply = 2, proof = 3, welcome = 4, refusal = 5 };
@@ -129,6 +131,8 @@ class Handshake {
   std::array<std::byte, kHandshakeBytes> hello_{};  // kept by both sides for the transcript
   Mac extracted_{};
   ChannelKeys keys_;
+  ChannelKeys frame_keys_;
+  copy::Protection protection_ = copy::Protection::off;
 };
 
 // What a refusal means and what to do about it.

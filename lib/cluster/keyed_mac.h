@@ -16,8 +16,13 @@
 namespace kvbm::cluster {
 
 using Mac = std::array<uint8_t, 32>;
-// What both sides of a pool know. 32 bytes; a text becomes one through shared_key_of().
-using SharedKey = std::array<uint8_t, 32>;
+// In a way that the compiler does not leave out.
+void wipe(void* data, size_t bytes) noexcept;
+
+// What both sides of a pool know (pool_key.h). Every copy is wiped when it goes.
+struct SharedKey : std::array<uint8_t, 32> {
+  ~SharedKey() { wipe(data(), size()); }
+};
 
 class KeyedMac {
  public:
@@ -43,6 +48,5 @@ Mac hkdf_expand(const Mac& extracted, std::string_view label) noexcept;
 
 // In time that does not depend on the contents.
 bool equal_secret(ConstBytes a, ConstBytes b) noexcept;
-void wipe(void* data, size_t bytes) noexcept;
 
 }  // namespace kvbm::cluster

@@ -25,6 +25,9 @@ class TransportPort final : public PeerPort {
   Code push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) override;
   void cancel(uint64_t token) override { (void)transport_.cancel(peer_, token); }
   void admit() override { (void)transport_.admit(peer_); }
+  Code protect(copy::Protection how, const ChannelKeys& keys) override {
+    return transport_.protect(peer_, how, keys.send.data(), keys.receive.data());
+  }
   void disconnect(bool flush) override { (void)transport_.disconnect(peer_, flush); }
 
  private:

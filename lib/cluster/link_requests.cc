@@ -117,9 +117,8 @@ bool LinkRequests::cancel(uint64_t operation) {
   return true;
 }
 
-void LinkRequests::begin(uint32_t peer_limit, uint8_t version) {
+void LinkRequests::begin(uint32_t peer_limit) {
   limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit));
-  version_ = version;
 }
 
 void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
@@ -178,7 +177,8 @@ void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t by
   Item& state = op.items[index];
   if (state.state == ItemState::ending) return;
   if (code != Code::ok) {
-    state.ending = code == Code::mismatch ? Code::mismatch : Code::owner_gone;
+    // damaged: the connection has ended because what came over it was not what the peer sent.
+    state.ending = code == Code::mismatch || code == Code::damaged ? code : Code::owner_gone;
     return;
   }
   FetchItem& item = op.fetch->items[index];

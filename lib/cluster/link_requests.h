@@ -34,8 +34,8 @@ class LinkRequests {
   uint64_t invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, CodeDone done);
   bool cancel(uint64_t operation);
 
-  // The peer serves so many requests at once, in that version of the protocol; sending may begin.
-  void begin(uint32_t peer_limit, uint8_t version);
+  // The peer serves so many requests at once; sending may begin.
+  void begin(uint32_t peer_limit);
   // An answer. Not ok: the peer broke the protocol.
   Status take(const wire::Head& head, ConstBytes body);
   void received(uint64_t token, Code code, uint64_t bytes);
@@ -142,7 +142,6 @@ class LinkRequests {
   uint64_t next_tag_ = 1;
   uint64_t next_deadline_ = kNever;
   uint32_t limit_ = 0;  // requests at once; 0 before begin()
-  uint8_t version_ = 0;
   Code ended_ = Code::ok;
 };
 

@@ -125,7 +125,7 @@ Status LinkRequests::take_small(const wire::Head& head, ConstBytes body) {
   } else if (head.type == wire::Type::invalidated) {
     kind = Kind::invalidate;
     decoded = wire::decode(body, plain);
-    if (plain.count != 0) code = Code::io_error;
+    if (plain.count != 0) code = code_from_peer(-static_cast<int32_t>(plain.count));
   } else {
     return {Code::damaged, "peer: it sent what only its own side may ask"};
   }

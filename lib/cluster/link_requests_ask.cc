@@ -59,7 +59,7 @@ bool LinkRequests::issue_fetch(uint64_t id, Operation& op) {
   m.families.clear();
   m.items.clear();
   const uint64_t now = host_.executor.clock().now_ns();
-  m.coding = version_ >= kCodingVersion ? op.fetch->coding : wire::Coding{};
+  m.coding = op.fetch->coding;
   m.budget_ns = op.deadline_ns == kNever ? kNever : op.deadline_ns - std::min(now, op.deadline_ns);
   const uint32_t first = op.next;
   for (; op.next < op.items.size() && m.items.size() < wire::kMaxFetchItems; ++op.next) {

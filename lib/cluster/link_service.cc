@@ -1,10 +1,17 @@
 #include "cluster/link_service.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "cluster/peer_link.h"
 
 namespace kvbm::cluster {
+
+LinkService::~LinkService() {
+  host_.open.give_back(0, stats_.open_records);
+  host_.leased.give_back(0, stats_.leased_records);
+}
 
 Status LinkService::take(const wire::Head& head, ConstBytes body) {
   wire::Plain plain;
@@ -58,9 +65,12 @@ Status LinkService::take_find(ConstBytes body) {
   std::vector<Identity> held;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i].present == 0) continue;
-    if (m.lease_ns != 0 && stats_.leased_records + held.size() < host_.limits.lease_records) {
+    // What leases have no share for is there, and not held.
+    if (m.lease_ns != 0 && held.size() < lease_room()) {
       if (!host_.source.pin(ids[i])) continue;
       held.push_back(ids[i]);
+    } else if (m.lease_ns != 0) {
+      ++stats_.leases_short;
     }
     answer.items[places[i]] = found[i];
   }
@@ -102,7 +112,7 @@ Status LinkService::take_fetch(ConstBytes body) {
 }
 
 void LinkService::pump() {
-  while (!queue_.empty() && stats_.open_records < host_.limits.serving_items && !ended_) {
+  while (!queue_.empty() && stats_.open_records < host_.limits.serving_items && !ended_ && may_open()) {
     const uint64_t id = queue_.front();
     Serving* serving = serving_.get(id);
     if (serving == nullptr || serving->cancelled || serving->next == serving->items.size()) {
@@ -113,6 +123,21 @@ void LinkService::pump() {
     start(id, serving->next++);
   }
   serving_.each([this](uint64_t, Serving& serving) { flush(serving); });
+}
+
+// A link that has none open gets one whatever the others hold: it must not wait for them.
+bool LinkService::may_open() const noexcept {
+  return stats_.open_records == 0 || host_.open.room(host_.source.room().open, stats_.open_records) != 0;
+}
+
+void LinkService::opened_one() noexcept {
+  host_.open.take(stats_.open_records, 1);
+  ++stats_.open_records;
+}
+
+void LinkService::closed_one() noexcept {
+  --stats_.open_records;
+  host_.open.give_back(stats_.open_records, 1);
 }
 
 void LinkService::start(uint64_t id, uint32_t index) {
@@ -129,7 +154,7 @@ void LinkService::start(uint64_t id, uint32_t index) {
     return;
   }
   ++serving.open;
-  ++stats_.open_records;
+  opened_one();
   auto opened = [handle = outlet_.handle(), source = &host_.source, id, index](const OpenedRecord& record) {
     if (const auto link = handle.lock()) {
       link->record_opened(id, index, record);
@@ -168,7 +193,7 @@ void LinkService::record_opened(uint64_t id, uint32_t index, const OpenedRecord&
     }
     host_.source.close(record.pin);
   }
-  --stats_.open_records;
+  closed_one();
   if (serving == nullptr) return;
   --serving->open;
   if (!gone) {
@@ -185,7 +210,7 @@ void LinkService::pushed(uint64_t token, Code code) {
   const Push push = *found;
   pushes_.erase(token);
   host_.source.close(push.pin);
-  --stats_.open_records;
+  closed_one();
   Serving* serving = serving_.get(push.serving);
   if (serving == nullptr) return;
   --serving->open;
@@ -240,15 +265,20 @@ uint64_t LinkService::add_lease(std::vector<Identity> ids, uint64_t lease_ns) {
   }
   const uint64_t now = host_.executor.clock().now_ns();
   const uint64_t until = lease_ns > kNever - now ? kNever : now + lease_ns;
+  const uint64_t longest = host_.limits.lease_ns * host_.limits.lease_renewals;
+  host_.leased.take(stats_.leased_records, ids.size());
   stats_.leased_records += ids.size();
   ++stats_.leases_granted;
   next_deadline_ = std::min(next_deadline_, until);
-  leases_[next_lease_] = {until, std::move(ids)};
+  leases_[next_lease_] = {until, std::max(until, now + longest), std::move(ids)};
   return next_lease_++;
 }
 
 uint64_t LinkService::grant(std::span<const Identity> ids, uint64_t lease_ns) {
-  if (stats_.leased_records + ids.size() > host_.limits.lease_records) return 0;
+  if (ids.size() > lease_room()) {
+    stats_.leases_short += ids.size();
+    return 0;
+  }
   for (size_t i = 0; i < ids.size(); ++i) {
     if (host_.source.pin(ids[i])) continue;
     for (size_t j = 0; j < i; ++j) host_.source.unpin(ids[j]);
@@ -260,6 +290,7 @@ uint64_t LinkService::grant(std::span<const Identity> ids, uint64_t lease_ns) {
 void LinkService::drop(std::map<uint64_t, Lease>::iterator lease) {
   for (const Identity& id : lease->second.ids) host_.source.unpin(id);
   stats_.leased_records -= lease->second.ids.size();
+  host_.leased.give_back(stats_.leased_records, lease->second.ids.size());
   leases_.erase(lease);
 }
 
@@ -280,8 +311,9 @@ Status LinkService::take_renew(ConstBytes body) {
   const auto found = leases_.find(m.lease);
   uint64_t granted = 0;
   if (found != leases_.end()) {
-    granted = std::min(m.lease_ns, host_.limits.lease_ns);
-    found->second.until_ns = host_.executor.clock().now_ns() + granted;
+    const uint64_t now = host_.executor.clock().now_ns();
+    granted = std::min({m.lease_ns, host_.limits.lease_ns, found->second.last_ns - std::min(now, found->second.last_ns)});
+    found->second.until_ns = now + granted;
     next_deadline_ = std::min(next_deadline_, found->second.until_ns);
   }
   outlet_.commit(wire::encode(wire::Granted{m.request, m.lease, granted}, outlet_.body()));
@@ -291,14 +323,61 @@ Status LinkService::take_renew(ConstBytes body) {
 Status LinkService::take_invalidate(ConstBytes body) {
   wire::Invalidate m;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
-  host_.source.invalidate(m.base, m.epoch, [handle = outlet_.handle(), request = m.request](Code code) {
-    if (const auto link = handle.lock()) link->invalidated(request, code);
-  });
+  if (epoch_requests_waiting_ >= host_.limits.epochs_waiting) {
+    ++stats_.epochs_put_off;
+    answer_invalidate(m.request, Code::again);
+    return {};
+  }
+  ++epoch_requests_waiting_;
+  const auto same = std::find_if(epochs_waiting_.begin(), epochs_waiting_.end(),
+                                 [&](const EpochAsked& asked) { return asked.word.base == m.base; });
+  if (same == epochs_waiting_.end()) {
+    epochs_waiting_.push_back({{m.base, m.epoch}, {m.request}});
+  } else {
+    same->word.epoch = std::max(same->word.epoch, m.epoch);
+    same->requests.push_back(m.request);
+  }
+  start_epochs();
   return {};
 }
 
-void LinkService::invalidated(uint64_t request, Code code) {
+// What came while a batch was written down goes as the next one.
+void LinkService::start_epochs() {
+  if (!epochs_at_work_.empty() || epochs_waiting_.empty() || ended_) return;
+  epochs_at_work_.swap(epochs_waiting_);
+  epoch_requests_waiting_ = 0;
+  std::vector<EpochWord> words;
+  for (const EpochAsked& asked : epochs_at_work_) words.push_back(asked.word);
+  host_.source.invalidate(std::move(words), host_.limits.new_epochs - new_epochs_,
+                          [handle = outlet_.handle()](const std::vector<EpochWord>& taken) {
+                            if (const auto link = handle.lock()) link->epochs_taken(taken);
+                          });
+}
+
+void LinkService::epochs_taken(const std::vector<EpochWord>& words, std::vector<EpochWord>& tell_back) {
   if (ended_) return;
+  const std::vector<EpochAsked> asked = std::exchange(epochs_at_work_, {});
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const EpochWord& word = words[i];
+    new_epochs_ += word.added ? 1 : 0;
+    const bool implausible = word.code == Code::invalid_argument;
+    if (implausible || word.code == Code::no_room) ++stats_.epochs_refused;
+    if (implausible) {
+      ++stats_.violations;
+      if (!std::exchange(told_of_epochs_, true) && host_.log != nullptr) {
+        host_.log->write(LogLevel::warning, host_.log_as,
+                         "node " + short_text(outlet_.peer_node()) + " says that a namespace has epoch " +
+                             std::to_string(word.epoch) + ", here it is " + std::to_string(word.known) +
+                             ": refused, nothing was invalidated");
+      }
+    }
+    if (word.code == Code::ok && word.known > word.epoch) tell_back.push_back(word);
+    for (const uint64_t request : asked[i].requests) answer_invalidate(request, word.code);
+  }
+  start_epochs();
+}
+
+void LinkService::answer_invalidate(uint64_t request, Code code) {
   const auto failed = static_cast<uint32_t>(code == Code::ok ? 0 : -static_cast<int32_t>(code));
   outlet_.commit(wire::encode(wire::Plain{wire::Type::invalidated, request, failed}, outlet_.body()));
 }
@@ -309,7 +388,7 @@ Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire:
   for (size_t i = 0; i < m.families.size(); ++i) {
     known[i].first = host_.families.find(m.families[i], known[i].second);
     if (known[i].first || new_families_ == host_.limits.new_families) continue;
-    const auto id = host_.families.intern(m.families[i]);
+    const auto id = host_.families.intern_foreign(m.families[i]);
     if (!id.ok()) continue;
     ++new_families_;
     known[i] = {true, id.value()};

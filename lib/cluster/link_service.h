@@ -16,10 +16,15 @@ class LinkService {
  public:
   LinkService(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
 
+  // What somebody still opens for this link comes to nobody.
+  ~LinkService();
+  LinkService(const LinkService&) = delete;
+  LinkService& operator=(const LinkService&) = delete;
+
   // A request of the peer's. Not ok: it broke the protocol.
   Status take(const wire::Head& head, ConstBytes body);
   void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
-  void invalidated(uint64_t request, Code code);
+  void epochs_taken(const std::vector<EpochWord>& words, std::vector<EpochWord>& tell_back);
   void pushed(uint64_t token, Code code);
   // Opens what limits allow, and tells the peer what will not come.
   void pump();
@@ -32,8 +37,11 @@ class LinkService {
   uint64_t grant(std::span<const Identity> ids, uint64_t lease_ns);
   void release(uint64_t lease);
   [[nodiscard]] bool holds(uint64_t lease) const noexcept { return leases_.count(lease) != 0; }
-  [[nodiscard]] bool may_lease(size_t records) const noexcept {
-    return leases_.size() < host_.limits.leases && stats_.leased_records + records <= host_.limits.lease_records;
+  // How many records a lease could hold now.
+  [[nodiscard]] size_t lease_room() const noexcept {
+    if (leases_.size() >= host_.limits.leases || stats_.leased_records >= host_.limits.lease_records) return 0;
+    return std::min<uint64_t>(host_.limits.lease_records - stats_.leased_records,
+                              host_.leased.room(host_.source.room().leased, stats_.leased_records));
   }
   // An offer of the peer's, decoded into its families' ids.
   Status take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& head);
@@ -64,8 +72,14 @@ class LinkService {
     uint32_t index = 0;
     uint64_t pin = 0;
   };
+  // One word for several requests of the peer's.
+  struct EpochAsked {
+    EpochWord word;
+    std::vector<uint64_t> requests;
+  };
   struct Lease {
     uint64_t until_ns = 0;
+    uint64_t last_ns = 0;  // it cannot be renewed beyond
     std::vector<Identity> ids;
   };
 
@@ -75,11 +89,17 @@ class LinkService {
   Status take_release(ConstBytes body);
   Status take_renew(ConstBytes body);
   Status take_invalidate(ConstBytes body);
+  void answer_invalidate(uint64_t request, Code code);
+  void start_epochs();
   bool identity_of(const wire::Name& name, const std::vector<Family>& families, Identity& out) const;
   void start(uint64_t id, uint32_t index);
   void fail(Serving& serving, uint32_t index, Code code, uint32_t head_bytes = 0, uint64_t payload_bytes = 0);
   void close_item(uint64_t id);
   void flush(Serving& serving);
+  // One of the records that are open for peers begins or ends to be.
+  bool may_open() const noexcept;
+  void opened_one() noexcept;
+  void closed_one() noexcept;
   uint64_t add_lease(std::vector<Identity> ids, uint64_t lease_ns);
   void drop(std::map<uint64_t, Lease>::iterator lease);
 
@@ -93,6 +113,11 @@ class LinkService {
   uint64_t next_lease_ = 1;
   uint64_t next_deadline_ = kNever;
   uint32_t new_families_ = 0;
+  std::vector<EpochAsked> epochs_waiting_;
+  std::vector<EpochAsked> epochs_at_work_;  // one batch at a time
+  size_t epoch_requests_waiting_ = 0;
+  uint32_t new_epochs_ = 0;
+  bool told_of_epochs_ = false;  // in the log: once a link
   bool ended_ = false;
 };
 

@@ -2,6 +2,7 @@
 // thread share.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +66,7 @@ struct FetchItem {
 struct FetchBatch {
   std::vector<FetchItem> items;
   uint64_t deadline_ns = kNever;
-  wire::Coding coding;            // as it is to come; a peer of an older version gives plain records
+  wire::Coding coding;            // as it is to come
   StagingOwner* owner = nullptr;  // may be null if deadline_ns is kNever and nothing is cancelled
   UniqueFunction<void(FetchBatch&)> done;
 };
@@ -102,7 +103,10 @@ struct LinkLimits {
   uint32_t leases = 256;
   uint32_t lease_records = 65536;
   uint64_t lease_ns = 30'000'000'000;  // the longest that is granted
+  uint32_t lease_renewals = 10;        // a lease ends after so many times lease_ns, however often it was renewed
   uint32_t new_families = 256;         // that the offers of one connection may make known
+  uint32_t new_epochs = 64;            // of namespaces that nobody uses here: rows that one connection may add
+  uint32_t epochs_waiting = 64;        // invalidations that wait while others are written down; beyond: again
   uint64_t outbox_bytes = 8U << 20;    // a peer that lets more wait is cut off
 };
 
@@ -114,7 +118,10 @@ struct LinkStats {
   uint64_t expired = 0, cancelled = 0;      // operations
   uint64_t served = 0, served_bytes = 0, serve_misses = 0, serve_expired = 0;
   uint64_t leases_granted = 0, leases_expired = 0;
+  uint64_t leases_short = 0;  // records that were not held: leases had their share
   uint64_t pings = 0, violations = 0;
+  uint64_t epochs_refused = 0;  // invalidations that were not plausible, or had no room
+  uint64_t epochs_put_off = 0;  // that were answered with again
   uint64_t posted_bytes = 0, quarantined_bytes = 0;               // now
   uint64_t open_records = 0, leased_records = 0, unfinished = 0;  // now
 };
@@ -144,6 +151,30 @@ class LinkListener {
   virtual void link_session_writable(PeerLink&) {}
 };
 
+// What all links of one thread hold together of something that has `most`: those that hold some have equal parts.
+class HeldByPeers {
+ public:
+  // How many more a link that holds `own` may hold.
+  [[nodiscard]] uint64_t room(uint64_t most, uint64_t own) const noexcept {
+    const uint64_t part = std::max<uint64_t>(most / (holders_ + (own == 0 ? 1 : 0)), 1);
+    return std::min(most - std::min(most, held_), part - std::min(part, own));
+  }
+  void take(uint64_t own, uint64_t more) noexcept {
+    holders_ += own == 0 && more != 0 ? 1 : 0;
+    held_ += more;
+  }
+  // `own`: what is left.
+  void give_back(uint64_t own, uint64_t less) noexcept {
+    holders_ -= own == 0 && less != 0 ? 1 : 0;
+    held_ -= less;
+  }
+  [[nodiscard]] uint64_t held() const noexcept { return held_; }
+
+ private:
+  uint64_t held_ = 0;
+  uint64_t holders_ = 0;
+};
+
 // What all links of one thread share; outlives them.
 struct LinkHost {
   Executor& executor;  // runs tasks on the links' thread
@@ -170,6 +201,8 @@ struct LinkHost {
     std::vector<Identity> ids;
   };
   Scratch scratch = {};
+  HeldByPeers leased = {};  // records
+  HeldByPeers open = {};
 };
 
 // What both halves of a link need of its middle.
@@ -183,6 +216,8 @@ class LinkOutlet {
   [[nodiscard]] virtual bool clear() const noexcept = 0;
   [[nodiscard]] virtual PeerPort& port() noexcept = 0;
   [[nodiscard]] virtual std::weak_ptr<PeerLink> handle() noexcept = 0;
+  // Who is at the other end.
+  [[nodiscard]] virtual const NodeId& peer_node() const noexcept = 0;
 };
 
 // Index of `family` in `families`, added if there is room; kMaxFamiliesPerMessage if there is none.

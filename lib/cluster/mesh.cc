@@ -43,8 +43,62 @@ Status check_place(const char* option, const std::string& address, Use use) {
           std::string(option) + " is \"" + address + "\""};
 }
 
+const char* said_of(copy::Protection how) noexcept {
+  switch (how) {
+    case copy::Protection::authenticate:
+      return "authenticated";
+    case copy::Protection::encrypt:
+      return "encrypted";
+    default:
+      return "unprotected";
+  }
+}
+
+// Why nothing may be said to that address; null: it may.
+const char* not_beyond(const MeshOptions& options, const std::string& address) {
+  if (only_this_machine(address)) return nullptr;
+  if (!options.key) return "it is on another machine, which needs a key: set node.key_file";
+  if (options.self.protect != copy::Protection::off || options.unprotected_beyond) return nullptr;
+  return "it is on another machine, and node.protect is off: set it to authenticate, or node.trusted_network=on if nobody "
+         "else can change what crosses that network";
+}
+
+void add_to(MeshCounts& counts, const LinkStats& link) noexcept {
+  counts.violations += link.violations;
+  counts.damaged += link.damaged + link.wrong_records;
+  counts.epochs_refused += link.epochs_refused;
+  counts.epochs_put_off += link.epochs_put_off;
+  counts.leases_short += link.leases_short;
+}
+
 // How long a node may take to say what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
+// Epochs that a peer is told of at once, and when one that it had no time for is told again.
+constexpr size_t kEpochsAtOnce = 32;
+constexpr uint64_t kEpochAgainNs = 100'000'000;
+constexpr uint64_t kMaxEpochToTell = uint64_t{1} << 63;  // nobody believes a higher one
+
+// What one peer is still to be told of, one after the other.
+struct EpochTelling : std::enable_shared_from_this<EpochTelling> {
+  std::weak_ptr<PeerLink> link;
+  Executor* executor = nullptr;
+  std::vector<NamespaceEpoch> epochs;
+  size_t next = 0;
+
+  void tell_next() {
+    while (next < epochs.size() && epochs[next].epoch > kMaxEpochToTell) ++next;
+    if (next < epochs.size()) tell(epochs[next++]);
+  }
+  // Without a deadline: a link that is alive gets to it, and one that ends is followed by another.
+  void tell(const NamespaceEpoch& one) {
+    const auto alive = link.lock();
+    if (alive == nullptr || alive->state() != PeerLink::State::ready) return;
+    alive->invalidate(one.base, one.epoch, kNever, [self = shared_from_this(), one](Code code) {
+      if (code != Code::again) return self->tell_next();
+      self->executor->post_at(self->executor->clock().now_ns() + kEpochAgainNs, [self, one] { self->tell(one); });
+    });
+  }
+};
 
 }  // namespace
 
@@ -69,6 +123,17 @@ Status check_mesh_options(const MeshOptions& options) {
       return {Code::bad_config, "a peer on another machine needs a key", peer + ": set node.key_file"};
     }
   }
+  if (!options.key && options.self.protect != copy::Protection::off) {
+    return {Code::bad_config, "node.protect needs a key", "set node.key_file (kvbm key new makes one)"};
+  }
+  std::vector<std::string> addresses = options.peers;
+  if (!options.listen.empty()) addresses.push_back(options.listen);
+  for (const std::string& address : addresses) {
+    if (not_beyond(options, address) == nullptr) continue;
+    return {Code::bad_config, "node.protect is off and links leave this machine",
+            address + ": set node.protect=authenticate, or node.trusted_network=on if nobody else can change what crosses "
+                      "that network"};
+  }
   return {};
 }
 
@@ -79,6 +144,9 @@ Mesh::~Mesh() = default;
 
 Status Mesh::begin(RecordSource& source) {
   if (Status s = check_mesh_options(options_); !s.ok()) return s;
+  if (options_.self.protect != copy::Protection::off && (transport_->features() & KVBM_TRANSPORT_PROTECT) == 0) {
+    return {Code::bad_config, "what carries the links cannot protect them", transport_->describe()};
+  }
   if (!options_.key && (transport_->features() & KVBM_TRANSPORT_OWN_USER) == 0) {
     return {Code::bad_config, "what carries the links cannot tell whose processes the peers are",
             transport_->describe() + ": set node.key_file"};
@@ -158,10 +226,7 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
 
 MeshCounts Mesh::counts() const {
   MeshCounts out = counts_;
-  for (const Connection& connection : connections_) {
-    out.violations += connection.link->stats().violations;
-    out.damaged += connection.link->stats().damaged + connection.link->stats().wrong_records;
-  }
+  for (const Connection& connection : connections_) add_to(out, connection.link->stats());
   return out;
 }
 
@@ -255,8 +320,8 @@ void Mesh::dial(uint64_t target) {
   if (ended_ || known == targets_.end() || known->second.is_self) return;
   Target& t = known->second;
   const std::string& address = t.addresses[t.next];
-  if (!options_.key && !only_this_machine(address)) {
-    t.state = "it is on another machine, which needs a key: set node.key_file";
+  if (const char* why = not_beyond(options_, address)) {
+    t.state = why;
     return;
   }
   auto link = hub_->connect(address, t.expected);
@@ -295,7 +360,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.refused = false;
     for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
   }
-  say(LogLevel::info, name_of(link) + " is connected");
+  say(LogLevel::info, name_of(link) + " is connected, " + said_of(link.protection()));
   ask_status(c->link);
   tell_epochs(c->link);
   if (hosts_ && !ended_) hosts_(link, nullptr);
@@ -328,11 +393,12 @@ void Mesh::ask_status(const std::shared_ptr<PeerLink>& link) {
 }
 
 void Mesh::tell_epochs(const std::shared_ptr<PeerLink>& link) {
-  host_->source.epochs([weak = std::weak_ptr<PeerLink>(link)](const std::vector<NamespaceEpoch>& epochs) {
-    const auto alive = weak.lock();
-    if (alive == nullptr || alive->state() != PeerLink::State::ready) return;
-    // Without a deadline: a link that is alive gets to it, and one that ends is followed by another.
-    for (const auto& [base, epoch] : epochs) alive->invalidate(base, epoch, kNever, [](Code) {});
+  host_->source.epochs([executor = executor_, weak = std::weak_ptr<PeerLink>(link)](std::vector<NamespaceEpoch> epochs) {
+    const auto telling = std::make_shared<EpochTelling>();
+    telling->link = weak;
+    telling->executor = executor;
+    telling->epochs = std::move(epochs);
+    for (size_t i = 0; i < kEpochsAtOnce; ++i) telling->tell_next();
   });
 }
 
@@ -360,8 +426,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   Connection* c = find(link);
   if (c == nullptr) return;
   ++counts_.ended[why.code()];
-  counts_.violations += link.stats().violations;
-  counts_.damaged += link.stats().damaged + link.stats().wrong_records;
+  add_to(counts_, link.stats());
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const uint64_t target = c->dialled;

@@ -28,16 +28,18 @@ namespace kvbm::cluster {
 struct MeshOptions {
   std::string listen;              // "host:port"; empty: nobody can connect to this node
   std::vector<std::string> peers;  // addresses to dial
-  NodeFacts self;
+  NodeFacts self;  // protect: as resolved for the transport that carries the links
   std::optional<SharedKey> key;
+  // What leaves this machine may be unprotected: node.trusted_network, or records are sealed wherever they go.
+  bool unprotected_beyond = false;
   LinkLimits limits;
 };
 
 // A loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
-// Bad addresses, names of hosts, and listening to others than this machine without a key, are refused: bad_config with
-// the remedy. Of who is on this machine, without a key, the transport lets in this user's processes alone: begin()
-// refuses one that cannot.
+// Bad addresses, names of hosts, and other machines without a key or without protection, are refused: bad_config with the
+// remedy. Of who is on this machine, without a key, the transport lets in this user's processes alone: begin() refuses one
+// that cannot.
 Status check_mesh_options(const MeshOptions& options);
 
 class Mesh final : public copy::TransportListener, public LinkListener, public Peers {
@@ -68,8 +70,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void end();
   // Who is dialled besides MeshOptions::peers: the first address of each that is not this node, the next when that
   // fails. Who is not among them any more is left, and not dialled again; it may still dial this node. A weight that is
-  // not 0 goes before the node's own word. Without a key members beyond this machine are not dialled: their row says
-  // so.
+  // not 0 goes before the node's own word. Without a key or protection members beyond this machine are not dialled:
+  // their row says so.
   void set_members(const MemberList& members);
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }  // where it listens

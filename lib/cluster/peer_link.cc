@@ -82,15 +82,24 @@ void PeerLink::step(Handshake::Step step) {
     return end(std::move(step.status), true);
   }
   if (!step.established) return;
+  if (const Status status = protect(); !status.ok()) return end(status, false);
   channel_.emplace(handshake_.keys());
   if (role_ == Role::responder) return;  // the initiator has admitted this side once it says something keyed
   begin();
   send_plain(wire::Type::ping, 0);
 }
 
+// The last message of the handshake has gone as it was; all that follows it, either way, is protected.
+Status PeerLink::protect() {
+  if (protection() == copy::Protection::off) return {};
+  const Code code = outbox_.empty() ? port_->protect(protection(), handshake_.frame_keys()) : Code::wrong_state;
+  if (code == Code::ok) return {};
+  return {code, "peer: the connection cannot be protected (node.protect)"};
+}
+
 void PeerLink::begin() {
   state_ = State::ready;
-  requests_.begin(handshake_.peer().request_limit, handshake_.version());
+  requests_.begin(handshake_.peer().request_limit);
   announce_ready_ = true;
 }
 
@@ -207,9 +216,18 @@ void PeerLink::record_opened(uint64_t serving, uint32_t index, const OpenedRecor
   service_.record_opened(serving, index, record);
 }
 
-void PeerLink::invalidated(uint64_t request, Code code) {
+void PeerLink::epochs_taken(const std::vector<EpochWord>& words) {
   const Turn turn(*this);
-  service_.invalidated(request, code);
+  std::vector<EpochWord> tell_back;
+  service_.epochs_taken(words, tell_back);
+  for (const EpochWord& word : tell_back) {
+    if (telling_back_ >= host_.limits.epochs_waiting || state_ != State::ready) return;
+    ++telling_back_;
+    const uint64_t deadline_ns = host_.executor.clock().now_ns() + host_.limits.dead_ns;
+    requests_.invalidate(word.base, word.known, deadline_ns, [handle = weak_from_this()](Code) {
+      if (const auto link = handle.lock()) --link->telling_back_;
+    });
+  }
 }
 
 // Operations end now; what the transport still holds ends with its completions, then closed() comes.
@@ -229,6 +247,8 @@ void PeerLink::closed(const Status& why) {
   if (state_ == State::ended) return;
   if (state_ != State::ending) {
     why_ = why.ok() ? Status(Code::closed, "peer: the connection ended") : why;
+    // The transport found bytes that no peer sends, or that were changed on their way.
+    if (why_.code() == Code::damaged) ++stats_.violations;
     service_.end();
     requests_.end(Code::owner_gone);
   }

@@ -43,8 +43,8 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   uint64_t find(std::unique_ptr<FindBatch> batch);
   uint64_t fetch(std::unique_ptr<FetchBatch> batch);
   uint64_t offer(std::unique_ptr<OfferBatch> batch);
-  // Whether an offer of so many records would be given a lease now.
-  [[nodiscard]] bool may_lease(size_t records) const noexcept { return service_.may_lease(records); }
+  // How many records an offer would be given a lease for now.
+  [[nodiscard]] size_t lease_room() const noexcept { return service_.lease_room(); }
   // Whether an offer's lease goes on: the peer has not given it back, and it has not ended by itself.
   [[nodiscard]] bool holds(uint64_t lease) const noexcept { return service_.holds(lease); }
   uint64_t ask_status(uint64_t deadline_ns, LinkRequests::StatusDone done);
@@ -83,11 +83,13 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   [[nodiscard]] const Handshake::HelloNonce& hello_nonce() const noexcept { return handshake_.hello_nonce(); }
   // That both sides speak, once it is ready.
   [[nodiscard]] uint8_t version() const noexcept { return handshake_.version(); }
+  // Of what crosses the connection, likewise.
+  [[nodiscard]] copy::Protection protection() const noexcept { return handshake_.protection(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
 
   // For the serving half.
   void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
-  void invalidated(uint64_t request, Code code);
+  void epochs_taken(const std::vector<EpochWord>& words);
 
  private:
   // Around every call from outside; the outermost one settles what the call brought about.
@@ -100,9 +102,11 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   [[nodiscard]] bool clear() const noexcept override { return outbox_.empty(); }
   [[nodiscard]] PeerPort& port() noexcept override { return *port_; }
   [[nodiscard]] std::weak_ptr<PeerLink> handle() noexcept override { return weak_from_this(); }
+  [[nodiscard]] const NodeId& peer_node() const noexcept override { return handshake_.peer().node; }
 
   void send(ConstBytes message);
   void step(Handshake::Step step);
+  Status protect();
   void begin();
   Status dispatch(ConstBytes body);
   Status dispatch_offer(ConstBytes body);
@@ -138,6 +142,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   bool draining_ = false;
   bool drain_posted_ = false;
   uint32_t depth_ = 0;
+  uint32_t telling_back_ = 0;  // epochs that the peer does not know
   std::optional<HostFacts> host_facts_;  // of this turn
   LinkSessions sessions_;
 };

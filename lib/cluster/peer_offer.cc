@@ -111,7 +111,12 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
                            uint64_t wait) {
   PeerLink* const link = commons_->mesh.link_to(node);
   if (link == nullptr) return refused(op, indexes, Code::owner_gone);
-  if (!link->may_lease(indexes.size())) return offer_later(op, node, std::move(indexes), wait);
+  const size_t now = std::min(link->lease_room(), indexes.size());
+  if (now < indexes.size()) {
+    offer_later(op, node, {indexes.begin() + static_cast<std::ptrdiff_t>(now), indexes.end()}, wait);
+    indexes.resize(now);
+  }
+  if (indexes.empty()) return;
   auto batch = std::make_unique<OfferBatch>();
   batch->lease_ns = commons_->options.lease_ns;
   batch->deadline_ns = std::min(op->batch->deadline_ns, commons_->latest_ns());

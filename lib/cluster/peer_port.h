@@ -8,6 +8,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "cluster/channel.h"
+#include "copy/frame_guard.h"
 
 namespace kvbm::cluster {
 
@@ -21,6 +23,8 @@ class PeerPort {
   virtual Code push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) = 0;
   virtual void cancel(uint64_t token) = 0;
   virtual void admit() = 0;
+  // Everything after this call, and after the message that is being taken, is protected; the handshake gave the keys.
+  virtual Code protect(copy::Protection how, const ChannelKeys& keys) = 0;
   // closed() follows, after the completions of all tokens.
   virtual void disconnect(bool flush) = 0;
 };

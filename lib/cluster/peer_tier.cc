@@ -70,15 +70,26 @@ tier::TierStats PeerTier::stats() const {
   out.staging_bytes = core_->fetch->staging_used();
   return out;
 }
-Status PeerTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
-  const std::shared_ptr<PeerCommons>& commons = core_->commons;
-  if (!commons->enter()) return {};
+namespace {
+
+void tell_all(const std::shared_ptr<PeerCommons>& commons, const NamespaceId& base_id, uint64_t epoch) {
+  if (!commons->enter()) return;
   commons->mesh.executor().post([commons, base_id, epoch] {
     for (PeerLink* const link : commons->mesh.ready()) {
       link->invalidate(base_id, epoch, commons->latest_ns(), [](Code) {});
     }
     commons->leave();
   });
+}
+
+}  // namespace
+
+Result<uint64_t> PeerTier::epoch(const NamespaceId& base_id) {
+  tell_all(core_->commons, base_id, 0);
+  return uint64_t{0};
+}
+Status PeerTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  tell_all(core_->commons, base_id, epoch);
   return {};
 }
 void PeerTier::shutdown(UniqueFunction<void()> done) { core_->commons->shutdown(std::move(done)); }

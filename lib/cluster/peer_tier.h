@@ -54,7 +54,9 @@ class PeerTier final : public tier::Tier {
   Status erase_family(FamilyId family) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
   [[nodiscard]] tier::TierStats stats() const override;
-  Result<uint64_t> epoch(const NamespaceId&) override { return uint64_t{0}; }
+  // Nothing is known here. Asks every node that is connected, and does not wait: who knows a later epoch than 0 says so, as
+  // of one that was raised just now.
+  Result<uint64_t> epoch(const NamespaceId& base_id) override;
   // Tells every node that is connected; does not wait for them. Others hear of it when they are (Mesh::tell_epochs), and
   // who has the new epoch asks for no older blocks anyway.
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;

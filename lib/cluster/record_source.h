@@ -23,6 +23,16 @@ struct OpenedRecord {
   uint64_t pin = 0;        // for close(), if ok
 };
 
+// What a peer says of a namespace: that it has come to this epoch; and what came of it.
+struct EpochWord {
+  NamespaceId base;        // of epoch 0
+  uint64_t epoch = 0;      // 0: the peer asks
+  // out
+  Code code = Code::ok;    // ok: no older epoch can be found here; invalid_argument: it is not plausible; no_room; ...
+  uint64_t known = 0;      // the epoch that it has come to here
+  bool added = false;      // it takes a place in the table of epochs that it did not take before
+};
+
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
@@ -30,6 +40,13 @@ class RecordSource {
   virtual void find(std::span<const Identity> ids, std::span<wire::FoundItem> out) = 0;
   // Holds a record against eviction; nests. False: it is not there (any more).
   virtual bool pin(const Identity& id) = 0;
+  // How many records all peers together may hold by leases, and how many may be open for them: what lies in memory has no
+  // other place to go to.
+  struct Room {
+    uint64_t leased = UINT64_MAX;
+    uint64_t open = UINT64_MAX;
+  };
+  [[nodiscard]] virtual Room room() const noexcept { return {}; }
   virtual void unpin(const Identity& id) = 0;
   // `done` runs exactly once, inside the call or later; what it gave with Code::ok is given back by close(), also when
   // the link that asked is gone. location is a hint that may be wrong. leaves 0: all from first_leaf on.
@@ -44,11 +61,12 @@ class RecordSource {
   }
   virtual void close(uint64_t pin) = 0;
   virtual wire::NodeStatus status() = 0;
-  // A peer says that a namespace has a new epoch. `done` runs once the older ones can no longer be found, also after a
-  // restart.
-  virtual void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) = 0;
-  // The epochs that namespaces have come to here, for a peer that was not there when they did. `done` runs exactly once,
-  // on the links' thread.
+  // A peer says that namespaces have new epochs. `done` runs exactly once, on the links' thread, when the older ones can no
+  // longer be found, also after a restart. `may_add`: of namespaces that nobody uses here, so many new ones at most.
+  virtual void invalidate(std::vector<EpochWord> words, uint32_t may_add,
+                          UniqueFunction<void(std::vector<EpochWord>)> done) = 0;
+  // The epochs that namespaces have come to here, for a peer that was not there when they did; those that matter most come
+  // first. `done` runs exactly once, on the links' thread.
   virtual void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) { done({}); }
 };
 

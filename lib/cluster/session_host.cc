@@ -366,15 +366,9 @@ void SessionHost::cancel(PeerId peer, uint64_t token) {
   if (PeerLink* link = link_of(peer)) link->cancel_session(token);
 }
 
-bool SessionHost::takes_grain(PeerId peer) const {
-  const PeerLink* link = link_of(peer);
-  return link != nullptr && link->version() >= kGrainVersion;
-}
-
-bool SessionHost::takes_ways(PeerId peer) const {
-  const PeerLink* link = link_of(peer);
-  return link != nullptr && link->version() >= kWaysVersion;
-}
+// Every version that this library speaks knows both.
+bool SessionHost::takes_grain(PeerId peer) const { return link_of(peer) != nullptr; }
+bool SessionHost::takes_ways(PeerId peer) const { return link_of(peer) != nullptr; }
 
 void SessionHost::drop(PeerId peer) {
   if (PeerLink* link = link_of(peer)) {

@@ -1,27 +1,25 @@
 #include "codec/seal.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
 #include <string>
 
+#include "codec/aes_gcm.h"
 #include "codec/hkdf.h"
 
 namespace kvbm::codec {
 namespace {
 
-constexpr size_t kNonceBytes = 12;
+static_assert(AesGcm::kTagBytes == kSealTagBytes);
 // What a nonce is for is its first word, so that a head's is never a leaf's.
 enum class Domain : uint32_t { leaf = 1, head = 2 };
 // Header fields 0 to 127 and the leaf's place: README.md has the table.
 constexpr size_t kIdentityBytes = 128;
 constexpr size_t kPlaceBytes = 16;
 
-using Nonce = std::array<uint8_t, kNonceBytes>;
+using Nonce = AesGcm::Nonce;
 
 template <size_t N>
 DerivedKey derive(const DerivedKey& from, std::string_view what, const std::array<uint8_t, N>& whose) noexcept {
@@ -41,26 +39,13 @@ Nonce nonce_of(Domain domain, uint64_t index) noexcept {
   return nonce;
 }
 
-// A library context of our own: the process-wide one would read the host's openssl.cnf, which may name other providers.
-const EVP_CIPHER* aes_256_gcm() noexcept {
-  static const EVP_CIPHER* const cipher = [] {
-    // Nothing at exit: the host may have unloaded this library by then.
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
-    OSSL_LIB_CTX* const library = OSSL_LIB_CTX_new();
-    return library == nullptr ? nullptr : EVP_CIPHER_fetch(library, "AES-256-GCM", nullptr);
-  }();
-  return cipher;
-}
-
 Status refused() { return {Code::internal, "libcrypto refuses to seal"}; }
 
 }  // namespace
 
 struct Sealer::State {
-  EVP_CIPHER_CTX* context = nullptr;
+  AesGcm gcm;
   std::array<std::byte, kIdentityBytes + kPlaceBytes> associated{};
-
-  ~State() { EVP_CIPHER_CTX_free(context); }
 
   void place(const SealedLeaf& leaf) noexcept {
     std::byte* const at = associated.data() + kIdentityBytes;
@@ -69,46 +54,21 @@ struct Sealer::State {
     store_le(at + 8, leaf.raw_offset);
     store_le(at + 12, static_cast<uint16_t>(leaf.codec));
   }
-  // The start of one message, in either direction.
-  bool begin(const Nonce& nonce, bool sealing, ConstBytes first, ConstBytes second) noexcept {
-    return EVP_CipherInit_ex2(context, nullptr, nullptr, nonce.data(), sealing ? 1 : 0, nullptr) == 1 &&
-           associate(first) && associate(second);
-  }
-  bool associate(ConstBytes bytes) noexcept {
-    int done = 0;
-    return bytes.empty() || EVP_CipherUpdate(context, nullptr, &done, reinterpret_cast<const uint8_t*>(bytes.data()),
-                                             static_cast<int>(bytes.size())) == 1;
-  }
-  bool pass(ConstBytes from, std::byte* to) noexcept {
-    int done = 0;
-    return from.empty() ||
-           EVP_CipherUpdate(context, reinterpret_cast<uint8_t*>(to), &done,
-                            reinterpret_cast<const uint8_t*>(from.data()), static_cast<int>(from.size())) == 1;
-  }
-  bool finish(std::byte* tag) noexcept {
-    int done = 0;
-    uint8_t none[kSealTagBytes];
-    return EVP_CipherFinal_ex(context, none, &done) == 1 &&
-           EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, kSealTagBytes, tag) == 1;
-  }
-  bool verify(const std::byte* tag) noexcept {
-    int done = 0;
-    uint8_t said[kSealTagBytes];
-    uint8_t none[kSealTagBytes];
-    std::memcpy(said, tag, sizeof said);
-    return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, kSealTagBytes, said) == 1 &&
-           EVP_CipherFinal_ex(context, none, &done) == 1;
+  // The start of one message.
+  bool begin(const Nonce& nonce, AesGcm::Use use, ConstBytes first, ConstBytes second) noexcept {
+    return gcm.begin(nonce, use) && gcm.associate(first) && gcm.associate(second);
   }
   bool seal(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body, ConstBytes more,
             std::byte* out) noexcept {
-    return begin(nonce, true, first, second) && pass(body, out) && pass(more, out + body.size()) &&
-           finish(out + body.size() + more.size());
+    return begin(nonce, AesGcm::Use::seal, first, second) && gcm.pass(body, out) &&
+           gcm.pass(more, out + body.size()) && gcm.finish(out + body.size() + more.size());
   }
   bool open(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed, MutableBytes body,
             MutableBytes more) noexcept {
-    const bool good = begin(nonce, false, first, second) && pass(sealed.first(body.size()), body.data()) &&
-                      pass(sealed.subspan(body.size(), more.size()), more.data()) &&
-                      verify(sealed.data() + body.size() + more.size());
+    const bool good = begin(nonce, AesGcm::Use::open, first, second) &&
+                      gcm.pass(sealed.first(body.size()), body.data()) &&
+                      gcm.pass(sealed.subspan(body.size(), more.size()), more.data()) &&
+                      gcm.verify(sealed.data() + body.size() + more.size());
     if (good) return true;
     std::fill(body.begin(), body.end(), std::byte{0});
     std::fill(more.begin(), more.end(), std::byte{0});
@@ -130,21 +90,17 @@ Status Sealer::start(const KeyRing& ring, const Header& header) {
   const DerivedKey* const master = ring.key(header.key_id);
   if (master == nullptr) return unknown_key(header.key_id);
   if (state_ == nullptr) {
-    const EVP_CIPHER* const cipher = aes_256_gcm();
     auto state = std::unique_ptr<State>(new (std::nothrow) State);
-    if (state != nullptr) state->context = EVP_CIPHER_CTX_new();
-    if (cipher == nullptr || state == nullptr || state->context == nullptr) {
-      return {Code::no_memory, "no memory to seal with"};
-    }
-    if (EVP_CipherInit_ex2(state->context, cipher, nullptr, nullptr, 1, nullptr) != 1) return refused();
+    if (state == nullptr) return {Code::no_memory, "no memory to seal with"};
+    if (Status opened = state->gcm.open(); !opened.ok()) return opened;
     state_ = std::move(state);
   }
   DerivedKey of_namespace = derive(*master, "namespace", header.ns.bytes);
   DerivedKey of_record = derive(of_namespace, "record", header.record_id);
-  const int set = EVP_CipherInit_ex2(state_->context, nullptr, of_record.data(), nullptr, 1, nullptr);
+  const bool set = state_->gcm.set_key(of_record.data());
   wipe(of_namespace);
   wipe(of_record);
-  if (set != 1) return refused();
+  if (!set) return refused();
   // Neither is known before the last leaf is coded; the head's own tag covers both.
   Header known = header;
   known.stored_bytes = 0;

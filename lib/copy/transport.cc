@@ -182,6 +182,14 @@ Result<Peer> Transport::connect(const std::string& address) {
 Code Transport::admit(Peer peer) {
   return transport_ != nullptr ? code_of(ops_.admit(transport_, peer)) : Code::closed;
 }
+Code Transport::protect(Peer peer, Protection how, const uint8_t* send_key, const uint8_t* receive_key) {
+  static_assert(FrameGuard::kKeyBytes == KVBM_TRANSPORT_PROTECT_KEY_BYTES &&
+                static_cast<uint32_t>(Protection::authenticate) == KVBM_TRANSPORT_AUTHENTICATE &&
+                static_cast<uint32_t>(Protection::encrypt) == KVBM_TRANSPORT_ENCRYPT);
+  if (transport_ == nullptr) return Code::closed;
+  if ((features() & KVBM_TRANSPORT_PROTECT) == 0 || ops_.protect == nullptr) return Code::unsupported;
+  return code_of(ops_.protect(transport_, peer, static_cast<uint32_t>(how), send_key, receive_key));
+}
 Code Transport::disconnect(Peer peer, bool flush) {
   return transport_ != nullptr ? code_of(ops_.disconnect(transport_, peer, flush ? 1 : 0)) : Code::closed;
 }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "copy/flat_table.h"
+#include "copy/frame_guard.h"
 #include "copy/transport_abi.h"
 
 namespace kvbm::copy {
@@ -76,6 +77,8 @@ class Transport {
   Result<std::string> listen(const std::string& address);
   Result<Peer> connect(const std::string& address);
   Code admit(Peer peer);
+  // Where features() has KVBM_TRANSPORT_PROTECT; Code::unsupported elsewhere. Keys of FrameGuard::kKeyBytes; not off.
+  Code protect(Peer peer, Protection how, const uint8_t* send_key, const uint8_t* receive_key);
   Code disconnect(Peer peer, bool flush);
 
   Code send(Peer peer, ConstBytes message);

@@ -23,7 +23,9 @@
  * its unfinished tokens end (pushes that a flush brings out end well), then closed() follows.
  *
  * Trust. A new peer may send messages of at most KVBM_TRANSPORT_STRANGER_BYTES and no bulk until the host admits it;
- * a peer that breaks this, or sends a frame that is not one, is closed with KVBM_TRANSPORT_PROTOCOL.
+ * a peer that breaks this, or sends a frame that is not one, is closed with KVBM_TRANSPORT_PROTOCOL. With protect() the
+ * bytes that arrive are those that the other side sent, whoever is on the path; without it a transport promises no more
+ * than its network does.
  *
  * Statuses are the values of kvbm.h (0, KVBM_ERR_...), given here as int32_t.
  */
@@ -37,7 +39,7 @@
 extern "C" {
 #endif
 
-#define KVBM_TRANSPORT_ABI_VERSION 1u
+#define KVBM_TRANSPORT_ABI_VERSION 2u
 /* The one symbol that a module exports, a kvbm_transport_entry_fn. */
 #define KVBM_TRANSPORT_ENTRY "kvbm_transport_entry"
 /* What a message of a peer that is not yet admitted may have at most. */
@@ -48,7 +50,9 @@ extern "C" {
 #define KVBM_TRANSPORT_DEVICE_BYTES 65536u
 /* Room for the key of registered memory. */
 #define KVBM_TRANSPORT_KEY_BYTES 512u
-/* The peer sent what no peer sends: KVBM_ERR_DAMAGED. */
+/* Bytes of each key of protect(). */
+#define KVBM_TRANSPORT_PROTECT_KEY_BYTES 32u
+/* The peer sent what no peer sends, or what it sent was changed on its way: KVBM_ERR_DAMAGED. */
 #define KVBM_TRANSPORT_PROTOCOL (-401)
 
 typedef struct kvbm_transport kvbm_transport_t;
@@ -66,7 +70,15 @@ enum {
    * KVBM_TRANSPORT_DEVICE_BYTES) ends with KVBM_ERR_UNSUPPORTED. */
   KVBM_TRANSPORT_DEVICE = 2,
   /* Every peer is a process of this user, as the kernel says (KVBM_TRANSPORT_OWN_USER_ONLY was given and is kept). */
-  KVBM_TRANSPORT_OWN_USER = 4
+  KVBM_TRANSPORT_OWN_USER = 4,
+  /* protect(). Not where hardware moves bulk by itself: nothing can be tagged on that way. */
+  KVBM_TRANSPORT_PROTECT = 8
+};
+
+/* What protect() does to everything that crosses a connection, in both directions. */
+enum {
+  KVBM_TRANSPORT_AUTHENTICATE = 1, /* what was changed, repeated, left out or moved on its way is noticed */
+  KVBM_TRANSPORT_ENCRYPT = 2       /* and messages and bulk cannot be read on the way; sizes and times can */
 };
 
 /* Flags of kvbm_transport_options_t. A transport refuses a flag that it does not know: KVBM_ERR_UNSUPPORTED. */
@@ -192,6 +204,16 @@ typedef struct kvbm_transport_ops {
   /* With KVBM_TRANSPORT_DEVICE only, else NULL. KVBM_ERR_UNSUPPORTED: no hardware of this machine reads and writes that
    * memory by itself. remove_memory() ends it. */
   int32_t (*add_device_memory)(kvbm_transport_t* transport, void* data, uint64_t bytes, uint64_t* memory);
+
+  /* With KVBM_TRANSPORT_PROTECT only, else NULL. From this call on all that is sent is protected (what was sent before
+   * goes out as it is), and all that arrives has to be: after the message whose callback calls it, or from the next byte
+   * on. Once a peer, after admit() and before anything is pushed: KVBM_ERR_STATE. how: KVBM_TRANSPORT_AUTHENTICATE or
+   * _ENCRYPT, the same on both sides; KVBM_ERR_INVALID for another. Keys have KVBM_TRANSPORT_PROTECT_KEY_BYTES bytes, are
+   * copied, and of this connection and direction alone: the other side's receive_key is this one's send_key. Nothing is
+   * told of bytes whose tag does not fit: the connection ends with KVBM_TRANSPORT_PROTOCOL; with KVBM_ERR_CLOSED when a
+   * key has covered as much as it safely can. */
+  int32_t (*protect)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint32_t how, const uint8_t* send_key,
+                     const uint8_t* receive_key);
 } kvbm_transport_ops_t;
 
 /* NULL, with a text in error, where the module cannot serve a host of that version. The table is static. */

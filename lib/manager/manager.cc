@@ -5,7 +5,6 @@
 #include <map>
 #include <new>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "base/memory_wait.h"
@@ -153,6 +152,7 @@ Status Manager::open_tiers() {
     hears_uses_ = hears_uses_ || offloaders_.back()->admits_on_use();
     if (tiers_.back()->kind() != cluster::PeerTier::kKind) own_tiers_ |= on_tier_flag(index);
   }
+  adopt_epochs();
   return {};
 }
 
@@ -196,118 +196,7 @@ std::array<uint8_t, 16> Manager::new_record_id() noexcept {
   return id;
 }
 
-// ---- Namespaces ----
-
-Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions options) {
-  if (options.model.empty()) return Status(Code::invalid_argument, "a namespace needs a model identity");
-  if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
-    return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
-  }
-  const NamespaceId base_id = Namespace::base_id_of(options);
-  MutexLock lock(namespaces_mutex_);
-  KnownNamespace& known = known_[base_id];
-  const auto persisted = epoch_in_tiers(base_id);
-  if (!persisted.ok()) return persisted.status();
-  if (persisted.value() > known.epoch) {
-    // What an earlier process wrote down in one place the others hear of, other nodes too. A tier that cannot write it has
-    // no less of what can be found: names of blocks are of their epoch.
-    known.epoch = persisted.value();
-    for (auto& tier : tiers_) (void)tier->set_epoch(base_id, known.epoch);
-  }
-  const uint64_t epoch = std::max(options.epoch, known.epoch);
-  auto account = known.account.lock();
-  if (options.quota_bytes != 0) {
-    auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
-    if (!limited.ok()) return limited.status();
-    account = std::move(limited).value();
-  }
-  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch, coding_terms_);
-  std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
-  known.handles.push_back(ns);
-  return ns;
-}
-
-Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
-  MutexLock lock(namespaces_mutex_);
-  return limit_account(ns.base_id(), known_[ns.base_id()], bytes, mode).status();
-}
-
-// The account is taken with the first quota; blocks from before it stay everybody's.
-Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const NamespaceId& base_id, KnownNamespace& known,
-                                                                      uint64_t bytes, block::OverQuota mode) {
-  const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
-  if (slots == 0) {
-    return Status(Code::invalid_argument, "the quota is smaller than one block",
-                  std::to_string(bytes) + " bytes, a block with its head takes " +
-                      std::to_string(arena_->slot_bytes()));
-  }
-  auto account = known.account.lock();
-  if (account == nullptr) {
-    if (bytes == 0) return account;
-    auto leased = accounts_->lease(base_id, *table_);
-    if (!leased.ok()) return leased.status();
-    account = std::make_shared<const Accounts::Lease>(std::move(leased).value());
-  }
-  const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
-  std::vector<block::Evicted> gone;
-  const Code code = table_->set_limit(account->id(), limit, mode, &gone, tick());
-  tell_lost(gone);
-  if (code != Code::ok) return Status(code, "the quota could not be set");
-  known.account = account;
-  for (const auto& handle : known.handles) {
-    if (const auto ns = handle.lock()) ns->set_account(account);
-  }
-  return account;
-}
-
-Status Manager::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
-
-Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
-  std::set<NamespaceId> ended;
-  {
-    MutexLock lock(namespaces_mutex_);
-    KnownNamespace& known = known_[base_id];
-    std::vector<std::shared_ptr<Namespace>> handles;
-    uint64_t epoch = known.epoch;
-    for (const auto& handle : known.handles) {
-      if (auto live = handle.lock()) handles.push_back(std::move(live));
-    }
-    for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
-    if (wanted != 0 && epoch >= wanted) return {};
-    // The next one would be the first, whose blocks ended long ago.
-    if (epoch == UINT64_MAX) return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
-    epoch = std::max(epoch + 1, wanted);
-    for (auto& tier : tiers_) {
-      const Status set = tier->set_epoch(base_id, epoch);
-      if (!set.ok()) return set;
-    }
-    arena_->set_epoch(base_id, epoch);
-    known.epoch = epoch;
-    for (const auto& handle : handles) {
-      ended.insert(handle->id());
-      handle->advance(epoch);
-    }
-  }
-  // Nothing finds these any more: what is left to do is to give their room back.
-  for (const NamespaceId& id : ended) {
-    const Status erased = erase_families_of(id);
-    if (erased.ok() || erased.code() == Code::unsupported) continue;
-    env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
-  }
-  events_.publish(copy::EventKind::cleared, 0);
-  return arena_->sync();
-}
-
-// The highest epoch of a namespace that is written down anywhere.
-Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
-  uint64_t epoch = arena_->epoch(base_id);
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
-  return epoch;
-}
+// ---- Forgetting ----
 
 // Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
 Status Manager::erase_families_of(const NamespaceId& id) {
@@ -582,46 +471,6 @@ void Manager::offer(TierIndex index, uint8_t forgotten) {
     if (!held.empty()) offloaders_[index - 1U]->stored(held);
     release(held);
   }
-}
-
-Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
-  MutexLock lock(namespaces_mutex_);
-  const auto known = known_.find(base_id);
-  uint64_t epoch = known == known_.end() ? 0 : known->second.epoch;
-  if (known != known_.end()) {
-    for (const auto& handle : known->second.handles) {
-      if (const auto live = handle.lock()) epoch = std::max(epoch, live->epoch());
-    }
-  }
-  const auto persisted = epoch_in_tiers(base_id);
-  if (!persisted.ok()) return persisted.status();
-  return std::max(epoch, persisted.value());
-}
-
-std::vector<NamespaceEpoch> Manager::epochs() {
-  std::map<NamespaceId, uint64_t> highest;
-  const auto take = [&](const NamespaceId& base, uint64_t epoch) {
-    uint64_t& known = highest[base];
-    known = std::max(known, epoch);
-  };
-  MutexLock lock(namespaces_mutex_);
-  for (const auto& [base, known] : known_) take(base, known.epoch);
-  for (const auto& [base, epoch] : arena_->epochs()) take(base, epoch);
-  for (auto& tier : tiers_) {
-    for (const auto& [base, epoch] : tier->epochs()) take(base, epoch);
-  }
-  std::vector<NamespaceEpoch> out;
-  for (const auto& [base, epoch] : highest) {
-    if (epoch != 0) out.push_back({base, epoch});
-  }
-  return out;
-}
-
-std::vector<NamespaceId> Manager::known_namespaces() {
-  MutexLock lock(namespaces_mutex_);
-  std::vector<NamespaceId> out;
-  for (const auto& [base_id, known] : known_) out.push_back(base_id);
-  return out;
 }
 
 // ---- Care ----

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -18,11 +19,13 @@
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "block/pin_table.h"
+#include "cluster/record_source.h"
 #include "copy/cost.h"
 #include "manager/accounts.h"
 #include "manager/coded_landing.h"
 #include "manager/counters.h"
 #include "manager/environment.h"
+#include "manager/epoch_table.h"
 #include "manager/events.h"
 #include "manager/landing_room.h"
 #include "manager/namespace.h"
@@ -74,6 +77,14 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status invalidate(Namespace& ns);
   // The same by base id: to the next epoch (0), or to `wanted` unless it is there already. Persisted when it returns.
   Status raise_epoch(const NamespaceId& base_id, uint64_t wanted);
+  // What peers say of epochs. Written down by one task of the executor at a time, whoever says it; `done` runs there, or
+  // inside the call with Code::again for all of them where kHeardWaiting calls wait already. `may_add`: rows of namespaces
+  // that no process here ever used. trusted: clients of this tier set; their word is this process's.
+  static constexpr size_t kHeardWaiting = 256;
+  void hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
+                   UniqueFunction<void(std::vector<cluster::EpochWord>)> done);
+  // What a tier that has come into use has written down.
+  void adopt_epochs(tier::Tier& from);
   Status reset(Namespace& ns);
   Status reset_all();
   Status set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode);
@@ -192,12 +203,20 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void offer_all(TierIndex index);
   // The same of what it is not known to have.
   void offer_missing(TierIndex index);
+  // By family: whether the host, or a tier that can be looked through, has a record of it. Looks at every record there is.
+  std::vector<bool> families_in_use();
   // Forgets a family in the host and in every tier below.
   Status forget_family(FamilyId family);
   // The epoch of a namespace, as far as it is known here; and all that are.
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
-  // Those that have come to another epoch than the one they began with, here or in an earlier process. Blocks as raise_epoch().
+  // Those that have come to another epoch than the one they began with, here or in an earlier process: this process's own
+  // first, those that were raised last before others.
   std::vector<NamespaceEpoch> epochs();
+  struct EpochRows {
+    size_t all = 0, foreign = 0;
+  };
+  EpochRows epoch_rows();
+  // Those that have a handle, or had one a while ago.
   std::vector<NamespaceId> known_namespaces();
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
   // Blocks that offloads keep in the host.
@@ -241,7 +260,27 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   bool check_recovered(SlotId slot);
+  // ---- manager_epochs.cc ----
+  struct KnownNamespace;
+  struct Heard {
+    std::vector<cluster::EpochWord> words;
+    uint32_t may_add = 0;
+    bool trusted = false;
+    UniqueFunction<void(std::vector<cluster::EpochWord>)> done;
+  };
   Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
+  void drop_unused_namespaces() KVBM_REQUIRES(namespaces_mutex_);
+  std::vector<std::shared_ptr<Namespace>> live_handles(const NamespaceId& base_id) KVBM_REQUIRES(namespaces_mutex_);
+  uint64_t epoch_here(const NamespaceId& base_id) KVBM_REQUIRES(namespaces_mutex_);
+  enum class Speaker : uint8_t { self, client, peer };
+  Status raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker);
+  void plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
+                  EpochTable::Needed& needed) KVBM_REQUIRES(raising_, namespaces_mutex_);
+  struct RowCensus;
+  std::shared_ptr<const RowCensus> take_row_census(size_t words) KVBM_REQUIRES(raising_) KVBM_EXCLUDES(namespaces_mutex_);
+  bool row_is_needed(const RowCensus& census, const NamespaceId& base) KVBM_REQUIRES(namespaces_mutex_);
+  void adopt_epochs();
+  void run_heard();
   void offer(TierIndex index, uint8_t forgotten);
   [[nodiscard]] uint64_t not_taken();
   void tell_evicted(std::span<const block::Evicted> gone);
@@ -303,10 +342,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint64_t> record_count_{0};
   // Namespaces give their accounts back, and may outlive the manager.
   const std::shared_ptr<Accounts> accounts_ = std::make_shared<Accounts>();
-  // What all handles of one namespace share, by base id. Kept when the last handle goes: an epoch that has ended stays
-  // ended.
+  // What all handles of one namespace share, by base id, as long as there is one.
   struct KnownNamespace {
-    uint64_t epoch = 0;  // of the last invalidation
     std::weak_ptr<const Accounts::Lease> account;  // while a handle is open
     std::vector<std::weak_ptr<Namespace>> handles;
   };
@@ -315,9 +352,16 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
                                                                uint64_t bytes, block::OverQuota mode)
       KVBM_REQUIRES(namespaces_mutex_);
   Status erase_families_of(const NamespaceId& id);
-  // Held over the tiers' epochs and the table's limits (lib/README.md); never on a path of blocks.
+  // Held while an epoch is written down, by those who raise one: nobody else needs it. Taken before namespaces_mutex_.
+  Mutex raising_;
+  // Held over the table's limits (lib/README.md); never over I/O or a wait, never on a path of blocks.
   Mutex namespaces_mutex_;
   std::map<NamespaceId, KnownNamespace> known_ KVBM_GUARDED_BY(namespaces_mutex_);
+  size_t known_after_sweep_ KVBM_GUARDED_BY(namespaces_mutex_) = 0;
+  EpochTable epochs_ KVBM_GUARDED_BY(namespaces_mutex_);  // epochs that have ended stay ended
+  Mutex heard_mutex_;
+  std::deque<Heard> heard_ KVBM_GUARDED_BY(heard_mutex_);
+  bool hearing_ KVBM_GUARDED_BY(heard_mutex_) = false;  // a task is at work
   std::atomic<uint64_t> armed_ns_{kNever};  // the pin timer that is set
 };
 

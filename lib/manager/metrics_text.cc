@@ -256,6 +256,21 @@ void add_room(Manager& manager, MetricsRegistry& registry) {
   }
 }
 
+// What grows with what peers say, and with the namespaces that are used here.
+void add_names(Manager& manager, MetricsRegistry& registry) {
+  const Manager::EpochRows rows = manager.epoch_rows();
+  const char* const epochs = "Rows of the table of epochs (4,096): of namespaces used here, and known by other nodes' word alone.";
+  registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "own"}}).set(static_cast<int64_t>(rows.all - rows.foreign));
+  registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "peers"}}).set(static_cast<int64_t>(rows.foreign));
+  const FamilyTable& families = manager.families();
+  const char* const named = "Families (65,536): used here, and named by other nodes alone.";
+  const uint32_t foreign = families.foreign();
+  registry.gauge("kvbm_families", named, {{"whose", "own"}}).set(int64_t{families.size()} - foreign);
+  registry.gauge("kvbm_families", named, {{"whose", "peers"}}).set(foreign);
+  registry.counter("kvbm_families_refused_total", "Families that other nodes named and that had no room.")
+      .add(families.refused());
+}
+
 }  // namespace
 
 std::string metrics_text(Manager& manager) {
@@ -267,6 +282,7 @@ std::string metrics_text(Manager& manager) {
   add_codecs(now, registry);
   add_share(manager.share(), registry);
   add_devices(manager.devices(), registry);
+  add_names(manager, registry);
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
   const Counters& counters = manager.counters();

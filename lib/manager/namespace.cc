@@ -80,7 +80,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
     const uint32_t stored = geometry.tokens_per_stored_block();
     plan.window_blocks = (component->window_tokens + stored - 1) / stored;
   }
-  const auto id = table_.intern(family);
+  const auto id = table_.intern(family, base_id_);
   if (!id.ok()) return id.status();
   plan.family = id.value();
   if (coding_ != nullptr) coding_->add(base_id_, plan.family, plan.shape, model_layers);

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include "cluster/coded_source.h"
@@ -11,6 +13,7 @@
 #include "cluster/mapped_pools.h"
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
+#include "cluster/pool_key.h"
 #include "cluster/same_host.h"
 #include "cluster/session_host.h"
 #include "cluster/survey.h"
@@ -33,16 +36,14 @@ namespace kvbm::manager {
 
 namespace {
 
-Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
+// Nothing for an empty path.
+Result<std::optional<cluster::SharedKey>> read_pool_key(const std::string& path) {
   if (path.empty()) return std::optional<cluster::SharedKey>();
   const auto file = KeyText::read("node.key_file cannot be used", path);
   if (!file.ok()) return file.status();
-  std::string_view key = file.value().text();
-  while (key.ends_with('\n') || key.ends_with('\r')) key.remove_suffix(1);
-  const auto shared = cluster::shared_key_of(key);
-  if (!shared.ok())
-    return Status(Code::bad_config, "node.key_file holds no key", path + ": " + shared.status().message());
-  return std::optional(shared.value());
+  const auto key = cluster::parse_pool_key(file.value().text());
+  if (!key.ok()) return Status(Code::bad_config, "node.key_file holds no key", path + ": " + key.status().message());
+  return std::optional(key.value());
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   cluster::MeshOptions& mesh = *options_of_mesh;
   mesh.listen = options.listen;
   mesh.peers = options.peers;
-  auto key = read_key(options.key_file);
+  auto key = read_pool_key(options.key_file);
   if (!key.ok()) return key.status();
   mesh.key = key.value();
   std::string name = options.name;
@@ -68,6 +69,9 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.incarnation = environment.random->next();
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
+  // As over sockets; make_tier() knows what carries the links.
+  mesh.self.protect = wanted_protection(options);
+  mesh.unprotected_beyond = options.trusted_network || seal_keys != nullptr;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
   if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
     return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
@@ -120,10 +124,12 @@ Node::~Node() {
 }
 
 Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable& families) {
-  mesh_ = std::make_unique<cluster::Mesh>(*mesh_options_, families, *env_.random, env_.log);
-  const auto transport = choose_transport(options_);
+  const auto transport = choose_transport(options_, keys_ != nullptr);
   if (!transport.ok()) return transport.status();
   const NodeTransport& chosen = transport.value();
+  cluster::MeshOptions mesh = *mesh_options_;
+  if (Status s = settle_protection(options_, chosen, keys_ != nullptr, mesh); !s.ok()) return s;
+  mesh_ = std::make_unique<cluster::Mesh>(std::move(mesh), families, *env_.random, env_.log);
   auto thread = copy::TransportThread::create("node", *chosen.ops, chosen.options, *mesh_, env_.log);
   if (!thread.ok()) return thread.status();
   if (env_.log != nullptr) env_.log->write(LogLevel::info, "node", "transport " + chosen.why);

@@ -128,6 +128,13 @@ std::string node_metrics_text(Node& node) {
   registry.counter("kvbm_node_violations_total", "Messages of peers that broke the protocol or were changed.")
       .add(now.violations);
   registry.counter("kvbm_node_damaged_total", "Records of peers that were not what they have to be.").add(now.damaged);
+  registry.counter("kvbm_node_epochs_refused_total", "Invalidations of peers that were not plausible, or had no room.")
+      .add(now.epochs_refused);
+  registry.counter("kvbm_node_epochs_put_off_total", "Invalidations of peers that came faster than they could be written down.")
+      .add(now.epochs_put_off);
+  registry
+      .counter("kvbm_node_leases_short_total", "Records that were not held for a peer: leases had their share of the host.")
+      .add(now.leases_short);
   const cluster::OfferCounts& offers = node.offers();
   registry.counter("kvbm_node_offers_refused_total", "Records that a node was offered and did not take.")
       .add(offers.refused.load(std::memory_order_relaxed));

@@ -64,23 +64,28 @@ namespace {
 constexpr size_t kPrepared = 16;
 
 // Makes heads of resident records from `next` on, some a task.
-void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, size_t next) {
+void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, size_t next,
+                const std::shared_ptr<std::atomic<uint32_t>>& preparing) {
   for (const size_t end = std::min(ids.size(), next + kPrepared); next < end && !manager->closing(); ++next) {
     const SlotId slot = manager->acquire_one(ids[next].family, ids[next].key);
     if (slot == kNoSlot) continue;
     (void)ensure_head(*manager, slot);
     manager->release({&slot, 1});
   }
-  if (next == ids.size() || manager->closing()) return;
-  manager->env().executor->post([manager, ids = std::move(ids), next]() mutable {
-    make_heads(manager, std::move(ids), next);
+  if (next == ids.size() || manager->closing()) {
+    preparing->fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
+  manager->env().executor->post([manager, ids = std::move(ids), next, preparing]() mutable {
+    make_heads(manager, std::move(ids), next, preparing);
   });
 }
 
 }  // namespace
 
 void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers) {
-  if (manager_->arena().fd() < 0) return;
+  // Who finds no head asks over the link.
+  if (manager_->arena().fd() < 0 || preparing_->load(std::memory_order_relaxed) >= kPreparing) return;
   std::vector<Identity> wanted;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (tiers[i] != 0) continue;
@@ -90,8 +95,9 @@ void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierInde
     manager_->release({&slot, 1});
   }
   if (wanted.empty()) return;
-  manager_->env().executor->post([manager = manager_, wanted = std::move(wanted)]() mutable {
-    make_heads(manager, std::move(wanted), 0);
+  preparing_->fetch_add(1, std::memory_order_relaxed);
+  manager_->env().executor->post([manager = manager_, wanted = std::move(wanted), preparing = preparing_]() mutable {
+    make_heads(manager, std::move(wanted), 0, preparing);
   });
 }
 
@@ -204,12 +210,13 @@ void NodeSource::close(uint64_t pin) {
 }
 
 // Epochs are written to disk before they count, which is not for the links' thread.
-void NodeSource::invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) {
-  auto answer = std::make_shared<UniqueFunction<void(Code)>>(std::move(done));
-  manager_->env().executor->post([manager = manager_, base, epoch, answer, links = links()] {
-    const Code code = manager->raise_epoch(base, epoch).code();
-    links.post([answer, code] { (*answer)(code); });
-  });
+void NodeSource::invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
+                            UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
+  auto answer = std::make_shared<UniqueFunction<void(std::vector<cluster::EpochWord>)>>(std::move(done));
+  manager_->hear_epochs(std::move(words), may_add, trusts_epochs_,
+                        [answer, links = links()](std::vector<cluster::EpochWord> taken) {
+                          links.post([answer, taken = std::move(taken)]() mutable { (*answer)(std::move(taken)); });
+                        });
 }
 
 void NodeSource::epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) {

@@ -7,6 +7,8 @@
 // Lock: Lifeline::mutex, a leaf but for the executor's.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 
@@ -35,15 +37,23 @@ class NodeSource final : public cluster::RecordSource {
   void find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) override;
   bool pin(const Identity& id) override;
   void unpin(const Identity& id) override;
+  // Half of the host's slots by leases, a quarter open: stores and what this process itself reads have the rest.
+  [[nodiscard]] Room room() const noexcept override {
+    const uint64_t slots = manager_->arena().slots();
+    return {std::max<uint64_t>(slots / 2, 1), std::max<uint64_t>(slots / 4, 1)};
+  }
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
             UniqueFunction<void(const cluster::OpenedRecord&)> done) override;
   void close(uint64_t pin) override;
   cluster::wire::NodeStatus status() override;
-  void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override;
+  void invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
+                  UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override;
   void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override;
 
   // Says that nothing is held for others: for a node that they cannot reach. Before the links begin.
   void offer_no_room() noexcept { offers_room_ = false; }
+  // Those who ask are processes of this tier set: what they say of epochs is this process's word. Before the links begin.
+  void trust_epochs() noexcept { trusts_epochs_ = true; }
   // Nothing is answered any more; before the links' executor goes.
   void detach();
 
@@ -62,6 +72,7 @@ class NodeSource final : public cluster::RecordSource {
   [[nodiscard]] size_t opened() const noexcept { return opened_.size(); }
 
  private:
+  static constexpr uint32_t kPreparing = 64;  // tasks that make heads ahead of readers
   struct Opening;
   struct Pin {
     uint32_t count = 0;
@@ -77,6 +88,8 @@ class NodeSource final : public cluster::RecordSource {
   std::map<uint64_t, SlotId> opened_;  // by the name that close() gets
   uint64_t last_opened_ = 0;
   bool offers_room_ = true;
+  bool trusts_epochs_ = false;
+  const std::shared_ptr<std::atomic<uint32_t>> preparing_ = std::make_shared<std::atomic<uint32_t>>(0);
   const std::shared_ptr<Lifeline> lifeline_ = std::make_shared<Lifeline>();
 };
 

@@ -16,10 +16,18 @@ namespace {
 
 constexpr char kInfiniband[] = "/sys/class/infiniband";
 
+constexpr char kUcxRemedy[] =
+    "set node.transport=tcp on all nodes; or seal what leaves the host (seal.key_file); or, if nobody else can reach that "
+    "network, node.trusted_network=on";
+
 NodeTransport sockets(const NodeOptions& options, std::string why) {
-  NodeTransport out{&copy::tcp::ops(), {}, "tcp: " + std::move(why)};
+  NodeTransport out{&copy::tcp::ops(), {}, "tcp: " + std::move(why), true};
   out.options.own_user_only = options.key_file.empty();
   return out;
+}
+
+bool may_be_unprotected(const NodeOptions& options, bool sealed) noexcept {
+  return options.key_file.empty() || options.trusted_network || sealed;
 }
 
 Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
@@ -64,13 +72,38 @@ std::string active_rdma(const std::string& folder) {
   return out;
 }
 
-Result<NodeTransport> choose_transport(const NodeOptions& options) {
+copy::Protection wanted_protection(const NodeOptions& options) noexcept {
+  using copy::Protection;
+  return options.protect.value_or(options.key_file.empty() ? Protection::off : Protection::authenticate);
+}
+
+Status settle_protection(const NodeOptions& options, const NodeTransport& transport, bool sealed,
+                         cluster::MeshOptions& mesh) {
+  using copy::Protection;
+  mesh.unprotected_beyond = options.trusted_network || (sealed && !transport.protects);
+  mesh.self.protect = transport.protects ? wanted_protection(options) : Protection::off;
+  if (transport.protects) return {};
+  if (options.protect.value_or(Protection::off) != Protection::off) {
+    return {Code::bad_config, "node.protect asks for what UCX cannot do: a network card reads and writes by itself",
+            kUcxRemedy + std::string(", with node.protect=auto")};
+  }
+  // Without a device UCX listens on loopback alone.
+  if (options.ucx_devices.empty() || may_be_unprotected(options, sealed)) return {};
+  return {Code::bad_config, "UCX cannot protect what it carries beyond this machine", kUcxRemedy};
+}
+
+Result<NodeTransport> choose_transport(const NodeOptions& options, bool sealed) {
   if (options.transport == "tcp") return sockets(options, "node.transport says so");
   if (options.transport == "ucx") return ucx(options, "node.transport says so");
   const std::string rdma = active_rdma(kInfiniband);
   if (rdma.empty()) return sockets(options, "no RDMA device with an active port is here");
   if (options.ucx_devices.empty()) {
     return sockets(options, "RDMA is here (" + rdma + ") and node.ucx_devices does not name it");
+  }
+  const bool asks = options.protect.value_or(copy::Protection::off) != copy::Protection::off;
+  if (asks || !may_be_unprotected(options, sealed)) {
+    return sockets(options, "RDMA is here (" + rdma + "), and UCX cannot protect links; seal.key_file or node.trusted_network would " +
+                   "let it carry them");
   }
   auto chosen = ucx(options, "RDMA is here (" + rdma + ")");
   if (!chosen.ok()) return sockets(options, "RDMA is here (" + rdma + "), but " + chosen.status().message());

@@ -1,5 +1,6 @@
 #include "manager/onboard.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -185,11 +186,13 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vecto
   arrival->room = std::move(room);
 
   size_t head_total = 0;
+  // The longest head that a record of this host has; how long one is may be another node's word, which is not asked for more.
+  const size_t longest = manager->arena().head(0).size();
   for (const OnboardItem& item : arrival->items) {
     arrival->head_at.push_back(head_total);
     arrival->marks.push_back(manager->forget_mark(item.id.family));
-    head_total +=
-        round_up(item.found.head_bytes == 0 ? manager->arena().head(0).size() : item.found.head_bytes, kIoAlign);
+    const size_t head = item.found.head_bytes == 0 ? longest : std::min<size_t>(item.found.head_bytes, longest);
+    head_total += round_up(head, kIoAlign);
   }
   arrival->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
   Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;

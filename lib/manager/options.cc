@@ -67,6 +67,25 @@ void add_share(std::vector<OptionRow>& rows) {
 }
 
 // Of nodes, and of tier sets that processes share.
+// Who is a node of the pool, and what is done to what they say.
+void add_protection(std::vector<OptionRow>& rows) {
+  rows.push_back({"node.key_file", OptionType::string, "",
+                  "File with the pool's key, which `kvbm key new` makes, of this user's alone (chmod 600); needed for other "
+                  "machines, other users of this one, and node.transport = ucx."});
+  rows.push_back({"node.protect",
+                  OptionType::choice,
+                  "auto",
+                  "What is done to everything that crosses a link over TCP: authenticate, so that no byte of it can be "
+                  "changed on its way; encrypt, so that nobody on the way can read it either; off. auto: authenticate where "
+                  "there is a key. One side's off is refused by the others; else the stronger wish of both counts.",
+                  0,
+                  0,
+                  {"auto", "authenticate", "encrypt", "off"}});
+  rows.push_back({"node.trusted_network", OptionType::boolean, "false",
+                  "Nobody but this pool can read or change what crosses the network between its nodes: links beyond this "
+                  "machine may be unprotected (node.protect = off, or UCX)."});
+}
+
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
       {"node.listen", OptionType::string, "",
@@ -74,9 +93,7 @@ void add_neighbours(std::vector<OptionRow>& rows) {
        "a key (node.key_file) it is one of this machine's own, as 127.0.0.1, for processes of this user alone."});
   rows.push_back({"node.peers", OptionType::string, "",
                   "Addresses of other nodes, separated by commas: what they have is found and read."});
-  rows.push_back({"node.key_file", OptionType::string, "",
-                  "File whose content every node of the pool must know, of this user's alone (chmod 600); needed for other "
-                  "machines, other users of this one, and node.transport = ucx."});
+  add_protection(rows);
   rows.push_back({"node.name", OptionType::string, "",
                   "Name of this node, the same after a restart. Empty: a random one."});
   rows.push_back(
@@ -301,6 +318,11 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.listen = values.at("node.listen").text;
   out.node.peers = split(values.at("node.peers").text);
   out.node.key_file = values.at("node.key_file").text;
+  const std::string& protect = values.at("node.protect").text;
+  if (protect == "authenticate") out.node.protect = copy::Protection::authenticate;
+  if (protect == "encrypt") out.node.protect = copy::Protection::encrypt;
+  if (protect == "off") out.node.protect = copy::Protection::off;
+  out.node.trusted_network = values.at("node.trusted_network").number != 0;
   out.node.name = values.at("node.name").text;
   out.node.pool = values.at("node.pool").text;
   out.node.staging_bytes = values.at("node.staging").number;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/family_table.h"
+#include "copy/frame_guard.h"
 #include "policy/admission.h"
 #include "policy/eviction.h"
 #include "tier/host/host_arena.h"
@@ -49,6 +51,8 @@ struct NodeOptions {
   std::string listen;
   std::vector<std::string> peers;
   std::string key_file;
+  std::optional<copy::Protection> protect;  // of links; nothing: authenticate where there is a key
+  bool trusted_network = false;             // links beyond this machine may be unprotected
   std::string name;  // empty: a random one
   std::string pool = "default";
   std::string peers_file;  // addresses of peers, that may change

@@ -79,9 +79,14 @@ Result<uint64_t> OwnedTier::epoch(const NamespaceId& base_id) {
   return d != nullptr ? d->epoch(base_id) : uint64_t{0};
 }
 
-std::vector<NamespaceEpoch> OwnedTier::epochs() {
+std::vector<tier::EpochRow> OwnedTier::epochs() {
   tier::Tier* const d = disk();
-  return d != nullptr ? d->epochs() : std::vector<NamespaceEpoch>();
+  return d != nullptr ? d->epochs() : std::vector<tier::EpochRow>();
+}
+
+Status OwnedTier::set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten) {
+  tier::Tier* const d = disk();
+  return d != nullptr ? d->set_epochs(rows, forgotten) : Status{};
 }
 
 Status OwnedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {

@@ -115,6 +115,7 @@ Status Share::open_links(FamilyTable& families) {
   name << "process-" << getpid() << "-" << std::hex << env_.random->next();
   cluster::LinkLimits limits;
   limits.staging_bytes = limits.quarantine_bytes = staging_bytes(block_bytes_);
+  limits.new_epochs = EpochTable::kRows;  // of processes of this user, which have handles of them
   cluster::NodeFacts self;
   self.node = cluster::node_id_of(name.str());
   self.incarnation = env_.random->next();
@@ -142,6 +143,7 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
   manager->share().role.store(ShareRole::client, std::memory_order_release);
   if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
   source_ = std::make_unique<NodeSource>(manager, *thread_);
+  source_->trust_epochs();
   thread_->post_and_wait([this] { links_->begin(*source_); });
   const uint64_t until = env_.clock().now_ns() + kOpenNs;
   for (;;) {
@@ -186,6 +188,7 @@ Status Share::try_to_own() {
   manager_->let_stores_reach(kNoTier);
   if (owned_ != nullptr) {
     manager_->offer_all(owned_index_);
+    manager_->adopt_epochs(*owned_);
     learn_epochs(*owned_);
   }
   ShareState& state = manager_->share();

@@ -27,7 +27,9 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   std::vector<cluster::Offered> taken;
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
-    if (one.item.payload_bytes > manager->arena().block_bytes() || taken.size() >= manager->arena().slots()) continue;
+    const bool fits = one.item.payload_bytes <= manager->arena().block_bytes() &&
+                      one.item.head_bytes <= manager->arena().head(0).size();
+    if (!fits || taken.size() >= manager->arena().slots()) continue;
     want.push_back(i);
     const SlotId here = manager->acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {

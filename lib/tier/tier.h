@@ -202,6 +202,15 @@ struct InPlace {
   uint64_t bytes = 0;
 };
 
+// The epoch that a namespace has come to, as a tier writes it down.
+struct EpochRow {
+  NamespaceId base;        // of epoch 0
+  uint64_t epoch = 0;
+  uint64_t raised = 0;     // orders the rows of one process by when they were raised
+  bool foreign = false;    // a peer's word: no process here ever had a handle of the namespace
+  bool operator==(const EpochRow&) const = default;
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;  // waits for nothing: shutdown() first
@@ -244,8 +253,16 @@ class Tier {
   // nothing and accepts everything.
   virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
   virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
-  // All of them that are written down here; blocks as epoch() does.
-  virtual std::vector<NamespaceEpoch> epochs() { return {}; }
+  // Several at once, in one write where the tier can; `forgotten`: rows that are not needed any more. Not ok: some of them,
+  // or none, may be written; it can be tried again.
+  virtual Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/) {
+    for (const EpochRow& row : rows) {
+      if (Status status = set_epoch(row.base, row.epoch); !status.ok()) return status;
+    }
+    return {};
+  }
+  // All of them that are written down here. Never waits for a write of them.
+  virtual std::vector<EpochRow> epochs() { return {}; }
 
   // Makes durable what was stored before and is still here: `done` runs once, on the tier's executor or before this
   // returns, with ok if all of it survives a power cut. io_error: some could not be made so and has left the tier.

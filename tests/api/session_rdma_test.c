@@ -157,7 +157,9 @@ static void a_device_that_is_lost_ends_both_sides_and_the_process_lives(void) {
 
 /* UCX is for nodes with a key. */
 static int make_key(char *path) {
-  static const char key[] = "a key of the pool, long enough\n";
+  // As `kvbm key new` would have made it.
+  static const char key[] =
+      "kvbm-pool-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f:75cfd3a0\n";
   const int fd = mkstemp(path); /* mode 0600 */
   const int written = fd >= 0 && write(fd, key, sizeof key - 1) == (ssize_t)(sizeof key - 1);
   if (fd >= 0) close(fd);

@@ -17,6 +17,8 @@ KVBM_FUZZ_TARGET(handshake) {
   NodeFacts self;
   self.node = node_id_of("here");
   self.pool = "pool";
+  self.protect = static_cast<copy::Protection>(data[0] >> 2 & 3);
+  if (self.protect > copy::Protection::encrypt) self.protect = copy::Protection::off;
   SharedKey key{};
   key.fill(3);
   const bool initiator = (data[0] & 1) != 0;
@@ -30,6 +32,8 @@ KVBM_FUZZ_TARGET(handshake) {
                                          reinterpret_cast<const std::byte*>(data + at) + n);
     const auto step = handshake.take(message);
     if (step.established && keyed) __builtin_trap();
+    // What is agreed on is never less than this side's wish.
+    if (step.established && handshake.protection() < self.protect) __builtin_trap();
     if (step.send.size() != 0 && step.send.size() != kHandshakeBytes) __builtin_trap();
     if (!step.status.ok() && step.status.message().empty()) __builtin_trap();
     at += n;

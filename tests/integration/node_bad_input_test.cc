@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "cluster/handshake.h"
 #include "copy/tcp/frame.h"
+#include "support/pool_keys.h"
 #include "support/other_user.h"
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
@@ -142,10 +143,8 @@ class Traitor {
 
 class NodeBadInput : public testing::Test {
  protected:
-  std::string write_key(const char* name, const char* text) {
-    std::string path = folder_.path() + "/" + name;
-    EXPECT_TRUE(write_own_file(path, std::string(text) + "\n"));
-    return path;
+  std::string write_key(const char* name, std::string_view text = kOnePoolKey) {
+    return write_key_file(folder_.path() + "/" + name, text);
   }
 
   static std::unique_ptr<PoolMember> open(MemberSetup setup, std::string* error = nullptr) {
@@ -236,12 +235,12 @@ TEST_F(NodeBadInput, a_peer_that_is_not_there_is_named_with_the_question_whether
 }
 
 TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
-  const auto keyed = node_called("keyed", write_key("key", "what only this pool's nodes know"));
+  const auto keyed = node_called("keyed", write_key("key"));
   const auto keyless = node_called("keyless");
   ASSERT_TRUE(keyed != nullptr && keyless != nullptr);
   const std::string asker = "node " + cluster::short_text(cluster::node_id_of("asker"));
   MemberSetup other;
-  other.key_file = write_key("other", "another key, of the same length or so");
+  other.key_file = write_key("other", kOtherPoolKey);
   expect_told(keyed->address(), {"refused: ", "wrong key", "node.key_file"}, other);
   expect_logged(*keyed, {asker, "(unproven)", "wrong key", "node.key_file"});
   expect_told(keyed->address(), {"refused: ", "node.key_file"});
@@ -340,7 +339,7 @@ TEST_F(NodeBadInput, an_address_that_cannot_be_listened_on_is_named_with_what_to
   setup.listen = node->address();
   expect_refused(setup, {node->address(), "in use", "another port"});
   setup.listen = "192.0.2.1:0";  // of documentation alone
-  setup.key_file = write_key("key", "what only this pool's nodes know");
+  setup.key_file = write_key("key");
   expect_refused(setup, {"192.0.2.1:0", "none of this machine's"});
   setup.listen = "127.0.0.1:99999";
   expect_refused(setup, {"99999"});
@@ -354,16 +353,83 @@ TEST_F(NodeBadInput, listening_to_other_machines_without_a_key_is_refused_with_t
     setup.listen = address;
     expect_refused(setup, {address, "node.key_file"});
   }
+}
+
+// A key is what `kvbm key new` makes: whatever else stands in the file is refused, with how to make one.
+TEST_F(NodeBadInput, a_key_that_is_weak_short_or_cut_is_refused_with_how_to_make_one) {
   MemberSetup setup;
-  setup.key_file = write_key("short", "too short");
-  expect_refused(setup, {"node.key_file", "16 bytes"});
+  const std::string hex(kOnePoolKey.substr(16, 64));
+  for (const std::string& weak : {std::string(), std::string("too short"), std::string("what only this pool's nodes know"),
+                                  std::string(200, 'k'), hex, std::string(64, '0')}) {
+    setup.key_file = write_key("weak", weak);
+    expect_refused(setup, {"node.key_file", "/weak", "kvbm key new"});
+  }
+  const std::string whole(kOnePoolKey);
+  for (const std::string& cut : {whole.substr(0, whole.size() - 1), whole + "0", whole.substr(0, 40),
+                                 "kvbm-pool-key-1:1" + whole.substr(17), "kvbm-pool-key-1:g" + whole.substr(17)}) {
+    setup.key_file = write_key("cut", cut);
+    expect_refused(setup, {"node.key_file", "/cut", "copy the file"});
+  }
   setup.key_file = folder_.path() + "/nowhere";
   expect_refused(setup, {"node.key_file", "/nowhere"});
+  setup.key_file = folder_.path();
+  expect_refused(setup, {"node.key_file", "not a file"});
+}
+
+// What crosses a link beyond this machine is protected, or somebody has said that nobody else can reach the network.
+TEST_F(NodeBadInput, links_beyond_this_machine_are_not_left_unprotected_unless_the_network_is_trusted) {
+  MemberSetup setup;
+  setup.key_file = write_key("key");
+  setup.settings = {{"node.protect", "off"}};
+  setup.listen = "0.0.0.0:0";
+  expect_refused(setup, {"node.protect", "0.0.0.0:0", "node.trusted_network=on", "authenticate"});
+  setup.listen = "127.0.0.1:0";
+  setup.peers = "192.0.2.1:7000";
+  expect_refused(setup, {"node.protect", "192.0.2.1:7000", "node.trusted_network=on"});
+  setup.peers = "";
+  EXPECT_NE(open(setup), nullptr);
+  setup.listen = "0.0.0.0:0";
+  setup.settings = {{"node.protect", "off"}, {"node.trusted_network", "on"}};
+  EXPECT_NE(open(setup), nullptr);
+  MemberSetup keyless;
+  for (const char* wish : {"authenticate", "encrypt"}) {
+    keyless.settings = {{"node.protect", wish}};
+    expect_refused(keyless, {"node.protect", "node.key_file", "kvbm key new"});
+  }
+}
+
+TEST_F(NodeBadInput, sides_of_which_one_protects_are_told_both_wishes_and_the_stronger_of_two_counts) {
+  const auto called = [this](const char* name, const char* protect) {
+    MemberSetup setup;
+    setup.name = name;
+    setup.key_file = write_key("key");
+    setup.settings = {{"node.protect", protect}};
+    return open(setup);
+  };
+  const auto off = called("off", "off");
+  const auto authenticates = called("authenticates", "authenticate");
+  const auto encrypts = called("encrypts", "encrypt");
+  ASSERT_TRUE(off != nullptr && authenticates != nullptr && encrypts != nullptr);
+  MemberSetup asker;
+  asker.key_file = write_key("key");
+  expect_told(off->address(), {"refused: ", "node.protect", "here authenticate, there off"}, asker);
+  expect_logged(*off, {"node.protect", "here off, there authenticate"});
+  asker.settings = {{"node.protect", "off"}};
+  expect_told(encrypts->address(), {"refused: ", "node.protect", "here off, there encrypt"}, asker);
+  asker.settings = {};
+  asker.listen = "";
+  asker.name = "asker";
+  asker.peers = authenticates->address() + "," + encrypts->address();
+  const auto met = open(asker);
+  ASSERT_NE(met, nullptr);
+  ASSERT_TRUE(wait_until([&] { return met->ready() == 2; })) << met->states();
+  EXPECT_EQ(met->logged("is connected, authenticated"), 1U) << met->log();
+  EXPECT_EQ(met->logged("is connected, encrypted"), 1U) << met->log();
 }
 
 TEST_F(NodeBadInput, a_key_file_that_others_may_read_or_that_is_another_users_is_refused_with_what_to_do) {
   MemberSetup setup;
-  setup.key_file = write_key("key", "what only this pool's nodes know");
+  setup.key_file = write_key("key");
   for (const mode_t mode : {0644, 0640, 0604, 0620}) {
     ASSERT_EQ(chmod(setup.key_file.c_str(), mode), 0);
     expect_refused(setup, {"node.key_file", "chmod 600 " + setup.key_file});

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "support/child_signal.h"
+#include "support/path_attacker.h"
+#include "support/pool_keys.h"
 #include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/small_file_system.h"
@@ -422,11 +425,32 @@ TEST_F(NodeCommand, a_frozen_node_costs_a_call_its_timeout_and_serves_again_afte
 }
 
 // At once: that a node refuses it does not get better by waiting.
+TEST_F(NodeCommand, a_block_that_is_changed_on_its_way_is_said_to_be_and_got_by_the_next_call) {
+  const std::string key = kvbm::test::write_key_file(folder_.path() + "/key");
+  NodeProcess node(folder_.path(), {"--key-file", key});
+  ASSERT_FALSE(node.address().empty());
+  kvbm::test::PathAttacker path(node.address());
+  const std::string with_key = " --key-file '" + key + "' --local off ";
+  const std::string file = make("file", 100'000);
+  ASSERT_EQ(run("put --peer " + node.address() + with_key + "file '" + file + "'").exit_code, 0);
+  path.strike({kvbm::test::Attack::payload, true, true, 0});
+  const std::string back = folder_.path() + "/back";
+  const std::string get = "get --peer " + path.address() + with_key + "file -o '" + back + "'";
+  const Ran changed = run(get);
+  EXPECT_EQ(path.struck(), 1U);
+  EXPECT_EQ(changed.exit_code, 1) << changed.text;
+  EXPECT_TRUE(contains(changed.text, "changed on its way")) << changed.text;
+  EXPECT_FALSE(std::filesystem::exists(back));
+  const Ran again = run(get);
+  EXPECT_EQ(again.exit_code, 0) << again.text;
+  EXPECT_EQ(read_file(back), read_file(file));
+}
+
 TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
   const std::string key = folder_.path() + "/key";
   const std::string other = folder_.path() + "/other";
-  ASSERT_TRUE(write_own_file(key, "a key of the pool, long enough\n"));
-  ASSERT_TRUE(write_own_file(other, "another key, just as long as it\n"));
+  kvbm::test::write_key_file(key);
+  kvbm::test::write_key_file(other, kvbm::test::kOtherPoolKey);
   NodeProcess node(folder_.path(), {"--key-file", key, "--pool", "p"});
   ASSERT_FALSE(node.address().empty());
   const std::string path = make("file", 100);

@@ -19,10 +19,11 @@
 
 #include "base/random.h"
 #include "cluster/handshake.h"
+#include "cluster/pool_key.h"
 #include "copy/tcp/frame.h"
 #include "support/counts.h"
 #include "support/faulty_proxy.h"
-#include "support/other_user.h"
+#include "support/pool_keys.h"
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
@@ -100,8 +101,7 @@ class NodeFlood : public testing::Test {
     files.rlim_cur = std::min<rlim_t>(files.rlim_max, 8192);
     setrlimit(RLIMIT_NOFILE, &files);
     random_ = std::make_unique<SeededRandom>(seed_from("KVBMTEST_SEED"));
-    key_file_ = folder_.path() + "/key";
-    ASSERT_TRUE(write_own_file(key_file_, "what only this pool's nodes know\n"));
+    key_file_ = write_key_file(folder_.path() + "/key");
     server_ = open("server", "127.0.0.1:0", "");
     ASSERT_NE(server_, nullptr);
     ASSERT_EQ(server_->put(kSalt, 0, server_->setup().host_blocks), KVBM_OK);
@@ -190,7 +190,8 @@ class NodeFlood : public testing::Test {
     self.node = cluster::node_id_of("stranger-" + std::to_string(i));
     self.incarnation = random_->next();
     self.pool = "trust";
-    const auto key = cluster::shared_key_of("a key, but not the one of this pool").value();
+    self.protect = copy::Protection::authenticate;
+    const auto key = cluster::parse_pool_key(kOtherPoolKey).value();
     cluster::Handshake handshake(self, &key, cluster::Role::initiator, *random_);
     const ConstBytes hello = handshake.start().send;
     return framed(copy::tcp::Kind::message, static_cast<uint32_t>(hello.size()), 0, 0,

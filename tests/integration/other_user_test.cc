@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/other_user.h"
+#include "support/pool_keys.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
@@ -157,7 +158,7 @@ TEST_F(OtherUser, a_node_of_another_user_is_not_given_anything) {
 }
 
 TEST_F(OtherUser, with_the_key_another_user_is_let_in_and_without_it_not) {
-  const std::string text = "a key of the pool, long enough\n";
+  const std::string text = std::string(kOnePoolKey) + "\n";
   for (const uid_t user : {uid_t{0}, kOtherUser}) {
     ASSERT_TRUE(write_own_file(folder_of(user) + "/key", text));
     ASSERT_EQ(chown((folder_of(user) + "/key").c_str(), user, user), 0);

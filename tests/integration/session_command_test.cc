@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "support/other_user.h"
+#include "support/pool_keys.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
@@ -176,8 +176,8 @@ TEST_F(SessionCommand, a_sender_that_reaches_nobody_names_the_address_and_the_re
 TEST_F(SessionCommand, sides_with_different_keys_are_both_told_of_the_key) {
   const std::string one = folder_.path() + "/one";
   const std::string other = folder_.path() + "/other";
-  ASSERT_TRUE(write_own_file(one, "a key of the pool, long enough\n"));
-  ASSERT_TRUE(write_own_file(other, "another key, just as long as it\n"));
+  kvbm::test::write_key_file(one);
+  kvbm::test::write_key_file(other, kvbm::test::kOtherPoolKey);
   std::string address;
   auto receiver = start("receive --timeout 3 --key-file '" + one + "'" + kModel, address);
   ASSERT_FALSE(address.empty());

@@ -21,6 +21,7 @@
 
 #include "node/member.h"
 #include "session/side.h"
+#include "support/pool_keys.h"
 #include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
@@ -94,9 +95,7 @@ class UcxNode : public ::testing::Test {
 
   // Which every node has that UCX links.
   [[nodiscard]] std::string pool_key() const {
-    const std::string path = folder_.path() + "/pool.key";
-    EXPECT_TRUE(write_own_file(path, "a key of the pool, long enough\n"));
-    return path;
+    return kvbm::test::write_key_file(folder_.path() + "/pool.key");
   }
   std::string make_keys() {
     const std::string path = folder_.path() + "/keys";
@@ -314,6 +313,20 @@ TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
   EXPECT_TRUE(contains(keyless.text, "node.key_file")) << keyless.text;
 }
 
+// A network card reads and writes by itself, so nothing tags what it moves.
+TEST_F(UcxNode, beyond_this_machine_it_needs_sealed_records_or_a_trusted_network) {
+  const std::string key = pool_key();
+  const std::string node = "node --transport ucx --ucx-devices lo --listen 127.0.0.1:0 --key-file '" + key + "' ";
+  const Ran open = run(node);
+  EXPECT_EQ(open.exit_code, 2) << open.text;
+  for (const char* part : {"UCX cannot protect", "node.transport=tcp", "seal.key_file", "node.trusted_network=on"}) {
+    EXPECT_TRUE(contains(open.text, part)) << part << ": " << open.text;
+  }
+  const Ran asked = run("node --transport ucx --listen 127.0.0.1:0 --protect encrypt --key-file '" + key + "'");
+  EXPECT_EQ(asked.exit_code, 2) << asked.text;
+  EXPECT_TRUE(contains(asked.text, "node.protect") && contains(asked.text, "UCX")) << asked.text;
+}
+
 // The state of the node that `member` dials, once it says all of these.
 std::string state_with(const kvbm::node::Member& member, const std::vector<std::string>& parts) {
   std::string state;
@@ -381,7 +394,7 @@ TEST(UcxNode, is_skipped) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 
 TEST(UcxModule, that_is_not_there_is_an_error_that_says_where_it_was_looked_for) {
   const kvbm::test::TempDir folder;
-  ASSERT_TRUE(write_own_file(folder.path() + "/key", "a key of the pool, long enough\n"));
+  kvbm::test::write_key_file(folder.path() + "/key");
   const Ran none = kvbm::test::run("node --transport ucx --listen 127.0.0.1:0 --key-file '" + folder.path() + "/key'",
                                    " 2>&1", "KVBM_NODE_UCX_MODULE=/nonexistent");
   EXPECT_NE(none.exit_code, 0);

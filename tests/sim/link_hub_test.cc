@@ -189,7 +189,7 @@ TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
     EXPECT_NE(w.b().lines.line(0).find(part), std::string::npos) << part << ": " << w.b().lines.line(0);
   }
   EXPECT_EQ(w.a().lines.count(), 0U);  // it has dialled: its mesh says how that went
-  // A wrong key: the stranger itself finds out first, and says so.
+  // A wrong key: the stranger proves first, and its proof does not fit.
   w.a().host.self.pool = "pool";
   w.a().host.key = SharedKey{1};
   (void)w.a().hub.connect(w.b().address).ok();

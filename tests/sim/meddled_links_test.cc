@@ -1,6 +1,7 @@
-// Nodes whose control messages somebody alters on the way: without a key, where whoever hears the handshake can also
-// put a right tag on what he has altered, and with keys, the wrong one among them. Real managers, meshes and links over
-// the simulated network, from a seed.
+// Nodes whose control messages and blocks somebody alters on the way: without a key, where whoever hears the handshake
+// can also put a right tag on what he has altered, and with keys, the wrong one among them; and with one key and links
+// that are authenticated or encrypted, where he also forges blocks with every hash of theirs. Real managers, meshes and
+// links over the simulated network, from a seed.
 //
 // Invariants: whatever was altered, a refused or an ended connection, which the log names with the peer's address, or
 // a miss; never a wrong block; every operation ends; once nobody meddles the nodes find each other again and hold
@@ -12,6 +13,7 @@
 #include <cstdlib>
 
 #include "support/counts.h"
+#include "support/forged_bulk.h"
 #include "support/meddler.h"
 #include "support/node_world.h"
 #include "support/simulated_kills.h"
@@ -104,11 +106,125 @@ TEST(MeddledLinks, a_node_with_another_key_is_refused_by_name_and_gets_nothing) 
   EXPECT_EQ(w.processes[1]->brought, 1U);
 }
 
-enum class Way { keyless, forged, wrong_key };
+// Bulk that goes by: most blocks are one piece of it. With what chance of a thousand each is forged; else, where a
+// connection is protected, in what other way it is altered, or whether it comes as an earlier one did.
+struct BulkForger {
+  Random& random;
+  uint64_t per_thousand = 0;
+  uint64_t tag_bytes = 0;
+  uint64_t forged = 0, altered = 0;
+  std::vector<std::byte> earlier;
+
+  SimNetwork::Meddle hook() {
+    return [this](uint64_t, int, std::vector<std::byte>& chunk) {
+      const std::vector<std::byte> said = chunk;
+      if (random.below(1000) < per_thousand && chunk.size() > tag_bytes + 1) {
+        const MutableBytes bulk = MutableBytes(chunk).first(chunk.size() - tag_bytes);
+        if (random.below(4) != 0 && forge_bulk(bulk, random.below(bulk.size()))) {
+          ++forged;
+        } else if (tag_bytes != 0) {
+          ++altered;
+          if (random.below(3) == 0 && !earlier.empty()) {
+            chunk = earlier;
+          } else {
+            chunk[random.below(chunk.size())] ^= std::byte{1};
+          }
+        }
+      }
+      earlier = said;
+    };
+  }
+};
+
+TEST(MeddledLinks, without_protection_a_forged_block_is_believed_although_both_have_the_key) {
+  NodeWorld w(1);
+  BulkForger forger{w.sim.random(), 1000, 0, 0, 0, {}};
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+  w.processes[0]->store(1);
+  w.net.meddle_bulk = forger.hook();
+  for (int tries = 0; forger.forged == 0 && tries < 100; ++tries) {
+    w.processes[1]->fetch(1);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+  }
+  ASSERT_GT(forger.forged, 0U);
+  EXPECT_GT(w.processes[1]->wrong, 0U);
+}
+
+TEST(MeddledLinks, with_protection_a_forged_block_is_a_miss_and_the_link_ends_by_name) {
+  for (const auto protect : {copy::Protection::authenticate, copy::Protection::encrypt}) {
+    NodeWorld w(1, 0, NodeWorld::Keys(kNodes, cluster::SharedKey{}), protect);
+    BulkForger forger{w.sim.random(), 1000, copy::FrameGuard::kTagBytes, 0, 0, {}};
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+    w.processes[0]->store(1);
+    w.net.meddle_bulk = forger.hook();
+    w.processes[1]->fetch(1);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+    EXPECT_EQ(forger.forged + forger.altered, 1U);
+    EXPECT_EQ(w.processes[1]->brought, 0U);
+    EXPECT_EQ(w.processes[1]->mesh().counts().violations, 1U);
+    EXPECT_EQ(w.processes[1]->logged("is gone: ", "changed"), 1U);
+    w.heal();
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 60'000 * kMs));
+    w.processes[1]->fetch(1);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+    EXPECT_EQ(w.processes[1]->brought, 1U);
+    w.sim.run_for(40'000 * kMs);
+    expect_rest(w);
+  }
+}
+
+// Each message by itself, of all that two nodes say while they meet, look up, fetch, offer and take: whichever it is,
+// changing a bit of it ends one link or both, and makes nothing wrong.
+TEST(MeddledLinks, with_protection_no_message_can_be_changed_whichever_it_is) {
+  for (const auto protect : {copy::Protection::authenticate, copy::Protection::encrypt}) {
+    uint64_t messages = 1;
+    for (uint64_t number = 0; number < messages; ++number) {
+      SCOPED_TRACE("message " + std::to_string(number));
+      NodeWorld w(1, 0, NodeWorld::Keys(kNodes, cluster::SharedKey{}), protect);
+      uint64_t seen = 0;
+      bool done = false;
+      ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+      w.net.meddle = [&](uint64_t, int, std::vector<std::byte>& message) {
+        if (seen++ != number || message.empty()) return;
+        done = true;
+        message[w.sim.random().below(message.size())] ^= std::byte{2};
+      };
+      w.processes[0]->store(1);
+      w.processes[1]->fetch(1);
+      w.processes[0]->store(2);
+      w.processes[0]->push(2);
+      w.processes[2]->fetch(3);
+      ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 20'000 * kMs));
+      w.sim.run_for(3000 * kMs);
+      uint64_t violations = 0;
+      for (auto& process : w.processes) violations += process->mesh().counts().violations;
+      EXPECT_TRUE(!done || violations > 0);
+      if (number == 0) messages = std::min<uint64_t>(seen, 40);
+      w.heal();
+      ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 60'000 * kMs));
+      w.sim.run_for(40'000 * kMs);
+      expect_rest(w);
+    }
+    EXPECT_GT(messages, 10U);
+  }
+}
+
+enum class Way { keyless, forged, wrong_key, authenticated, encrypted };
 
 struct Seen {
   uint64_t begun = 0, brought = 0, pushed = 0, altered = 0, forged = 0, ended = 0;
 };
+
+NodeWorld::Keys keys_of(Way way) {
+  if (way == Way::wrong_key) return one_wrong_key();
+  return way == Way::keyless || way == Way::forged ? no_keys() : NodeWorld::Keys(kNodes, cluster::SharedKey{});
+}
+
+copy::Protection protection_of(Way way) {
+  return way == Way::authenticated ? copy::Protection::authenticate
+         : way == Way::encrypted   ? copy::Protection::encrypt
+                                   : copy::Protection::off;
+}
 
 // What is done meanwhile is drawn from the seed, with broken connections among it. Nodes from `stores` on store
 // nothing.
@@ -138,13 +254,19 @@ void work(NodeWorld& w, uint64_t steps, size_t stores) {
 }
 
 uint64_t run_seed(uint64_t seed, Way way, Seen& seen) {
-  NodeWorld w(seed, seed, way == Way::wrong_key ? one_wrong_key() : no_keys());
+  NodeWorld w(seed, seed, keys_of(way), protection_of(way));
   Meddler meddler(w.sim.random());
+  const bool guarded = protection_of(way) != copy::Protection::off;
+  BulkForger forger{w.sim.random(), guarded ? (seed % 3 == 0 ? 100ULL : 10ULL) : 0, copy::FrameGuard::kTagBytes, 0, 0, {}};
   const bool wrong_key = way == Way::wrong_key;
   const auto met = [&] { return wrong_key ? w.processes[0]->mesh().ready().size() == 1 : w.connected(); };
   w.sim.run_until_within(met, 5000 * kMs);
   w.net.meddle = meddler.hook();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
+  if (guarded) {
+    w.net.meddle_bulk = forger.hook();
+    w.net.faults.repeat = w.net.faults.exchange = w.net.faults.drop = seed % 4 == 0 ? 0.005 : 0;
+  }
   if (way == Way::forged) {
     meddler.forge = seed % 3 == 0 ? 0.2 : 0.02;
   } else {
@@ -164,7 +286,8 @@ uint64_t run_seed(uint64_t seed, Way way, Seen& seen) {
     EXPECT_EQ(w.processes[2]->brought, 0U);
     EXPECT_EQ(w.processes[2]->mesh().ready().size(), 0U);
   }
-  seen.altered += meddler.altered(), seen.forged += meddler.forged;
+  seen.altered += meddler.altered() + forger.altered + forger.forged;
+  seen.forged += meddler.forged + forger.forged;
   return w.sim.log_hash();
 }
 
@@ -195,6 +318,12 @@ void run_seeds(Way way) {
 TEST(MeddledLinks, altered_messages_never_make_a_wrong_block_without_a_key) { run_seeds(Way::keyless); }
 TEST(MeddledLinks, altered_messages_with_a_right_tag_never_make_a_wrong_block) { run_seeds(Way::forged); }
 TEST(MeddledLinks, altered_messages_let_no_node_with_another_key_in) { run_seeds(Way::wrong_key); }
+TEST(MeddledLinks, what_is_altered_or_forged_between_nodes_that_authenticate_never_makes_a_wrong_block) {
+  run_seeds(Way::authenticated);
+}
+TEST(MeddledLinks, what_is_altered_or_forged_between_nodes_that_encrypt_never_makes_a_wrong_block) {
+  run_seeds(Way::encrypted);
+}
 
 TEST(MeddledLinks, a_seed_run_twice_gives_the_same_log) {
   Seen seen;

@@ -25,6 +25,7 @@ struct Process {
     options.self.pool = "pool";
     options.self.request_limit = 64;
     options.key = SharedKey{};
+    options.self.protect = copy::Protection::authenticate;
     options.listen = address();
     options.peers = std::move(peers);
     mesh = std::make_unique<Mesh>(options, families, sim.random(), nullptr);

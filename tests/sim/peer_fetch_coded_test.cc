@@ -51,7 +51,7 @@ struct Lines {
 
 struct Place {
   Place(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, FamilyTable& families, std::vector<std::string> peers,
-        const LinkCoding& how, uint8_t version)
+        const LinkCoding& how)
       : own(sim), source(own, sim, families) {
     if (how.in_use()) coder = std::make_shared<LinkCoder>(how, sim.random(), sim.clock(), &lines.log);
     MeshOptions options;
@@ -59,8 +59,8 @@ struct Place {
     options.self.incarnation = sim.random().next();
     options.self.pool = "pool";
     options.self.request_limit = 16;
-    options.self.version = version;
     options.key = SharedKey{};
+    options.unprotected_beyond = true;  // damage on the way is what the layers above are tested with
     options.listen = SimNetwork::host(node) + ":7000";
     options.peers = std::move(peers);
     mesh = std::make_unique<Mesh>(options, families, sim.random(), nullptr);
@@ -97,14 +97,13 @@ struct Got {
 };
 
 struct World {
-  World(uint64_t seed, const LinkCoding& gives, const LinkCoding& takes, uint64_t staging = 64U << 20,
-        uint8_t giver_version = kProtocolVersion)
+  World(uint64_t seed, const LinkCoding& gives, const LinkCoding& takes, uint64_t staging = 64U << 20)
       : sim(seed), net(sim) {
     const auto a = net.add_node();
     const auto b = net.add_node();
-    owner = std::make_unique<Place>(sim, net, b, families, std::vector<std::string>{}, gives, giver_version);
+    owner = std::make_unique<Place>(sim, net, b, families, std::vector<std::string>{}, gives);
     reader = std::make_unique<Place>(sim, net, a, families, std::vector<std::string>{SimNetwork::host(b) + ":7000"},
-                                     takes, kProtocolVersion);
+                                     takes);
     PeerTierOptions options;
     options.staging_bytes = staging;
     options.location_bytes = 64 << 10;
@@ -241,15 +240,6 @@ TEST(PeerFetchCodedSim, either_side_that_codes_nothing_makes_it_plain) {
   silent.ask(kFirst, 3);
   EXPECT_EQ(silent.right(*silent.get(kFirst, 3), kFirst), 3U);
   EXPECT_EQ(silent.owner->coder->counts().given.plain, 3U);
-}
-
-// A version of the protocol that knows no coding: its reserved bytes stay zero, or it would end the connection.
-TEST(PeerFetchCodedSim, a_peer_of_the_version_before_is_spoken_to_as_before) {
-  World w(4, coding(codec::Mode::zstd), coding(codec::Mode::zstd), 64U << 20, 1);
-  w.put(kFirst, 3);
-  w.ask(kFirst, 3);
-  EXPECT_EQ(w.right(*w.get(kFirst, 3), kFirst), 3U);
-  EXPECT_EQ(w.reader->coder->counts().taken.plain, 3U);
 }
 
 TEST(PeerFetchCodedSim, sealed_records_are_opened_where_the_key_is) {

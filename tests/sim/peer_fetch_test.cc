@@ -45,6 +45,7 @@ struct Place {
     options.self.pool = "pool";
     options.self.request_limit = 16;
     options.key = SharedKey{};
+    options.unprotected_beyond = true;  // damage on the way is what the layers above are tested with
     options.listen = SimNetwork::host(node) + ":7000";
     options.peers = std::move(peers);
     mesh = std::make_unique<Mesh>(options, families, sim.random(), &log);

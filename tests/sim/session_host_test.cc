@@ -17,6 +17,7 @@
 #include "cluster/session_host.h"
 #include "support/coded_records.h"
 #include "support/counts.h"
+#include "support/forged_bulk.h"
 #include "support/session_shapes.h"
 #include "support/sim_network.h"
 #include "support/simulated_kills.h"
@@ -43,13 +44,16 @@ class NoRecords final : public RecordSource {
   }
   void close(uint64_t) override {}
   wire::NodeStatus status() override { return {}; }
-  void invalidate(const NamespaceId&, uint64_t, UniqueFunction<void(Code)> done) override { done(Code::ok); }
+  void invalidate(std::vector<cluster::EpochWord> words, uint32_t,
+                  UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override {
+    done(std::move(words));
+  }
 };
 
 struct Process {
   // coding: of slices; may be null.
   Process(SimExecutor& sim, SimNetwork& network, const std::string& name, std::vector<std::string> peers,
-          const LinkCoding* coding)
+          const LinkCoding* coding, copy::Protection protect)
       : net(network), node(network.add_node()) {
     // Machines were started at different times, and no two clocks go alike.
     net.set_clock(node, sim.random().below(1'000'000'000 * kMs), 900 + sim.random().below(201));
@@ -60,6 +64,8 @@ struct Process {
     options.self.pool = "pool";
     options.self.request_limit = 16;
     options.key = SharedKey{};
+    options.self.protect = protect;
+    options.unprotected_beyond = true;
     options.listen = SimNetwork::host(node) + ":7000";
     options.peers = std::move(peers);
     mesh = std::make_unique<Mesh>(options, families, sim.random(), &log);
@@ -105,6 +111,7 @@ struct Process {
 struct Seen {
   uint64_t sessions = 0, ok = 0, failed = 0, layers = 0, kills = 0;
   uint64_t coded = 0, sealed = 0;  // slices that came so
+  uint64_t forged = 0;
   SimNetwork::Counts network;
 };
 
@@ -112,15 +119,36 @@ struct Seen {
 enum class Coding : uint64_t { none, automatic, fixed, sealed, one_sealed };
 constexpr uint64_t kCodings = 5;
 
-enum class Trouble : uint64_t { none, garble, breaks, freeze, kill, abort_prefill, abort_decode, silence, meddling, skip };
-constexpr uint64_t kTroubles = 10;
+enum class Trouble : uint64_t {
+  none,
+  garble,
+  breaks,
+  freeze,
+  kill,
+  abort_prefill,
+  abort_decode,
+  silence,
+  meddling,
+  skip,
+  forging  // slices come forged, with every hash of theirs, between sides that protect the link
+};
+constexpr uint64_t kTroubles = 11;
 
 class World {
  public:
   World(uint64_t seed, Seen& seen) : seen_(seen), sim_(seed), net_(sim_), seed_(seed) {
+    protect_ = static_cast<copy::Protection>(seed % 3);
     trouble_ = static_cast<Trouble>(random().below(kTroubles));
     coding_ = static_cast<Coding>(random().below(kCodings));
     if (trouble_ == Trouble::garble) net_.faults.flip_bulk = 0.02;
+    if (trouble_ == Trouble::forging) {
+      if (protect_ == copy::Protection::off) protect_ = copy::Protection::authenticate;
+      net_.meddle_bulk = [this](uint64_t, int, std::vector<std::byte>& chunk) {
+        if (random().below(10) != 0 || chunk.size() <= copy::FrameGuard::kTagBytes) return;
+        const MutableBytes bulk = MutableBytes(chunk).first(chunk.size() - copy::FrameGuard::kTagBytes);
+        if (kvbm::test::forge_bulk(bulk, random().below(bulk.size()))) ++seen_.forged;
+      };
+    }
     if (trouble_ == Trouble::meddling) {
       net_.faults.repeat = net_.faults.exchange = net_.faults.drop = random().below(2) == 0 ? 0.005 : 0.05;
     }
@@ -181,11 +209,11 @@ class World {
     std::vector<std::string> peers;
     for (size_t p = 0; p < prefill_nodes_; ++p) {
       processes_.push_back(
-          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills));
+          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills, protect_));
       peers.push_back(SimNetwork::host(processes_.back()->node) + ":7000");
     }
     for (size_t d = 0; d < decode_nodes_; ++d) {
-      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes));
+      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes, protect_));
     }
     offers_.resize(prefill_.size());
     sessions_.resize(decode_.size());
@@ -340,6 +368,7 @@ class World {
   SimExecutor sim_;
   SimNetwork net_;
   const uint64_t seed_;
+  copy::Protection protect_ = copy::Protection::off;
   Trouble trouble_ = Trouble::none;
   Coding coding_ = Coding::none;
   session::Facts facts_;
@@ -371,6 +400,7 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
               static_cast<unsigned long long>(seen.ok), static_cast<unsigned long long>(seen.failed),
               static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.coded),
               static_cast<unsigned long long>(seen.sealed));
+  std::printf("  forged slices %llu\n", static_cast<unsigned long long>(seen.forged));
   std::printf("  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
               static_cast<unsigned long long>(seen.network.repeated),
               static_cast<unsigned long long>(seen.network.exchanged),
@@ -386,6 +416,7 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
   EXPECT_GT(seen.kills, n / 30);
   EXPECT_GT(seen.coded, seen.sealed);
   EXPECT_GT(seen.sealed, 0U);
+  EXPECT_GT(seen.forged, 0U);
 }
 
 TEST(SessionHostSim, a_seed_run_twice_gives_the_same_log) {

@@ -48,7 +48,10 @@ class NoRecords final : public cluster::RecordSource {
   }
   void close(uint64_t) override {}
   cluster::wire::NodeStatus status() override { return {}; }
-  void invalidate(const NamespaceId&, uint64_t, UniqueFunction<void(Code)> done) override { done(Code::ok); }
+  void invalidate(std::vector<cluster::EpochWord> words, uint32_t,
+                  UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override {
+    done(std::move(words));
+  }
 };
 
 // What all processes of the host see.

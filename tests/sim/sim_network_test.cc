@@ -8,7 +8,8 @@ namespace {
 
 class SimWorld final : public TransportWorld {
  public:
-  SimWorld() : sim_(1), net_(sim_) {
+  explicit SimWorld(copy::Protection protection = copy::Protection::off)
+      : sim_(1), net_(sim_), protection_(protection) {
     net_.add_node();
     net_.add_node();
     net_.add_node();
@@ -17,15 +18,18 @@ class SimWorld final : public TransportWorld {
   std::string listen_address(int side) override { return SimNetwork::host(static_cast<SimNetwork::Node>(side)) + ":0"; }
   std::string deserted_address() override { return SimNetwork::host(2) + ":7000"; }
   bool wait(const std::vector<copy::Transport*>&, bool) override { return sim_.step(); }
+  [[nodiscard]] copy::Protection protection() const override { return protection_; }
 
  private:
   SimExecutor sim_;
   SimNetwork net_;
+  const copy::Protection protection_;
 };
 
 }  // namespace
 
 KVBM_TRANSPORT_CONTRACT(Simulated, [] { return std::make_unique<SimWorld>(); });
+KVBM_TRANSPORT_CONTRACT(SimulatedEncrypted, [] { return std::make_unique<SimWorld>(copy::Protection::encrypt); });
 
 namespace {
 

@@ -160,9 +160,39 @@ void SimSource::close(uint64_t pin) {
 
 cluster::wire::NodeStatus SimSource::status() { return {0, 1 << 30, 1 << 20, 1 << 30, records_.size(), 0}; }
 
-void SimSource::invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) {
-  epochs[base] = epoch;
-  done(Code::ok);
+void SimSource::invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
+                           UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
+  epoch_batches.push_back(words.size());
+  HeldEpochs held{std::move(words), may_add, std::move(done)};
+  if (holds_epochs) {
+    held_epochs_.push_back(std::move(held));
+  } else {
+    take(std::move(held));
+  }
+}
+
+void SimSource::answer_epochs() {
+  std::vector<HeldEpochs> all;
+  all.swap(held_epochs_);
+  for (HeldEpochs& held : all) take(std::move(held));
+}
+
+// Nobody uses any of these here; what is far above is not plausible.
+void SimSource::take(HeldEpochs held) {
+  for (cluster::EpochWord& word : held.words) {
+    const auto at = epochs.find(word.base);
+    word.known = at == epochs.end() ? 0 : at->second;
+    if (word.epoch > word.known + (uint64_t{1} << 32)) {
+      word.code = Code::invalid_argument;
+    } else if (word.epoch > word.known && at == epochs.end() && held.may_add == 0) {
+      word.code = Code::no_room;
+    } else if (word.epoch > word.known) {
+      word.added = at == epochs.end();
+      held.may_add -= word.added ? 1 : 0;
+      epochs[word.base] = word.known = word.epoch;
+    }
+  }
+  held.done(std::move(held.words));
 }
 
 class SimPort final : public cluster::PeerPort {
@@ -175,6 +205,8 @@ class SimPort final : public cluster::PeerPort {
   }
   void cancel(uint64_t token) override { connection_->cancel(end_, token); }
   void admit() override { connection_->ends_[end_].admitted = true; }
+  // Its links say nothing of protection.
+  Code protect(copy::Protection, const cluster::ChannelKeys&) override { return Code::unsupported; }
   void disconnect(bool) override {
     if (!connection_->ends_[end_].ending) connection_->cut();
   }

@@ -47,17 +47,32 @@ class SimSource final : public cluster::RecordSource {
   void find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) override;
   bool pin(const Identity& id) override;
   void unpin(const Identity& id) override;
+  [[nodiscard]] Room room() const noexcept override { return has_room; }
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
             UniqueFunction<void(const cluster::OpenedRecord&)> done) override;
   void close(uint64_t pin) override;
   cluster::wire::NodeStatus status() override;
-  void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override;
+  void invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
+                  UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override;
+  // Answers what was put off while holds_epochs was set.
+  void answer_epochs();
 
   double wrong_record = 0;  // chance that open() gives another record than was asked for
   uint64_t max_open_ns = 0;
   std::map<NamespaceId, uint64_t> epochs;
+  bool holds_epochs = false;
+  Room has_room;
+  std::vector<size_t> epoch_batches;  // words of each call of invalidate()
 
  private:
+  struct HeldEpochs {
+    std::vector<cluster::EpochWord> words;
+    uint32_t may_add = 0;
+    UniqueFunction<void(std::vector<cluster::EpochWord>)> done;
+  };
+  void take(HeldEpochs held);
+  std::vector<HeldEpochs> held_epochs_;
+
   struct Record {
     std::vector<std::byte> head, payload;
     uint32_t holds = 0;

@@ -91,6 +91,8 @@ Result<std::unique_ptr<tier::Tier>> SimNode::make_tier(FamilyTable& families) {
   options.self.pool = "pool";
   options.self.request_limit = 16;
   options.key = options_.key;
+  options.self.protect = options_.protect;
+  options.unprotected_beyond = true;  // who is on the path is the test's
   options.listen = options_.listen;
   options.peers = options_.peers;
   mesh_ = std::make_unique<cluster::Mesh>(options, families, sim_.random(), &log_);
@@ -127,6 +129,8 @@ void SimNode::store(uint64_t n) {
   ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
   manager_->release({&slot, 1});
 }
+
+Identity SimNode::id(uint64_t n) const { return {key_of(n), plan_.family}; }
 
 void SimNode::push(uint64_t n) {
   ++begun;
@@ -168,8 +172,8 @@ bool SimNode::check(uint64_t n) {
 
 // ---- The pool ----
 
-NodeWorld::NodeWorld(uint64_t seed, uint64_t how, Keys of_nodes)
-    : sim(seed), net(sim), coding(coding_of(how)), keys(std::move(of_nodes)) {
+NodeWorld::NodeWorld(uint64_t seed, uint64_t how, Keys of_nodes, copy::Protection wanted)
+    : sim(seed), net(sim), coding(coding_of(how)), keys(std::move(of_nodes)), protect(wanted) {
   for (size_t i = 0; i < kNodes; ++i) {
     nodes.push_back(net.add_node());
     // Machines were started at different times, and no two clocks go alike.
@@ -192,6 +196,7 @@ std::unique_ptr<SimNode> NodeWorld::start(size_t i) {
   options.node = nodes[i];
   options.listen = address(i);
   options.key = keys[i];
+  if (keys[i].has_value()) options.protect = protect;
   options.coding = coding;
   for (size_t j = 0; j < kNodes; ++j) {
     if (j != i) options.peers.push_back(address(j));
@@ -218,6 +223,7 @@ void NodeWorld::heal() {
   }
   net.faults = {};
   net.meddle = nullptr;
+  net.meddle_bulk = nullptr;
 }
 
 }  // namespace kvbm::test

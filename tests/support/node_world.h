@@ -34,6 +34,7 @@ class SimNode {
     std::string listen;
     std::vector<std::string> peers;
     std::optional<cluster::SharedKey> key;
+    copy::Protection protect = copy::Protection::off;
     cluster::LinkCoding coding;
   };
   SimNode(SimExecutor& sim, SimNetwork& net, Options options);
@@ -57,6 +58,7 @@ class SimNode {
   // Compares the block if it is here.
   bool check(uint64_t n);
   bool has(uint64_t n) { return check(n); }
+  [[nodiscard]] Identity id(uint64_t n) const;
   uint64_t after(uint64_t ns) { return executor().clock().now_ns() + ns; }
   // Lines of the log that contain both texts.
   [[nodiscard]] size_t logged(const std::string& text, const std::string& other = "") const;
@@ -88,9 +90,10 @@ class SimNode {
 // kNodes of them, each of which dials the others; a killed one is started anew by start().
 struct NodeWorld {
   // keys: of each node; without one it is to be found on loopback alone. how: what goes over links is plain, coded,
-  // sealed, coded by choice and sealed, by number.
+  // sealed, coded by choice and sealed, by number. protect: of those that have a key.
   using Keys = std::vector<std::optional<cluster::SharedKey>>;
-  explicit NodeWorld(uint64_t seed, uint64_t how = 0, Keys keys = Keys(kNodes, cluster::SharedKey{}));
+  explicit NodeWorld(uint64_t seed, uint64_t how = 0, Keys keys = Keys(kNodes, cluster::SharedKey{}),
+                     copy::Protection protect = copy::Protection::off);
   ~NodeWorld();
   NodeWorld(const NodeWorld&) = delete;
   NodeWorld& operator=(const NodeWorld&) = delete;
@@ -106,6 +109,7 @@ struct NodeWorld {
   SimNetwork net;
   const cluster::LinkCoding coding;
   const Keys keys;
+  const copy::Protection protect;
   std::vector<SimNetwork::Node> nodes;
   std::vector<std::unique_ptr<SimNode>> processes;
 };

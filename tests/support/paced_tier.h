@@ -38,7 +38,7 @@ struct Pace {
   }
 };
 
-class PacedTier final : public tier::Tier {
+class PacedTier : public tier::Tier {
  public:
   PacedTier(Executor& executor, std::shared_ptr<Pace> pace) : executor_(executor), pace_(std::move(pace)) {}
 

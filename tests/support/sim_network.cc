@@ -213,7 +213,7 @@ void SimNetwork::transmit(SimWire& wire, int from, SimPacket packet) {
   if (out.shut) return;
   if (packet.is_payload()) {
     const bool bulk = packet.kind == SimPacketKind::chunk;
-    if (meddle && !bulk) meddle(wire.id, from, packet.bytes);
+    if (const Meddle& hook = bulk ? meddle_bulk : meddle) hook(wire.id, from, packet.bytes);
     flip(packet.bytes, bulk ? faults.flip_bulk : faults.flip_message);
     if (bulk) bulk_bytes_ += packet.bytes.size();
     if (chance(faults.lose_connection)) {

@@ -64,9 +64,11 @@ class SimNetwork {
     uint64_t bytes_per_ms = 0;  // 0: as fast as they come
   };
   Faults faults;
-  // What somebody does to messages as they leave side `from` of a connection (0 made it), before the faults. Never bulk.
+  // What somebody does to messages as they leave side `from` of a connection (0 made it), before the faults; and to
+  // pieces of bulk. Where the connection is protected the tag is their last 16 bytes.
   using Meddle = std::function<void(uint64_t wire, int from, std::vector<std::byte>& message)>;
   Meddle meddle;
+  Meddle meddle_bulk;
 
   explicit SimNetwork(SimExecutor& sim);
   ~SimNetwork();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "copy/tcp/address.h"
+#include "copy/tcp/frame.h"
 
 namespace kvbm::test {
 
@@ -13,6 +14,16 @@ constexpr uint64_t kChunkBytes = 64U << 10;
 constexpr int kTurn = 64;  // arrivals that one progress() takes
 
 SimTransport* of(kvbm_transport_t* transport) { return reinterpret_cast<SimTransport*>(transport); }
+
+// What a tag covers besides the bytes.
+std::array<std::byte, copy::tcp::kHeaderBytes> header_of(const SimPacket& packet, size_t bytes) {
+  using copy::tcp::Kind;
+  std::array<std::byte, copy::tcp::kHeaderBytes> out;
+  const Kind kind = packet.kind == SimPacketKind::message ? Kind::message : packet.first ? Kind::bulk : Kind::more;
+  copy::tcp::encode({kind, static_cast<uint32_t>(bytes), packet.first ? packet.tag : 0, packet.first ? packet.total : 0},
+                    out.data());
+  return out;
+}
 
 int32_t report(const Status& status, char* error, size_t size) {
   const std::string text = status.message();
@@ -122,6 +133,17 @@ Code SimTransport::admit(uint64_t peer) {
   return Code::ok;
 }
 
+Code SimTransport::protect(uint64_t peer, copy::Protection how, const uint8_t* send_key, const uint8_t* receive_key) {
+  End* end = nullptr;
+  if (const Code code = usable(peer, end); code != Code::ok) return code;
+  if (!end->admitted || end->sends != nullptr || !end->pushes.empty()) return Code::wrong_state;
+  // What waits for the window would get tags as well; nothing does so early.
+  if (!end->messages.empty()) return Code::wrong_state;
+  end->sends = copy::FrameGuard::make(how, send_key).value();
+  end->receives = copy::FrameGuard::make(how, receive_key).value();
+  return Code::ok;
+}
+
 Code SimTransport::disconnect(uint64_t peer, bool flush) {
   if (!alive_) return Code::closed;
   End* end = find(peer);
@@ -221,6 +243,18 @@ Code SimTransport::cancel(uint64_t peer, uint64_t token) {
 
 // --- sending
 
+void SimTransport::transmit(End& end, SimWire& wire, SimPacket packet) {
+  if (end.sends != nullptr) {
+    const size_t n = packet.bytes.size();
+    packet.bytes.resize(n + copy::FrameGuard::kTagBytes);
+    const MutableBytes payload = MutableBytes(packet.bytes).first(n);
+    const bool sealed = end.sends->begin(header_of(packet, n), n, codec::AesGcm::Use::seal) == Code::ok &&
+                        end.sends->seal(payload, payload.data()) && end.sends->finish(packet.bytes.data() + n);
+    if (!sealed) std::abort();
+  }
+  network_.transmit(wire, end.side, std::move(packet));
+}
+
 void SimTransport::send_chunk(End& end, SimWire& wire) {
   Push& push = end.pushes.front();
   SimPacket packet;
@@ -244,7 +278,7 @@ void SimTransport::send_chunk(End& end, SimWire& wire) {
     skip = 0;
   }
   push.sent += n;
-  network_.transmit(wire, end.side, std::move(packet));
+  transmit(end, wire, std::move(packet));
   if (push.sent != push.total) return;
   end.tokens.erase(push.token);
   ended_.push_back({Told::pushed, end.peer, push.token, Code::ok});
@@ -266,7 +300,7 @@ void SimTransport::pump(End& end) {
     packet.bytes = std::move(end.messages.front());
     end.messages.pop_front();
     end.queued -= packet.weight();
-    network_.transmit(*wire, end.side, std::move(packet));
+    transmit(end, *wire, std::move(packet));
   }
   if (end.refused && !end.flushing && end.queued <= options_.peer_queue_bytes / 2) {
     end.refused = false;
@@ -287,6 +321,22 @@ void SimTransport::window_opened(uint64_t wire) {
 
 void SimTransport::broke(uint64_t wire, Code status, const std::string& reason) {
   if (End* end = of_wire(wire)) die(*end, status, reason);
+}
+
+// Leaves what was sent, or ends the connection.
+bool SimTransport::open_guarded(End& end, SimPacket& packet) {
+  if (end.receives == nullptr) return true;
+  const size_t tag = copy::FrameGuard::kTagBytes;
+  const size_t n = packet.bytes.size() < tag ? 0 : packet.bytes.size() - tag;
+  const MutableBytes payload = MutableBytes(packet.bytes).first(n);
+  if (packet.bytes.size() >= tag &&
+      end.receives->begin(header_of(packet, n), n, codec::AesGcm::Use::open) == Code::ok && end.receives->open(payload) &&
+      end.receives->verify(packet.bytes.data() + n)) {
+    packet.bytes.resize(n);
+    return true;
+  }
+  die(end, Code::damaged, "bytes were changed, repeated, left out or moved on their way: a tag does not fit");
+  return false;
 }
 
 void SimTransport::take_message(End& end, const SimPacket& packet) {
@@ -350,11 +400,11 @@ void SimTransport::take(Arrival arrival) {
   }
   End* end = of_wire(arrival.wire);
   if (end == nullptr || end->dead) return;
-  const SimPacket& packet = arrival.packet;
+  SimPacket& packet = arrival.packet;
   if (packet.kind == SimPacketKind::message || packet.kind == SimPacketKind::chunk) {
     const auto wire = network_.wires_.find(arrival.wire);
     if (wire != network_.wires_.end()) network_.taken(*wire->second, end->side, packet.weight());
-    if (end->flushing) return;
+    if (end->flushing || !open_guarded(*end, packet)) return;
     return packet.kind == SimPacketKind::message ? take_message(*end, packet) : take_chunk(*end, packet);
   }
   switch (packet.kind) {
@@ -476,7 +526,7 @@ const kvbm_transport_ops_t& SimTransport::table() {
     t.build = "tests";
     t.open = sim_open;
     t.close = [](kvbm_transport_t* self) { delete of(self); };
-    t.features = [](const kvbm_transport_t*) -> uint32_t { return KVBM_TRANSPORT_OWN_USER; };
+    t.features = [](const kvbm_transport_t*) -> uint32_t { return KVBM_TRANSPORT_OWN_USER | KVBM_TRANSPORT_PROTECT; };
     t.describe = [](const kvbm_transport_t*, char* text, size_t size) -> size_t {
       const std::string all = "simulated network";
       if (size != 0) text[all.copy(text, size - 1)] = '\0';
@@ -501,6 +551,10 @@ const kvbm_transport_ops_t& SimTransport::table() {
     };
     t.admit = [](kvbm_transport_t* self, kvbm_transport_peer_t peer) {
       return static_cast<int32_t>(of(self)->admit(peer));
+    };
+    t.protect = [](kvbm_transport_t* self, kvbm_transport_peer_t peer, uint32_t how, const uint8_t* send_key,
+                   const uint8_t* receive_key) {
+      return static_cast<int32_t>(of(self)->protect(peer, static_cast<copy::Protection>(how), send_key, receive_key));
     };
     t.disconnect = [](kvbm_transport_t* self, kvbm_transport_peer_t peer, int32_t flush) {
       return static_cast<int32_t>(of(self)->disconnect(peer, flush != 0));

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "copy/frame_guard.h"
 #include "support/sim_network.h"
 
 namespace kvbm::test {
@@ -65,6 +66,7 @@ class SimTransport {
   Status listen(const std::string& address, std::string& bound);
   Status connect(const std::string& address, uint64_t& peer);
   Code admit(uint64_t peer);
+  Code protect(uint64_t peer, copy::Protection how, const uint8_t* send_key, const uint8_t* receive_key);
   Code disconnect(uint64_t peer, bool flush);
   Code send(uint64_t peer, ConstBytes bytes);
   Code post(uint64_t peer, uint64_t tag, void* to, uint64_t bytes, uint64_t token);
@@ -113,6 +115,7 @@ class SimTransport {
     bool active_posted = false;
     uint64_t active_tag = 0, active_at = 0, active_total = 0;
     uint64_t rest = 0;  // of the push that is coming in, which chunks must bring
+    std::unique_ptr<copy::FrameGuard> sends, receives;  // null: what leaves, or arrives, has no tags
     Code status = Code::ok;
     std::string reason;
   };
@@ -133,6 +136,8 @@ class SimTransport {
   End& add(uint64_t wire, int side, bool connected);
   Code usable(uint64_t peer, End*& end);
   void take(Arrival arrival);
+  void transmit(End& end, SimWire& wire, SimPacket packet);
+  bool open_guarded(End& end, SimPacket& packet);
   void take_message(End& end, const SimPacket& packet);
   void take_chunk(End& end, const SimPacket& packet);
   void pump(End& end);

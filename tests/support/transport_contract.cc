@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 
@@ -120,6 +121,15 @@ void TransportContract::connect(bool admit) {
   if (!admit) return;
   ASSERT_EQ(a_.transport().admit(ab_), Code::ok);
   ASSERT_EQ(b_.transport().admit(ba_), Code::ok);
+  protect();
+}
+
+void TransportContract::protect() {
+  const copy::Protection how = world_->protection();
+  if (how == copy::Protection::off) return;
+  const std::array<uint8_t, copy::FrameGuard::kKeyBytes> to_b{1}, to_a{2};
+  ASSERT_EQ(a_.transport().protect(ab_, how, to_b.data(), to_a.data()), Code::ok);
+  ASSERT_EQ(b_.transport().protect(ba_, how, to_a.data(), to_b.data()), Code::ok);
 }
 
 void TransportContract::start_traffic(int n, uint64_t most_bytes) {

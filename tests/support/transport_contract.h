@@ -30,19 +30,24 @@ class TransportWorld {
   // Lets something happen for open transports that have nothing to do; false when nothing ever will. brief: it may well
   // be that nothing happens.
   virtual bool wait(const std::vector<copy::Transport*>& transports, bool brief) = 0;
+  // Of every connection whose sides have admitted each other.
+  [[nodiscard]] virtual copy::Protection protection() const { return copy::Protection::off; }
 };
 
 // Transports that sleep on descriptors; 127.0.0.1.
 class SocketWorld final : public TransportWorld {
  public:
-  explicit SocketWorld(const kvbm_transport_ops_t& ops) : ops_(ops) {}
+  explicit SocketWorld(const kvbm_transport_ops_t& ops, copy::Protection protection = copy::Protection::off)
+      : ops_(ops), protection_(protection) {}
   const kvbm_transport_ops_t& ops(int) override { return ops_; }
   std::string listen_address(int) override { return "127.0.0.1:0"; }
   std::string deserted_address() override;
   bool wait(const std::vector<copy::Transport*>& transports, bool brief) override;
+  [[nodiscard]] copy::Protection protection() const override { return protection_; }
 
  private:
   const kvbm_transport_ops_t& ops_;
+  const copy::Protection protection_;
 };
 
 using WorldFactory = std::function<std::unique_ptr<TransportWorld>()>;
@@ -54,8 +59,9 @@ class TransportContract : public testing::TestWithParam<WorldFactory> {
   void TearDown() override;
 
   void open(const copy::TransportOptions& options = {});
-  // A connection from side a to side b, admitted by both unless said otherwise.
+  // A connection from side a to side b, admitted by both unless said otherwise, and protected as the world says.
   void connect(bool admit = true);
+  void protect();
   // Drives both sides until `done`; fails the test when that does not come in time.
   void run_until(const std::function<bool()>& done, const char* what);
   // One round of both; true when a side has more to do.

@@ -76,6 +76,8 @@ Status serve(const NodePairOptions& size, const char* listen, int out) {
   options.block_bytes = size.block_bytes;
   options.local = size.local;
   options.codec = size.codec;
+  options.key_file = size.key_file;
+  options.protect = size.protect;
   const Geometry geometry(size);
   options.geometry = geometry.of;
   const std::vector<std::byte>& numbers = size.numbers;
@@ -162,6 +164,8 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   options.block_bytes = size.block_bytes;
   options.local = size.local;
   options.codec = size.codec;
+  options.key_file = size.key_file;
+  options.protect = size.protect;
   const Geometry geometry(size);
   options.geometry = geometry.of;
   made->numbers_ = size.numbers;

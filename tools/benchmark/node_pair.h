@@ -23,6 +23,8 @@ struct NodePairOptions {
   uint64_t reader_host_bytes = 192ULL << 20;
   std::string local = "off";  // node.local
   std::string codec = "off";  // node.codec
+  std::string key_file;       // node.key_file
+  std::string protect;        // node.protect
   std::string share;          // a directory: no nodes, but the owner and a client of the tier set that meets there
   // Not empty: blocks are these bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; as many
   // bytes as a block, a multiple of kNumbersBytes.

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/errno_status.h"
 #include "base/memory.h"
@@ -77,18 +79,64 @@ Result<std::unique_ptr<Arena>> make_source(uint64_t bytes) {
   return arena;
 }
 
-void answer_plain(int listener, uint64_t source_bytes) {
+constexpr uint64_t kGuardedPiece = 128U << 10;
+
+// OpenSSL over what goes through a plain socket; one direction, as each side of a measurement needs.
+class Guarded {
+ public:
+  explicit Guarded(copy::Protection how) {
+    const std::array<uint8_t, copy::FrameGuard::kKeyBytes> key{1};
+    auto made = copy::FrameGuard::make(how, key.data());
+    if (made.ok()) guard_ = std::move(made).value();
+    enciphered_.resize(kGuardedPiece);
+  }
+  bool write(int fd, const std::byte* from, uint64_t bytes) {
+    std::byte tag[copy::FrameGuard::kTagBytes];
+    while (bytes != 0 && guard_ != nullptr) {
+      const auto n = static_cast<size_t>(std::min(bytes, kGuardedPiece));
+      const bool good = guard_->begin({}, n, codec::AesGcm::Use::seal) == Code::ok &&
+                        guard_->seal({from, n}, enciphered_.data()) && guard_->finish(tag) &&
+                        write_all(fd, guard_->encrypts() ? enciphered_.data() : from, n) && write_all(fd, tag, sizeof tag);
+      if (!good) return false;
+      from += n;
+      bytes -= n;
+    }
+    return guard_ != nullptr;
+  }
+  bool read(int fd, std::byte* to, uint64_t bytes) {
+    std::byte tag[copy::FrameGuard::kTagBytes];
+    while (bytes != 0 && guard_ != nullptr) {
+      const auto n = static_cast<size_t>(std::min(bytes, kGuardedPiece));
+      const bool good = read_all(fd, to, n) && read_all(fd, tag, sizeof tag) &&
+                        guard_->begin({}, n, codec::AesGcm::Use::open) == Code::ok && guard_->open({to, n}) &&
+                        guard_->verify(tag);
+      if (!good) return false;
+      to += n;
+      bytes -= n;
+    }
+    return guard_ != nullptr;
+  }
+
+ private:
+  std::unique_ptr<copy::FrameGuard> guard_;
+  std::vector<std::byte> enciphered_;
+};
+
+void answer_plain(int listener, uint64_t source_bytes, copy::Protection how) {
   const auto arena = make_source(source_bytes);
   if (!arena.ok()) return;
   const ConstBytes source(arena.value()->data(), source_bytes);
   const int fd = accept(listener, nullptr, nullptr);
   no_delay(fd);
+  std::optional<Guarded> guarded;
+  if (how != copy::Protection::off) guarded.emplace(how);
   Request request;
   uint64_t at = 0;
   while (read_all(fd, reinterpret_cast<std::byte*>(&request), sizeof request)) {
     for (uint64_t i = 0; i < request.count; ++i, at += request.bytes) {
       if (at + request.bytes > source.size()) at = 0;
-      if (!write_all(fd, source.data() + at, request.bytes)) return;
+      const std::byte* const from = source.data() + at;
+      if (!(guarded ? guarded->write(fd, from, request.bytes) : write_all(fd, from, request.bytes))) return;
     }
   }
 }
@@ -98,7 +146,8 @@ class PlainAsker final : public Asker {
   ~PlainAsker() override {
     if (fd_ >= 0) close(fd_);
   }
-  Status start(uint64_t source_bytes) {
+  Status start(uint64_t source_bytes, copy::Protection how = copy::Protection::off) {
+    if (how != copy::Protection::off) guarded_.emplace(how);
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in name{};
@@ -109,7 +158,7 @@ class PlainAsker final : public Asker {
     if (bind(listener, address, size) != 0 || listen(listener, 1) != 0 || getsockname(listener, address, &size) != 0) {
       return errno_status(errno, "cannot listen", "loopback");
     }
-    auto child = Child::start([&] { answer_plain(listener, source_bytes); });
+    auto child = Child::start([&] { answer_plain(listener, source_bytes, how); });
     close(listener);
     if (!child.ok()) return child.status();
     child_ = std::move(child).value();
@@ -123,7 +172,8 @@ class PlainAsker final : public Asker {
     bool good = write_all(fd_, reinterpret_cast<const std::byte*>(&request), sizeof request);
     for (uint64_t i = 0; good && i < count; ++i, at += bytes) {
       if (at + bytes > memory.size()) at = 0;
-      good = read_all(fd_, memory.data() + at, bytes);
+      std::byte* const to = memory.data() + at;
+      good = guarded_ ? guarded_->read(fd_, to, bytes) : read_all(fd_, to, bytes);
     }
     return good ? Status{} : errno_status(errno, "the plain connection broke", "loopback");
   }
@@ -131,6 +181,7 @@ class PlainAsker final : public Asker {
  private:
   int fd_ = -1;
   std::unique_ptr<Child> child_;
+  std::optional<Guarded> guarded_;
 };
 
 // --- the transport
@@ -244,16 +295,19 @@ class TransportAsker final : public Asker, private copy::TransportListener {
   uint64_t left_ = 0;
 };
 
-template <class Kind>
-Result<std::unique_ptr<Asker>> started(uint64_t source_bytes) {
+template <class Kind, class... More>
+Result<std::unique_ptr<Asker>> started(uint64_t source_bytes, More... more) {
   auto asker = std::make_unique<Kind>();
-  if (Status s = asker->start(source_bytes); !s.ok()) return s;
+  if (Status s = asker->start(source_bytes, more...); !s.ok()) return s;
   return std::unique_ptr<Asker>(std::move(asker));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Asker>> plain_asker(uint64_t source_bytes) { return started<PlainAsker>(source_bytes); }
+Result<std::unique_ptr<Asker>> guarded_asker(uint64_t source_bytes, copy::Protection how) {
+  return started<PlainAsker>(source_bytes, how);
+}
 Result<std::unique_ptr<Asker>> transport_asker(uint64_t source_bytes) { return started<TransportAsker>(source_bytes); }
 
 Status time_answer(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out) {

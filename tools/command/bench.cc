@@ -16,6 +16,7 @@
 #include "benchmark/managed.h"
 #include "benchmark/node_codec.h"
 #include "benchmark/node_kill.h"
+#include "benchmark/node_protect.h"
 #include "benchmark/node_tcp.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
@@ -40,6 +41,7 @@ struct BenchOptions {
   uint32_t head_dim = 64;
   bool huge_pages = false;
   bool only_codec = false;
+  bool only_protect = false;
   int device = 0;
   std::string library;
   std::string bytes = "256MiB";
@@ -189,6 +191,7 @@ void add_input(Command app, BenchOptions& options) {
 int bench_node(const BenchOptions& options, const Output& output) {
   const int rounds = options.rounds;
   if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");
+  if (options.only_protect) return finish(benchmark::bench_node_protect({rounds, output.json}), output);
   benchmark::NodeCodecOptions coding;
   coding.rounds = rounds;
   if (!options.inputs.empty()) coding.input = options.inputs.front();
@@ -200,9 +203,12 @@ int bench_node(const BenchOptions& options, const Output& output) {
   if (!rows.ok()) return finish(rows, output);
   const auto tcp = benchmark::bench_node_tcp({rounds, output.json});
   if (!tcp.ok()) return finish(tcp, output);
+  const auto guarded = benchmark::bench_node_protect({rounds, output.json});
+  if (!guarded.ok()) return finish(guarded, output);
   const auto killed = benchmark::bench_node_kill({rounds, output.json});
   if (!killed.ok()) return finish(killed, output);
   rows.value().insert(rows.value().end(), tcp.value().begin(), tcp.value().end());
+  rows.value().insert(rows.value().end(), guarded.value().begin(), guarded.value().end());
   rows.value().insert(rows.value().end(), killed.value().begin(), killed.value().end());
   rows.value().insert(rows.value().end(), coded.value().begin(), coded.value().end());
   return finish(rows, output);
@@ -298,8 +304,9 @@ void add_bench(Registry& registry) {
                    [options](const Output& output) { return bench_node(*options, output); });
   add_rounds(node, options->rounds);
   node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
+  node.add_flag("--protect", options->only_protect, "Only node.tcp.off.*, .authenticate.* and .encrypt.*: protected links, against sockets");
   add_input(node, *options);
-  node.footer("Examples:\n  kvbm bench node --json\n  kvbm bench node --codec --input kv_bf16.npy");
+  node.footer("Examples:\n  kvbm bench node --json\n  kvbm bench node --protect\n  kvbm bench node --codec --input kv_bf16.npy");
   Command transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
                    [options](const Output& output) {

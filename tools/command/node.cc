@@ -356,10 +356,24 @@ int locate(NodeArguments& arguments, const Output& output) {
 
 // ---- Options ----
 
+}  // namespace
+
+void add_protection(Command app, node::MemberOptions& member) {
+  app.add_option("--protect", member.protect,
+                 "What is done to what crosses a link: authenticate, encrypt, off; authenticate where there is a key")
+      .type_name("MODE")
+      .one_of({"auto", "authenticate", "encrypt", "off"});
+  app.add_flag("--trusted-network", member.trusted_network,
+               "Nobody else can read or change what crosses the network: links may be unprotected");
+}
+
+namespace {
+
 void add_pool(Command app, NodeArguments& arguments) {
   app.add_option("--key-file", arguments.member.key_file,
-                 "File with the pool's key; without one only this user's processes on this machine")
+                 "File with the pool's key (kvbm key new); without one only this user's processes on this machine")
       .type_name("FILE");
+  add_protection(app, arguments.member);
   app.add_option("--pool", arguments.member.pool, "Name of the pool").type_name("NAME").show_default();
   app.add_option("--host", arguments.host, "Host memory for blocks").type_name("SIZE").show_default();
   app.add_option("--peers-file", arguments.member.peers_file, "File of nodes, looked at once a second")

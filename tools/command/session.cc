@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "command/node.h"
 #include "session/side.h"
 #include "terminal/json_text.h"
 #include "terminal/quantity.h"
@@ -451,8 +452,9 @@ void add_common(Command app, SessionArguments& arguments) {
       .range(0.01, 86400.0)
       .show_default();
   app.add_option("--key-file", side.node.key_file,
-                 "File with the pool's key; without one only this user's processes on this machine")
+                 "File with the pool's key (kvbm key new); without one only this user's processes on this machine")
       .type_name("FILE");
+  add_protection(app, side.node);
   app.add_option("--pool", side.node.pool, "Name of the pool").type_name("NAME").show_default();
   app.add_option("--transport", side.node.transport, "What carries the link: auto, tcp, ucx; the same on both sides")
       .one_of({"auto", "tcp", "ucx"})

@@ -62,27 +62,29 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   auto made = std::unique_ptr<Member>(new Member());
   const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
   const std::string replicas = std::to_string(options.replicas);
-  const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},
-                                     {"node.peers", options.peers.c_str()},
-                                     {"node.key_file", options.key_file.c_str()},
-                                     {"node.name", options.name.c_str()},
-                                     {"node.pool", options.pool.c_str()},
-                                     {"node.staging", staging.c_str()},
-                                     {"node.peers_file", options.peers_file.c_str()},
-                                     {"node.peers_file_join", options.join ? "true" : "false"},
-                                     {"node.replicas", replicas.c_str()},
-                                     {"node.transport", options.transport.c_str()},
-                                     {"node.ucx_devices", options.ucx_devices.c_str()},
-                                     {"share", options.share.empty() ? "off" : "on"},
-                                     {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""},
-                                     {"node.local", options.local.c_str()},
-                                     {"node.codec", options.codec.c_str()},
-                                     {"seal.key_file", options.seal_key_file.c_str()},
-                                     {"node.admission", options.admission.c_str()}};
+  std::vector<kvbm_setting_t> settings = {{"node.listen", options.listen.c_str()},
+                                          {"node.peers", options.peers.c_str()},
+                                          {"node.key_file", options.key_file.c_str()},
+                                          {"node.name", options.name.c_str()},
+                                          {"node.pool", options.pool.c_str()},
+                                          {"node.staging", staging.c_str()},
+                                          {"node.peers_file", options.peers_file.c_str()},
+                                          {"node.peers_file_join", options.join ? "true" : "false"},
+                                          {"node.replicas", replicas.c_str()},
+                                          {"node.transport", options.transport.c_str()},
+                                          {"node.ucx_devices", options.ucx_devices.c_str()},
+                                          {"share", options.share.empty() ? "off" : "on"},
+                                          {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""},
+                                          {"node.local", options.local.c_str()},
+                                          {"node.codec", options.codec.c_str()},
+                                          {"seal.key_file", options.seal_key_file.c_str()}};
+  if (!options.admission.empty()) settings.push_back({"node.admission", options.admission.c_str()});
+  if (!options.protect.empty()) settings.push_back({"node.protect", options.protect.c_str()});
+  if (options.trusted_network) settings.push_back({"node.trusted_network", "on"});
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
-  context.settings = settings;
-  context.n_settings = std::size(settings) - (options.admission.empty() ? 1 : 0);  // else as is configured
+  context.settings = settings.data();
+  context.n_settings = settings.size();
   made->log_ = options.log;
   context.log = &Member::log_line;
   context.log_user = made.get();
@@ -297,6 +299,8 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("the pool could not be asked", status);
   if (!fetch || hits == 0) return hits;
+  const size_t there = hits;
+  const uint64_t damage = damaged();
   status = kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), hits, nullptr, 0);
   if (status != KVBM_OK) return failed("blocks could not be fetched", status);
   options.host_only = 1;
@@ -311,8 +315,15 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   kvbm_block_release(manager_, blocks.data(), hits);
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("fetched blocks could not be read", status);
+  if (hits < there && damaged() != damage) {
+    return Status(Code::damaged, "what a node sent was changed on its way, and was not taken",
+                  std::to_string(there - hits) + " of " + std::to_string(there) + " blocks are missing");
+  }
   return hits;
 }
+
+// How much that came from other nodes was not what they have.
+uint64_t Member::damaged() const { return metric("kvbm_node_violations_total") + metric("kvbm_node_damaged_total"); }
 
 // Each key for itself; of other nodes, not of this member.
 Result<std::vector<kvbm_location_t>> Member::places(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const {

@@ -19,6 +19,8 @@ struct MemberOptions {
   std::string listen;
   std::string peers;
   std::string key_file;
+  std::string protect;  // node.protect; empty: as is configured
+  bool trusted_network = false;  // node.trusted_network; false: as is configured
   std::string name;
   std::string pool = "default";
   std::string peers_file;
@@ -108,6 +110,7 @@ class Member {
   [[nodiscard]] Status other_blocks(const std::string& name, uint64_t bytes,
                                     const std::optional<kvbm_location_t>& at) const;
   Status nobody_has(const std::string& name, uint64_t timeout_ns) const;
+  [[nodiscard]] uint64_t damaged() const;
   // How many of the keys some node, or this one, has from the first on; brings them here if `fetch`.
   Result<size_t> find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes);
 

@@ -28,9 +28,9 @@ class Link {
   virtual Code push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) = 0;
   // Asks that the token ends soon; its completion still comes.
   virtual void cancel(PeerId peer, uint64_t token) = 0;
-  // Whether the peer's library knows of grains (README.md, Slice): an older one takes no message that says one.
+  // Whether messages to the peer may name a grain (README.md, Slice).
   [[nodiscard]] virtual bool takes_grain(PeerId peer) const = 0;
-  // Whether it knows of ways (README.md, Ways): an older one takes no message that says one.
+  // Whether they may say ways (README.md, Ways).
   [[nodiscard]] virtual bool takes_ways(PeerId peer) const = 0;
   // Whether transfers may be in device memory that add_memory() has taken (it says no where no hardware reaches it); else it is for the host's alone.
   [[nodiscard]] virtual bool takes_device_memory() const = 0;

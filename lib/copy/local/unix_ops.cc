@@ -138,7 +138,8 @@ const kvbm_transport_ops_t* unix_transport_ops() noexcept {
                                             nullptr,
                                             nullptr,
                                             nullptr,
-                                            nullptr};
+                                            nullptr,
+                                            nullptr};  // protect(): nothing leaves the machine
   return &kOps;
 }
 

@@ -124,6 +124,18 @@ Code Connection::admit() {
   return Code::ok;
 }
 
+Code Connection::protect(Protection how, const uint8_t* send_key, const uint8_t* receive_key) {
+  if (usable() != Code::ok) return usable();
+  if (!admitted_ || sender_.guarded() || sender_.pushing() || !receiver_.between_frames()) return Code::wrong_state;
+  auto sends = FrameGuard::make(how, send_key);
+  if (!sends.ok()) return sends.status().code();
+  auto receives = FrameGuard::make(how, receive_key);
+  if (!receives.ok()) return receives.status().code();
+  sender_.guard(std::move(sends).value());
+  receiver_.guard(std::move(receives).value());
+  return Code::ok;
+}
+
 Code Connection::send(ConstBytes message) {
   if (usable() != Code::ok) return usable();
   if (message.size() > (admitted_ ? KVBM_TRANSPORT_MESSAGE_BYTES : KVBM_TRANSPORT_STRANGER_BYTES)) {
@@ -133,6 +145,7 @@ Code Connection::send(ConstBytes message) {
     refused_ = true;
     return Code::again;
   }
+  if (sender_.guarded()) return send_guarded(message);
   std::byte header[kHeaderBytes];
   encode({Kind::message, static_cast<uint32_t>(message.size()), 0, 0}, header);
   size_t sent = 0;
@@ -144,6 +157,17 @@ Code Connection::send(ConstBytes message) {
   }
   sender_.queue_message(header, message, sent);
   watch_output(true);
+  return Code::ok;
+}
+
+Code Connection::send_guarded(ConstBytes message) {
+  const bool at_once = may_write() && sender_.idle();
+  if (const Code code = sender_.queue_guarded(message); code != Code::ok) {
+    guard_failed();
+    return code;
+  }
+  if (at_once) write();
+  if (!sender_.idle()) watch_output(true);
   return Code::ok;
 }
 
@@ -226,6 +250,7 @@ void Connection::write() {
   iovec vectors[Sender::kVectors];
   for (int round = 0; round < kWrites && may_write() && !sender_.idle(); ++round) {
     const size_t n = sender_.gather(vectors);
+    if (sender_.failure() != Code::ok && n == 0) return guard_failed();
     if (n == 0) break;  // cancelled ones only
     uint64_t offered = 0;
     for (size_t i = 0; i < n; ++i) offered += vectors[i].iov_len;
@@ -234,6 +259,12 @@ void Connection::write() {
     if (sent < static_cast<int64_t>(offered)) break;
   }
   after_write();
+}
+
+// What has no tag cannot be sent, nor anything after it.
+void Connection::guard_failed() {
+  const Code why = sender_.failure();
+  die(why, why == Code::closed ? address_ + ": " + Receiver::kKeyUsedUp : "cannot protect what goes to " + address_);
 }
 
 void Connection::after_write() {
@@ -339,7 +370,11 @@ bool Connection::read(bool* any) {
     }
     if (!known_ && !know_peer()) return false;
     const char* why = receiver_.landed(static_cast<size_t>(got), shared_.staging, admitted_, *this);
-    if (why != nullptr) die(Code::damaged, address_ + " broke the protocol: " + why);
+    if (why == Receiver::kKeyUsedUp) {
+      die(Code::closed, address_ + ": " + why);
+    } else if (why != nullptr) {
+      die(Code::damaged, address_ + (why == Receiver::kAltered ? ": " : " broke the protocol: ") + why);
+    }
     // What ended on the way is told before more is asked for: a peer that has all of an answer is done with it.
     if (!shared_.ended.empty()) return !dead_;
     // What is short has emptied the socket; a later arrival wakes the host again.

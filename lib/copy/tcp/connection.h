@@ -53,6 +53,7 @@ class Connection final : private ReceiverSink, private SenderSink {
   Code push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
   Code cancel(uint64_t token);
   Code admit();
+  Code protect(Protection how, const uint8_t* send_key, const uint8_t* receive_key);
   Code disconnect(bool flush, uint64_t give_up_ns);
 
   // True when it stopped although there may be more to do.
@@ -93,6 +94,8 @@ class Connection final : private ReceiverSink, private SenderSink {
   bool drop_token(uint64_t token) noexcept;
   void end_later(EndKind kind, Code status, uint64_t token);
   void end_tokens(EndKind kind, Code status, bool now);
+  Code send_guarded(ConstBytes message);
+  void guard_failed();
   int64_t send_now(iovec* vectors, size_t n);
   void write();
   void after_write();

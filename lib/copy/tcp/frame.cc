@@ -14,7 +14,7 @@ void encode(const Header& header, std::byte* out) noexcept {
   store_le<uint64_t>(out + 24, header.total);
 }
 
-const char* FrameOrder::accept(const std::byte* bytes, bool admitted, Header& out) noexcept {
+const char* FrameOrder::accept(const std::byte* bytes, bool admitted, bool guarded, Header& out) noexcept {
   if (load_le<uint32_t>(bytes) != kMagic)
     return "it does not speak kvbm's TCP protocol: no node, or one of another transport (node.transport)";
   if (load_le<uint16_t>(bytes + 6) != 0 || load_le<uint32_t>(bytes + 12) != 0)
@@ -23,6 +23,7 @@ const char* FrameOrder::accept(const std::byte* bytes, bool admitted, Header& ou
   out.length = load_le<uint32_t>(bytes + 8);
   out.tag = load_le<uint64_t>(bytes + 16);
   out.total = load_le<uint64_t>(bytes + 24);
+  if (guarded && out.length > kMostGuardedBytes) return "a frame is longer than one with a tag may be";
   switch (kind) {
     case static_cast<uint16_t>(Kind::message):
       out.kind = Kind::message;

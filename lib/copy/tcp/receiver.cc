@@ -17,6 +17,9 @@ constexpr uint64_t kLongRead = 512U << 10;
 
 }  // namespace
 
+const char Receiver::kKeyUsedUp[] = "a key of the connection has covered as much as it may; the next connection has new ones";
+const char Receiver::kAltered[] = "bytes were changed, repeated, left out or moved on their way: a tag does not fit";
+
 bool Receiver::post(uint64_t tag, const Post& post) {
   if (active_posted_ && active_tag_ == tag) return false;
   return posts_.insert(tag, post);
@@ -32,139 +35,190 @@ bool Receiver::end_post(uint64_t tag, uint64_t token) noexcept {
   return waiting != nullptr && waiting->token == token && posts_.erase(tag);
 }
 
-bool Receiver::between_frames() const noexcept { return partial_.empty() && chunk_rest_ == 0 && order_.rest() == 0; }
+bool Receiver::between_frames() const noexcept {
+  return partial_.empty() && chunk_rest_ == 0 && tag_rest_ == 0 && order_.rest() == 0;
+}
 
 size_t Receiver::targets(MutableBytes staging, iovec* out) noexcept {
+  // Of a frame of bulk, what follows its payload up to the next payload, which is not to land in staging.
+  const size_t between = tag_bytes() + kHeaderBytes;
   if (chunk_rest_ != 0 && active_.to != nullptr) {
     out[0] = {active_.to + active_at_, static_cast<size_t>(std::min(chunk_rest_, kLongRead))};
     if (chunk_rest_ > kLongRead) return 1;
-    // Behind a chunk comes the header of the next one, whose payload is not to land here; so it is behind a large push
-    // while others are expected, which are then large as well, mostly.
+    // Behind a chunk comes the header of the next one; so it is behind a large push while others are expected, which are
+    // then large as well, mostly.
     const bool header_alone = order_.rest() != 0 || (!posts_.empty() && active_total_ >= kLargePush);
-    out[1] = {staging.data(), header_alone ? kHeaderBytes : std::min(staging.size(), kShortRead)};
+    out[1] = {staging.data(), header_alone ? between : std::min(staging.size(), kShortRead)};
     return 2;
   }
   const bool expecting = !posts_.empty() && chunk_rest_ == 0;
-  out[0] = {staging.data(), expecting ? std::min(staging.size(), kShortRead) : staging.size()};
+  const size_t most = tag_rest_ != 0 && order_.rest() != 0 ? tag_rest_ + kHeaderBytes
+                      : expecting                          ? kShortRead
+                                                           : staging.size();
+  out[0] = {staging.data(), std::min(staging.size(), most)};
   return 1;
 }
 
 const char* Receiver::landed(size_t n, MutableBytes staging, const bool& admitted, ReceiverSink& sink) {
   if (chunk_rest_ != 0 && active_.to != nullptr) {
-    const auto direct = std::min<uint64_t>(n, chunk_rest_);
-    advance(direct, sink);
-    n -= static_cast<size_t>(direct);
+    const auto direct = static_cast<size_t>(std::min<uint64_t>(n, chunk_rest_));
+    if (const char* why = advance({active_.to + active_at_, direct}, sink)) return why;
+    n -= direct;
   }
   return sink.open() ? feed(staging.first(n), admitted, sink) : nullptr;
 }
 
-// `n` more bytes of the push under way are in place, or gone.
-void Receiver::advance(uint64_t n, ReceiverSink& sink) {
-  active_at_ += n;
-  chunk_rest_ -= n;
-  if (!active_posted_) return;
-  if (active_at_ == active_total_) {
-    active_posted_ = false;
-    active_.to = nullptr;
-    sink.on_received(active_.token, Code::ok, active_total_);
-  } else {
-    sink.on_arrived(active_.token, active_at_);
+// More of the push under way is at `bytes`: in place, or to be thrown away.
+const char* Receiver::advance(MutableBytes bytes, ReceiverSink& sink) {
+  active_at_ += bytes.size();
+  chunk_rest_ -= bytes.size();
+  if (guard_ == nullptr) {
+    tell(sink);
+    return nullptr;
   }
+  if (chunk_rest_ == 0) tag_rest_ = tag_.size();
+  return guard_->open(bytes) ? nullptr : kAltered;
 }
 
-void Receiver::deliver(ConstBytes message, ReceiverSink& sink) {
+const char* Receiver::take_tag(MutableBytes& bytes, ReceiverSink& sink) {
+  const size_t n = std::min(bytes.size(), tag_rest_);
+  std::memcpy(tag_.data() + (tag_.size() - tag_rest_), bytes.data(), n);
+  bytes = bytes.subspan(n);
+  tag_rest_ -= n;
+  if (tag_rest_ != 0) return nullptr;
+  if (!guard_->verify(tag_.data())) return kAltered;
+  tell(sink);
+  return nullptr;
+}
+
+// Of the push under way: what has come of it so far is right.
+void Receiver::tell(ReceiverSink& sink) {
+  if (!active_posted_) return;
+  const bool fits = active_total_ <= active_.bytes;
+  if (fits && active_at_ != active_total_) return sink.on_arrived(active_.token, active_at_);
+  active_posted_ = false;
+  active_.to = nullptr;
+  sink.on_received(active_.token, fits ? Code::ok : Code::mismatch, fits ? active_total_ : 0);
+}
+
+// A message's frame, whole.
+const char* Receiver::deliver(MutableBytes frame, ReceiverSink& sink) {
+  MutableBytes message = frame.subspan(kHeaderBytes, frame.size() - kHeaderBytes - tag_bytes());
+  if (guard_ != nullptr) {
+    const Code begun = guard_->begin(frame.first(kHeaderBytes), message.size(), codec::AesGcm::Use::open);
+    if (begun == Code::closed) return kKeyUsedUp;
+    if (begun != Code::ok || !guard_->open(message) || !guard_->verify(frame.last(tag_bytes()).data())) return kAltered;
+  }
   if (reinterpret_cast<uintptr_t>(message.data()) % 8 != 0) {
     aligned_.assign(message.begin(), message.end());
     message = aligned_;
   }
   sink.on_message(message);
+  return nullptr;
 }
 
-void Receiver::begin(const Header& header, ReceiverSink& sink) {
-  chunk_rest_ = header.length;
-  if (header.kind == Kind::more) return;
-  active_ = Post{};
-  active_posted_ = false;
-  active_tag_ = header.tag;
-  active_at_ = 0;
-  active_total_ = header.total;
-  const Post* waiting = posts_.find(header.tag);
-  if (waiting == nullptr) return;
-  const Post post = *waiting;
-  posts_.erase(header.tag);
-  if (header.total > post.bytes) {
-    sink.on_received(post.token, Code::mismatch, 0);
-    return;
+const char* Receiver::begin(const std::byte* header, const Header& said, ReceiverSink& sink) {
+  if (guard_ != nullptr) {
+    const Code begun = guard_->begin({header, kHeaderBytes}, said.length, codec::AesGcm::Use::open);
+    if (begun != Code::ok) return begun == Code::closed ? kKeyUsedUp : kAltered;
   }
-  active_ = post;
-  active_posted_ = true;
-  if (header.total == 0) advance(0, sink);
-  return;
+  chunk_rest_ = said.length;
+  if (said.kind == Kind::bulk) {
+    active_ = Post{};
+    active_posted_ = false;
+    active_tag_ = said.tag;
+    active_at_ = 0;
+    active_total_ = said.total;
+    if (const Post* waiting = posts_.find(said.tag); waiting != nullptr) {
+      active_ = *waiting;
+      active_posted_ = true;
+      posts_.erase(said.tag);
+      if (said.total > active_.bytes) active_.to = nullptr;
+    }
+  }
+  if (guard_ != nullptr) {
+    if (chunk_rest_ == 0) tag_rest_ = tag_.size();
+  } else if (active_posted_ && (active_total_ > active_.bytes || active_total_ == 0)) {
+    tell(sink);
+  }
+  return nullptr;
 }
 
 // Completes what the last bytes left unfinished.
-const char* Receiver::feed_partial(ConstBytes& bytes, const bool& admitted, ReceiverSink& sink) {
+const char* Receiver::feed_partial(MutableBytes& bytes, const bool& admitted, ReceiverSink& sink) {
   const size_t n = std::min(bytes.size(), partial_needs_ - partial_.size());
   partial_.insert(partial_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
   bytes = bytes.subspan(n);
   if (partial_.size() < partial_needs_) return nullptr;
   if (partial_needs_ == kHeaderBytes) {
-    if (const char* why = order_.accept(partial_.data(), admitted, header_)) return why;
+    if (const char* why = order_.accept(partial_.data(), admitted, guarded(), header_)) return why;
     if (header_.kind != Kind::message) {
+      std::byte header[kHeaderBytes];
+      std::memcpy(header, partial_.data(), sizeof header);
       partial_.clear();
-      begin(header_, sink);
-      return nullptr;
+      return begin(header, header_, sink);
     }
-    partial_needs_ += header_.length;
-    if (header_.length != 0) return nullptr;
+    partial_needs_ += header_.length + tag_bytes();
+    if (partial_needs_ != kHeaderBytes) return nullptr;
   }
   // Taken out first: the sink may not see this half done.
   std::vector<std::byte> whole;
   whole.swap(partial_);
-  deliver(ConstBytes(whole).subspan(kHeaderBytes), sink);
+  const char* why = deliver(whole, sink);
   if (whole.capacity() <= 4096) {
     whole.clear();
     partial_.swap(whole);
   }
+  return why;
+}
+
+const char* Receiver::feed(MutableBytes bytes, const bool& admitted, ReceiverSink& sink) {
+  while (!bytes.empty() && sink.open()) {
+    const char* why = nullptr;
+    if (chunk_rest_ != 0) {
+      const auto n = static_cast<size_t>(std::min<uint64_t>(bytes.size(), chunk_rest_));
+      MutableBytes part = bytes.first(n);
+      if (active_.to != nullptr) {
+        part = {active_.to + active_at_, n};
+        std::memcpy(part.data(), bytes.data(), n);
+      }
+      why = advance(part, sink);
+      bytes = bytes.subspan(n);
+    } else if (tag_rest_ != 0) {
+      why = take_tag(bytes, sink);
+    } else if (!partial_.empty()) {
+      why = feed_partial(bytes, admitted, sink);
+    } else {
+      why = feed_frame(bytes, admitted, sink);
+    }
+    if (why != nullptr) return why;
+  }
   return nullptr;
 }
 
-const char* Receiver::feed(ConstBytes bytes, const bool& admitted, ReceiverSink& sink) {
-  while (!bytes.empty() && sink.open()) {
-    if (chunk_rest_ != 0) {
-      const auto n = static_cast<size_t>(std::min<uint64_t>(bytes.size(), chunk_rest_));
-      if (active_.to != nullptr) std::memcpy(active_.to + active_at_, bytes.data(), n);
-      advance(n, sink);
-      bytes = bytes.subspan(n);
-      continue;
+// What begins with a frame.
+const char* Receiver::feed_frame(MutableBytes& bytes, const bool& admitted, ReceiverSink& sink) {
+  partial_needs_ = kHeaderBytes;
+  if (bytes.size() >= kHeaderBytes) {
+    Header header;
+    if (const char* why = order_.accept(bytes.data(), admitted, guarded(), header)) return why;
+    if (header.kind != Kind::message) {
+      const std::byte* const at = bytes.data();
+      bytes = bytes.subspan(kHeaderBytes);
+      return begin(at, header, sink);
     }
-    if (!partial_.empty()) {
-      if (const char* why = feed_partial(bytes, admitted, sink)) return why;
-      continue;
+    const size_t whole = kHeaderBytes + header.length + tag_bytes();
+    if (bytes.size() >= whole) {
+      const MutableBytes frame = bytes.first(whole);
+      bytes = bytes.subspan(whole);
+      return deliver(frame, sink);
     }
-    if (bytes.size() >= kHeaderBytes) {
-      Header header;
-      if (const char* why = order_.accept(bytes.data(), admitted, header)) return why;
-      if (header.kind != Kind::message) {
-        bytes = bytes.subspan(kHeaderBytes);
-        begin(header, sink);
-        continue;
-      }
-      if (bytes.size() - kHeaderBytes >= header.length) {
-        const ConstBytes message = bytes.subspan(kHeaderBytes, header.length);
-        bytes = bytes.subspan(kHeaderBytes + header.length);
-        deliver(message, sink);
-        continue;
-      }
-      header_ = header;
-      partial_needs_ = kHeaderBytes + header.length;
-    } else {
-      partial_needs_ = kHeaderBytes;
-    }
-    partial_.reserve(partial_needs_);
-    partial_.assign(bytes.begin(), bytes.end());
-    bytes = {};
+    header_ = header;
+    partial_needs_ = whole;
   }
+  partial_.reserve(partial_needs_);
+  partial_.assign(bytes.begin(), bytes.end());
+  bytes = {};
   return nullptr;
 }
 

@@ -10,7 +10,8 @@ void Sender::Filling::add(const void* data, uint64_t bytes) noexcept {
   room -= bytes;
 }
 
-void Sender::queue_message(const std::byte* header, ConstBytes body, size_t sent) {
+// What is out leaves the buffer of messages.
+void Sender::settle_messages() noexcept {
   if (messages_at_ == messages_.size()) {
     messages_.clear();
     messages_at_ = 0;
@@ -18,6 +19,10 @@ void Sender::queue_message(const std::byte* header, ConstBytes body, size_t sent
     messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(messages_at_));
     messages_at_ = 0;
   }
+}
+
+void Sender::queue_message(const std::byte* header, ConstBytes body, size_t sent) {
+  settle_messages();
   messages_.reserve(messages_.size() + kHeaderBytes + body.size());
   if (sent < kHeaderBytes) messages_.insert(messages_.end(), header + sent, header + kHeaderBytes);
   const ConstBytes rest = body.subspan(sent < kHeaderBytes ? 0 : sent - kHeaderBytes);
@@ -51,9 +56,9 @@ void Sender::drop_cancelled() noexcept {
   }
 }
 
-Header Sender::next_header(const Push& push, uint64_t framed) noexcept {
+Header Sender::next_header(const Push& push, uint64_t framed, uint32_t most) noexcept {
   Header header;
-  header.length = static_cast<uint32_t>(std::min<uint64_t>(kChunkBytes, push.total - framed));
+  header.length = static_cast<uint32_t>(std::min<uint64_t>(most, push.total - framed));
   if (framed == 0) {
     header.kind = Kind::bulk;
     header.tag = push.tag;
@@ -101,6 +106,7 @@ void Sender::gather_frames(Filling& filling, Cursor cursor) noexcept {
 
 size_t Sender::gather(iovec* out) noexcept {
   drop_cancelled();
+  if (guard_ != nullptr) return gather_guarded(out);
   Filling filling{out};
   Cursor cursor{pieces_.first(), piece_at_};
   if (header_rest_ != 0) filling.add(header_.data() + (kHeaderBytes - header_rest_), header_rest_);
@@ -137,6 +143,7 @@ uint64_t Sender::send_frame(uint64_t n, SenderSink& sink) {
 }
 
 void Sender::sent(uint64_t n, SenderSink& sink) {
+  if (guard_ != nullptr) return sent_guarded(n, sink);
   if (header_rest_ != 0 || chunk_rest_ != 0) n -= send_frame(n, sink);
   const uint64_t of_messages = std::min<uint64_t>(n, queued());
   messages_at_ += static_cast<size_t>(of_messages);

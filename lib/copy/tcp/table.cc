@@ -135,6 +135,14 @@ int32_t cancel(kvbm_transport_t* transport, kvbm_transport_peer_t peer, kvbm_tra
   return with(transport, peer, [&](Connection& connection) { return connection.cancel(token); });
 }
 
+int32_t protect(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint32_t how, const uint8_t* send_key,
+                const uint8_t* receive_key) {
+  return with(transport, peer, [&](Connection& connection) {
+    if (how != KVBM_TRANSPORT_AUTHENTICATE && how != KVBM_TRANSPORT_ENCRYPT) return Code::invalid_argument;
+    return connection.protect(static_cast<Protection>(how), send_key, receive_key);
+  });
+}
+
 constexpr kvbm_transport_ops_t kOps = {sizeof(kvbm_transport_ops_t),
                                        KVBM_TRANSPORT_ABI_VERSION,
                                        "tcp",
@@ -157,7 +165,8 @@ constexpr kvbm_transport_ops_t kOps = {sizeof(kvbm_transport_ops_t),
                                        nullptr,
                                        nullptr,
                                        nullptr,
-                                       nullptr};
+                                       nullptr,
+                                       protect};
 
 }  // namespace
 

@@ -29,7 +29,7 @@ class TcpTransport {
   uint32_t progress();
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] uint32_t features() const noexcept {
-    return shared_.users != nullptr ? static_cast<uint32_t>(KVBM_TRANSPORT_OWN_USER) : 0U;
+    return KVBM_TRANSPORT_PROTECT | (shared_.users != nullptr ? uint32_t{KVBM_TRANSPORT_OWN_USER} : 0U);
   }
 
   // Gives the address in use.

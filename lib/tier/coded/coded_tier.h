@@ -72,7 +72,10 @@ class CodedTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override { return inner_->epoch(base_id); }
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override { return inner_->set_epoch(base_id, epoch); }
-  std::vector<NamespaceEpoch> epochs() override { return inner_->epochs(); }
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) override {
+    return inner_->set_epochs(rows, forgotten);
+  }
+  std::vector<EpochRow> epochs() override { return inner_->epochs(); }
   // What was given to it and is not coded yet is not stored yet.
   void sync(UniqueFunction<void(const Status&)> done) override { inner_->sync(std::move(done)); }
   void shutdown(UniqueFunction<void()> done) override;

@@ -172,33 +172,39 @@ TierStats DiskCore::stats() const {
   return s;
 }
 
-Result<uint64_t> DiskCore::epoch(const NamespaceId& base_id) {
-  MutexLock control(control_);
-  const auto it = superblock_.epochs.find(base_id);
-  return it == superblock_.epochs.end() ? uint64_t{0} : it->second;
+uint64_t DiskCore::epoch(const NamespaceId& base_id) {
+  MutexLock lock(epochs_mutex_);
+  const auto it = epochs_.find(base_id);
+  return it == epochs_.end() ? 0 : it->second.epoch;
 }
 
-std::vector<NamespaceEpoch> DiskCore::epochs() {
-  MutexLock control(control_);
-  std::vector<NamespaceEpoch> out;
-  for (const auto& [base, epoch] : superblock_.epochs) out.push_back({base, epoch});
+std::vector<EpochRow> DiskCore::epochs() {
+  MutexLock lock(epochs_mutex_);
+  std::vector<EpochRow> out;
+  for (const auto& [base, entry] : epochs_) out.push_back({base, entry.epoch, entry.raised, entry.foreign});
   return out;
 }
 
-Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+Status DiskCore::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) {
   MutexLock control(control_);
   if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next = superblock_;
-  uint64_t& current = next.epochs[base_id];
-  if (epoch < current) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
-  if (epoch == current && superblock_.epochs.contains(base_id)) return {};
-  current = epoch;
-  const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok())
-    superblock_ = std::move(next);
-  else
+  for (const NamespaceId& base : forgotten) next.epochs.erase(base);
+  for (const EpochRow& row : rows) {
+    EpochEntry& entry = next.epochs[row.base];
+    if (row.epoch < entry.epoch) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
+    entry = {row.epoch, row.raised, row.foreign};
+  }
+  if (next.epochs == superblock_.epochs) return {};
+  Status status = write_superblock(*superblock_file_, next);
+  if (!status.ok()) {
     superblock_.writes = next.writes;
-  return status;
+    return status;
+  }
+  superblock_ = std::move(next);
+  MutexLock lock(epochs_mutex_);
+  epochs_ = superblock_.epochs;
+  return {};
 }
 
 void DiskCore::shutdown(UniqueFunction<void()> done) {

@@ -141,9 +141,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
-  Result<uint64_t> epoch(const NamespaceId& base_id) KVBM_EXCLUDES(control_);
-  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) KVBM_EXCLUDES(control_);
-  std::vector<NamespaceEpoch> epochs() KVBM_EXCLUDES(control_);
+  uint64_t epoch(const NamespaceId& base_id) KVBM_EXCLUDES(epochs_mutex_);
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten)
+      KVBM_EXCLUDES(control_, epochs_mutex_);
+  std::vector<EpochRow> epochs() KVBM_EXCLUDES(epochs_mutex_);
   void sync(UniqueFunction<void(const Status&)> done) KVBM_EXCLUDES(mutex_);
   void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
 
@@ -305,6 +306,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   mutable Mutex control_;
   Superblock superblock_ KVBM_GUARDED_BY(control_);
+  // superblock_.epochs again, for those who must not wait for a write.
+  mutable Mutex epochs_mutex_;
+  std::map<NamespaceId, EpochEntry> epochs_ KVBM_GUARDED_BY(epochs_mutex_);
 
   mutable Mutex mutex_;
   DiskIndex index_ KVBM_GUARDED_BY(mutex_);

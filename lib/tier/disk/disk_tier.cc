@@ -91,7 +91,13 @@ Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(fami
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }
 Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }
-std::vector<NamespaceEpoch> DiskTier::epochs() { return core_->epochs(); }
-Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) { return core_->set_epoch(base_id, epoch); }
+std::vector<EpochRow> DiskTier::epochs() { return core_->epochs(); }
+Status DiskTier::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) {
+  return core_->set_epochs(rows, forgotten);
+}
+Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  const EpochRow row{base_id, epoch, 0, false};
+  return core_->set_epochs({&row, 1}, {});
+}
 
 }  // namespace kvbm::tier::disk

@@ -69,7 +69,8 @@ class DiskTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
-  std::vector<NamespaceEpoch> epochs() override;
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) override;
+  std::vector<EpochRow> epochs() override;
   void sync(UniqueFunction<void(const Status&)> done) override;
   void shutdown(UniqueFunction<void()> done) override;
 

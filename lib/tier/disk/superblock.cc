@@ -9,7 +9,10 @@ namespace {
 constexpr size_t kFixed = 64;
 constexpr size_t kEpochBytes = 24;
 constexpr size_t kTombstoneBytes = 48;
-static_assert(kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones + 8 <= kSuperblockSlotBytes);
+constexpr size_t kMarkBytes = 8;
+// Behind the longest lists that there may be: what wrote no marks has zeros here, which say "not a peer's word".
+constexpr size_t kMarksAt = kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones;
+static_assert(kMarksAt + kMarkBytes * kMaxEpochs + 8 <= kSuperblockSlotBytes);
 
 void store_family(std::byte* p, const Family& f) {
   std::memcpy(p, f.ns.bytes.data(), 16);
@@ -47,10 +50,13 @@ Status encode_superblock(const Superblock& s, MutableBytes slot) {
   store_le<uint32_t>(p + 40, static_cast<uint32_t>(s.tombstones.size()));
   store_le<uint64_t>(p + 48, s.capacity_bytes);
   p += kFixed;
-  for (const auto& [ns, epoch] : s.epochs) {
+  std::byte* mark = slot.data() + kMarksAt;
+  for (const auto& [ns, entry] : s.epochs) {
     std::memcpy(p, ns.bytes.data(), 16);
-    store_le<uint64_t>(p + 16, epoch);
+    store_le<uint64_t>(p + 16, entry.epoch);
+    store_le<uint64_t>(mark, entry.raised << 1 | (entry.foreign ? 1 : 0));
     p += kEpochBytes;
+    mark += kMarkBytes;
   }
   for (const Tombstone& t : s.tombstones) {
     store_family(p, t.family);
@@ -86,7 +92,8 @@ Result<Superblock> decode_superblock(ConstBytes slot) {
   for (uint32_t i = 0; i < epochs; ++i, p += kEpochBytes) {
     NamespaceId ns;
     std::memcpy(ns.bytes.data(), p, 16);
-    s.epochs[ns] = load_le<uint64_t>(p + 16);
+    const uint64_t mark = load_le<uint64_t>(slot.data() + kMarksAt + i * kMarkBytes);
+    s.epochs[ns] = {load_le<uint64_t>(p + 16), mark >> 1, (mark & 1) != 0};
   }
   for (uint32_t i = 0; i < tombstones; ++i, p += kTombstoneBytes)
     s.tombstones.push_back(Tombstone{load_family(p), load_le<uint64_t>(p + 40)});

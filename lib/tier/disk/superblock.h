@@ -29,13 +29,20 @@ struct Tombstone {
   bool operator==(const Tombstone&) const = default;
 };
 
+struct EpochEntry {
+  uint64_t epoch = 0;
+  uint64_t raised = 0;   // below 2^63; tier::EpochRow
+  bool foreign = false;
+  bool operator==(const EpochEntry&) const = default;
+};
+
 struct Superblock {
   uint64_t directory_id = 0;
   uint64_t writes = 0;  // the slot with more of them counts
   uint32_t epoch = 0;   // of the owner; raised at each open
   uint64_t segment_bytes = 0;
   uint64_t capacity_bytes = 0;  // that the owner was given; 0: it was of a version that did not write it down
-  std::map<NamespaceId, uint64_t> epochs;
+  std::map<NamespaceId, EpochEntry> epochs;
   std::vector<Tombstone> tombstones;
   bool operator==(const Superblock&) const = default;
 };

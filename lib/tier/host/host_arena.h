@@ -78,11 +78,14 @@ class HostArena {
   [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept {
     return file_.has_value() ? file_->epoch(base_id) : 0;
   }
-  [[nodiscard]] std::vector<NamespaceEpoch> epochs() const {
-    return file_.has_value() ? file_->epochs() : std::vector<NamespaceEpoch>();
+  [[nodiscard]] std::vector<EpochRow> epochs() const {
+    return file_.has_value() ? file_->epochs() : std::vector<EpochRow>();
   }
-  void set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept {
-    if (file_.has_value()) file_->set_epoch(base_id, epoch);
+  void set_epoch(const NamespaceId& base_id, uint64_t epoch, bool foreign = false) noexcept {
+    if (file_.has_value()) file_->set_epoch(base_id, epoch, foreign);
+  }
+  void forget_epoch(const NamespaceId& base_id) noexcept {
+    if (file_.has_value()) file_->forget_epoch(base_id);
   }
   // Marks and epochs are on the file's disk, where it is on one: a power cut brings nothing back that was forgotten.
   Status sync() const noexcept;

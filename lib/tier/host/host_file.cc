@@ -14,7 +14,7 @@ constexpr uint64_t kMagic = 0x3145'4D4F'484D'4256ULL;
 // In the place of the magic while the file is given its shape: it is still seen whose it is.
 constexpr uint64_t kNoShape = ~kMagic;
 constexpr uint64_t kVersion = 2;
-constexpr size_t kMagicAt = 0, kVersionAt = 8, kBlockBytesAt = 16, kSlotsAt = 24, kFloorAt = 32;
+constexpr size_t kMagicAt = 0, kVersionAt = 8, kBlockBytesAt = 16, kSlotsAt = 24, kFloorAt = 32, kForeignAt = 40;
 constexpr size_t kIdBytes = 16, kEpochAt = 16;  // of a row
 
 // In the order of the program, and never in halves.
@@ -26,6 +26,7 @@ uint64_t get(const std::byte* at) noexcept { return load_le<uint64_t>(at); }
 }  // namespace
 
 static_assert(sizeof(NamespaceId) == kIdBytes && kEpochAt + 8 == HostFile::kRowBytes);
+static_assert(kForeignAt + HostFile::kRows / 8 <= HostFile::kHeaderBytes);
 
 bool HostFile::is_one(std::span<const std::byte> page) noexcept {
   const uint64_t magic = get(page.data() + kMagicAt);
@@ -62,39 +63,65 @@ uint64_t HostFile::epoch(const NamespaceId& base_id) const noexcept {
   return i == kRows ? floor_ : get(row(i) + kEpochAt);
 }
 
-std::vector<NamespaceEpoch> HostFile::epochs() const {
-  std::vector<NamespaceEpoch> out;
+std::vector<EpochRow> HostFile::epochs() const {
+  std::vector<EpochRow> out;
   for (size_t i = 0; i < kRows; ++i) {
     const uint64_t epoch = get(row(i) + kEpochAt);
     if (epoch == 0) continue;
-    out.push_back({{}, epoch});
+    out.push_back({{}, epoch, 0, is_foreign(i)});
     std::memcpy(out.back().base.bytes.data(), row(i), kIdBytes);
   }
   return out;
 }
 
-// A row without an epoch: an unused one, else that of the lowest.
-size_t HostFile::make_row() noexcept {
-  size_t lowest = 0;
-  for (size_t i = 0; i < kRows; ++i) {
-    const uint64_t epoch = get(row(i) + kEpochAt);
-    if (epoch == 0) return i;
-    if (epoch < get(row(lowest) + kEpochAt)) lowest = i;
-  }
-  const uint64_t epoch = get(row(lowest) + kEpochAt);
-  if (epoch > get(page_ + kFloorAt)) put(page_ + kFloorAt, epoch);
-  put(row(lowest) + kEpochAt, 0);
-  return lowest;
+bool HostFile::is_foreign(size_t i) const noexcept { return (get(page_ + kForeignAt + i / 64 * 8) >> (i % 64) & 1) != 0; }
+
+void HostFile::mark_foreign(size_t i, bool yes) noexcept {
+  std::byte* const word = page_ + kForeignAt + i / 64 * 8;
+  const uint64_t bit = uint64_t{1} << (i % 64);
+  put(word, yes ? get(word) | bit : get(word) & ~bit);
 }
 
-void HostFile::set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept {
-  if (epoch <= this->epoch(base_id)) return;
+// A row without an epoch: an unused one, else a foreign one, else that of the lowest; kRows: of foreign ones there is room
+// for none.
+size_t HostFile::make_row(bool foreign) noexcept {
+  size_t unused = kRows, lowest = kRows, stranger = kRows;
+  size_t strangers = 0;
+  for (size_t i = 0; i < kRows; ++i) {
+    const uint64_t epoch = get(row(i) + kEpochAt);
+    if (epoch == 0) {
+      unused = std::min(unused, i);
+      continue;
+    }
+    strangers += is_foreign(i) ? 1 : 0;
+    size_t& best = is_foreign(i) ? stranger : lowest;
+    if (best == kRows || epoch < get(row(best) + kEpochAt)) best = i;
+  }
+  if (unused != kRows && (!foreign || strangers < kForeignRows)) return unused;
+  if (foreign && (strangers == 0 || stranger == kRows)) return kRows;
+  const size_t goes = stranger != kRows ? stranger : lowest;
+  const uint64_t epoch = get(row(goes) + kEpochAt);
+  if (goes != stranger && epoch > get(page_ + kFloorAt)) put(page_ + kFloorAt, epoch);
+  put(row(goes) + kEpochAt, 0);
+  return goes;
+}
+
+void HostFile::set_epoch(const NamespaceId& base_id, uint64_t epoch, bool foreign) noexcept {
   size_t i = find(base_id);
+  if (i != kRows && !foreign) mark_foreign(i, false);
+  if (epoch <= this->epoch(base_id)) return;
   if (i == kRows) {
-    i = make_row();
+    i = make_row(foreign);
+    if (i == kRows) return;
+    mark_foreign(i, foreign);
     std::memcpy(row(i), base_id.bytes.data(), kIdBytes);
   }
   put(row(i) + kEpochAt, epoch);
+}
+
+void HostFile::forget_epoch(const NamespaceId& base_id) noexcept {
+  const size_t i = find(base_id);
+  if (i != kRows) put(row(i) + kEpochAt, 0);
 }
 
 }  // namespace kvbm::tier

@@ -1,12 +1,13 @@
 // What a host tier in a named file says beside its blocks: the shape that it has, and how far namespaces were
 // invalidated. It is the file's first page.
 //
-//   [ magic, version, block bytes, slots, floor | rows of (base id, epoch) ]
+//   [ magic, version, block bytes, slots, floor, which rows are foreign | rows of (base id, epoch) ]
 //
 // A process can be killed between any two stores, so each of them leaves a page that says nothing wrong: a row counts by
 // its epoch, which is written last. The page has no room for every namespace there may be: the row that goes for a new one
 // raises the floor, an epoch that namespaces without a row begin at after a restart. So an epoch that has ended stays ended,
-// and what a namespace that was never invalidated loses by it are hits.
+// and what a namespace that was never invalidated loses by it are hits. Rows that are foreign (tier::EpochRow) are a quarter at
+// most: one of them goes for a new one, none takes the place of another, and none raises the floor.
 // Thread: one at a time.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "tier/tier.h"
 
 namespace kvbm::tier {
 
@@ -39,18 +41,23 @@ class HostFile {
   // The epoch that a namespace is at, as far as it is written here.
   [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept;
   // Raises it, never lowers it.
-  void set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept;
-  [[nodiscard]] std::vector<NamespaceEpoch> epochs() const;
+  void set_epoch(const NamespaceId& base_id, uint64_t epoch, bool foreign = false) noexcept;
+  // The row is not needed any more.
+  void forget_epoch(const NamespaceId& base_id) noexcept;
+  [[nodiscard]] std::vector<EpochRow> epochs() const;
 
   // Namespaces that have a row of their own.
   static constexpr size_t kHeaderBytes = 64;
   static constexpr size_t kRowBytes = 24;
   static constexpr size_t kRows = (kBytes - kHeaderBytes) / kRowBytes;
+  static constexpr size_t kForeignRows = kRows / 4;
 
  private:
   [[nodiscard]] std::byte* row(size_t i) const noexcept { return page_ + kHeaderBytes + i * kRowBytes; }
   [[nodiscard]] size_t find(const NamespaceId& base_id) const noexcept;
-  [[nodiscard]] size_t make_row() noexcept;
+  [[nodiscard]] size_t make_row(bool foreign) noexcept;
+  [[nodiscard]] bool is_foreign(size_t i) const noexcept;
+  void mark_foreign(size_t i, bool yes) noexcept;
 
   std::byte* page_;
   uint64_t block_bytes_;

@@ -73,6 +73,7 @@ static kvbm_transport_ops_t table = {sizeof(kvbm_transport_ops_t),
                                      NULL,
                                      NULL,
                                      NULL,
+                                     NULL,
                                      NULL};
 
 #if KVBM_CASE == HANDLERS

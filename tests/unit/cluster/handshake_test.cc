@@ -52,8 +52,8 @@ Pair talk(Handshake& a, Handshake& b) {
   return talk(a, b, [](size_t, Bytes&) {});
 }
 
-const SharedKey kKey = shared_key_of("0123456789abcdef0123456789abcdef").value();
-const SharedKey kOther = shared_key_of("fedcba9876543210fedcba9876543210").value();
+const SharedKey kKey = SharedKey{1};
+const SharedKey kOther = SharedKey{2};
 
 struct Meeting {
   Meeting(const NodeFacts& fa, const SharedKey* ka, const NodeFacts& fb, const SharedKey* kb,
@@ -98,8 +98,98 @@ TEST(Handshake, tells_both_sides_of_a_wrong_key) {
   EXPECT_FALSE(p.met);
   EXPECT_EQ(p.initiator.code(), Code::not_permitted);
   EXPECT_EQ(p.responder.code(), Code::not_permitted);
-  EXPECT_NE(p.initiator.message().find("wrong key"), std::string::npos);
-  EXPECT_NE(p.responder.message().find("said by the peer"), std::string::npos);
+  EXPECT_NE(p.responder.message().find("wrong key"), std::string::npos);
+  EXPECT_NE(p.initiator.message().find("said by the peer"), std::string::npos);
+}
+
+// Else whoever connects could take what it says away, and try keys on it.
+TEST(Handshake, who_is_called_says_nothing_that_depends_on_the_key_before_its_caller_has_proved_it) {
+  SeededRandom caller(1);
+  Handshake a(facts("a"), &kKey, Role::initiator, caller);
+  const Bytes hello = copy(a.start().send);
+  Bytes no_proof = hello;
+  no_proof[4] = std::byte{3};
+  std::vector<Bytes> said;
+  for (const SharedKey& key : {kKey, kOther}) {
+    SeededRandom random(2);
+    Handshake b(facts("b"), &key, Role::responder, random);
+    Bytes all = copy(b.take(hello).send);
+    const Handshake::Step step = b.take(no_proof);
+    EXPECT_EQ(step.status.code(), Code::not_permitted);
+    all.insert(all.end(), step.send.begin(), step.send.end());
+    said.push_back(std::move(all));
+  }
+  EXPECT_EQ(said[0], said[1]);
+}
+
+TEST(Handshake, the_stronger_wish_for_protection_counts_and_gives_keys_crossed) {
+  using copy::Protection;
+  const std::pair<std::pair<Protection, Protection>, Protection> cases[] = {
+      {{Protection::off, Protection::off}, Protection::off},
+      {{Protection::authenticate, Protection::authenticate}, Protection::authenticate},
+      {{Protection::authenticate, Protection::encrypt}, Protection::encrypt},
+      {{Protection::encrypt, Protection::authenticate}, Protection::encrypt},
+      {{Protection::encrypt, Protection::encrypt}, Protection::encrypt}};
+  for (const auto& [wishes, agreed] : cases) {
+    NodeFacts a = facts("a"), b = facts("b");
+    a.protect = wishes.first, b.protect = wishes.second;
+    Meeting m(a, &kKey, b, &kKey);
+    ASSERT_TRUE(talk(m.a, m.b).met);
+    EXPECT_EQ(m.a.protection(), agreed);
+    EXPECT_EQ(m.b.protection(), agreed);
+    EXPECT_EQ(m.a.frame_keys().send, m.b.frame_keys().receive);
+    EXPECT_EQ(m.a.frame_keys().receive, m.b.frame_keys().send);
+    EXPECT_NE(m.a.frame_keys().send, m.a.frame_keys().receive);
+    EXPECT_NE(m.a.frame_keys().send, m.a.keys().send);
+  }
+}
+
+TEST(Handshake, a_side_that_protects_and_one_that_does_not_refuse_each_other_and_name_both) {
+  using copy::Protection;
+  for (const bool first : {true, false}) {
+    NodeFacts a = facts("a"), b = facts("b");
+    (first ? a : b).protect = Protection::authenticate;
+    Meeting m(a, &kKey, b, &kKey);
+    const Pair p = talk(m.a, m.b);
+    EXPECT_FALSE(p.met);
+    EXPECT_EQ(p.responder.code(), Code::not_permitted);
+    EXPECT_EQ(p.initiator.code(), Code::not_permitted);
+    const std::string here = first ? "authenticate" : "off";
+    const std::string there = first ? "off" : "authenticate";
+    EXPECT_NE(p.initiator.message().find("here " + here + ", there " + there), std::string::npos) << p.initiator.message();
+    EXPECT_NE(p.responder.message().find("here " + there + ", there " + here), std::string::npos) << p.responder.message();
+    EXPECT_NE(p.responder.message().find("node.protect"), std::string::npos);
+  }
+}
+
+// Somebody on the path cannot talk two sides down to less than both want.
+TEST(Handshake, a_changed_wish_for_protection_lets_nobody_in) {
+  using copy::Protection;
+  for (size_t number = 0; number < 2; ++number) {
+    for (const Protection said : {Protection::off, Protection::authenticate, Protection{3}, Protection{255}}) {
+      NodeFacts a = facts("a"), b = facts("b");
+      a.protect = b.protect = Protection::encrypt;
+      Meeting m(a, &kKey, b, &kKey);
+      const Pair p = talk(m.a, m.b, [&](size_t n, Bytes& message) {
+        if (n == number) message[109] = static_cast<std::byte>(said);
+      });
+      EXPECT_FALSE(p.met) << number;
+    }
+  }
+}
+
+// What a node of the versions before said: it is told of both, and by its own rules tells the same.
+TEST(Handshake, a_node_of_a_version_before_protection_is_refused_with_both_versions) {
+  NodeFacts before = facts("old");
+  before.version = 4, before.lowest_version = 1;
+  for (const bool calls : {true, false}) {
+    Meeting m(calls ? before : facts("new"), &kKey, calls ? facts("new") : before, &kKey);
+    const Pair p = talk(m.a, m.b);
+    EXPECT_FALSE(p.met);
+    const Status& here = calls ? p.responder : p.initiator;
+    EXPECT_EQ(here.code(), Code::newer_version);
+    EXPECT_NE(here.message().find("here 5, there 1 to 4"), std::string::npos) << here.message();
+  }
 }
 
 TEST(Handshake, keeps_keyed_and_unkeyed_sides_apart) {
@@ -129,8 +219,8 @@ TEST(Handshake, names_both_versions) {
   Meeting m(facts("a"), &kKey, newer, &kKey);
   const Pair p = talk(m.a, m.b);
   EXPECT_EQ(p.responder.code(), Code::newer_version);
-  EXPECT_NE(p.responder.message().find("here 8 to 9, there 1"), std::string::npos) << p.responder.message();
-  const std::string both = "here 1 to " + std::to_string(kProtocolVersion) + ", there 8 to 9";
+  EXPECT_NE(p.responder.message().find("here 8 to 9, there 5"), std::string::npos) << p.responder.message();
+  const std::string both = "here " + std::to_string(kProtocolVersion) + ", there 8 to 9";
   EXPECT_NE(p.initiator.message().find(both), std::string::npos) << p.initiator.message();
 }
 
@@ -205,11 +295,13 @@ TEST(Handshake, what_one_side_said_cannot_be_sent_back_to_it) {
   const Bytes hello = copy(a.start().send);
   EXPECT_FALSE(a.take(hello).status.ok());
 
-  // An attacker without the key lets a responder answer, and gives its proof back as the initiator's.
+  // An attacker without the key is called, and gives the caller's proof back as the welcome.
+  Handshake caller(facts("a"), &kKey, Role::initiator, random);
   Handshake b(facts("b"), &kKey, Role::responder, random);
-  Bytes reply = copy(b.take(hello).send);
-  reply[4] = std::byte{3};
-  EXPECT_EQ(b.take(reply).status.code(), Code::not_permitted);
+  Bytes proof = copy(caller.take(copy(b.take(copy(caller.start().send)).send)).send);
+  ASSERT_EQ(proof.size(), kHandshakeBytes);
+  proof[4] = std::byte{4};
+  EXPECT_EQ(caller.take(proof).status.code(), Code::not_permitted);
 }
 
 TEST(Handshake, an_old_session_cannot_be_repeated) {
@@ -230,11 +322,6 @@ TEST(Handshake, refuses_what_is_no_handshake) {
   Handshake b(facts("b"), &kKey, Role::responder, random);
   EXPECT_EQ(b.take(Bytes(kHandshakeBytes)).status.code(), Code::damaged);
   EXPECT_EQ(b.take(Bytes(kHandshakeBytes)).status.code(), Code::wrong_state);
-}
-
-TEST(SharedKey, short_texts_are_refused_and_texts_differ) {
-  EXPECT_FALSE(shared_key_of("fifteen bytes..").ok());
-  EXPECT_NE(kKey, kOther);
 }
 
 // RFC 4231 has no case with a 32-byte key; this value comes from Python's hmac module.

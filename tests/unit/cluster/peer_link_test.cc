@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <numeric>
+
 #include "cluster/backoff.h"
 #include "codec/leaf_hash.h"
 #include "support/link_world.h"
@@ -407,6 +410,77 @@ TEST(PeerLink, a_lease_can_be_renewed_while_it_lives) {
   EXPECT_EQ(granted, 0U);
 }
 
+TEST(PeerLink, leases_hold_their_share_of_the_host_and_no_more) {
+  Pair p;
+  p.sources[1].has_room.leased = 5;
+  for (uint64_t n = 0; n < 20; ++n) p.sources[1].put(n, 100);
+  p.connect();
+  std::vector<uint64_t> all(20);
+  std::iota(all.begin(), all.end(), uint64_t{0});
+  const auto first = lease(p, all, 20 * kSecond);
+  ASSERT_TRUE(p.until([&] { return first->done; }));
+  EXPECT_EQ(p.sources[1].holds(), 5U);
+  EXPECT_EQ(p.link[1]->stats().leases_short, 15U);
+  ASSERT_EQ(first->leases.size(), 1U);
+  const auto second = lease(p, all, 20 * kSecond);
+  ASSERT_TRUE(p.until([&] { return second->done; }));
+  EXPECT_EQ(p.sources[1].holds(), 5U);
+  EXPECT_TRUE(second->leases.empty());
+  // An offer's lease is of the same share.
+  auto batch = std::make_unique<OfferBatch>();
+  batch->items.push_back({p.id(9), 0, 0, 200, 100, 0});
+  batch->deadline_ns = p.in(kSecond);
+  batch->lease_ns = kSecond;
+  Code code = Code::ok;
+  batch->done = [&](OfferBatch& b) { code = b.status; };
+  EXPECT_EQ(p.link[1]->lease_room(), 0U);
+  p.link[1]->offer(std::move(batch));
+  p.pass(100 * kMs);
+  EXPECT_NE(code, Code::ok);
+  p.link[0]->release(std::span(&first->leases[0].id, 1));
+  p.pass(100 * kMs);
+  EXPECT_EQ(p.sources[1].holds(), 0U);
+  EXPECT_EQ(p.link[1]->lease_room(), 5U);
+}
+
+TEST(PeerLink, a_lease_is_not_renewed_for_ever) {
+  Pair p;
+  p.sources[1].put(0, 100);
+  p.connect();
+  const uint64_t longest = p.host(1).limits.lease_ns * p.host(1).limits.lease_renewals;
+  const auto held = lease(p, {0}, kSecond);
+  ASSERT_TRUE(p.until([&] { return held->done; }));
+  const uint64_t began = p.sim.clock().now_ns();
+  uint64_t granted = 1;
+  for (int i = 0; i < 100 && granted != 0; ++i) {
+    p.link[0]->renew(held->leases[0].id, 20 * kSecond, p.in(kSecond), [&](Code, uint64_t ns) { granted = ns; });
+    p.pass(10 * kSecond);
+    EXPECT_TRUE(granted == 0 || p.sim.clock().now_ns() - began < longest + 11 * kSecond);
+  }
+  EXPECT_EQ(granted, 0U);
+  EXPECT_EQ(p.sources[1].holds(), 0U);
+  EXPECT_GE(p.sim.clock().now_ns() - began, longest);
+}
+
+TEST(PeerLink, records_are_open_for_a_peer_as_far_as_there_is_room) {
+  Pair p;
+  p.sources[1].has_room.open = 3;
+  std::vector<uint64_t> all(30);
+  std::iota(all.begin(), all.end(), uint64_t{0});
+  for (const uint64_t n : all) p.sources[1].put(n, 100);
+  p.connect();
+  const auto got = fetch(p, 0, all, p.in(20 * kSecond));
+  uint64_t most = 0;
+  ASSERT_TRUE(p.until([&] {
+    most = std::max(most, p.link[1]->stats().open_records);
+    return got->done;
+  }));
+  EXPECT_EQ(most, 3U);
+  for (const FetchItem& item : got->items) EXPECT_EQ(item.status, Code::ok);
+  p.pass(100 * kMs);
+  EXPECT_EQ(p.host(1).open.held(), 0U);
+}
+
 TEST(PeerLink, a_lease_that_comes_after_the_deadline_is_given_back) {
   Pair p;
   p.sources[1].put(0, 100);
@@ -519,6 +593,111 @@ TEST(PeerLink, status_invalidations_and_session_messages_arrive) {
   EXPECT_EQ(p.session[0], bytes);
 }
 
+NamespaceId base_of(uint64_t n) {
+  NamespaceId out;
+  std::memcpy(out.bytes.data(), &n, sizeof n);
+  return out;
+}
+
+// While one batch is written down what comes is merged by namespace, so that a burst costs few writes.
+TEST(PeerLink, a_burst_of_invalidations_is_written_in_few_batches) {
+  Pair p;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  p.sources[1].holds_epochs = true;
+  std::vector<Code> codes;
+  for (uint64_t i = 0; i < 40; ++i) {
+    p.link[0]->invalidate(base_of(1 + i % 4), 1 + i, kNever, [&](Code c) { codes.push_back(c); });
+  }
+  p.pass(200 * kMs);
+  EXPECT_EQ(p.sources[1].epoch_batches, (std::vector<size_t>{1}));
+  EXPECT_TRUE(codes.empty());
+  for (int i = 0; i < 10; ++i) {
+    p.sources[1].answer_epochs();
+    p.pass(200 * kMs);
+  }
+  ASSERT_LE(p.sources[1].epoch_batches.size(), 8U);
+  for (const size_t words : p.sources[1].epoch_batches) EXPECT_LE(words, 4U);
+  EXPECT_EQ(codes, std::vector<Code>(40, Code::ok));
+  for (uint64_t n = 1; n <= 4; ++n) EXPECT_EQ(p.sources[1].epochs[base_of(n)], 36 + n);
+}
+
+TEST(PeerLink, invalidations_beyond_the_list_are_put_off) {
+  Pair p;
+  p.host(0).limits.requests = p.host(0).self.request_limit = 500;
+  p.host(1).limits.requests = p.host(1).self.request_limit = 500;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  p.sources[1].holds_epochs = true;
+  size_t ok = 0, again = 0;
+  const size_t fit = 1 + p.host(1).limits.epochs_waiting;
+  for (uint64_t i = 0; i < fit + 7; ++i) {
+    p.link[0]->invalidate(base_of(1), 1 + i, kNever, [&](Code c) { ++(c == Code::ok ? ok : again); });
+  }
+  p.pass(200 * kMs);
+  EXPECT_EQ(again, 7U);
+  EXPECT_EQ(p.link[1]->stats().epochs_put_off, 7U);
+  for (int i = 0; i < 2; ++i) {
+    p.sources[1].answer_epochs();
+    p.pass(200 * kMs);
+  }
+  EXPECT_EQ(ok, fit);
+  EXPECT_EQ(p.sources[1].epoch_batches.size(), 2U);
+}
+
+TEST(PeerLink, one_connection_adds_as_many_unused_namespaces_as_it_may) {
+  Pair p;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  const uint64_t most = p.host(1).limits.new_epochs;
+  size_t ok = 0, no_room = 0;
+  for (uint64_t n = 0; n < most + 9; ++n) {
+    p.link[0]->invalidate(base_of(1 + n), 1, kNever, [&](Code c) {
+      ok += c == Code::ok ? 1 : 0;
+      no_room += c == Code::no_room ? 1 : 0;
+    });
+    p.pass(10 * kMs);
+  }
+  EXPECT_EQ(ok, most);
+  EXPECT_EQ(no_room, 9U);
+  EXPECT_EQ(p.link[1]->stats().epochs_refused, 9U);
+  EXPECT_EQ(p.sources[1].epochs.size(), most);
+  EXPECT_EQ(p.link[1]->state(), PeerLink::State::ready);
+}
+
+TEST(PeerLink, an_epoch_that_is_not_plausible_is_refused_and_said_once) {
+  Pair p;
+  size_t lines = 0;
+  Log log;
+  log.set_sink([](void* n, const LogMessage&) { ++*static_cast<size_t*>(n); }, &lines, LogLevel::warning);
+  p.host(1).log = &log;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  std::vector<Code> codes;
+  for (uint64_t n = 0; n < 5; ++n) {
+    p.link[0]->invalidate(base_of(1 + n), UINT64_MAX, kNever, [&](Code c) { codes.push_back(c); });
+    p.pass(10 * kMs);
+  }
+  EXPECT_EQ(codes, std::vector<Code>(5, Code::invalid_argument));
+  EXPECT_EQ(p.link[1]->stats().violations, 5U);
+  EXPECT_EQ(lines, 1U);
+  EXPECT_TRUE(p.sources[1].epochs.empty());
+  EXPECT_EQ(p.link[0]->state(), PeerLink::State::ready);
+}
+
+TEST(PeerLink, who_is_behind_is_told_the_later_epoch) {
+  Pair p;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  p.sources[1].epochs[base_of(1)] = 5;
+  Code code = Code::internal;
+  p.link[0]->invalidate(base_of(1), 0, kNever, [&](Code c) { code = c; });
+  p.pass(100 * kMs);
+  EXPECT_EQ(code, Code::ok);
+  EXPECT_EQ(p.sources[0].epochs[base_of(1)], 5U);
+  EXPECT_EQ(p.sources[1].epoch_batches.size(), 1U) << "nobody is told what it has said";
+}
+
 TEST(PeerLink, goodbye_ends_both_sides_with_a_word) {
   Pair p;
   p.connect();
@@ -556,13 +735,14 @@ TEST(PeerLink, an_end_is_told_however_often_its_operations_begin_others) {
 
 TEST(PeerLink, a_wrong_key_ends_both_sides_and_their_operations) {
   Pair p;
-  p.host(1).key = shared_key_of("another key, long enough").value();
+  p.host(1).key = SharedKey{1};
   p.connect();
   const auto got = fetch(p, 0, {0}, kNever);
   ASSERT_TRUE(p.until([&] { return got->done && p.ends.size() == 2; }));
   EXPECT_EQ(got->items[0].status, Code::owner_gone);
-  EXPECT_EQ(p.link[0]->stats().violations, 1U);
-  EXPECT_NE(p.ends[0].message().find("wrong key"), std::string::npos);
+  EXPECT_EQ(p.link[1]->stats().violations, 1U);  // who was called hears the proof first
+  EXPECT_EQ(p.link[0]->stats().violations, 0U);
+  EXPECT_NE((p.ends[0].message() + p.ends[1].message()).find("wrong key"), std::string::npos);
 }
 
 TEST(PeerLink, a_stranger_that_says_nothing_is_cut_off) {

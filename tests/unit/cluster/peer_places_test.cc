@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/random.h"
+#include "codec/record.h"
 
 namespace kvbm::cluster::peer_places_test {
 namespace {
@@ -57,6 +58,17 @@ TEST(PeerPlaces, say_in_a_location_whose_memory_a_record_lies_in_and_where) {
   EXPECT_TRUE(k.is_of(k.find(2).location, "b"));
   EXPECT_EQ(PeerPlaces::hint_of(k.find(2).location), uint64_t{UINT32_MAX});
   EXPECT_NE(PeerPlaces::holder_of(k.find(1).location), PeerPlaces::holder_of(k.find(2).location));
+}
+
+TEST(PeerPlaces, do_not_believe_in_records_that_are_larger_than_any) {
+  Known k;
+  const auto longest = static_cast<uint32_t>(codec::head_bytes(codec::kMaxLeaves, codec::kMaxAttributeBytes));
+  k.places.learn(facts("a"), identity(1), {1, kHostTier, longest, codec::kMaxRecordBytes, 7});
+  EXPECT_TRUE(k.find(1).present);
+  k.places.learn(facts("a"), identity(2), {1, kHostTier, longest + 1, 65536, 7});
+  EXPECT_FALSE(k.find(2).present);
+  k.places.learn(facts("a"), identity(3), {1, kHostTier, 300, codec::kMaxRecordBytes + 1, 7});
+  EXPECT_FALSE(k.find(3).present);
 }
 
 TEST(PeerPlaces, say_no_place_of_what_is_not_in_host_memory_or_not_a_slot) {

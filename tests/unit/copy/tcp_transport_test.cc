@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 
 #include "copy/tcp/address.h"
@@ -156,6 +157,49 @@ TEST_F(TcpTransportTest, memory_that_is_not_there_ends_the_connection_and_no_mor
   });
   EXPECT_EQ(quiet.pushed_status, Code::io_error);
   EXPECT_NE(quiet.reason.find(address_), std::string::npos) << quiet.reason;
+}
+
+TEST_F(TcpTransportTest, protection_begins_once_after_admission_and_before_anything_is_pushed) {
+  const auto peer = side_.transport().connect(address_);
+  ASSERT_TRUE(peer.ok());
+  run_until([&] { return side_.connected.size() == 1 && side_.accepted.size() == 1; });
+  const std::array<uint8_t, FrameGuard::kKeyBytes> one{1}, other{2};
+  const auto protect = [&](Peer who, uint32_t how) {
+    return ops().protect(side_.transport().handle(), who, how, one.data(), other.data());
+  };
+  EXPECT_EQ(static_cast<Code>(protect(peer.value(), KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
+  ASSERT_EQ(side_.transport().admit(peer.value()), Code::ok);
+  ASSERT_EQ(side_.transport().admit(side_.accepted[0]), Code::ok);
+  for (const uint32_t how : {0U, 3U}) EXPECT_EQ(static_cast<Code>(protect(peer.value(), how)), Code::invalid_argument);
+  EXPECT_EQ(protect(peer.value(), KVBM_TRANSPORT_ENCRYPT), 0);
+  EXPECT_EQ(static_cast<Code>(protect(peer.value(), KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
+  EXPECT_EQ(static_cast<Code>(protect(peer.value() + 1, KVBM_TRANSPORT_ENCRYPT)), Code::stale_handle);
+  // More than the socket takes at once, so that it is not out yet.
+  side_.push(side_.accepted[0], 1, 1, 32 << 20);
+  EXPECT_EQ(static_cast<Code>(protect(side_.accepted[0], KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
+}
+
+// The other side has no tags, or other keys: nothing of it is told.
+TEST_F(TcpTransportTest, a_protected_connection_ends_with_the_first_frame_whose_tag_does_not_fit) {
+  const RawSocket raw(address_);
+  std::byte header[kHeaderBytes];
+  encode({Kind::message, 5, 0, 0}, header);
+  raw.write(ConstBytes(header, kHeaderBytes));
+  raw.write("hello");
+  run_until([&] { return !side_.messages.empty(); });
+  const Peer peer = side_.accepted[0];
+  const std::array<uint8_t, FrameGuard::kKeyBytes> one{1}, other{2};
+  ASSERT_EQ(side_.transport().admit(peer), Code::ok);
+  ASSERT_EQ(side_.transport().protect(peer, Protection::authenticate, one.data(), other.data()), Code::ok);
+  side_.post(peer, 1, 1000);
+  raw.write(ConstBytes(header, kHeaderBytes));
+  raw.write("hello, and sixteen bytes more");
+  run_until([&] { return side_.closed.size() == 1; });
+  EXPECT_EQ(side_.messages[peer].size(), 1U);
+  const Status& status = side_.closed.begin()->second;
+  EXPECT_EQ(static_cast<int32_t>(status.code()), KVBM_TRANSPORT_PROTOCOL);
+  EXPECT_NE(status.message().find("127.0.0.1:"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("changed"), std::string::npos) << status.message();
 }
 
 TEST_F(TcpTransportTest, no_descriptor_outlives_an_exec) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cluster/mesh.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::manager::node_transport_test {
@@ -73,6 +74,58 @@ TEST(NodeTransport, sockets_are_always_there_and_say_why) {
   ASSERT_TRUE(tcp.ok());
   EXPECT_NE(tcp.value().ops, nullptr);
   EXPECT_EQ(tcp.value().why.rfind("tcp: ", 0), 0U);
+  EXPECT_TRUE(tcp.value().protects);
+}
+
+copy::Protection settled(const NodeOptions& options, const NodeTransport& transport, bool sealed = false) {
+  cluster::MeshOptions mesh;
+  const Status s = settle_protection(options, transport, sealed, mesh);
+  EXPECT_TRUE(s.ok()) << s.message();
+  return mesh.self.protect;
+}
+
+TEST(NodeTransport, links_over_sockets_are_authenticated_where_there_is_a_key) {
+  using copy::Protection;
+  NodeTransport tcp;
+  tcp.protects = true;
+  NodeOptions options;
+  EXPECT_EQ(settled(options, tcp), Protection::off);
+  options.key_file = "/key";
+  EXPECT_EQ(settled(options, tcp), Protection::authenticate);
+  for (const Protection wish : {Protection::off, Protection::authenticate, Protection::encrypt}) {
+    options.protect = wish;
+    EXPECT_EQ(settled(options, tcp), wish);
+  }
+  // Sealed records say nothing of what sockets carry besides.
+  cluster::MeshOptions mesh;
+  ASSERT_TRUE(settle_protection(options, tcp, true, mesh).ok());
+  EXPECT_FALSE(mesh.unprotected_beyond);
+  options.trusted_network = true;
+  ASSERT_TRUE(settle_protection(options, tcp, false, mesh).ok());
+  EXPECT_TRUE(mesh.unprotected_beyond);
+}
+
+TEST(NodeTransport, ucx_goes_beyond_this_machine_sealed_or_over_a_trusted_network_alone) {
+  using copy::Protection;
+  const NodeTransport ucx;
+  NodeOptions options;
+  options.key_file = "/key";
+  EXPECT_EQ(settled(options, ucx), Protection::off);  // loopback alone
+  options.ucx_devices = "mlx5_0:1";
+  cluster::MeshOptions mesh;
+  const Status refused = settle_protection(options, ucx, false, mesh);
+  EXPECT_EQ(refused.code(), Code::bad_config);
+  for (const char* remedy : {"node.transport=tcp", "seal.key_file", "node.trusted_network=on"}) {
+    EXPECT_NE(refused.message().find(remedy), std::string::npos) << refused.message();
+  }
+  ASSERT_TRUE(settle_protection(options, ucx, true, mesh).ok());
+  EXPECT_TRUE(mesh.unprotected_beyond);
+  options.trusted_network = true;
+  EXPECT_EQ(settled(options, ucx), Protection::off);
+  for (const Protection wish : {Protection::authenticate, Protection::encrypt}) {
+    options.protect = wish;
+    EXPECT_EQ(settle_protection(options, ucx, true, mesh).code(), Code::bad_config);
+  }
 }
 
 }  // namespace

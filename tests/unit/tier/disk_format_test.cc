@@ -101,7 +101,8 @@ TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
   s.directory_id = 3;
   s.segment_bytes = 1 << 20;
   s.epoch = 4;
-  s.epochs[test::namespace_of(1)] = 9;
+  s.epochs[test::namespace_of(1)] = {9, 12, false};
+  s.epochs[test::namespace_of(2)] = {1, 13, true};
   s.tombstones.push_back(Tombstone{test::family_of(2), 77});
   s.capacity_bytes = 0x123456789AULL;
   std::vector<std::byte> slot(kSuperblockSlotBytes);

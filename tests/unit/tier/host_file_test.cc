@@ -86,6 +86,40 @@ TEST(HostFile, knows_its_own_at_every_step_and_what_is_empty_and_nothing_else) {
   EXPECT_FALSE(HostFile::is_one(other.bytes));
 }
 
+// What peers say of namespaces that nobody uses here takes a quarter of the rows and no other row's place.
+TEST(HostFile, foreign_rows_take_a_quarter_and_raise_no_floor) {
+  Page page;
+  HostFile file = page.open();
+  file.set_epoch(id(1), 3);
+  constexpr uint64_t kMany = 10 * HostFile::kRows;
+  for (uint64_t n = 100; n < 100 + kMany; ++n) file.set_epoch(id(n), uint64_t{1} << 30, true);
+  size_t foreign = 0;
+  for (const EpochRow& row : file.epochs()) foreign += row.foreign ? 1 : 0;
+  EXPECT_EQ(foreign, HostFile::kForeignRows);
+  EXPECT_EQ(file.epochs().size(), HostFile::kForeignRows + 1);
+  EXPECT_EQ(file.epoch(id(1)), 3U);
+  // The others have all that is left, and those rows, too.
+  for (uint64_t n = 2; n <= HostFile::kRows; ++n) file.set_epoch(id(10'000 + n), 2);
+  HostFile next = page.open();
+  EXPECT_EQ(next.epoch(id(1)), 3U);
+  EXPECT_EQ(next.epoch(id(50'000)), 0U) << "no namespace begins later for it";
+  for (const EpochRow& row : next.epochs()) EXPECT_FALSE(row.foreign);
+  file.set_epoch(id(60'000), 1, true);
+  EXPECT_EQ(page.open().epoch(id(60'000)), 0U) << "there is no room for it";
+}
+
+TEST(HostFile, a_row_that_is_given_back_is_free_and_one_that_is_used_here_stays) {
+  Page page;
+  HostFile file = page.open();
+  file.set_epoch(id(1), 3, true);
+  file.set_epoch(id(2), 3, true);
+  file.set_epoch(id(1), 3);
+  file.forget_epoch(id(2));
+  ASSERT_EQ(file.epochs().size(), 1U);
+  EXPECT_FALSE(file.epochs()[0].foreign);
+  EXPECT_EQ(page.open().epoch(id(2)), 0U);
+}
+
 TEST(HostFile, more_namespaces_than_rows_lose_hits_and_never_an_ended_epoch) {
   constexpr uint64_t kNames = 3 * HostFile::kRows;
   Page page;

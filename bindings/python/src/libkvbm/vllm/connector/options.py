@@ -19,7 +19,7 @@ class Options:
     cache             true: blocks are kept in the tiers and found again
     handoff           prefill->decode; true where kv_role is kv_producer or kv_consumer
     handoff_listen    address of this engine's node, host:port; 127.0.0.1:0, any free port of this machine's own
-    handoff_key_file  file that both sides know; needed where they are not one user's processes on one machine
+      handoff_key_file  key that both sides have (kvbm key new); needed where they are not one user's processes on one machine
     handoff_timeout   seconds that finished prefills wait for their decode side
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
     load_timeout      seconds after which a load that has not ended is given up

@@ -80,8 +80,10 @@ class SignalsTest {
     // UCX cannot tell whose processes its peers are.
     Path key = Files.createTempFile("kvbm-test-key", "");
     try {
-      Files.writeString(key, "a key of this test's own, long enough");
-      check("node.transport=ucx", "node.ucx_devices=lo", "node.key_file=" + key, "node.ucx_module=" + module.toAbsolutePath());
+      Files.writeString(
+          key, "kvbm-pool-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f:75cfd3a0");
+      check("node.transport=ucx", "node.ucx_devices=lo", "node.trusted_network=on", "node.key_file=" + key,
+          "node.ucx_module=" + module.toAbsolutePath());
     } finally {
       Files.delete(key);
     }

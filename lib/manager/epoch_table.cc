@@ -1,0 +1,149 @@
+#include "manager/epoch_table.h"
+
+#include <algorithm>
+
+namespace kvbm::manager {
+
+uint64_t EpochTable::epoch(const NamespaceId& base) const {
+  const auto known = rows_.find(base);
+  return known == rows_.end() ? 0 : known->second.epoch;
+}
+
+bool EpochTable::is_foreign(const NamespaceId& base) const {
+  const auto known = rows_.find(base);
+  return known != rows_.end() && known->second.foreign;
+}
+
+std::vector<tier::EpochRow> EpochTable::rows() const {
+  std::vector<tier::EpochRow> out;
+  out.reserve(rows_.size());
+  for (const auto& [base, row] : rows_) out.push_back({base, row.epoch, row.raised, row.foreign});
+  std::sort(out.begin(), out.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) {
+    return a.foreign != b.foreign ? b.foreign : a.raised > b.raised;
+  });
+  return out;
+}
+
+void EpochTable::put(const NamespaceId& base, const Row& row) {
+  erase(base);
+  rows_[base] = row;
+  if (row.foreign) by_age_[row.raised] = base;
+}
+
+void EpochTable::erase(const NamespaceId& base) {
+  const auto known = rows_.find(base);
+  if (known == rows_.end()) return;
+  if (known->second.foreign) by_age_.erase(known->second.raised);
+  rows_.erase(known);
+  unwritten_.erase(base);
+}
+
+// Each gets a place of its own in the order: two tiers number their rows apart.
+void EpochTable::load(std::span<const tier::EpochRow> found) {
+  std::vector<tier::EpochRow> rows(found.begin(), found.end());
+  std::sort(rows.begin(), rows.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) {
+    return a.foreign != b.foreign ? b.foreign : a.raised < b.raised;
+  });
+  for (const tier::EpochRow& row : rows) {
+    if (row.epoch == 0) continue;
+    const auto known = rows_.find(row.base);
+    const bool foreign = row.foreign && (known == rows_.end() || known->second.foreign);
+    if (known == rows_.end() && (rows_.size() >= kRows || (foreign && by_age_.size() >= kForeignRows))) continue;
+    const uint64_t epoch = known == rows_.end() ? row.epoch : std::max(row.epoch, known->second.epoch);
+    put(row.base, {epoch, ++last_raised_, foreign});
+  }
+}
+
+void EpochTable::own(const NamespaceId& base) {
+  const auto known = rows_.find(base);
+  if (known == rows_.end()) return;
+  opened_.insert(base);
+  if (!known->second.foreign) return;
+  Row row = known->second;
+  row.foreign = false;
+  put(base, row);
+  unwritten_.insert(base);
+}
+
+bool EpochTable::choose(Plan& plan, bool foreign, Needed& needed) const {
+  const auto goes = [&](const NamespaceId& base) {
+    const auto is_it = [&](const tier::EpochRow& row) { return row.base == base; };
+    return std::find(plan.forgotten.begin(), plan.forgotten.end(), base) == plan.forgotten.end() &&
+           std::none_of(plan.rows.begin(), plan.rows.end(), is_it) && !needed(base);
+  };
+  for (const auto& [raised, base] : by_age_) {
+    if (!goes(base)) continue;
+    plan.forgotten.push_back(base);
+    return true;
+  }
+  if (foreign) return false;
+  // All that can go go at once: to look which they are is work.
+  bool any = false;
+  for (const auto& [base, row] : rows_) {
+    if (row.foreign || !goes(base)) continue;
+    plan.forgotten.push_back(base);
+    any = true;
+  }
+  return any;
+}
+
+Code EpochTable::raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added) {
+  const auto again = std::find_if(plan.rows.begin(), plan.rows.end(),
+                                  [&](const tier::EpochRow& row) { return row.base == base; });
+  added = false;
+  if (again != plan.rows.end()) {
+    again->epoch = std::max(again->epoch, epoch);
+    return Code::ok;
+  }
+  const auto known = rows_.find(base);
+  const uint64_t raised = last_raised_ + plan.rows.size() + 1;
+  if (known != rows_.end()) {
+    plan.rows.push_back({base, epoch, raised, foreign && known->second.foreign});
+    return Code::ok;
+  }
+  size_t size = rows_.size();
+  size_t strangers = by_age_.size();
+  for (const tier::EpochRow& row : plan.rows) {
+    if (rows_.count(row.base) != 0) continue;
+    ++size;
+    strangers += row.foreign ? 1 : 0;
+  }
+  for (const NamespaceId& gone : plan.forgotten) {
+    --size;
+    strangers -= rows_.at(gone).foreign ? 1 : 0;
+  }
+  if ((size >= kRows || (foreign && strangers >= kForeignRows)) && !choose(plan, foreign, needed)) return Code::no_room;
+  plan.rows.push_back({base, epoch, raised, foreign});
+  added = true;
+  return Code::ok;
+}
+
+void EpochTable::add_unwritten(Plan& plan) const {
+  for (const NamespaceId& base : unwritten_) {
+    const auto is_it = [&base = base](const tier::EpochRow& row) { return row.base == base; };
+    if (std::any_of(plan.rows.begin(), plan.rows.end(), is_it)) continue;
+    if (std::find(plan.forgotten.begin(), plan.forgotten.end(), base) != plan.forgotten.end()) continue;
+    const Row& row = rows_.at(base);
+    plan.rows.push_back({base, row.epoch, row.raised, row.foreign});
+  }
+}
+
+void EpochTable::commit(const Plan& plan) {
+  for (const NamespaceId& base : plan.forgotten) {
+    if (opened_.count(base) == 0) {
+      erase(base);
+    } else {
+      unwritten_.insert(base);
+    }
+  }
+  for (const tier::EpochRow& row : plan.rows) {
+    // A handle may have been opened meanwhile.
+    const auto known = rows_.find(row.base);
+    const bool owned = known != rows_.end() && !known->second.foreign;
+    put(row.base, {row.epoch, row.raised, row.foreign && !owned});
+    if (row.foreign && owned) unwritten_.insert(row.base);
+    last_raised_ = std::max(last_raised_, row.raised);
+  }
+}
+
+}  // namespace kvbm::manager

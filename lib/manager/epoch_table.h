@@ -1,0 +1,83 @@
+// The epochs that namespaces have come to, as this process knows them: one row for each namespace that was ever invalidated,
+// whose word it was, and which rows can go.
+//
+// A row is foreign as long as no process on this machine's tiers has had a handle of the namespace: a peer said so, and it
+// is kept to be told to others. Foreign rows have a quarter of the table, and a new one takes the place of the one that was
+// raised longest ago; so what peers say never takes the other three quarters, which are for namespaces that are used here.
+// Bookkeeping alone: whoever raises an epoch writes it down in the tiers between plan and commit.
+// Thread: one at a time (Manager::namespaces_mutex_).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/function.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class EpochTable {
+ public:
+  static constexpr size_t kRows = 4096;             // of a disk's superblock, too
+  static constexpr size_t kForeignRows = kRows / 4;
+  // What a peer may say: an epoch so far above the one known here at most, and none above the highest.
+  static constexpr uint64_t kMaxStep = uint64_t{1} << 32;
+  static constexpr uint64_t kMaxFromPeer = uint64_t{1} << 63;
+
+  // Whether a peer's word is one that a pool can have come to.
+  [[nodiscard]] static bool plausible(uint64_t known, uint64_t said) noexcept {
+    return said <= kMaxFromPeer && (said <= known || said - known <= kMaxStep);
+  }
+
+  // 0: it has no row.
+  [[nodiscard]] uint64_t epoch(const NamespaceId& base) const;
+  [[nodiscard]] bool is_foreign(const NamespaceId& base) const;
+  [[nodiscard]] size_t size() const noexcept { return rows_.size(); }
+  [[nodiscard]] size_t foreign() const noexcept { return by_age_.size(); }
+  // Those that were raised last come first, and foreign ones last.
+  [[nodiscard]] std::vector<tier::EpochRow> rows() const;
+  // What is written down somewhere; of two words the higher one. Rows beyond the limits are left out, foreign ones first.
+  void load(std::span<const tier::EpochRow> rows);
+  // A handle of this namespace was opened: its row stays, also one that a plan was about to let go.
+  void own(const NamespaceId& base);
+
+  // Several raises, planned one after the other, written down together, then committed. Nothing changes before commit().
+  // One plan at a time, which begins with begin().
+  struct Plan {
+    std::vector<tier::EpochRow> rows;
+    std::vector<NamespaceId> forgotten;
+  };
+  void begin() { opened_.clear(); }
+  // Whether a row is still needed: asked of those that may have to go.
+  using Needed = UniqueFunction<bool(const NamespaceId&)>;
+  // no_room: the table, or the share of foreign rows, is full of rows that are needed. `added`: the row is new.
+  Code raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added);
+  // Rows whose owner has changed since they were written.
+  void add_unwritten(Plan& plan) const;
+  void commit(const Plan& plan);
+
+ private:
+  struct Row {
+    uint64_t epoch = 0;
+    uint64_t raised = 0;
+    bool foreign = false;
+  };
+  // A row that goes for a new one; false: none can.
+  bool choose(Plan& plan, bool foreign, Needed& needed) const;
+  void put(const NamespaceId& base, const Row& row);
+  void erase(const NamespaceId& base);
+
+  std::map<NamespaceId, Row> rows_;
+  std::map<uint64_t, NamespaceId> by_age_;  // of foreign rows: by when they were raised
+  std::set<NamespaceId> unwritten_;
+  std::set<NamespaceId> opened_;  // that have a row, since begin()
+  uint64_t last_raised_ = 0;
+};
+
+}  // namespace kvbm::manager

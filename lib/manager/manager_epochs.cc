@@ -1,0 +1,368 @@
+// Namespaces of a manager: their handles, quotas and epochs.
+//
+// An epoch is planned under namespaces_mutex_, written down in the tiers under raising_ alone, and counts when all have it:
+// no handle is opened late, and no lookup, store or load waits, because a disk syncs. What peers say is bounded
+// (epoch_table.h, hear_epochs()).
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "cluster/peer_tier.h"
+#include "manager/manager.h"
+#include "manager/offload.h"
+#include "tier/disk/superblock.h"
+
+namespace kvbm::manager {
+
+static_assert(EpochTable::kRows == tier::disk::kMaxEpochs);
+
+Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions options) {
+  if (options.model.empty()) return Status(Code::invalid_argument, "a namespace needs a model identity");
+  if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
+    return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
+  }
+  const NamespaceId base_id = Namespace::base_id_of(options);
+  const auto in_tiers = epoch_in_tiers(base_id);
+  if (!in_tiers.ok()) return in_tiers.status();
+  std::shared_ptr<Namespace> ns;
+  uint64_t persisted = 0;
+  {
+    MutexLock lock(namespaces_mutex_);
+    if (known_.size() >= 2 * known_after_sweep_ + 64) drop_unused_namespaces();
+    KnownNamespace& known = known_[base_id];
+    persisted = std::max(in_tiers.value(), arena_->epoch(base_id));
+    if (persisted <= epochs_.epoch(base_id)) persisted = 0;
+    const uint64_t epoch = std::max({options.epoch, epochs_.epoch(base_id), persisted});
+    auto account = known.account.lock();
+    if (options.quota_bytes != 0) {
+      auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
+      if (!limited.ok()) return limited.status();
+      account = std::move(limited).value();
+    }
+    ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch, coding_terms_);
+    std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
+    known.handles.push_back(ns);
+    epochs_.own(base_id);
+  }
+  // What an earlier process wrote down in one place the others hear of, other nodes too. A tier that cannot write it has no
+  // less of what can be found: names of blocks are of their epoch.
+  if (persisted != 0) (void)raise_epoch(base_id, persisted);
+  return ns;
+}
+
+Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
+  MutexLock lock(namespaces_mutex_);
+  return limit_account(ns.base_id(), known_[ns.base_id()], bytes, mode).status();
+}
+
+// The account is taken with the first quota; blocks from before it stay everybody's.
+Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const NamespaceId& base_id, KnownNamespace& known,
+                                                                      uint64_t bytes, block::OverQuota mode) {
+  const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
+  if (slots == 0) {
+    return Status(Code::invalid_argument, "the quota is smaller than one block",
+                  std::to_string(bytes) + " bytes, a block with its head takes " +
+                      std::to_string(arena_->slot_bytes()));
+  }
+  auto account = known.account.lock();
+  if (account == nullptr) {
+    if (bytes == 0) return account;
+    auto leased = accounts_->lease(base_id, *table_);
+    if (!leased.ok()) return leased.status();
+    account = std::make_shared<const Accounts::Lease>(std::move(leased).value());
+  }
+  const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
+  std::vector<block::Evicted> gone;
+  const Code code = table_->set_limit(account->id(), limit, mode, &gone, tick());
+  tell_lost(gone);
+  if (code != Code::ok) return Status(code, "the quota could not be set");
+  known.account = account;
+  for (const auto& handle : known.handles) {
+    if (const auto ns = handle.lock()) ns->set_account(account);
+  }
+  return account;
+}
+
+Status Manager::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
+
+// ---- Epochs ----
+
+Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
+  cluster::EpochWord word{base_id, wanted};
+  return raise_epochs({&word, 1}, 0, Speaker::self);
+}
+
+// Each word has its own answer; the status is of what was to be written, and of the only word if there is one.
+Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker) {
+  std::set<NamespaceId> ended;
+  {
+    MutexLock raising(raising_);
+    const auto census = take_row_census(words.size());
+    EpochTable::Plan plan;
+    {
+      MutexLock lock(namespaces_mutex_);
+      EpochTable::Needed needed = [this, &census](const NamespaceId& base)
+                                      KVBM_NO_TSA { return row_is_needed(*census, base); };
+      epochs_.begin();
+      for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
+      if (!plan.rows.empty()) epochs_.add_unwritten(plan);
+    }
+    if (words.size() == 1 && words[0].code == Code::no_room) {
+      return {Code::no_room, "the tiers keep epochs of 4,096 namespaces, and all of them are needed: see docs/operations.md, "
+                             "Epochs"};
+    }
+    // The next one would be the first, whose blocks ended long ago.
+    if (words.size() == 1 && words[0].code == Code::invalid_argument) {
+      return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
+    }
+    if (plan.rows.empty()) return {};
+    for (auto& tier : tiers_) {
+      const Status set = tier->set_epochs(plan.rows, plan.forgotten);
+      if (set.ok()) continue;
+      for (cluster::EpochWord& word : words) {
+        if (word.code == Code::ok && word.known < word.epoch) word.code = set.code();
+        word.added = false;
+      }
+      return set;
+    }
+    MutexLock lock(namespaces_mutex_);
+    epochs_.commit(plan);
+    for (const NamespaceId& base : plan.forgotten) {
+      if (epochs_.epoch(base) == 0) arena_->forget_epoch(base);
+    }
+    for (const tier::EpochRow& row : plan.rows) {
+      const auto handles = live_handles(row.base);
+      if (!handles.empty()) epochs_.own(row.base);
+      arena_->set_epoch(row.base, row.epoch, row.foreign && handles.empty());
+      for (const auto& handle : handles) {
+        if (handle->epoch() >= row.epoch) continue;
+        ended.insert(handle->id());
+        handle->advance(row.epoch);
+      }
+    }
+  }
+  for (cluster::EpochWord& word : words) {
+    if (word.code == Code::ok) word.known = std::max(word.known, word.epoch);
+  }
+  // Nothing finds these any more: what is left to do is to give their room back.
+  for (const NamespaceId& id : ended) {
+    const Status erased = erase_families_of(id);
+    if (erased.ok() || erased.code() == Code::unsupported) continue;
+    env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
+  }
+  if (!ended.empty()) events_.publish(copy::EventKind::cleared, 0);
+  return arena_->sync();
+}
+
+// `known` is what this process has come to; of a word that is to be written the epoch, which is higher.
+void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
+                         EpochTable::Needed& needed) {
+  word.known = epoch_here(word.base);
+  uint64_t epoch = word.epoch;
+  if (speaker == Speaker::self) {
+    const uint64_t row = epochs_.epoch(word.base);
+    if (epoch == 0 && word.known == UINT64_MAX) {
+      word.code = Code::invalid_argument;
+      return;
+    }
+    if (epoch == 0) epoch = word.known + 1;
+    if (row >= epoch) return;
+    word.epoch = epoch;
+  } else {
+    if (speaker == Speaker::peer && !EpochTable::plausible(word.known, epoch)) {
+      word.code = Code::invalid_argument;
+      return;
+    }
+    if (word.known >= epoch) return;
+  }
+  const bool foreign = speaker == Speaker::peer && live_handles(word.base).empty();
+  EpochTable::Plan tried = plan;
+  bool added = false;
+  word.code = epochs_.raise(tried, word.base, epoch, foreign, needed, added);
+  if (word.code == Code::ok && added && foreign) {
+    if (may_add == 0) word.code = Code::no_room;
+    may_add -= may_add != 0 ? 1 : 0;
+    word.added = word.code == Code::ok;
+  }
+  if (word.code == Code::ok) plan = std::move(tried);
+}
+
+// A row of a namespace that has no handle. A foreign one is told on to nodes that were away, and keeps blocks of ended epochs
+// that lie here from a handle that is opened later; both can be told again by the nodes that use the namespace. One of this
+// process's own can go when no tier here has a record that could be of an older epoch, and no other node can have one.
+struct Manager::RowCensus {
+  bool nothing_goes = true;
+  std::vector<NamespaceId> in_use;  // base ids, sorted
+  std::vector<NamespaceId> named;   // ids of families, sorted
+};
+
+std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words) {
+  auto out = std::make_shared<RowCensus>();
+  EpochRows rows;
+  {
+    MutexLock lock(namespaces_mutex_);
+    rows = {epochs_.size(), epochs_.foreign()};
+  }
+  if (rows.foreign != 0 && (rows.foreign + words > EpochTable::kForeignRows || rows.all + words > EpochTable::kRows)) {
+    for (FamilyId family = 0; family < families_.size(); ++family) out->named.push_back(families_.get(family).ns);
+    std::sort(out->named.begin(), out->named.end());
+  }
+  if (rows.all + words <= EpochTable::kRows) return out;
+  const auto can_be_seen = [](const auto& tier) { return tier->kind() == "disk"; };
+  if (!std::all_of(tiers_.begin(), tiers_.end(), can_be_seen)) return out;
+  out->nothing_goes = false;
+  const std::vector<bool> used = families_in_use();
+  for (FamilyId family = 0; family < used.size(); ++family) {
+    NamespaceId of;
+    if (!used[family]) continue;
+    // Of an unknown one it may be any.
+    if (!families_.base_of(family, of)) out->nothing_goes = true;
+    out->in_use.push_back(of);
+  }
+  std::sort(out->in_use.begin(), out->in_use.end());
+  return out;
+}
+
+bool Manager::row_is_needed(const RowCensus& census, const NamespaceId& base) {
+  if (!live_handles(base).empty()) return true;
+  if (epochs_.is_foreign(base)) return std::binary_search(census.named.begin(), census.named.end(), base);
+  return census.nothing_goes || std::binary_search(census.in_use.begin(), census.in_use.end(), base);
+}
+
+// By id: whether the host or a tier that can be looked through has something of it.
+std::vector<bool> Manager::families_in_use() {
+  constexpr size_t kPage = 256;
+  std::vector<bool> used(families_.size());
+  const auto use = [&](FamilyId family) {
+    if (family < used.size()) used[family] = true;
+  };
+  std::vector<block::SlotInfo> slots;
+  for (SlotId next = 0; next < table_->slots();) {
+    slots.clear();
+    next = table_->scan(next, slots, kPage);
+    for (const block::SlotInfo& info : slots) {
+      if (info.state == block::SlotState::registered) use(table_->identity(info.slot).family);
+    }
+  }
+  std::vector<tier::ScanRow> rows(kPage);
+  for (const auto& tier : tiers_) {
+    uint64_t cursor = 0;
+    do {
+      const size_t n = tier->scan(cursor, rows);
+      for (size_t i = 0; i < n; ++i) use(rows[i].id.family);
+    } while (cursor != 0);
+  }
+  return used;
+}
+
+void Manager::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
+                          UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
+  {
+    MutexLock lock(heard_mutex_);
+    if (heard_.size() < kHeardWaiting) {
+      heard_.push_back({std::move(words), may_add, trusted, std::move(done)});
+      if (std::exchange(hearing_, true)) return;
+      done = {};
+    }
+  }
+  if (done) {
+    for (cluster::EpochWord& word : words) word.code = Code::again;
+    return done(std::move(words));
+  }
+  env_.executor->post([self = shared_from_this()] { self->run_heard(); });
+}
+
+void Manager::run_heard() {
+  Heard heard;
+  {
+    MutexLock lock(heard_mutex_);
+    heard = std::move(heard_.front());
+    heard_.pop_front();
+  }
+  (void)raise_epochs(heard.words, heard.may_add, heard.trusted ? Speaker::client : Speaker::peer);
+  heard.done(std::move(heard.words));
+  MutexLock lock(heard_mutex_);
+  hearing_ = !heard_.empty();
+  if (hearing_) env_.executor->post([self = shared_from_this()] { self->run_heard(); });
+}
+
+void Manager::adopt_epochs(tier::Tier& from) {
+  const std::vector<tier::EpochRow> rows = from.epochs();
+  MutexLock lock(namespaces_mutex_);
+  epochs_.load(rows);
+}
+
+void Manager::adopt_epochs() {
+  {
+    const std::vector<tier::EpochRow> rows = arena_->epochs();
+    MutexLock lock(namespaces_mutex_);
+    epochs_.load(rows);
+  }
+  for (auto& tier : tiers_) adopt_epochs(*tier);
+}
+
+void Manager::drop_unused_namespaces() {
+  std::erase_if(known_, [](const auto& known) {
+    const auto& handles = known.second.handles;
+    return std::all_of(handles.begin(), handles.end(), [](const auto& handle) { return handle.expired(); }) &&
+           known.second.account.expired();
+  });
+  known_after_sweep_ = known_.size();
+}
+
+std::vector<std::shared_ptr<Namespace>> Manager::live_handles(const NamespaceId& base_id) {
+  std::vector<std::shared_ptr<Namespace>> out;
+  const auto known = known_.find(base_id);
+  if (known == known_.end()) return out;
+  for (const auto& handle : known->second.handles) {
+    if (auto live = handle.lock()) out.push_back(std::move(live));
+  }
+  return out;
+}
+
+uint64_t Manager::epoch_here(const NamespaceId& base_id) {
+  uint64_t epoch = epochs_.epoch(base_id);
+  for (const auto& handle : live_handles(base_id)) epoch = std::max(epoch, handle->epoch());
+  return epoch;
+}
+
+// The highest epoch of a namespace that a tier knows.
+Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
+  uint64_t epoch = 0;
+  for (auto& tier : tiers_) {
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
+  }
+  return epoch;
+}
+
+Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  MutexLock lock(namespaces_mutex_);
+  return std::max({epoch_here(base_id), arena_->epoch(base_id), persisted.value()});
+}
+
+std::vector<NamespaceEpoch> Manager::epochs() {
+  MutexLock lock(namespaces_mutex_);
+  std::vector<NamespaceEpoch> out;
+  for (const tier::EpochRow& row : epochs_.rows()) out.push_back({row.base, row.epoch});
+  return out;
+}
+
+Manager::EpochRows Manager::epoch_rows() {
+  MutexLock lock(namespaces_mutex_);
+  return {epochs_.size(), epochs_.foreign()};
+}
+
+std::vector<NamespaceId> Manager::known_namespaces() {
+  MutexLock lock(namespaces_mutex_);
+  std::vector<NamespaceId> out;
+  for (const auto& [base_id, known] : known_) out.push_back(base_id);
+  return out;
+}
+
+}  // namespace kvbm::manager

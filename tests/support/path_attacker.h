@@ -1,0 +1,106 @@
+// Somebody on the path between two nodes who knows the protocol and no key: a TCP proxy on loopback that reads frames
+// (lib/copy/tcp/README.md) and does to one of them what it is told to. One thread of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace kvbm::test {
+
+enum class Attack : uint8_t {
+  none,
+  header,    // a bit of a frame's header is another
+  payload,   // a bit of what it carries
+  tag,       // a bit of its tag, or where it has none, of its last byte
+  forge,     // a byte of a block, with every hash mended (forged_bulk.h); of bulk alone
+  repeat,    // the frame comes twice
+  exchange,  // it comes behind the next one of its direction
+  drop,      // it does not come
+  truncate,  // half of it comes, and then the end of the stream
+  reflect    // it goes back to whoever sent it, and on as well
+};
+const char* name_of(Attack attack);
+
+class PathAttacker {
+ public:
+  // Which frame is meant: from who connected to the target, or back; bulk, or a control message of that number (cluster/
+  // README.md, Messages), or any message where 0.
+  struct Aim {
+    Attack attack = Attack::none;
+    bool from_target = true;
+    bool bulk = true;
+    uint8_t type = 0;
+  };
+
+  // Forwards to `target`, "127.0.0.1:port".
+  explicit PathAttacker(const std::string& target);
+  ~PathAttacker();
+  PathAttacker(const PathAttacker&) = delete;
+  PathAttacker& operator=(const PathAttacker&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // The next frame that this fits, once, on any connection; handshakes are left alone.
+  void strike(const Aim& aim);
+  // How often it was done.
+  [[nodiscard]] uint64_t struck() const { return struck_; }
+  // Whether the newest connection carries tags, as its two sides said in their handshake.
+  [[nodiscard]] bool tagged() const { return tagged_; }
+  // Control messages that were seen from the target and to it, by number; nothing where they are enciphered.
+  [[nodiscard]] uint64_t seen(uint8_t type) const { return seen_[type]; }
+  // Whether these bytes went by as they are, in either direction.
+  void watch_for(std::string bytes);
+  [[nodiscard]] bool saw() const { return saw_; }
+
+ private:
+  struct Way {
+    std::vector<std::byte> in;   // of a frame that is not whole
+    std::vector<std::byte> out;  // to be written
+    std::vector<std::byte> held;  // behind the next frame
+    std::vector<std::vector<std::byte>> push;  // frames of a push of which more is to come
+    uint64_t rest = 0;           // of that push
+    uint64_t handshake = 2;      // frames of it still to come
+    uint8_t protect = 0;         // that this side wants
+    std::string tail;            // of what went by
+    bool ended = false, shut = false;
+  };
+  struct Pair {
+    int fds[2] = {-1, -1};
+    Way ways[2];
+    bool broken = false;
+    [[nodiscard]] size_t tag_bytes() const;
+  };
+
+  void run();
+  void accept_one();
+  void read_from(Pair& pair, int side);
+  void take_frames(Pair& pair, int side);
+  void take_frame(Pair& pair, int side, std::vector<std::byte> frame);
+  void pass(Pair& pair, int side, std::vector<std::byte> frame);
+  void pass_push(Pair& pair, int side);
+  Attack take_aim(int side, const std::vector<std::byte>& frame);
+  void do_it(Pair& pair, int side, std::vector<std::byte> frame, Attack attack);
+  bool forge(Pair& pair, Way& way);
+  void write_to(Pair& pair, int side);
+  void look_for(Way& way, const std::vector<std::byte>& bytes);
+
+  std::string target_, address_;
+  int listener_ = -1;
+  int wake_[2] = {-1, -1};
+  std::atomic<bool> stopping_{false}, tagged_{false}, saw_{false};
+  std::atomic<uint64_t> struck_{0};
+  std::atomic<uint64_t> seen_[256] = {};
+  std::mutex mutex_;
+  Aim aim_;
+  std::string watched_;
+  std::vector<std::unique_ptr<Pair>> pairs_;
+  std::thread thread_;
+};
+
+}  // namespace kvbm::test

@@ -1,0 +1,9 @@
+// kvbm key new: a key for a pool of nodes.
+#pragma once
+
+namespace kvbm::command {
+
+class Registry;
+void add_key(Registry& registry);
+
+}  // namespace kvbm::command
