@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "base/memory_wait.h"
+
 namespace kvbm::manager {
 
 Operation::Operation(Executor& executor, Counters& counters, copy::OpKind kind, uint64_t deadline_ns)
@@ -142,7 +144,10 @@ void Operation::finish(Code why) {
   state_.store(kFinished, std::memory_order_release);
   copy::Completion completion;
   completion.op = kind_;
-  conclude(why, completion);
+  {
+    const MemoryWait nobody_to_tell;
+    conclude(why, completion);
+  }
   const uint64_t now = executor_.clock().now_ns();
   completion.wait_ns = began_ns_ - submitted_ns_;
   completion.service_ns = now - began_ns_;
