@@ -25,9 +25,9 @@ extern "C" {
  * have.
  *
  * Links over TCP between nodes with a key are authenticated (node.protect): bytes that come are those which a holder of
- * the key sent, whoever is on the path. What was changed, repeated, left out or moved there ends the link, and what
+ * the key sent, also with an attacker on the path. What was changed, repeated, left out or moved there ends the link, and what
  * was on its way over it is KVBM_ERR_DAMAGED or KVBM_ERR_OWNER_GONE, never a wrong block. node.protect = encrypt hides
- * contents as well; off is refused beyond this machine unless node.trusted_network says that nobody else can reach that
+ * contents as well; off is refused beyond this machine unless node.trusted_network says that no other party reaches that
  * network, and so is UCX, whose cards read and write by themselves, unless records are sealed (seal.key_file). Memory that
  * nodes of one machine read in place crosses no network. */
 

@@ -1,7 +1,7 @@
 // Interns families: the namespace, geometry, component and shard that millions of blocks share
 // become a dense 32-bit id, never reused while the table lives.
 //
-// Families that only a peer has named have a quarter of the table, whoever named them: what peers say never takes the room of
+// Families that only a peer has named have a quarter of the table, together: what peers say never takes the room of
 // what this process stores and finds. One that this process uses itself counts as its own from then on.
 #pragma once
 
@@ -26,7 +26,7 @@ class FamilyTable {
   Result<FamilyId> intern(const Family& family);
   // The same for a handle of the namespace whose epoch 0 is called `base`.
   Result<FamilyId> intern(const Family& family, const NamespaceId& base);
-  // The same because a peer named it. no_room after kForeignFamilies that nobody else has named.
+  // The same because a peer named it. no_room after kForeignFamilies that only peers have named.
   Result<FamilyId> intern_foreign(const Family& family);
   // The id if known.
   [[nodiscard]] bool find(const Family& family, FamilyId& out) const;
