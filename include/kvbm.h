@@ -366,7 +366,10 @@ typedef struct kvbm_namespace_options {
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_options_init(kvbm_namespace_options_t *out_options, uint32_t struct_size);
-/* Opens a namespace of a manager. The same options give the same namespace id on every machine.
+/* Opens a namespace of a manager. The same options give the same namespace id on every machine. Any number can be open, and
+ * come and go. What is limited is what is in use: 65,536 combinations of namespace, epoch, component and shard that
+ * have blocks in the host or on a disk of this manager, or were used by a handle that is open at its epoch. The call that
+ * would use one more says KVBM_ERR_NO_ROOM; releasing a handle, or evicting or resetting blocks, makes room.
  * Thread: any. Blocks: for reading the tiers' epochs. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_namespace_options_t *options,
                                            KVBM_OWN kvbm_namespace_t **out_namespace, kvbm_error_t *err);

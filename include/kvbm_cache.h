@@ -194,6 +194,8 @@ typedef struct kvbm_store_options {
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
 /* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
+ * A prompt may be longer than the host: what is stored leaves it for the next blocks once a tier below has it, and the
+ * store goes on at the speed of that tier. Of one that is longer than all tiers the beginning stays.
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
  * A key that is there already is KVBM_OK and moves nothing, unless what is there may not stand for the caller's block
  * (kvbm_manager_register): then it is replaced. queue NULL: blocks until done and returns the result; else returns
@@ -201,7 +203,8 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * (a block id out of range; more than 2^28 of them; a stream for a cache in host memory, of another device, of a context
  * that is gone, or that is being captured into a graph: one line of the log says which, kvbm_context_options_t.log),
  * KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
- * held and nothing is being given back, or for host.room_wait no store got room: until then a store waits, in order),
+ * held or lies nowhere else and nothing is being given back, or for host.room_wait no store got room: until then a store
+ * waits, in order; or room would have to be made and the `parent` is in no tier, so that the block could not be found),
  * KVBM_ERR_QUOTA (at once, or likewise where the quota evicts), KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a
  * shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
  * Since 0.1. */

@@ -39,6 +39,7 @@ Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
 
 BlockTable::BlockTable(const Options& options)
     : slot_count_(options.slots),
+      parents_(options.slots),
       policy_name_(options.policy),
       make_policy_(options.make),
       table_(std::make_unique<Slot[]>(options.slots)),
@@ -252,6 +253,8 @@ void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tic
     } else if (now.bits() == static_cast<uint64_t>(SlotState::partial) ||
                now.bits() == static_cast<uint64_t>(SlotState::complete)) {
       woken.freed[woken.n_freed++] = slot;
+    } else if (now.only_followed()) {
+      pools_[pool_index(slot)]->stir();
     }
     if (woken.full()) settle(woken, tick);
   }

@@ -4,8 +4,8 @@
 //
 //   reset -> partial -> complete -> registered -> (evicting) -> reset
 //
-// Invariants: a block is findable only while registered and not withdrawn; a parent is never
-// evicted before its resident children; whoever holds a reference reads stable bytes.
+// Invariants: a block is findable only while registered and not withdrawn; a parent is evicted before its resident
+// children only if a tier below has it; whoever holds a reference reads stable bytes.
 // Locks: that of a pool (slot_pool.h: free list, policies, counts), once per batch; a partition lock of the
 // index, once per partition and batch. Order: partition, then pool (a lookup inside the former that meets
 // a slot which changed under it may have to give it back); never two pools. Lookups, retain and release take neither,
@@ -162,9 +162,10 @@ class BlockTable final {
   // ---- Writing ----
   // All or nothing: reset -> partial with one reference each. Evicts where the free list is short;
   // what was evicted is appended to *evicted (may be null), also when the call fails in the end.
-  // no_room: too little is evictable. over_quota: the account's limit. invalid_argument: no such account.
+  // no_room: too little is evictable. over_quota: the account's limit. invalid_argument: no such account. Without
+  // `evicting` only what is free, and within the limit as it is.
   [[nodiscard]] Code allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted,
-                              uint32_t tick = 0);
+                              uint32_t tick = 0, bool evicting = true);
   // partial -> complete, all or nothing; wrong_state otherwise.
   [[nodiscard]] Code complete(std::span<const SlotId> slots) noexcept;
   // complete -> registered; the caller's reference stays. Per item (codes may be empty): ok; exists:
@@ -193,9 +194,9 @@ class BlockTable final {
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.
-  size_t select_cold(std::span<SlotId> out, uint32_t tick);
-  // Ends the caller's reference to each; a block that nothing else keeps is evicted and its slot is
-  // free. Returns how many were.
+  size_t select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted = {});
+  // Ends the caller's reference to each; a block that nothing else keeps (that others follow does not keep one that lies
+  // below) is evicted and its slot is free. Returns how many were.
   size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0);
 
   // ---- Accounts ----
@@ -224,13 +225,34 @@ class BlockTable final {
   [[nodiscard]] uint64_t payload_bytes(std::span<const SlotId> slots) const noexcept;
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
-  // The resident parent of a registered slot that the caller holds; kNoSlot for none. It stays while the child does.
-  [[nodiscard]] SlotId parent(SlotId slot) const noexcept {
-    return table_[slot].parent.load(std::memory_order_relaxed);
+  // Which flags say that a tier below has the block, so that it may go whatever follows it. At first none.
+  void let_go_with(uint8_t flags) noexcept {
+    below_.store(flags, std::memory_order_relaxed);
+    for (const auto& pool : pools_) pool->stir();
   }
+  [[nodiscard]] bool lies_below(SlotId slot) const noexcept {
+    return (flags(slot) & below_.load(std::memory_order_relaxed)) != 0;
+  }
+  // The resident parent of a registered slot that the caller holds; kNoSlot where it has none, or it has left.
+  [[nodiscard]] SlotId parent(SlotId slot) const noexcept {
+    const Parent parent = parents_.unpack(table_[slot].parent.load(std::memory_order_relaxed));
+    return parent.slot != kNoSlot && parents_.is_there(parent, generation(parent.slot)) ? parent.slot : kNoSlot;
+  }
+  // Of a held slot: how many blocks were before it in the host when it came.
+  [[nodiscard]] uint32_t depth(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
   [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }
   // Slots from `first` on that are not reset; returns the slot to go on from, slots() at the end. No lock.
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
+  // f(family) for each slot that has a block with a name, findable or not. Thread: any.
+  template <class F>
+  void each_family(F&& f) const {
+    for (SlotId slot = 0; slot < slot_count_; ++slot) {
+      const SlotState state = word(slot).state();
+      if (state == SlotState::registered || state == SlotState::evicting) {
+        f(table_[slot].family.load(std::memory_order_relaxed));
+      }
+    }
+  }
   [[nodiscard]] SlotInfo info(SlotId slot) const noexcept;
   [[nodiscard]] Counters counters() const;
   // References, pins and children that were given back and that nobody had: each was refused, and is a fault of this
@@ -311,14 +333,15 @@ class BlockTable final {
                           SlotId* existing, Fresh& fresh) noexcept;
   [[nodiscard]] Code list_among(SlotId slot, const Search& key, const Publication& what, size_t i, SlotId* existing,
                                 Fresh& fresh) noexcept;
+  void set_parent(SlotId slot, SlotId parent) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
   void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh);
   void count_erased(size_t n);
   [[nodiscard]] Code reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
-                             std::vector<Evicted>* evicted, uint32_t tick);
+                             std::vector<Evicted>* evicted, uint32_t tick, bool evicting);
   size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick);
-  size_t take_some(AccountId account, std::span<SlotId> out, uint32_t tick);
+  size_t take_some(AccountId account, std::span<SlotId> out, uint32_t tick, bool evicting);
   static void note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept;
   void finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept;
   void free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted);
@@ -330,6 +353,7 @@ class BlockTable final {
   size_t erase_where(Match&& match);
 
   const uint32_t slot_count_;
+  const Parents parents_;
   const std::string policy_name_;
   const MakePolicy make_policy_;
   std::unique_ptr<Slot[]> table_;
@@ -339,6 +363,7 @@ class BlockTable final {
   SlotMarks marks_;
   std::atomic<bool> hears_uses_{false};
   std::atomic<uint64_t> underflows_{0};
+  std::atomic<uint8_t> below_{0};
   // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;
   std::atomic<uint64_t> one_size_{0};

@@ -28,7 +28,7 @@ void reserve_for(std::vector<Evicted>* evicted, size_t n) {
 void BlockTable::make_pools(uint32_t n) {
   pools_.clear();
   pool_scale_ = (uint64_t{n} << 32) / slot_count_;
-  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_, &underflows_};
+  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_, &underflows_, &below_, parents_};
   for (SlotId first = 0; first < slot_count_;) {
     const size_t pool = pool_index(first);
     // The first slot of the next one, as pool_index has it.
@@ -61,15 +61,15 @@ void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
     uint32_t members = 0;
     for (size_t i = 0; i < woken.n_available; ++i) members |= 1U << pool_index(woken.available[i]);
     for (size_t i = 0; i < woken.n_freed; ++i) members |= 1U << pool_index(woken.freed[i]);
+    for (size_t i = 0; i < woken.n_left; ++i) members |= 1U << pool_index(woken.left[i].slot);
     Woken next;
     for (; members != 0; members &= members - 1) {
       pools_[static_cast<size_t>(__builtin_ctz(members))]->settle(woken, tick, next);
     }
-    woken.clear();
-    std::copy_n(next.available, next.n_available, woken.available);
-    std::copy_n(next.freed, next.n_freed, woken.freed);
-    woken.n_available = next.n_available;
-    woken.n_freed = next.n_freed;
+    // All that is left to other pools now is parents of what was freed.
+    woken.n_available = woken.n_freed = 0;
+    std::copy_n(next.left, next.n_left, woken.left);
+    woken.n_left = next.n_left;
   }
 }
 
@@ -139,7 +139,7 @@ void BlockTable::free_evicted(std::span<const SlotId> slots, std::vector<Evicted
 // Takes n = out.size() slots off what the account may still have, evicting its own blocks where its limit asks for that:
 // those come first in `out`, *got of them.
 Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
-                         std::vector<Evicted>* evicted, uint32_t tick) {
+                         std::vector<Evicted>* evicted, uint32_t tick, bool evicting) {
   uint32_t used = quota.used.load(std::memory_order_relaxed);
   const uint32_t first_limit = quota.limit.load(std::memory_order_relaxed);
   // What may be evicted, as much as there is room to report.
@@ -151,7 +151,8 @@ Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out,
       if (quota.used.compare_exchange_weak(used, static_cast<uint32_t>(wanted), std::memory_order_relaxed)) return Code::ok;
       continue;
     }
-    if (quota.mode.load(std::memory_order_relaxed) == OverQuota::reject || out.size() > limit) return Code::over_quota;
+    const bool rejects = !evicting || quota.mode.load(std::memory_order_relaxed) == OverQuota::reject;
+    if (rejects || out.size() > limit) return Code::over_quota;
     if (most == 0) {
       if (*got != 0) return Code::over_quota;  // others took what was made free
       most = out.size() + (used > first_limit ? used - first_limit : 0);
@@ -188,18 +189,18 @@ size_t BlockTable::evict_own(AccountId account, std::span<SlotId> out, uint32_t 
 }
 
 // At most kBatch: free slots wherever they are, then evicted ones.
-size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t tick) {
+size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t tick, bool evicting) {
   Lane& mine = lane();
   const size_t first = first_pool(mine);
   const size_t n = pools_.size();
   bool free_elsewhere = false;
   for (size_t i = 1; i < n; ++i) free_elsewhere = free_elsewhere || pools_[(first + i) % n]->free_now() != 0;
   size_t got = 0;
-  for (size_t i = 0; free_elsewhere && i < n && got < out.size(); ++i) {
+  for (size_t i = 0; (free_elsewhere || !evicting) && i < n && got < out.size(); ++i) {
     Woken none;
     got += pools_[(first + i) % n]->take(account, out.subspan(got), false, tick, none).slots;
   }
-  for (bool again = true; again && got < out.size();) {
+  for (bool again = evicting; again && got < out.size();) {
     again = false;
     for (size_t i = 0; i < n && got < out.size(); ++i) {
       Woken woken;
@@ -220,17 +221,18 @@ void BlockTable::note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept {
   if (taken.waited) lane.waited.store(lane.waited.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted, uint32_t tick) {
+Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted, uint32_t tick,
+                          bool evicting) {
   reserve_for(evicted, out.size());
   Quota* const quota = quotas_.find(account);
   if (account != kSharedAccount && quota == nullptr) return Code::invalid_argument;
   if (out.size() > slot_count_) return Code::no_room;
   size_t got = 0;
-  Code code = quota == nullptr ? Code::ok : reserve(account, *quota, out, &got, evicted, tick);
+  Code code = quota == nullptr ? Code::ok : reserve(account, *quota, out, &got, evicted, tick, evicting);
   const bool reserved = quota != nullptr && code == Code::ok;
   const size_t own = got;
   while (code == Code::ok && got < out.size()) {
-    const size_t n = take_some(account, out.subspan(got, std::min(kBatch, out.size() - got)), tick);
+    const size_t n = take_some(account, out.subspan(got, std::min(kBatch, out.size() - got)), tick, evicting);
     if (n == 0) code = Code::no_room;
     got += n;
   }
@@ -260,14 +262,14 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
 // ---- demotion ----
 
 // An equal share of each pool, then what is missing wherever there is more.
-size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick) {
+size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted) {
   size_t n = 0;
   const size_t pools = pools_.size();
   for (size_t i = 0; i < pools; ++i) {
     const size_t share = (out.size() - n) / (pools - i);
-    n += pools_[i]->select_cold(out.subspan(n, share), tick);
+    n += pools_[i]->select_cold(out.subspan(n, share), wanted, tick);
   }
-  for (size_t i = 0; i + 1 < pools && n < out.size(); ++i) n += pools_[i]->select_cold(out.subspan(n), tick);
+  for (size_t i = 0; i + 1 < pools && n < out.size(); ++i) n += pools_[i]->select_cold(out.subspan(n), wanted, tick);
   return n;
 }
 

@@ -115,7 +115,7 @@ void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, cons
         parent = kNoSlot;
       }
     }
-    table_[slot].parent.store(parent, std::memory_order_relaxed);
+    set_parent(slot, parent);
     fresh.slots[fresh.n++] = slot;
     fresh.previous = slot;
     return;
@@ -130,6 +130,12 @@ void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, cons
   } else {
     fresh.borrowed = true;
   }
+}
+
+// Both are held.
+void BlockTable::set_parent(SlotId slot, SlotId parent) noexcept {
+  table_[slot].parent.store(parent == kNoSlot ? kNoSlot : parents_.pack(parent, generation(parent)),
+                            std::memory_order_relaxed);
 }
 
 bool BlockTable::may_be_parent(SlotId parent, SlotId child) const noexcept {
@@ -167,7 +173,7 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
     if (!chain) fresh.previous = kNoSlot;
   }
   for (size_t i = 1; all_new && i < n; ++i) {
-    table_[inout[i]].parent.store(fresh.previous, std::memory_order_relaxed);
+    set_parent(inout[i], fresh.previous);
     fresh.previous = fresh.slots[fresh.n++] = inout[i];
   }
   enter_policy(what, fresh);

@@ -1,14 +1,14 @@
 // The state of one slot: a 64-bit word that every transition goes through, and the identity beside it.
 //
-// Invariant: the word is the truth. A slot can be evicted exactly when its word (the notify bit
-// aside) equals {registered, nothing else}: no reference, no child, no pin, not withdrawn; the
-// eviction is one compare-and-swap from that value, so it cannot race with a new reference, a new
-// child or a new pin. The identity changes only while the state is not `registered`; readers take
+// Invariant: the word is the truth. A slot can be evicted when nothing keeps it: registered, no reference, no pin, not
+// withdrawn, and no child either unless a tier below has the block too. The eviction is one compare-and-swap from that
+// value, so it cannot race with a new reference, a new child or a new pin. The identity changes only while the state is not `registered`; readers take
 // a reference first and compare afterwards, so what they compared cannot change under them.
 // Memory order: a transition to `registered` releases, taking a reference acquires.
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "base/ids.h"
@@ -48,6 +48,10 @@ class SlotWord {
   // A lookup may take a reference.
   [[nodiscard]] constexpr bool findable() const { return (bits_ & (kStateMask | kWithdrawn)) == kRegistered; }
   [[nodiscard]] constexpr bool evictable() const { return (bits_ & ~kNotify) == kRegistered; }
+  // The same but for the blocks that follow.
+  [[nodiscard]] constexpr bool only_followed() const {
+    return (bits_ & ~(kNotify | kChildMask)) == kRegistered && (bits_ & kChildMask) != 0;
+  }
   // Withdrawn and kept by nothing any more.
   [[nodiscard]] constexpr bool reapable() const { return (bits_ & ~kNotify) == (kRegistered | kWithdrawn); }
 
@@ -66,7 +70,7 @@ struct alignas(32) Slot {
   std::atomic<uint64_t> key_low{0};
   std::atomic<uint64_t> key_high{0};
   std::atomic<uint32_t> family{0};
-  std::atomic<uint32_t> parent{kNoSlot};  // resident parent, whose word counts this slot as a child
+  std::atomic<uint32_t> parent{kNoSlot};  // whose word counts this one (Parents); kNoSlot: none
 
   [[nodiscard]] bool is(uint64_t low, uint64_t high, FamilyId fam) const noexcept {
     return key_low.load(std::memory_order_relaxed) == low && key_high.load(std::memory_order_relaxed) == high &&
@@ -93,5 +97,35 @@ struct SlotMeta {
   std::atomic<uint32_t> bytes{0};       // of payload: the manager's; here so that a scan reads it without a hold
 };
 static_assert(sizeof(SlotMeta) == 12);
+
+// A block as its child knows it: a parent may leave first, and its slot is another block's then, of another generation.
+struct Parent {
+  SlotId slot = kNoSlot;
+  uint32_t generation = 0;  // as many of its low bits as there is room for
+};
+
+// How that lies in Slot::parent: the slot, and above it as much of the generation as 32 bits hold. So a parent that has
+// left is taken for what has come in its place only if that came 2^32 blocks of the table later, and hardly ever then; it
+// counts a child less than it has, which is no more than a hint of what may go first.
+class Parents {
+ public:
+  explicit Parents(uint32_t slots) : bits_(static_cast<uint32_t>(std::bit_width(slots))) {}
+
+  // Never kNoSlot: no slot has all bits of a slot.
+  [[nodiscard]] uint32_t pack(SlotId slot, uint32_t generation) const noexcept {
+    return static_cast<uint32_t>(slot | uint64_t{generation} << bits_);
+  }
+  [[nodiscard]] Parent unpack(uint32_t packed) const noexcept {
+    if (packed == kNoSlot) return {};
+    const auto mask = static_cast<uint32_t>((uint64_t{1} << bits_) - 1);
+    return {packed & mask, static_cast<uint32_t>(uint64_t{packed} >> bits_)};
+  }
+  [[nodiscard]] bool is_there(const Parent& parent, uint32_t generation) const noexcept {
+    return parent.generation == static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(uint64_t{generation} << bits_)} >> bits_);
+  }
+
+ private:
+  const uint32_t bits_;  // of a slot
+};
 
 }  // namespace kvbm::block

@@ -47,6 +47,7 @@ bool SlotPool::evictable_slot(SlotId slot) const noexcept {
   for (;;) {
     const SlotWord now(bits);
     if (now.evictable()) return true;
+    if (now.only_followed()) stirred_.store(true, std::memory_order_relaxed);
     if (!now.findable() || now.notify()) return false;
     if (at.compare_exchange_weak(bits, bits | SlotWord::kNotify, std::memory_order_relaxed)) return false;
   }
@@ -72,53 +73,60 @@ void SlotPool::leave_policy(SlotId slot) {
   all_.facts[slot].queue = 0;
 }
 
-SlotId SlotPool::take_parent(SlotId slot) {
+Parent SlotPool::take_parent(SlotId slot) {
   std::atomic<uint32_t>& at = all_.slots[slot].parent;
-  const SlotId parent = at.load(std::memory_order_relaxed);
+  const uint32_t parent = at.load(std::memory_order_relaxed);
   if (parent != kNoSlot) at.store(kNoSlot, std::memory_order_relaxed);
-  return parent;
+  return all_.parents.unpack(parent);
 }
 
-// The slot stops being a child; a parent that this makes evictable is announced, one that was only
-// waiting for it is freed.
+// The parent of a slot, if it is in this pool, whose policies know it, and has not left.
+SlotId SlotPool::parent_here(SlotId slot) const {
+  const Parent parent = all_.parents.unpack(all_.slots[slot].parent.load(std::memory_order_relaxed));
+  if (!has(parent.slot) || all_.meta[parent.slot].in_policy == 0) return kNoSlot;
+  const uint32_t generation = all_.meta[parent.slot].generation.load(std::memory_order_relaxed);
+  return all_.parents.is_there(parent, generation) ? parent.slot : kNoSlot;
+}
+
+// The slot stops being a child.
 void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
-  SlotId parent = take_parent(slot);
-  while (parent != kNoSlot) {
-    const bool here = has(parent);
-    std::atomic<uint64_t>& word = all_.slots[parent].word;
-    uint64_t bits = word.load(std::memory_order_relaxed);
-    // What will be announced here loses its mark in the same step.
-    const auto after = [&] {
-      const SlotWord left(bits - SlotWord::kOneChild);
-      return left.evictable() && here && all_.meta[parent].in_policy != 0 ? left.bits() & ~SlotWord::kNotify : left.bits();
-    };
-    do {
-      if (SlotWord(bits).children() == 0) [[unlikely]] {
-        all_.underflows->fetch_add(1, std::memory_order_relaxed);
-        return;
-      }
-    } while (!word.compare_exchange_weak(bits, after(), std::memory_order_acq_rel, std::memory_order_relaxed));
-    const SlotWord now(bits - SlotWord::kOneChild);
-    if (now.evictable()) {
-      if (!now.notify()) return;
-      if (here) {
-        offer(parent, tick);
-      } else {
-        elsewhere.available[elsewhere.n_available++] = parent;
-      }
-      return;
-    }
-    if (!now.reapable() || !try_reap(all_.slots[parent])) return;
-    if (!here) {
-      elsewhere.freed[elsewhere.n_freed++] = parent;
-      return;
-    }
-    const SlotId grandparent = take_parent(parent);
-    leave_policy(parent);
-    if (Quota* const quota = all_.quotas->find(account_of(parent))) quota->used.fetch_sub(1, std::memory_order_relaxed);
-    blank(parent);
-    parent = grandparent;
+  for (Parent parent = take_parent(slot); parent.slot != kNoSlot; parent = lose_child(parent, tick)) {
+    if (has(parent.slot)) continue;
+    elsewhere.left[elsewhere.n_left++] = parent;
+    return;
   }
+}
+
+// A parent that this makes evictable is announced; one that was only waiting for it is freed, and its own parent returned.
+// One that has left does not count its children any more.
+Parent SlotPool::lose_child(const Parent& parent, uint32_t tick) {
+  std::atomic<uint64_t>& word = all_.slots[parent.slot].word;
+  uint64_t bits = word.load(std::memory_order_acquire);
+  // What will be announced loses its mark in the same step.
+  const auto after = [&] {
+    const SlotWord left(bits - SlotWord::kOneChild);
+    return left.evictable() && all_.meta[parent.slot].in_policy != 0 ? left.bits() & ~SlotWord::kNotify : left.bits();
+  };
+  do {
+    // In this order: a generation is over before its slot is registered anew.
+    if (SlotWord(bits).state() != SlotState::registered) return {};
+    if (!all_.parents.is_there(parent, all_.meta[parent.slot].generation.load(std::memory_order_relaxed))) return {};
+    if (SlotWord(bits).children() == 0) [[unlikely]] {
+      all_.underflows->fetch_add(1, std::memory_order_relaxed);
+      return {};
+    }
+  } while (!word.compare_exchange_weak(bits, after(), std::memory_order_acq_rel, std::memory_order_acquire));
+  const SlotWord now(bits - SlotWord::kOneChild);
+  if (now.evictable()) {
+    if (now.notify()) offer(parent.slot, tick);
+    return {};
+  }
+  if (!now.reapable() || !try_reap(all_.slots[parent.slot])) return {};
+  const Parent grandparent = take_parent(parent.slot);
+  leave_policy(parent.slot);
+  if (Quota* const quota = all_.quotas->find(account_of(parent.slot))) quota->used.fetch_sub(1, std::memory_order_relaxed);
+  blank(parent.slot);
+  return grandparent;
 }
 
 void SlotPool::hear_available(SlotId slot, uint32_t tick) {
@@ -194,8 +202,8 @@ SlotId SlotPool::evict_any(uint64_t to, uint32_t tick) {
 // The parent of a slot that was just evicted, where nothing but this child keeps it and the policy would have it go next:
 // evicted in the same step as the child leaves it. Most evictions are of chains, which go from their ends.
 SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
-  const SlotId parent = all_.slots[slot].parent.load(std::memory_order_relaxed);
-  if (parent == kNoSlot || own_policies_ != 0 || !has(parent) || all_.meta[parent].in_policy == 0) return kNoSlot;
+  const SlotId parent = parent_here(slot);
+  if (parent == kNoSlot || own_policies_ != 0) return kNoSlot;
   std::atomic<uint64_t>& at = all_.slots[parent].word;
   constexpr uint64_t kOnlyThis = SlotWord::kRegistered | SlotWord::kOneChild;
   uint64_t bits = at.load(std::memory_order_relaxed);
@@ -208,6 +216,46 @@ SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
   } while ((bits & ~SlotWord::kNotify) == kOnlyThis);
   (void)evictable_slot(parent);  // taken in between, as in evict_one()
   return kNoSlot;
+}
+
+// One that others follow, of those that nothing else keeps. What follows stays, and is found as long as some tier has this
+// one. The deepest of a few candidates: what more prompts begin with is to stay longer. `account`: as ColdWanted has it.
+template <class Try>
+SlotId SlotPool::choose_followed(AccountId account, uint32_t candidates, Try&& try_it) {
+  for (uint32_t looked = 0; looked < count_;) {
+    SlotId best = kNoSlot;
+    for (uint32_t seen = 0; seen < candidates && looked < count_; ++looked) {
+      const SlotId slot = first_ + hand_;
+      hand_ = hand_ + 1 == count_ ? 0 : hand_ + 1;
+      if (!SlotWord(all_.slots[slot].word.load(std::memory_order_relaxed)).only_followed()) continue;
+      if (all_.meta[slot].in_policy == 0 || (account != kSharedAccount && account_of(slot) != account)) continue;
+      if (!try_it(slot, false)) continue;
+      ++seen;
+      const auto depth = [&](SlotId of) { return all_.facts[of].depth.load(std::memory_order_relaxed); };
+      if (best == kNoSlot || depth(slot) > depth(best)) best = slot;
+    }
+    if (best != kNoSlot && try_it(best, true)) return best;
+  }
+  return kNoSlot;
+}
+
+SlotId SlotPool::evict_followed(AccountId account) {
+  if (!stirred_.load(std::memory_order_relaxed) || all_.below->load(std::memory_order_relaxed) == 0) return kNoSlot;
+  if (account == kSharedAccount) stirred_.store(false, std::memory_order_relaxed);  // before it looks
+  constexpr uint32_t kCandidates = 16;
+  const SlotId slot = choose_followed(account, kCandidates, [this](SlotId at, bool now) {
+    if (!lies_below(at)) return false;
+    std::atomic<uint64_t>& word = all_.slots[at].word;
+    uint64_t bits = word.load(std::memory_order_relaxed);
+    while (now && SlotWord(bits).only_followed()) {
+      if (word.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+    }
+    return !now;
+  });
+  if (slot == kNoSlot) return kNoSlot;
+  stirred_.store(true, std::memory_order_relaxed);  // there may be more
+  policy_of(slot).erased(local(slot));
+  return slot;
 }
 
 // The slot has just become `evicting`: it leaves its policy and its quota.
@@ -233,6 +281,7 @@ SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool ev
   if (got != 0) free_.store(counters_.free -= static_cast<uint32_t>(got), std::memory_order_relaxed);
   while (evicting && got < out.size()) {
     SlotId slot = evict_any(kEvicting, tick);
+    if (slot == kNoSlot) slot = evict_followed(kSharedAccount);
     if (slot == kNoSlot) break;
     for (SlotId parent = kNoSlot;; slot = parent) {
       --accounts_[account_of(slot)].used;
@@ -253,7 +302,8 @@ size_t SlotPool::evict_own(AccountId account, std::span<SlotId> out, uint32_t ti
   if (account >= accounts_.size() || accounts_[account].own == nullptr) return 0;
   size_t got = 0;
   while (got < out.size()) {
-    const SlotId slot = evict_one(*accounts_[account].own, kEvicting, tick);
+    SlotId slot = evict_one(*accounts_[account].own, kEvicting, tick);
+    if (slot == kNoSlot) slot = evict_followed(account);
     if (slot == kNoSlot) break;
     leave_evicted(slot);
     leave_parent(slot, tick, elsewhere);
@@ -275,19 +325,25 @@ void SlotPool::count_allocated(size_t n) {
 
 // ---- demotion ----
 
-size_t SlotPool::select_cold(std::span<SlotId> out, uint32_t tick) {
+size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) {
   constexpr uint64_t kHeld = SlotWord::kRegistered | SlotWord::kNotify | SlotWord::kOneReference;
   size_t n = 0;
   BatchLock lock(mutex_);
+  policy::EvictionPolicy* own = nullptr;
+  if (wanted.account != kSharedAccount) {
+    if (wanted.account < accounts_.size()) own = accounts_[wanted.account].own.get();
+    if (own == nullptr) return 0;
+  }
   while (n < out.size()) {
-    SlotId slot = evict_any(kHeld, tick);
+    SlotId slot = own != nullptr ? evict_one(*own, kHeld, tick) : evict_any(kHeld, tick);
     if (slot == kNoSlot) break;
     all_.facts[slot].queue = 0;
     out[n++] = slot;
     // Its ancestors come next as long as nothing else keeps them and they are no warmer.
     while (n < out.size()) {
-      const SlotId parent = all_.slots[slot].parent.load(std::memory_order_relaxed);
-      if (parent == kNoSlot || !has(parent) || all_.meta[parent].in_policy == 0) break;
+      const SlotId parent = parent_here(slot);
+      if (parent == kNoSlot) break;
+      if (own != nullptr && account_of(parent) != wanted.account) break;
       const policy::Facts& theirs = all_.facts[parent];
       const policy::Facts& mine = all_.facts[slot];
       if (theirs.priority == policy::kHintKeep && mine.priority != policy::kHintKeep) break;
@@ -299,11 +355,36 @@ size_t SlotPool::select_cold(std::span<SlotId> out, uint32_t tick) {
       out[n++] = slot = parent;
     }
   }
+  while (wanted.followed && n < out.size()) {
+    const SlotId slot = hold_followed(wanted, out.first(n));
+    if (slot == kNoSlot) break;
+    out[n++] = slot;
+  }
   return n;
 }
 
+// One more that is to be written down and to go then: a tier is to have parents before their children, so its own parent is
+// there, or among those that are held for the same already.
+SlotId SlotPool::hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) {
+  return choose_followed(wanted.account, 1, [&](SlotId at, bool now) {
+    const SlotId parent = parent_here(at);
+    const bool comes_first = parent == kNoSlot || lies_below(at) || lies_below(parent) ||
+                             std::find(held.rbegin(), held.rend(), parent) != held.rend();
+    if (!now) return comes_first;
+    std::atomic<uint64_t>& word = all_.slots[at].word;
+    uint64_t bits = word.load(std::memory_order_relaxed);
+    while (SlotWord(bits).only_followed()) {
+      if (word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire)) return true;
+    }
+    return false;
+  });
+}
+
 size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) {
-  constexpr uint64_t kOnlyMine = SlotWord::kRegistered | SlotWord::kOneReference;
+  const auto is_only_mine = [this](uint64_t bits, SlotId slot) {
+    const SlotWord rest(bits - SlotWord::kOneReference);
+    return rest.evictable() || (rest.only_followed() && lies_below(slot));
+  };
   SlotId kept[Woken::kMost];
   size_t n_kept = 0;
   size_t gone = 0;
@@ -312,7 +393,7 @@ size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsew
     std::atomic<uint64_t>& at = all_.slots[slot].word;
     uint64_t bits = at.load(std::memory_order_relaxed);
     bool mine = false;
-    while (!mine && (bits & ~SlotWord::kNotify) == kOnlyMine && all_.meta[slot].in_policy != 0) {
+    while (!mine && SlotWord(bits).references() == 1 && is_only_mine(bits, slot) && all_.meta[slot].in_policy != 0) {
       mine = at.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed);
     }
     if (!mine) {
@@ -337,7 +418,7 @@ void SlotPool::enter(std::span<const SlotId> slots, uint8_t priority, uint32_t t
   for (const SlotId slot : slots) {
     if (!SlotWord(all_.slots[slot].word.load(std::memory_order_acquire)).findable()) continue;  // withdrawn meanwhile
     policy::Facts& facts = all_.facts[slot];
-    const SlotId parent = all_.slots[slot].parent.load(std::memory_order_relaxed);
+    const SlotId parent = all_.parents.unpack(all_.slots[slot].parent.load(std::memory_order_relaxed)).slot;
     facts.last_use.store(tick, std::memory_order_relaxed);
     facts.uses.store(0, std::memory_order_relaxed);
     facts.priority = priority;
@@ -384,6 +465,12 @@ void SlotPool::settle(const Woken& woken, uint32_t tick, Woken& elsewhere) {
     leave_parent(slot, tick, elsewhere);
     if (Quota* const quota = all_.quotas->find(account_of(slot))) quota->used.fetch_sub(1, std::memory_order_relaxed);
     blank(slot);
+  }
+  for (size_t i = 0; i < woken.n_left; ++i) {
+    Parent parent = woken.left[i];
+    if (!has(parent.slot)) continue;
+    while (has(parent.slot)) parent = lose_child(parent, tick);
+    if (parent.slot != kNoSlot) elsewhere.left[elsewhere.n_left++] = parent;
   }
 }
 

@@ -37,6 +37,12 @@ struct Counters {
   uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
 };
 
+// Which blocks BlockTable::select_cold() takes.
+struct ColdWanted {
+  AccountId account = kSharedAccount;  // of all accounts; else of this one, if it has a limit
+  bool followed = false;  // where the policies have none, also those that others follow
+};
+
 class SlotPool final : private policy::Residents {
  public:
   // Of the whole table; they outlive the pool.
@@ -47,6 +53,8 @@ class SlotPool final : private policy::Residents {
     SlotMarks* marks;
     Quotas* quotas;
     std::atomic<uint64_t>* underflows;  // BlockTable::underflows()
+    const std::atomic<uint8_t>* below;  // SlotMeta::flags any of which says that a tier below has the block
+    Parents parents;
   };
   SlotPool(const Arrays& arrays, SlotId first, uint32_t count);
 
@@ -60,7 +68,8 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] uint64_t turnover() const noexcept { return turnover_.load(std::memory_order_relaxed); }
 
   // Slots for the account, from the free list and, if `evicting`, by eviction; the latter are in `evicting` and still
-  // listed in the index. The quota has been reserved.
+  // listed in the index. The quota has been reserved. What the policies choose goes first; where they have nothing,
+  // blocks that others follow and that lie below too.
   struct Taken {
     size_t slots = 0;
     bool waited = false;  // somebody else had the lock
@@ -85,13 +94,18 @@ class SlotPool final : private policy::Residents {
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(mutex_);
 
   // The blocks that would be evicted next, with a reference each; see BlockTable::select_cold.
-  size_t select_cold(std::span<SlotId> out, uint32_t tick) KVBM_EXCLUDES(mutex_);
-  // Blocks that only the caller's reference keeps leave: in `evicting`, still listed. They come first in `slots`
-  // afterwards, in their order; returns how many.
+  size_t select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) KVBM_EXCLUDES(mutex_);
+  // Blocks that only the caller's reference keeps leave, and those that others follow if they lie below too: in
+  // `evicting`, still listed. They come first in `slots` afterwards, in their order; returns how many.
   size_t evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
   // Gives the account a policy of its own where `own` is not null, and moves its blocks over.
   void open_account(AccountId account, std::unique_ptr<policy::EvictionPolicy> own) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] uint32_t used(AccountId account) const KVBM_EXCLUDES(mutex_);
+
+  // A reference or pin of a block that others follow has ended.
+  void stir() noexcept {
+    if (!stirred_.load(std::memory_order_relaxed)) stirred_.store(true, std::memory_order_relaxed);
+  }
 
   // Waits for whoever holds the lock now.
   void count_erased(size_t n) KVBM_EXCLUDES(mutex_);
@@ -120,9 +134,18 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId evict_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId evict_followed(AccountId account) KVBM_REQUIRES(mutex_);
+  template <class Try>
+  [[nodiscard]] SlotId choose_followed(AccountId account, uint32_t candidates, Try&& try_it) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool lies_below(SlotId slot) const noexcept {
+    return (all_.meta[slot].flags.load(std::memory_order_acquire) & all_.below->load(std::memory_order_relaxed)) != 0;
+  }
   void leave_evicted(SlotId slot) KVBM_REQUIRES(mutex_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(mutex_);
-  [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] Parent take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId parent_here(SlotId slot) const KVBM_REQUIRES(mutex_);
+  [[nodiscard]] Parent lose_child(const Parent& parent, uint32_t tick) KVBM_REQUIRES(mutex_);
   void leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
   void offer(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
@@ -137,9 +160,12 @@ class SlotPool final : private policy::Residents {
   std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_);
   uint32_t own_policies_ KVBM_GUARDED_BY(mutex_) = 0;
   SlotId free_head_ KVBM_GUARDED_BY(mutex_) = kNoSlot;  // linked through Facts::next
+  uint32_t hand_ KVBM_GUARDED_BY(mutex_) = 0;  // where choose_followed() goes on
   Counters counters_ KVBM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> turnover_{0};  // written under the lock
   alignas(64) std::atomic<uint32_t> free_{0};  // as counters_.free; here for those who only look
+  // Whether evict_followed() may find one: without, a pool that is all held would be gone through for every block.
+  mutable std::atomic<bool> stirred_{false};
 };
 
 // Whether nothing keeps a withdrawn slot; true for the one thread that then has it, in `evicting`.

@@ -384,13 +384,14 @@ void LinkService::answer_invalidate(uint64_t request, Code code) {
 
 Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& m) {
   if (Status status = wire::decode(body, m); !status.ok()) return status;
-  std::vector<std::pair<bool, FamilyId>> known(m.families.size());
+  std::vector<std::pair<bool, FamilyId>> known(m.families.size(), {false, kNoFamily});
   for (size_t i = 0; i < m.families.size(); ++i) {
     known[i].first = host_.families.find(m.families[i], known[i].second);
-    if (known[i].first || new_families_ == host_.limits.new_families) continue;
-    const auto id = host_.families.intern_foreign(m.families[i]);
+    if (known[i].first) continue;
+    const auto id = host_.limits.own_families
+                        ? host_.families.intern(m.families[i])
+                        : host_.families.intern_foreign(m.families[i], new_families_, host_.limits.new_families);
     if (!id.ok()) continue;
-    ++new_families_;
     known[i] = {true, id.value()};
   }
   out.clear();

@@ -112,7 +112,7 @@ class LinkService {
   std::map<uint64_t, Lease> leases_;
   uint64_t next_lease_ = 1;
   uint64_t next_deadline_ = kNever;
-  uint32_t new_families_ = 0;
+  const FamilyTable::PeerCount new_families_ = std::make_shared<std::atomic<uint32_t>>(0);
   std::vector<EpochAsked> epochs_waiting_;
   std::vector<EpochAsked> epochs_at_work_;  // one batch at a time
   size_t epoch_requests_waiting_ = 0;

@@ -104,7 +104,8 @@ struct LinkLimits {
   uint32_t lease_records = 65536;
   uint64_t lease_ns = 30'000'000'000;  // the longest that is granted
   uint32_t lease_renewals = 10;        // a lease ends after so many times lease_ns, however often it was renewed
-  uint32_t new_families = 256;         // that the offers of one connection may make known
+  uint32_t new_families = 4096;        // that offers of one connection made known and nothing else has named, at a time
+  bool own_families = false;           // what offers name counts as this process's own
   uint32_t new_epochs = 64;            // of namespaces that nobody uses here: rows that one connection may add
   uint32_t epochs_waiting = 64;        // invalidations that wait while others are written down; beyond: again
   uint64_t outbox_bytes = 8U << 20;    // a peer that lets more wait is cut off

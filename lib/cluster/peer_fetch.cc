@@ -18,6 +18,10 @@ constexpr size_t kCopyHere = 256ULL << 10;
 constexpr size_t kDecodeHere = 64ULL << 10;
 constexpr size_t kDecodeTask = 256ULL << 10;
 
+// How long a node is asked again that has no memory to lend records from, and how soon.
+constexpr uint64_t kRoomWaitNs = 1'000'000'000;
+constexpr uint64_t kAskAgainNs = 200'000;
+
 // A payload out of staging into its place, each leaf compared as it is copied. The link has checked the head.
 Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes payload) {
   const codec::CopiesOrdered of_all_leaves;
@@ -220,6 +224,7 @@ void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     const FetchItem& one = answer.items[i];
     if (one.status == Code::ok) {
+      pieces[i].what.op->no_room_since_ns = 0;
       if (in_place_.worth_asking(where(pieces[i].what))) unplaced.push_back(one.id);
       pieces[i].head_bytes = one.head_bytes;
       pieces[i].bytes = one.head_bytes + one.payload_bytes;
@@ -245,11 +250,28 @@ void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
   } else {
     staging_.give_back(piece.staging);
   }
+  // It has memory when what it lends is given back.
+  uint64_t& since = piece.what.op->no_room_since_ns;
+  if (said.status == Code::no_room && since == 0) since = now_ns();
+  if (said.status == Code::no_room && now_ns() - since < kRoomWaitNs) return ask_later(piece.what);
   const bool gone = said.status == Code::miss || said.status == Code::no_room || said.status == Code::owner_gone ||
                     said.status == Code::mismatch || said.status == Code::damaged;
   if (gone) commons_->places.forget_holder(said.id, where(piece.what).index);
   // A record of another size than was heard of: as good as gone, until somebody asks again.
   end_item(piece.what, said.status == Code::no_room ? Code::miss : said.status);
+}
+
+void PeerFetch::ask_later(const Waiting& what) {
+  later_.push_back(what);
+  if (later_.size() != 1) return;
+  commons_->mesh.executor().post_at(now_ns() + kAskAgainNs, [self = shared_from_this()] {
+    for (Waiting& one : self->later_) {
+      self->first_late_ns_ = std::min(self->first_late_ns_, one.op->deadline_ns);
+      self->waiting_.push_back(std::move(one));
+    }
+    self->later_.clear();
+    self->pump();
+  });
 }
 
 // Records that are lent, or small and checked by who gets them, end here; the others are copied elsewhere.

@@ -45,6 +45,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::vector<Place> where;
     std::atomic<size_t> left{0};
     uint64_t deadline_ns = kNever;
+    uint64_t no_room_since_ns = 0;  // a node has had no memory for any of what it was asked for; 0: it had for the last
     bool lends = false;
   };
   struct Waiting {
@@ -87,6 +88,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void end_late();
   void fetched(FetchBatch& answer, Pieces& pieces);
   void failed(const FetchItem& said, const Piece& piece);
+  void ask_later(const Waiting& what);
   void arrived(Pieces pieces);
   void elsewhere(Pieces pieces);
   // Staging that a record may need.
@@ -106,6 +108,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   std::atomic<bool> starved_{false};  // something waits for staging
   // The links' thread alone.
   std::deque<Waiting> waiting_;
+  std::vector<Waiting> later_;  // for a node that had no room; a timer is set for them
   std::map<uint64_t, Quarantined> quarantine_;
   uint64_t last_cookie_ = 0;
   uint64_t first_late_ns_ = kNever;  // nothing that waits has an earlier deadline

@@ -119,6 +119,11 @@ void PeerPlaces::forget_family(FamilyId family) {
   raise_forgets();
 }
 
+void PeerPlaces::forget_families(std::span<const FamilyId> gone) {
+  MutexLock lock(mutex_);
+  for (const FamilyId family : gone) forgotten_.erase(family);
+}
+
 void PeerPlaces::reject(const Identity& id) {
   MutexLock lock(mutex_);
   forget_all(id);
@@ -130,6 +135,11 @@ tier::TierStats PeerPlaces::stats() const {
   tier::TierStats out = stats_;
   out.index_bytes = locations_.bytes();
   return out;
+}
+
+size_t PeerPlaces::forgotten_families() const {
+  MutexLock lock(mutex_);
+  return forgotten_.size();
 }
 
 void PeerPlaces::count_miss() {

@@ -55,10 +55,13 @@ class PeerPlaces {
   // Its process has ended.
   void forget_node(const NodeId& node);
   void forget_family(FamilyId family);
+  // These ids mean nothing any more: nobody asks where their records are.
+  void forget_families(std::span<const FamilyId> gone);
   // What came from there was not that record.
   void reject(const Identity& id);
 
   [[nodiscard]] tier::TierStats stats() const;
+  [[nodiscard]] size_t forgotten_families() const;
   void count_miss();
   void count_get(Code code, uint64_t bytes);
   void count_gets(std::span<const tier::InPlace> ended);

@@ -61,6 +61,7 @@ Status PeerTier::erase_family(FamilyId family) {
   core_->commons->places.forget_family(family);
   return {};
 }
+void PeerTier::forget_families(std::span<const FamilyId> gone) { core_->commons->places.forget_families(gone); }
 size_t PeerTier::scan(uint64_t& cursor, std::span<tier::ScanRow> /*out*/) {
   cursor = 0;
   return 0;

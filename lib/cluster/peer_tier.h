@@ -52,6 +52,8 @@ class PeerTier final : public tier::Tier {
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
+  // Where records of other nodes are is a hint, and names no family.
+  void forget_families(std::span<const FamilyId> gone) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
   [[nodiscard]] tier::TierStats stats() const override;
   // Nothing is known here. Asks every node that is connected, and does not wait: who knows a later epoch than 0 says so, as

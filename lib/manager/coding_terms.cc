@@ -44,6 +44,10 @@ void CodingTerms::leave(const NamespaceId& base_id, std::list<Wish>::iterator wi
   MutexLock lock(mutex_);
   Space& space = spaces_[base_id];
   space.open.erase(wish);
+  if (space.open.empty() && space.families.empty()) {
+    spaces_.erase(base_id);
+    return;
+  }
   decide(space);
 }
 
@@ -62,34 +66,53 @@ void CodingTerms::decide(Space& space) {
 }
 
 void CodingTerms::apply(const Space& space, FamilyId family) {
-  auto terms = std::make_shared<tier::coded::FamilyTerms>(*terms_[family]);
+  Known& known = terms_[family];
+  auto terms = std::make_shared<tier::coded::FamilyTerms>(*known.terms);
   terms->recipe = space.recipe;
   terms->allow_lossy = space.allow_lossy;
-  terms_[family] = std::move(terms);
+  known.terms = std::move(terms);
 }
 
 void CodingTerms::add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape,
                       uint32_t model_layers) {
   MutexLock lock(mutex_);
   Space& space = spaces_[base_id];
-  auto& known = terms_[family];
-  if (known == nullptr) {
+  Known& known = terms_[family];
+  if (known.terms == nullptr) {
     auto terms = std::make_shared<tier::coded::FamilyTerms>();
     if (shape.has_value()) {
       terms->form = form_of(*shape);
       terms->form.layers = model_layers;
       terms->plain_bytes = shape->payload_bytes();
     }
-    known = std::move(terms);
-    space.families.push_back(family);
+    known = {base_id, std::move(terms)};
+    space.families.insert(family);
   }
   apply(space, family);
+}
+
+void CodingTerms::forget_families(std::span<const FamilyId> gone) {
+  MutexLock lock(mutex_);
+  for (const FamilyId family : gone) {
+    const auto known = terms_.find(family);
+    if (known == terms_.end()) continue;
+    const auto space = spaces_.find(known->second.base_id);
+    terms_.erase(known);
+    if (space == spaces_.end()) continue;
+    space->second.families.erase(family);
+    if (space->second.open.empty() && space->second.families.empty()) spaces_.erase(space);
+  }
+}
+
+size_t CodingTerms::namespaces() const {
+  MutexLock lock(mutex_);
+  return spaces_.size();
 }
 
 std::shared_ptr<const tier::coded::FamilyTerms> CodingTerms::of(FamilyId family) const {
   MutexLock lock(mutex_);
   const auto known = terms_.find(family);
-  return known == terms_.end() ? nullptr : known->second;
+  return known == terms_.end() ? nullptr : known->second.terms;
 }
 
 }  // namespace kvbm::manager

@@ -14,6 +14,16 @@ bool EpochTable::is_foreign(const NamespaceId& base) const {
   return known != rows_.end() && known->second.foreign;
 }
 
+bool EpochTable::is_clean(const NamespaceId& base) const {
+  const auto known = rows_.find(base);
+  return known != rows_.end() && known->second.clean;
+}
+
+void EpochTable::note_clean(const NamespaceId& base, uint64_t epoch) {
+  const auto known = rows_.find(base);
+  if (known != rows_.end() && known->second.epoch == epoch) known->second.clean = true;
+}
+
 std::vector<tier::EpochRow> EpochTable::rows() const {
   std::vector<tier::EpochRow> out;
   out.reserve(rows_.size());
@@ -50,7 +60,7 @@ void EpochTable::load(std::span<const tier::EpochRow> found) {
     const bool foreign = row.foreign && (known == rows_.end() || known->second.foreign);
     if (known == rows_.end() && (rows_.size() >= kRows || (foreign && by_age_.size() >= kForeignRows))) continue;
     const uint64_t epoch = known == rows_.end() ? row.epoch : std::max(row.epoch, known->second.epoch);
-    put(row.base, {epoch, ++last_raised_, foreign});
+    put(row.base, {epoch, ++last_raised_, foreign, false});
   }
 }
 
@@ -140,7 +150,7 @@ void EpochTable::commit(const Plan& plan) {
     // A handle may have been opened meanwhile.
     const auto known = rows_.find(row.base);
     const bool owned = known != rows_.end() && !known->second.foreign;
-    put(row.base, {row.epoch, row.raised, row.foreign && !owned});
+    put(row.base, {row.epoch, row.raised, row.foreign && !owned, false});
     if (row.foreign && owned) unwritten_.insert(row.base);
     last_raised_ = std::max(last_raised_, row.raised);
   }

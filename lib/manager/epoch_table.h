@@ -40,6 +40,10 @@ class EpochTable {
   [[nodiscard]] bool is_foreign(const NamespaceId& base) const;
   [[nodiscard]] size_t size() const noexcept { return rows_.size(); }
   [[nodiscard]] size_t foreign() const noexcept { return by_age_.size(); }
+  // Whether this process has seen to it that its tiers have no record of an older epoch, but for those whose namespace it knows:
+  // of a row that was raised again since, not until it has said so again.
+  [[nodiscard]] bool is_clean(const NamespaceId& base) const;
+  void note_clean(const NamespaceId& base, uint64_t epoch);
   // Those that were raised last come first, and foreign ones last.
   [[nodiscard]] std::vector<tier::EpochRow> rows() const;
   // What is written down somewhere; of two words the higher one. Rows beyond the limits are left out, foreign ones first.
@@ -67,6 +71,7 @@ class EpochTable {
     uint64_t epoch = 0;
     uint64_t raised = 0;
     bool foreign = false;
+    bool clean = false;
   };
   // A row that goes for a new one; false: none can.
   bool choose(Plan& plan, bool foreign, Needed& needed) const;

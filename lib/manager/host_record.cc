@@ -120,8 +120,6 @@ Code ensure_head(Manager& manager, SlotId slot) {
   facts.family = id.family;
   facts.key = id.key;
   std::memcpy(facts.parent.bytes.data(), manager.arena().head(slot).data() + kNotedParentAt, sizeof(Key));
-  const SlotId parent = table.parent(slot);
-  if (facts.parent == Key{} && parent != kNoSlot) facts.parent = table.identity(parent).key;
   const Code code = make_head(manager, slot, facts, {});
   if (code == Code::ok) manager.keep_over_restart(slot);
   table.clear_flags(slot, kMakingHead);

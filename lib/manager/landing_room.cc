@@ -38,10 +38,10 @@ std::shared_ptr<StagedBlock> LandingStaging::take(bool beyond) {
   return block;
 }
 
-Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoom& out) {
+Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoom& out, bool evicting) {
   out.slots.assign(n, kNoSlot);
   size_t got = 0;
-  const Code code = manager.allocate_leading(account, out.slots, got);
+  const Code code = manager.allocate_leading(account, out.slots, got, evicting);
   out.slots.resize(got);
   return code;
 }
@@ -49,7 +49,7 @@ Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoo
 void take_places(Manager& manager, block::AccountId account, size_t n, bool alone, LandingRoom& out) {
   out.staged.reserve(n);  // before there is a slot that could be lost
   // What nobody else has is not lost for a copy of what lies below.
-  (void)take_slots(manager, account, manager.slots_to_land_in(n), out);
+  (void)take_slots(manager, account, manager.slots_to_land_in(n), out, !manager.host_has_last_copies());
   out.staged.resize(out.slots.size());
   while (out.count() < n) {
     auto block = manager.landing_staging().take(alone && out.count() == 0);

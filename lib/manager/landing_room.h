@@ -54,8 +54,8 @@ struct LandingRoom {
   [[nodiscard]] size_t count() const noexcept { return slots.size(); }
 };
 
-// Slots for as many of `n` leading items as there is room for. ok, or why there are none.
-Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoom& out);
+// Slots for as many of `n` leading items as there is room for. ok, or why there are none. `evicting`: as Manager::allocate.
+Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoom& out, bool evicting = true);
 // The same, and staging for as many as follow. `alone`: whoever asks has nothing else on its way, and gets one at
 // least, unless the system has no memory.
 void take_places(Manager& manager, block::AccountId account, size_t n, bool alone, LandingRoom& out);

@@ -64,11 +64,11 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
     what.precedence = &newcomers;
     const bool after_parent = blocks.chained && blocks.parent != nullptr;
     if (after_parent) what.first_parent = manager.acquire_one(blocks.family, *blocks.parent);
-    // The table knows the parents of the others: they are registered beside them.
-    if (after_parent && n_heads == 0) note_parent(manager, slots[0], *blocks.parent);
+    // Parents may leave before there is a head.
+    for (size_t i = n_heads; i < n && blocks.chained; ++i) note_parent(manager, slots[i], parent_of(blocks, i));
     std::vector<Key> parents(manager.events().wanted() ? n : 0);
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
-    all = manager.publish(slots, what, parents, codes, kNoTier, &newcomers);
+    all = manager.publish(slots, what, parents, codes, Manager::Bringer{}, &newcomers);
     note_stored(manager, blocks, codes);
     if (what.first_parent != kNoSlot) manager.release({&what.first_parent, 1});
   } else {

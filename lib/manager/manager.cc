@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "base/memory_wait.h"
@@ -76,6 +75,7 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
   if (!opened.ok()) return opened;
   manager->opened_.store(true, std::memory_order_release);  // read by wanted()
   if (manager->arena_->recovered()) manager->recover_host();
+  manager->watch_families();
   return manager;
 }
 
@@ -153,7 +153,25 @@ Status Manager::open_tiers() {
     if (tiers_.back()->kind() != cluster::PeerTier::kKind) own_tiers_ |= on_tier_flag(index);
   }
   adopt_epochs();
+  note_tiers_in_use();
   return {};
+}
+
+// Again where somebody else has changed it meanwhile.
+void Manager::note_tiers_in_use() noexcept {
+  const auto in_use = [this] {
+    uint8_t flags = 0;
+    for (size_t i = 1; i <= options_.tiers.size(); ++i) {
+      if (!out_of_use(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
+    }
+    // What another node gave is said to be there, and is here alone.
+    return static_cast<uint8_t>(taken_->any_given() ? flags & own_tiers_ : flags);
+  };
+  uint8_t flags = 0;
+  do {
+    flags = in_use();
+    table_->let_go_with(flags);
+  } while (flags != in_use());
 }
 
 void Manager::shutdown(UniqueFunction<void()> done) {
@@ -201,8 +219,7 @@ std::array<uint8_t, 16> Manager::new_record_id() noexcept {
 // Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
 Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
-  for (FamilyId family = 0; family < families_.size(); ++family) {
-    if (families_.get(family).ns != id) continue;
+  for (const FamilyId family : families_.of(id)) {
     Status erased = forget_family(family);
     if (!erased.ok() && first.ok()) first = std::move(erased);
   }
@@ -234,8 +251,7 @@ Status Manager::reset_all() {
   table_->erase_all();
   share_.unflushed.forget_all();
   taken_->let_go_all(tick());
-  std::vector<FamilyId> all(families_.size());
-  std::iota(all.begin(), all.end(), FamilyId{0});
+  const std::vector<FamilyId> all = families_.all();
   for (auto& offloader : offloaders_) {
     Status erased = offloader->erase_families(all);
     if (!erased.ok() && first.ok()) first = std::move(erased);
@@ -246,12 +262,13 @@ Status Manager::reset_all() {
 
 // ---- Slots ----
 
-Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted) {
+Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted,
+                       bool evicting) {
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
-  Code code = table_->allocate(account, out, &gone, tick());
-  while (code == Code::no_room && taken_->let_go_some(tick())) {
+  Code code = table_->allocate(account, out, &gone, tick(), evicting);
+  while (code == Code::no_room && evicting && taken_->let_go_some(tick())) {
     code = table_->allocate(account, out, &gone, tick());
   }
   if (code == Code::ok && recovered_.any()) {
@@ -263,25 +280,74 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   return code;
 }
 
-size_t Manager::slots_to_land_in(size_t n) {
+bool Manager::host_has_last_copies() const noexcept {
   bool last_copies = false;
   for (TierIndex i = 1; i <= tiers_.size(); ++i) {
     const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
     last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
   }
-  if (!last_copies || table_->counters().free >= n) return n;
+  return last_copies;
+}
+
+size_t Manager::slots_to_land_in(size_t n) {
+  if (!host_has_last_copies() || table_->counters().free >= n) return n;
   const MemoryWait told;
   for (auto& offloader : offloaders_) offloader->relieve();
   return std::min<size_t>(n, table_->counters().free);
 }
 
-Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got) {
+size_t Manager::slots_to_store_in(block::AccountId account, size_t n, Code& why) {
+  if (!host_has_last_copies()) return n;
+  const auto room = [&] {
+    size_t most = std::min<size_t>(n, table_->counters().free);
+    why = Code::no_room;
+    const block::AccountUse use = table_->account_use(account);
+    const uint32_t left = use.limit > use.used ? use.limit - use.used : 0;
+    if (account == block::kSharedAccount || use.mode == block::OverQuota::reject || left >= most) return most;
+    why = Code::over_quota;
+    return size_t{left};
+  };
+  if (const size_t most = room(); most == n) return n;
+  const MemoryWait told;
+  const block::AccountId whose = why == Code::over_quota ? account : block::kSharedAccount;
+  for (auto& offloader : offloaders_) offloader->relieve(n, whose);
+  while (room() == 0 && offloading_blocks() == 0 && taken_->let_go_some(tick())) {
+    for (auto& offloader : offloaders_) offloader->relieve(n, whose);
+  }
+  return room();
+}
+
+void Manager::write_back(SlotId slot) {
+  const MemoryWait told;
+  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
+    if (options_.tiers[i - 1U].admission != AdmissionKind::on_eviction || out_of_use(i) || is_fed(i)) continue;
+    table_->retain({&slot, 1});
+    offloader(i).request({slot}, nullptr);
+  }
+}
+
+// From above: what goes down is there before it leaves.
+bool Manager::is_nowhere(const Identity& id) {
+  const SlotId slot = acquire_one(id.family, id.key);
+  if (slot != kNoSlot) release({&slot, 1});
+  if (slot != kNoSlot) return false;
+  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
+    if (out_of_use(i)) continue;
+    tier::Found found;
+    if (!is_storage(*tiers_[i - 1U])) return false;
+    tiers_[i - 1U]->find({&id, 1}, {&found, 1}, false);
+    if (found.present) return false;
+  }
+  return true;
+}
+
+Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got, bool evicting) {
   got = 0;
   for (size_t want = out.size(); got < out.size();) {
     want = std::min(want, out.size() - got);
     Code code = Code::no_memory;
     try {
-      code = allocate(account, out.subspan(got, want), nullptr);
+      code = allocate(account, out.subspan(got, want), nullptr, evicting);
     } catch (const std::bad_alloc&) {
       if (got == 0) throw;
       return Code::ok;  // what there is has an owner
@@ -337,9 +403,11 @@ uint64_t Manager::offloading_blocks() const {
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      std::span<Code> codes, TierIndex apart, const Newcomers* newcomers) {
+                      std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
+  // Of an epoch that ended so long ago that its ids have gone: nobody can ask for them.
+  if (!families_.has(what.family)) [[unlikely]] table_->erase(what.family, what.keys);
   uint64_t came_in = 0;
   uint64_t bytes = 0;
   for (size_t i = 0; i < inout.size(); ++i) {
@@ -367,7 +435,7 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
     if (codes[i] == Code::ok) fresh.push_back(inout[i]);
   }
   for (size_t i = 0; i < offloaders_.size(); ++i) {
-    if (!fresh.empty() && i + 1 != apart) offloaders_[i]->stored(fresh);
+    if (!fresh.empty() && i + 1 != bringer.apart) offloaders_[i]->stored(fresh, bringer.waits);
   }
   return all;
 }
@@ -404,6 +472,7 @@ SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
 }
 
 void Manager::keep_taken(std::span<const SlotId> slots) {
+  if (taken_->any_given()) note_tiers_in_use();
   const uint64_t now = env_.clock().now_ns();
   if (taken_->keep(slots, now, tick())) expire_taken_at(now + TakenBlocks::kKeptNs);
 }
@@ -587,6 +656,7 @@ void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damage
 
 void Manager::disabled(TierIndex tier, const Status& why) {
   disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
+  note_tiers_in_use();
   env_.log->write(LogLevel::error, "tier", why.message());
   events_.publish(copy::EventKind::disabled, tier);
 }

@@ -92,16 +92,34 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // ---- Slots ----
   // Host slots for blocks of an account, all or none; evictions are reported and counted. In
   // `evicted` (may be null) are the identities that went.
-  Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
+  // Without `evicting` only those that are free, within the account's limit as it is.
+  Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted,
+                bool evicting = true);
   // Of `n` slots that records from below are to land in, so many as lose nothing: where a tier gets only what leaves the
   // host, the free ones, for the others have to be written there first.
   [[nodiscard]] size_t slots_to_land_in(size_t n);
+  // Whether it is so: who must lose nothing then allocates without evicting.
+  [[nodiscard]] bool host_has_last_copies() const noexcept;
+  // The same of `n` slots that blocks of a store are to go into, for which it waits. None: `why`.
+  [[nodiscard]] size_t slots_to_store_in(block::AccountId account, size_t n, Code& why);
+  // Sends a held block to the tiers that would get it when it left the host.
+  void write_back(SlotId slot);
+  // Whether a block can be found nowhere: false where that is not known, because others have what is below.
+  [[nodiscard]] bool is_nowhere(const Identity& id);
   // For as many leading ones as there is room for: how many comes out in `got`. ok, or why there is room for none.
-  Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got);
-  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `apart`: a tier that the
-  // caller sends them to itself. `newcomers`: what.precedence, which knows then what gave way.
+  Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got, bool evicting = true);
+  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `newcomers`: what.precedence,
+  // which knows then what gave way.
+  struct Bringer {
+    TierIndex apart = kNoTier;  // a tier that the caller sends them to itself
+    bool waits = false;         // for room: what is to go down stays until it is there
+  };
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               std::span<Code> codes, TierIndex apart = kNoTier, const Newcomers* newcomers = nullptr);
+               std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers = nullptr);
+  Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
+               std::span<Code> codes) {
+    return publish(inout, what, parents_of_events, codes, Bringer{});
+  }
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
     if (table_->underflows() != 0) [[unlikely]] tell_underflow();
@@ -188,6 +206,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
     } else {
       standing_by_.fetch_and(~(1U << index), std::memory_order_acq_rel);
     }
+    note_tiers_in_use();
   }
   // The tier that must have a store's blocks before the store is over; kNoTier: the host is enough.
   [[nodiscard]] TierIndex stores_reach() const noexcept { return stores_reach_.load(std::memory_order_acquire); }
@@ -203,8 +222,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void offer_all(TierIndex index);
   // The same of what it is not known to have.
   void offer_missing(TierIndex index);
-  // By family: whether the host, or a tier that can be looked through, has a record of it. Looks at every record there is.
-  std::vector<bool> families_in_use();
+  // Families that the host, or a tier that can say so, has records of. Looks at every slot.
+  void add_stored(FamilyTable::Named& named);
+  // Asks everything that keeps ids of families which of them it has, and gives back those that nothing had twice in a row. The
+  // caller holds no lock.
+  void give_back_families();
   // Forgets a family in the host and in every tier below.
   Status forget_family(FamilyId family);
   // The epoch of a namespace, as far as it is known here; and all that are.
@@ -260,6 +282,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   bool check_recovered(SlotId slot);
+  void watch_families();
   // ---- manager_epochs.cc ----
   struct KnownNamespace;
   struct Heard {
@@ -283,6 +306,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void run_heard();
   void offer(TierIndex index, uint8_t forgotten);
   [[nodiscard]] uint64_t not_taken();
+  // Blocks may leave the host for what lies in these, whatever follows them.
+  void note_tiers_in_use() noexcept;
   void tell_evicted(std::span<const block::Evicted> gone);
   void tell_underflow() noexcept;
   // The same of what went for room, whether it lies anywhere below or not.
@@ -352,6 +377,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
                                                                uint64_t bytes, block::OverQuota mode)
       KVBM_REQUIRES(namespaces_mutex_);
   Status erase_families_of(const NamespaceId& id);
+  Mutex giving_back_;  // one at a time
   // Held while an epoch is written down, by those who raise one: nobody else needs it. Taken before namespaces_mutex_.
   Mutex raising_;
   // Held over the table's limits (lib/README.md); never over I/O or a wait, never on a path of blocks.

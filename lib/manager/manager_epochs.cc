@@ -4,7 +4,6 @@
 // no handle is opened late, and no lookup, store or load waits, because a disk syncs. What peers say is bounded
 // (epoch_table.h, hear_epochs()).
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -97,6 +96,7 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
 // Each word has its own answer; the status is of what was to be written, and of the only word if there is one.
 Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker) {
   std::set<NamespaceId> ended;
+  bool leaves_nothing = false;
   {
     MutexLock raising(raising_);
     const auto census = take_row_census(words.size());
@@ -108,6 +108,9 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
       epochs_.begin();
       for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
       if (!plan.rows.empty()) epochs_.add_unwritten(plan);
+      // From epoch 0, or from one that left nothing.
+      leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
+                       (words[0].known == 0 || epochs_.is_clean(words[0].base));
     }
     if (words.size() == 1 && words[0].code == Code::no_room) {
       return {Code::no_room, "the tiers keep epochs of 4,096 namespaces, and all of them are needed: see docs/operations.md, "
@@ -149,10 +152,15 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
   // Nothing finds these any more: what is left to do is to give their room back.
   for (const NamespaceId& id : ended) {
     const Status erased = erase_families_of(id);
+    leaves_nothing = leaves_nothing && erased.ok();
     if (erased.ok() || erased.code() == Code::unsupported) continue;
     env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   if (!ended.empty()) events_.publish(copy::EventKind::cleared, 0);
+  if (leaves_nothing && !ended.empty()) {
+    MutexLock lock(namespaces_mutex_);
+    epochs_.note_clean(words[0].base, words[0].known);
+  }
   return arena_->sync();
 }
 
@@ -191,9 +199,12 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
 
 // A row of a namespace that has no handle. A foreign one is told on to nodes that were away, and keeps blocks of ended epochs
 // that lie here from a handle that is opened later; both can be told again by the nodes that use the namespace. One of this
-// process's own can go when no tier here has a record that could be of an older epoch, and no other node can have one.
+// process's own can go when no tier here has a record that could be of an older epoch, and no other node can have one. Whose
+// a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows go
+// whose namespace this process invalidated, and had everything of it forgotten.
 struct Manager::RowCensus {
   bool nothing_goes = true;
+  bool unknown = false;             // some record is of a namespace that no handle of this process had
   std::vector<NamespaceId> in_use;  // base ids, sorted
   std::vector<NamespaceId> named;   // ids of families, sorted
 };
@@ -206,20 +217,21 @@ std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words)
     rows = {epochs_.size(), epochs_.foreign()};
   }
   if (rows.foreign != 0 && (rows.foreign + words > EpochTable::kForeignRows || rows.all + words > EpochTable::kRows)) {
-    for (FamilyId family = 0; family < families_.size(); ++family) out->named.push_back(families_.get(family).ns);
+    for (const FamilyId family : families_.all()) out->named.push_back(families_.get(family).ns);
     std::sort(out->named.begin(), out->named.end());
   }
   if (rows.all + words <= EpochTable::kRows) return out;
   const auto can_be_seen = [](const auto& tier) { return tier->kind() == "disk"; };
   if (!std::all_of(tiers_.begin(), tiers_.end(), can_be_seen)) return out;
   out->nothing_goes = false;
-  const std::vector<bool> used = families_in_use();
-  for (FamilyId family = 0; family < used.size(); ++family) {
+  FamilyTable::Named stored = families_.begin_give_back();
+  add_stored(stored);
+  for (const FamilyId family : stored.all()) {
     NamespaceId of;
-    if (!used[family]) continue;
-    // Of an unknown one it may be any.
-    if (!families_.base_of(family, of)) out->nothing_goes = true;
-    out->in_use.push_back(of);
+    if (families_.base_of(family, of))
+      out->in_use.push_back(of);
+    else
+      out->unknown = true;
   }
   std::sort(out->in_use.begin(), out->in_use.end());
   return out;
@@ -228,33 +240,8 @@ std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words)
 bool Manager::row_is_needed(const RowCensus& census, const NamespaceId& base) {
   if (!live_handles(base).empty()) return true;
   if (epochs_.is_foreign(base)) return std::binary_search(census.named.begin(), census.named.end(), base);
-  return census.nothing_goes || std::binary_search(census.in_use.begin(), census.in_use.end(), base);
-}
-
-// By id: whether the host or a tier that can be looked through has something of it.
-std::vector<bool> Manager::families_in_use() {
-  constexpr size_t kPage = 256;
-  std::vector<bool> used(families_.size());
-  const auto use = [&](FamilyId family) {
-    if (family < used.size()) used[family] = true;
-  };
-  std::vector<block::SlotInfo> slots;
-  for (SlotId next = 0; next < table_->slots();) {
-    slots.clear();
-    next = table_->scan(next, slots, kPage);
-    for (const block::SlotInfo& info : slots) {
-      if (info.state == block::SlotState::registered) use(table_->identity(info.slot).family);
-    }
-  }
-  std::vector<tier::ScanRow> rows(kPage);
-  for (const auto& tier : tiers_) {
-    uint64_t cursor = 0;
-    do {
-      const size_t n = tier->scan(cursor, rows);
-      for (size_t i = 0; i < n; ++i) use(rows[i].id.family);
-    } while (cursor != 0);
-  }
-  return used;
+  return census.nothing_goes || (census.unknown && !epochs_.is_clean(base)) ||
+         std::binary_search(census.in_use.begin(), census.in_use.end(), base);
 }
 
 void Manager::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,

@@ -51,56 +51,76 @@ uint64_t Namespace::epoch() const {
   return epoch_;
 }
 
-Result<PartPlan> Namespace::plan(const Part& part) {
-  MutexLock lock(mutex_);
-  const auto known = plans_.find(part);
-  if (known != plans_.end()) return known->second;
-
+Result<PartPlan> Namespace::shape_of(const Part& part, Family& family, uint32_t& model_layers) const {
   if (part.component == UINT16_MAX) return Status(Code::invalid_argument, "no component has this number");
   PartPlan plan;
   plan.part = part;
-  uint32_t model_layers = 0;
-  Family family;
-  family.ns = id_;
   family.component = part.component;
   family.shard = part.shard;
-  if (options_.geometry != nullptr) {
-    const layout::Geometry& geometry = *options_.geometry;
-    const layout::ComponentGeometry* component = geometry.component(part.component);
-    if (component == nullptr) return Status(Code::invalid_argument, "the geometry has no such component");
-    if (family.shard == Shard{}) family.shard = layout::whole_shard(*component);
-    const Status fits = layout::check_shard(geometry, part.component, family.shard);
-    if (!fits.ok()) return fits;
-    auto shape = layout::RecordShape::make(geometry, part.component, family.shard, geometry.units());
-    if (!shape.ok()) return shape.status();
-    plan.shape = std::move(shape).value();
-    plan.kind = component->kind;
-    model_layers = component->layers;
-    family.geometry = geometry.fingerprint();
-    const uint32_t stored = geometry.tokens_per_stored_block();
-    plan.window_blocks = (component->window_tokens + stored - 1) / stored;
+  if (options_.geometry == nullptr) return plan;
+  const layout::Geometry& geometry = *options_.geometry;
+  const layout::ComponentGeometry* component = geometry.component(part.component);
+  if (component == nullptr) return Status(Code::invalid_argument, "the geometry has no such component");
+  if (family.shard == Shard{}) family.shard = layout::whole_shard(*component);
+  const Status fits = layout::check_shard(geometry, part.component, family.shard);
+  if (!fits.ok()) return fits;
+  auto shape = layout::RecordShape::make(geometry, part.component, family.shard, geometry.units());
+  if (!shape.ok()) return shape.status();
+  plan.shape = std::move(shape).value();
+  plan.kind = component->kind;
+  model_layers = component->layers;
+  family.geometry = geometry.fingerprint();
+  const uint32_t stored = geometry.tokens_per_stored_block();
+  plan.window_blocks = (component->window_tokens + stored - 1) / stored;
+  return plan;
+}
+
+Result<PartPlan> Namespace::plan(const Part& part) {
+  {
+    MutexLock lock(mutex_);
+    const auto known = plans_.find(part);
+    if (known != plans_.end()) return known->second;
   }
-  const auto id = table_.intern(family, base_id_);
-  if (!id.ok()) return id.status();
-  plan.family = id.value();
-  if (coding_ != nullptr) coding_->add(base_id_, plan.family, plan.shape, model_layers);
-  plans_.emplace(part, plan);
+  Family family;
+  uint32_t model_layers = 0;
+  auto plan = shape_of(part, family, model_layers);
+  if (!plan.ok()) return plan;
+  table_.make_room();
+  // Interned and noted in one step, so that whoever asks what is named sees it, or asked before (FamilyTable::give_back).
+  MutexLock lock(mutex_);
+  const auto known = plans_.find(part);
+  if (known != plans_.end()) return known->second;
+  family.ns = id_;
+  const auto interned = table_.intern(family, base_id_);
+  if (!interned.ok()) return interned.status();
+  plan.value().family = interned.value();
+  if (coding_ != nullptr) coding_->add(base_id_, plan.value().family, plan.value().shape, model_layers);
+  plans_.emplace(part, plan.value());
   return plan;
 }
 
 Result<FamilyId> Namespace::default_family() {
   const FamilyId cached = default_family_.load(std::memory_order_acquire);
-  if (cached != kUnknownFamily) return cached;
+  if (cached != kNoFamily) return cached;
   const auto plan_of_default = plan(Part{});
   if (!plan_of_default.ok()) return plan_of_default.status();
-  default_family_.store(plan_of_default.value().family, std::memory_order_release);
-  return plan_of_default.value().family;
+  const FamilyId family = plan_of_default.value().family;
+  // Unless it is of an epoch that has ended meanwhile.
+  MutexLock lock(mutex_);
+  const auto now = plans_.find(Part{});
+  if (now != plans_.end() && now->second.family == family) default_family_.store(family, std::memory_order_release);
+  return family;
+}
+
+void Namespace::add_to(FamilyTable::Named& named) const {
+  MutexLock lock(mutex_);
+  for (const auto& [part, plan] : plans_) named.add(plan.family);
 }
 
 void Namespace::advance(uint64_t epoch) {
   MutexLock lock(mutex_);
   plans_.clear();
-  default_family_.store(kUnknownFamily, std::memory_order_release);
+  default_family_.store(kNoFamily, std::memory_order_release);
   epoch_ = epoch;
   id_ = derive(options_, epoch);
 }

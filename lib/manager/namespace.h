@@ -72,15 +72,20 @@ class Namespace {
   [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
   void set_account(std::shared_ptr<const Accounts::Lease> lease);
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
-  // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock.
+  // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock, and before a part's first
+  // family at an epoch none: the table may look for families to give back.
   Result<PartPlan> plan(const Part& part);
   // Component 0, whole model: cached, no lock after the first call.
   Result<FamilyId> default_family();
   // Moves to `epoch`; plans made before are of the id before.
   void advance(uint64_t epoch);
+  // The families that calls on this handle get at this epoch.
+  void add_to(FamilyTable::Named& named) const;
 
  private:
   [[nodiscard]] static NamespaceId derive(const NamespaceOptions& options, uint64_t epoch);
+  // A part's plan and family, without the family's id. Layers: of the whole model.
+  Result<PartPlan> shape_of(const Part& part, Family& family, uint32_t& model_layers) const;
 
   const NamespaceOptions options_;
   FamilyTable& table_;
@@ -88,8 +93,7 @@ class Namespace {
   std::shared_ptr<const void> coding_handle_;
   std::atomic<block::AccountId> account_{block::kSharedAccount};
   const NamespaceId base_id_;
-  static constexpr uint32_t kUnknownFamily = UINT32_MAX;
-  std::atomic<FamilyId> default_family_{kUnknownFamily};
+  std::atomic<FamilyId> default_family_{kNoFamily};
   mutable Mutex mutex_;
   NamespaceId id_ KVBM_GUARDED_BY(mutex_);
   uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;

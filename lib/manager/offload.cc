@@ -54,7 +54,7 @@ uint64_t Offloader::held_bytes() const {
   return held_ + in_flight_;
 }
 
-void Offloader::stored(std::span<const SlotId> slots) {
+void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
   const MemoryWait nobody_to_tell;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
   if (manager_.out_of_use(tier_)) return;
@@ -65,10 +65,11 @@ void Offloader::stored(std::span<const SlotId> slots) {
     for (const SlotId slot : slots) {
       const uint64_t name = manager_.table().identity(slot).hash();
       admission_->used(name);
-      if (admission_->admits(name)) entries.push_back(Entry{slot});
+      const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;  // it has come from there
+      if (admission_->admits(name) && !there) entries.push_back(Entry{slot});
     }
   }
-  add(std::move(entries));
+  add(std::move(entries), all_stay);
 }
 
 void Offloader::used(std::span<const SlotId> slots) {
@@ -105,7 +106,7 @@ void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> repor
 }
 
 // Takes a reference for as many entries as may have one.
-void Offloader::add(std::vector<Entry> entries) {
+void Offloader::add(std::vector<Entry> entries, bool all_stay) {
   if (entries.empty()) return;
   size_t skipped = 0;
   {
@@ -113,7 +114,7 @@ void Offloader::add(std::vector<Entry> entries) {
     for (Entry& entry : entries) {
       if (writing_[entry.slot]) continue;
       entry.generation = manager_.table().generation(entry.slot);
-      entry.held = held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
+      entry.held = all_stay || held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
       // One that waits without a reference may be evicted before its turn: a later one may have one.
       const Queued& known = queued_[entry.slot];
       if (known.is && known.generation == entry.generation && (known.held || !entry.held)) continue;
@@ -141,12 +142,14 @@ bool Offloader::take_reference(Entry& entry) {
   return entry.held;
 }
 
-void Offloader::relieve() {
+void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   const MemoryWait nobody_to_tell;
   if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.out_of_use(tier_)) return;
   const uint32_t slots = manager_.table().slots();
-  const uint32_t low = std::max<uint32_t>(slots / 32, 1);
-  const uint32_t free = manager_.table().counters().free;
+  const auto most = static_cast<uint32_t>(std::min<size_t>(wanted_slots, std::max<uint32_t>(slots / kFlightShare, 1)));
+  const bool at_limit = account != block::kSharedAccount;
+  const uint32_t low = std::max<uint32_t>({slots / 32, most, 1});
+  const uint32_t free = at_limit ? 0 : manager_.table().counters().free;
   if (free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
   if (write_back && manager_.is_fed(tier_)) return;
@@ -161,7 +164,8 @@ void Offloader::relieve() {
   std::vector<Entry> entries;
   for (uint32_t wanted = std::min<uint32_t>(low - free, 64); wanted != 0;) {
     std::vector<SlotId> cold(wanted);
-    cold.resize(manager_.table().select_cold(cold, manager_.tick()));
+    // Those that others follow can go once they are below, and must where their ends are in use.
+    cold.resize(manager_.table().select_cold(cold, manager_.tick(), {account, write_back}));
     std::vector<SlotId> clean;
     for (const SlotId slot : cold) {
       const bool there = (manager_.table().flags(slot) & below) != 0;
@@ -175,6 +179,10 @@ void Offloader::relieve() {
     // In place of those that somebody has come to read meanwhile.
     wanted = static_cast<uint32_t>(clean.size() - manager_.evict_held(clean));
   }
+  // As far as it is known here, a tier is to have parents before their children.
+  std::stable_sort(entries.begin(), entries.end(), [this](const Entry& a, const Entry& b) {
+    return manager_.table().depth(a.slot) < manager_.table().depth(b.slot);
+  });
   {
     MutexLock lock(mutex_);
     relieving_ = false;
@@ -571,7 +579,10 @@ void Offloader::end(Sent& sent) {
   std::vector<Entry>& entries = sent.entries;
   std::vector<SlotId> keep;
   std::vector<SlotId> evict;
-  for (const Entry& entry : entries) (entry.evict_after ? evict : keep).push_back(entry.slot);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const bool goes = entries[i].evict_after && sent.codes[i] == Code::ok;
+    (goes ? evict : keep).push_back(entries[i].slot);
+  }
   manager_.release(keep);
   // A node that says that it has a block may still hold its lease of it.
   const bool some_stayed = manager_.evict_held(evict) != evict.size();

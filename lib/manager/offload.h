@@ -3,7 +3,7 @@
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. What the tier is sent of them has a share, too: all edges together leave a quarter of
+// evicted before their turn. Stores wait for room instead, and all of theirs stay. What the tier is sent of them has a share, too: all edges together leave a quarter of
 // the host, but for what callers ask for. Batches are formed so that blocks stored together lie together below. A block
 // is written by one batch at a time: whoever wants the same while it is being written waits for that and gets its
 // outcome. Lock: `mutex_`; never held while the tier or a callback is called.
@@ -38,17 +38,19 @@ class Offloader {
 
   Offloader(Manager& manager, TierIndex tier, const TierOptions& options);
 
-  // Blocks came to the host, or were used there. The caller holds references for the call.
-  void stored(std::span<const SlotId> slots);
+  // Blocks came to the host, or were used there. The caller holds references for the call. `all_stay`: whoever brings them
+  // waits for room, so those that are admitted stay until their turn, beyond the share as well.
+  void stored(std::span<const SlotId> slots, bool all_stay = false);
   void used(std::span<const SlotId> slots);
   // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per
   // slot, then is dropped.
   void request(std::vector<SlotId> slots, std::shared_ptr<Report> report);
   // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
-  // there yet, then frees it. This is how on_eviction works, and the second chance of what `all` had no queue for.
+  // there yet, then frees it: what was not taken stays. This is how on_eviction works, and the second chance of what `all`
+  // had no queue for. `wanted`: so many slots are waited for, of this account where it is at its limit.
   // What is still read when it is there stays, and the next one goes in its place: who waits until nothing is under way
   // (when_idle) finds room, as long as anything can go.
-  void relieve();
+  void relieve(size_t wanted = 0, block::AccountId account = block::kSharedAccount);
   // Blocks that an allocation or a lower quota has evicted: on_eviction counts those that it should have had.
   void evicted(std::span<const block::Evicted> gone);
   // Gives up references of queued blocks that admission alone has queued, the last ones first, of at most so many: they
@@ -113,7 +115,7 @@ class Offloader {
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
   static constexpr size_t kBatchItems = 512;
 
-  void add(std::vector<Entry> entries);
+  void add(std::vector<Entry> entries, bool all_stay = false);
   [[nodiscard]] bool take_reference(Entry& entry);
   void pump();
   std::vector<Entry> next_batch() KVBM_REQUIRES(mutex_);

@@ -84,8 +84,8 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     } else if (one.code == Code::ok) {
       one.code = settle_head(manager, one.slot, arrival.tier, head);
     }
-    if (one.code == Code::ok && arrival.landing == Landing::registered)
-      one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark);
+    if (one.code == Code::ok && is_registered(arrival.landing))
+      one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark, arrival.landing == Landing::taken);
     if (one.code == Code::ok) {
       one.lent = batch.items[i].lent;
       one.lender = std::move(batch.items[i].lender);
@@ -122,8 +122,9 @@ Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head)
   return Code::ok;
 }
 
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark) {
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits) {
   if (manager.forgotten_since(id.family, mark)) return Code::ok;
+  const MemoryWait registered;  // what is acquired below is given back, and what can be found is kept over a restart
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
@@ -138,7 +139,8 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   what.precedence = &newcomer;
   what.tick = manager.tick();
   Code code = Code::ok;
-  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, kNoTier, &newcomer);
+  [[maybe_unused]] const Code all =
+      manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
   if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
   if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
   if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
@@ -210,9 +212,9 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vecto
   auto batch = std::make_unique<tier::GetBatch>();
   uint64_t bytes = 0;
   batch->deadline_ns = deadline_ns;
-  batch->receiver_checks_leaves = landing != Landing::registered;
+  batch->receiver_checks_leaves = !is_registered(landing);
   batch->receiver_borrows = landing == Landing::borrowed;
-  if (landing != Landing::registered) batch->receiver_decodes = std::move(decodes);
+  if (!is_registered(landing)) batch->receiver_decodes = std::move(decodes);
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {

@@ -36,6 +36,7 @@ struct Landed {
 
 enum class Landing : uint8_t {
   registered,  // verified; the next lookup finds it in the host
+  taken,       // the same, for who waits for room: what is to go down stays until it is there
   unchecked,   // a private slot whose leaves nobody has compared yet; it goes with its reference
   borrowed,    // the same, for who reads the payload once and does not keep it
 };
@@ -56,7 +57,11 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
 Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head);
 
 // Registers a private slot, after its leaves were compared, unless its family was forgotten since the mark. If the
-// block is there already, the reference moves to that one.
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark);
+// block is there already, the reference moves to that one. `waits`: as Manager::Bringer.
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits = false);
+
+[[nodiscard]] constexpr bool is_registered(Landing landing) noexcept {
+  return landing == Landing::registered || landing == Landing::taken;
+}
 
 }  // namespace kvbm::manager

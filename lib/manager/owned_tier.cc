@@ -63,6 +63,14 @@ Status OwnedTier::erase_family(FamilyId family) {
   return d != nullptr ? d->erase_family(family) : Status{};
 }
 
+void OwnedTier::families(FamilyTable::Named& named) {
+  if (tier::Tier* const d = disk()) d->families(named);
+}
+
+void OwnedTier::forget_families(std::span<const FamilyId> gone) {
+  if (tier::Tier* const d = disk()) d->forget_families(gone);
+}
+
 size_t OwnedTier::scan(uint64_t& cursor, std::span<tier::ScanRow> out) {
   if (tier::Tier* const d = disk()) return d->scan(cursor, out);
   cursor = 0;

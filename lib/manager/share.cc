@@ -115,7 +115,9 @@ Status Share::open_links(FamilyTable& families) {
   name << "process-" << getpid() << "-" << std::hex << env_.random->next();
   cluster::LinkLimits limits;
   limits.staging_bytes = limits.quarantine_bytes = staging_bytes(block_bytes_);
-  limits.new_epochs = EpochTable::kRows;  // of processes of this user, which have handles of them
+  // Of processes of this user, which have handles of them.
+  limits.new_epochs = EpochTable::kRows;
+  limits.own_families = true;
   cluster::NodeFacts self;
   self.node = cluster::node_id_of(name.str());
   self.incarnation = env_.random->next();
@@ -173,6 +175,7 @@ Status Share::try_to_own() {
     options.capacity_bytes = disk_.capacity_bytes;
     options.write_bytes_per_s = disk_.write_bytes_per_s;
     options.read_bytes_per_s = disk_.read_bytes_per_s;
+    const FamilyTable::Keep keep(manager_->families());  // until the tier can be asked what it has
     auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, manager_->families(), *env_.random,
                                              manager_.get(), owned_index_);
     if (!opened.ok()) return opened.status();

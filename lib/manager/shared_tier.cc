@@ -52,7 +52,7 @@ bool SharedTier::connected() const noexcept {
 }
 
 void SharedTier::forget_all() {
-  for (FamilyId family = 0; family < families_.size(); ++family) (void)peers_.erase_family(family);
+  for (const FamilyId family : families_.all()) (void)peers_.erase_family(family);
 }
 
 void SharedTier::find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept {

@@ -45,6 +45,7 @@ class SharedTier final : public tier::Tier {
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override { peers_.reject(id, location); }
   Status erase_family(FamilyId family) override;
+  void forget_families(std::span<const FamilyId> gone) override { peers_.forget_families(gone); }
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override { return peers_.scan(cursor, out); }
   [[nodiscard]] tier::TierStats stats() const override { return peers_.stats(); }
   Result<uint64_t> epoch(const NamespaceId& base_id) override;

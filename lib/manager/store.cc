@@ -63,7 +63,7 @@ Operation::Next StoreOperation::step() {
     decided_.assign(request_.keys.size(), false);
   }
   if (request_.keys.empty()) return Next::finished;
-  if (part_ == plans_.size()) return hand_over();
+  if (part_ == plans_.size()) return await_handover();
   if (!chunk_open_ && open_chunk() == Next::wait) return Next::wait;
   const Next copied = flight_ != nullptr ? move_some() : copy_some();
   if (copied != Next::finished) return copied;
@@ -75,55 +75,54 @@ Operation::Next StoreOperation::step() {
     last_ = kNoSlot;
     chunk_first_ = 0;
     no_room_ = Code::ok;
+    follows_nothing_ = false;
     ++part_;
   }
-  return part_ == plans_.size() ? hand_over() : Next::more;
+  return part_ == plans_.size() ? await_handover() : Next::more;
 }
 
-// The host has everything: what must have it too is sent it, and waited for.
-Operation::Next StoreOperation::hand_over() {
-  note_stored();
-  if (reach_ == kNoTier) return Next::finished;
-  if (handover_ == nullptr) {
-    const MemoryWait counted;  // what is acquired from here on is given back by the offloader
-    const size_t n = request_.keys.size();
-    auto handover = std::make_shared<Handover>(n);
-    std::vector<SlotId> slots;
-    std::vector<size_t> key_of;
-    for (size_t part = 0; part < plans_.size(); ++part) {
-      std::vector<SlotId> held(n, kNoSlot);
-      manager_.table().acquire_each(plans_[part].family, request_.keys, held, block::kNoUse);
-      for (size_t k = 0; k < n; ++k) {
-        // Gone already, for lack of room: nobody can be given it.
-        if (held[k] == kNoSlot && status_[k] == Code::ok && has_block(part, k) == Code::ok) fail(k, Code::no_room);
-        if (held[k] == kNoSlot) continue;
-        if (status_[k] != Code::ok) {
-          manager_.release({&held[k], 1});
-          continue;
-        }
-        // Asked for again, what is there already costs no copy: who had it may have lost it since.
-        manager_.table().clear_flags(held[k], on_tier_flag(reach_));
-        slots.push_back(held[k]);
-        key_of.push_back(k);
-        handover->open[k].fetch_add(1, std::memory_order_relaxed);
-      }
-    }
-    handover->waiting.store(slots.size() + 1, std::memory_order_relaxed);
-    handover_ = handover;
-    auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-    auto report = std::make_shared<Offloader::Report>(
-        [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
-          int32_t none = 0;
-          std::atomic<int32_t>& first = handover->codes[key_of[index]];
-          if (code != Code::ok)
-            first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
-          handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
-          handover->waiting.fetch_sub(1, std::memory_order_release);
-          self->wake();
-        });
-    if (!slots.empty()) manager_.offloader(reach_).request(std::move(slots), std::move(report));
-    handover->waiting.fetch_sub(1, std::memory_order_release);
+// Of the open chunk, which is in the host: what must have it too is sent it, and has it before the host lets it go.
+void StoreOperation::hand_over() {
+  if (reach_ == kNoTier) return;
+  const MemoryWait counted;  // what is acquired from here on is given back by the offloader
+  if (handover_ == nullptr) handover_ = std::make_shared<Handover>(request_.keys.size());
+  const auto handover = handover_;
+  std::vector<SlotId> slots;
+  std::vector<size_t> key_of;
+  const auto add = [&](SlotId slot, size_t key) {
+    if (slot == kNoSlot || status_[key] != Code::ok || has_block(part_, key) != Code::ok) return;
+    slots.push_back(slot);
+    key_of.push_back(key);
+  };
+  for (size_t i = 0; i < present_.size(); ++i) add(present_[i], chunk_first_ + i);
+  for (const Fresh& fresh : fresh_) add(fresh.slot, fresh.key);
+  if (slots.empty()) return;
+  manager_.table().retain(slots);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    // Asked for again, what is there already costs no copy: who had it may have lost it since.
+    manager_.table().clear_flags(slots[i], on_tier_flag(reach_));
+    handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
+  handover->waiting.fetch_add(slots.size(), std::memory_order_relaxed);
+  auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+  auto report = std::make_shared<Offloader::Report>(
+      [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
+        int32_t none = 0;
+        std::atomic<int32_t>& first = handover->codes[key_of[index]];
+        if (code != Code::ok)
+          first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
+        handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
+        handover->waiting.fetch_sub(1, std::memory_order_release);
+        self->wake();
+      });
+  manager_.offloader(reach_).request(std::move(slots), std::move(report));
+}
+
+// The host has had everything: what must have it too is waited for.
+Operation::Next StoreOperation::await_handover() {
+  note_stored();
+  if (handover_ == nullptr) return Next::finished;
+  if (!std::exchange(all_sent_, true)) handover_->waiting.fetch_sub(1, std::memory_order_release);
   if (handover_->waiting.load(std::memory_order_acquire) != 0) return Next::wait;
   end_handover(Code::ok);
   return Next::finished;
@@ -166,8 +165,11 @@ Operation::Next StoreOperation::open_chunk() {
   const uint32_t tick = waits_since_ns_ == 0 ? manager_.tick() : block::kNoUse;
   manager_.table().acquire_each(plans_[part_].family, keys, present_, tick);
   leave_others();
-  if (chunk_first_ == 0 && parent_of(0) != nullptr && last_ == kNoSlot) {
-    last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
+  if (const Key* const parent = parent_of(chunk_first_); parent != nullptr && last_ == kNoSlot) {
+    last_ = manager_.acquire_one(plans_[part_].family, *parent);
+    if (last_ == kNoSlot && chunk_first_ == 0) {
+      follows_nothing_ = manager_.is_nowhere({*parent, plans_[part_].family});
+    }
   }
   const std::vector<size_t> missing = find_missing();
   fresh_.clear();
@@ -228,14 +230,20 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   Code code = Code::no_room;
   RoomLine::Turn turn = line.ask(self, place_, account, last_ != kNoSlot);
   while (turn == RoomLine::Turn::try_it) {
-    code = take_leading(missing);
-    if (!fresh_.empty()) {
-      end_wait(true);
-      if (fresh_.size() != missing.size()) cut_chunk(missing[fresh_.size()] - chunk_first_);
-      return Next::more;
-    }
+    if (take_leading(missing, loss_, code)) return Next::more;
+    if (let_go_of_last()) continue;
     turn = RoomLine::Turn::refused;
-    if (line.may_wait_after(code, account)) turn = line.refused(self, place_, account, last_ != kNoSlot, code);
+    if (line.may_wait_after(code, account) && !follows_nothing_) {
+      turn = line.refused(self, place_, account, last_ != kNoSlot, code);
+    }
+  }
+  const uint64_t waited = waits_since_ns_ == 0 ? 0 : manager_.env().clock().now_ns() - waits_since_ns_;
+  const bool late = waited >= manager_.options().room_wait_ns;
+  const bool may_wait = !late && !manager_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
+  if (turn == RoomLine::Turn::refused && loss_ == Loss::nothing && may_wait) {
+    // What may be written down since it was looked at last is, before anything is lost for this.
+    if (take_leading(missing, Loss::nothing, code)) return Next::more;
+    if (manager_.offloading_blocks() != 0) turn = RoomLine::Turn::wait;
   }
   if (turn == RoomLine::Turn::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = manager_.env().clock().now_ns();
@@ -244,18 +252,58 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
     cut_chunk(missing.front() - chunk_first_);
     return Next::more;
   }
+  // Nothing is on its way that would make room, or it does not come: what should have been written down goes now.
+  if (waited != 0 && late) loss_ = Loss::what_must;  // nor does the rest wait so long
+  if (line.may_wait_after(code, account) && take_leading(missing, Loss::what_must, code)) return Next::more;
   end_wait(false);
   give_up(missing, code);
   return Next::more;
 }
 
-// All the slots, or as many leading ones as there is room for.
-Code StoreOperation::take_leading(std::span<const size_t> missing) {
-  std::vector<SlotId> slots(missing.size());
+// All the slots, or as many leading ones as there is room for, where the chunk then ends. False: none, and `code` says why.
+bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Code& code) {
+  const block::AccountId account = request_.cache->ns()->account();
+  size_t n = missing.size();
+  // What cannot be found, for what it follows is nowhere, takes nobody's place: a prompt that is longer than all tiers would
+  // lose its beginning for its end.
+  if (follows_nothing_) n = std::min<size_t>(n, manager_.table().counters().free);
+  if (n == 0) {
+    code = Code::no_room;
+    return false;
+  }
+  if (loss == Loss::nothing) n = manager_.slots_to_store_in(account, n, code);
+  if (n == 0) return false;
+  std::vector<SlotId> slots(n);
   size_t got = 0;
-  const Code code = manager_.allocate_leading(request_.cache->ns()->account(), slots, got);
+  const bool evicting = loss == Loss::what_must || !manager_.host_has_last_copies();
+  code = manager_.allocate_leading(account, slots, got, evicting);
+  if (got == 0 && loss == Loss::what_must) {
+    manager_.yield_offloads(n);
+    code = manager_.allocate_leading(account, slots, got);
+  }
   for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i]});
-  return code;
+  if (got == 0) return false;
+  end_wait(true);
+  if (got != missing.size()) cut_chunk(missing[got] - chunk_first_);
+  return true;
+}
+
+// The block before need not stay for what follows it once a tier below has it: of a few slots that would be too many. Where
+// it would go down only when it goes, it goes down when what it follows has. Whether it has been let go of.
+bool StoreOperation::let_go_of_last() {
+  if (last_ == kNoSlot) return false;
+  if (!manager_.table().lies_below(last_)) {
+    const SlotId parent = manager_.table().parent(last_);
+    const bool comes_next = parent == kNoSlot || manager_.table().lies_below(parent);
+    if (sent_down_ != last_ && comes_next) {
+      sent_down_ = last_;
+      manager_.write_back(last_);
+    }
+    return false;
+  }
+  manager_.table().release({&last_, 1}, manager_.tick());
+  last_ = sent_down_ = kNoSlot;
+  return true;
 }
 
 // It stands in line no more.
@@ -364,6 +412,7 @@ void StoreOperation::close_chunk() {
     f += count;
     i += count;
   }
+  hand_over();
   // The last block of the chunk is the parent of the next chunk's first: keep its reference.
   const SlotId keep = before;
   std::vector<SlotId> done;
@@ -376,6 +425,7 @@ void StoreOperation::close_chunk() {
   }
   if (keep != kNoSlot) manager_.table().retain({&keep, 1});
   last_ = keep;
+  sent_down_ = kNoSlot;
   manager_.release(done);
   present_.clear();
   fresh_.clear();
@@ -403,7 +453,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   what.precedence = &mine;
   if (completed == Code::ok) {
     [[maybe_unused]] const Code all =
-        manager_.publish({slots, count}, what, {parents, count}, {codes, count}, reach_, &mine);
+        manager_.publish({slots, count}, what, {parents, count}, {codes, count}, {reach_, true}, &mine);
   } else {
     std::fill_n(codes, count, completed);
   }
@@ -430,14 +480,13 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   end_wait(false);
   note_stored();
   if (waited_ns_ != 0) manager_.counters().room_wait.record(waited_ns_);
-  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit. And what a tier below must
-  // have was not even sent there.
-  if (handover_ != nullptr) {
-    end_handover(why);
-  } else if (why != Code::ok) {
-    const size_t from = part_ + 1 == plans_.size() && reach_ == kNoTier ? chunk_first_ : 0;
+  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
+  const bool all_stored = !plans_.empty() && part_ == plans_.size();
+  if (why != Code::ok && !all_stored) {
+    const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
     for (size_t k = from; k < status_.size(); ++k) fail(k, why);
   }
+  if (handover_ != nullptr) end_handover(why);
   completion.items = status_.size();
   for (size_t k = 0; k < status_.size(); ++k) {
     if (status_[k] == Code::ok) ++completion.items_done;

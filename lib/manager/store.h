@@ -46,6 +46,8 @@ class StoreOperation final : public Operation, public RoomSeeker {
   [[nodiscard]] bool quiet() noexcept override;
 
  private:
+  // Which blocks of the host may go for these: what lies below, and also what should and could not be written there in time.
+  enum class Loss : uint8_t { nothing, what_must };
   static constexpr size_t kChunk = 64;  // keys whose slots are taken together, and that are published together
   // Of a cache on a device, which should not wait between two chunks: as many keys as have so many bytes.
   static constexpr size_t kDeviceChunk = 1024;
@@ -61,10 +63,11 @@ class StoreOperation final : public Operation, public RoomSeeker {
     explicit Handover(size_t n) : codes(n) {}
     std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
     std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
-    std::atomic<size_t> waiting{1};  // its release pairs with step's acquire
+    std::atomic<size_t> waiting{1};  // for these, and for all to be sent; its release pairs with step's acquire
   };
 
-  Next hand_over();
+  void hand_over();
+  Next await_handover();
   void note_stored();
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
@@ -73,7 +76,8 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void leave_others();
   [[nodiscard]] std::vector<size_t> find_missing();
   Next take_slots(std::span<const size_t> missing);
-  Code take_leading(std::span<const size_t> missing);
+  bool take_leading(std::span<const size_t> missing, Loss loss, Code& code);
+  bool let_go_of_last();
   void end_wait(bool got_some);
   void give_up(std::span<const size_t> missing, Code code);
   void cut_chunk(size_t keys);
@@ -112,13 +116,17 @@ class StoreOperation final : public Operation, public RoomSeeker {
   uint32_t leaf_ = 0;   // next leaf of it
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   std::vector<codec::Leaf> leaves_;
-  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
+  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; none where it need not stay
+  SlotId sent_down_ = kNoSlot;  // the last one that was, to be let go of
+  bool follows_nothing_ = false;  // the block before is nowhere
+  Loss loss_ = Loss::nothing;
   uint64_t bytes_ = 0;
   const TierIndex reach_;  // Manager::stores_reach, when this began
   const uint64_t place_;   // in the line for room
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
   Code no_room_ = Code::ok;  // of this part: what refused room to one of its keys, and to all that follow
   std::shared_ptr<Handover> handover_;
+  bool all_sent_ = false;  // to it
   bool noted_ = false;  // what was stored, for flushes
 };
 

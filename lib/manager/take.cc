@@ -1,17 +1,141 @@
 #include "manager/take.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/memory_wait.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 #include "manager/onboard.h"
+#include "manager/room_line.h"
 
 namespace kvbm::manager {
 
 namespace {
 // How long records that were offered may take to come.
 constexpr uint64_t kTakeNs = 10'000'000'000;
+
+// One offer on its way into the host, in parts of a quarter of it, in the order of the offer. Without room it stands in
+// line as a store does, until the offer is over: what it was for and has not come is nobody's then. Steps run on the
+// executor, one at a time.
+class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taking> {
+ public:
+  Taking(std::shared_ptr<Manager> manager, TierIndex tier, std::vector<OnboardItem> items,
+         UniqueFunction<void(std::vector<Landed>)> landed, UniqueFunction<void()> done)
+      : manager_(std::move(manager)),
+        tier_(tier),
+        items_(std::move(items)),
+        deadline_ns_(manager_->env().clock().now_ns() + kTakeNs),
+        place_(manager_->room().place_of_store()),
+        landed_(std::move(landed)),
+        done_(std::move(done)) {}
+
+  void begin() {
+    add(manager_->counters().operations, 1);
+    manager_->env().executor->post_at(deadline_ns_, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->wake();
+    });
+    wake();
+  }
+  void room_may_be() override { wake(); }
+
+ private:
+  void wake() {
+    const MemoryWait nobody_to_tell;
+    if (wakes_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
+    manager_->env().executor->post([self = shared_from_this()] { self->run(); });
+  }
+
+  void run() {
+    const MemoryWait nobody_to_tell;
+    for (uint32_t seen = wakes_.load(std::memory_order_acquire); seen != 0;) {
+      step();
+      const uint32_t before = wakes_.fetch_sub(seen, std::memory_order_acq_rel);
+      seen = before - seen;
+    }
+  }
+
+  void step() {
+    if (over_) return;
+    while (next_ < items_.size() && bring_some()) {
+    }
+    if (next_ < items_.size() || landing_.load(std::memory_order_acquire) != 0) return;
+    over_ = true;
+    manager_->room().leave(place_, false);
+    manager_->counters().operations.fetch_sub(1, std::memory_order_relaxed);
+    done_();
+  }
+
+  // False: somebody will wake this.
+  bool bring_some() {
+    if (manager_->closing() || manager_->disabled(tier_) || manager_->env().clock().now_ns() >= deadline_ns_) {
+      next_ = items_.size();
+      return true;
+    }
+    const size_t on_its_way = landing_.load(std::memory_order_acquire);
+    const size_t most = std::max<size_t>(manager_->arena().slots() / 4, 1);
+    if (on_its_way >= most) return false;
+    const size_t n = std::min(items_.size() - next_, most - on_its_way);
+    RoomLine& line = manager_->room();
+    // What is on its way comes whatever others do: who has some does not stand in line.
+    if (on_its_way != 0) return take(n, code_);
+    RoomLine::Turn turn = line.ask(shared_from_this(), place_, block::kSharedAccount, false);
+    while (turn == RoomLine::Turn::try_it) {
+      if (take(n, code_)) return true;
+      turn = line.refused(shared_from_this(), place_, block::kSharedAccount, false, Code::no_room);
+    }
+    if (turn == RoomLine::Turn::wait) return false;
+    if (take(n, code_)) return true;
+    if (manager_->offloading_blocks() != 0 && !manager_->closing()) return false;
+    // Nothing is on its way that would make room: what could not be written down goes now.
+    manager_->yield_offloads(n);
+    LandingRoom room;
+    (void)manager::take_slots(*manager_, block::kSharedAccount, n, room);
+    if (room.count() != 0) return bring(std::move(room));
+    line.say_refused("a block of another node", code_, 0);
+    next_ = items_.size();
+    return true;
+  }
+
+  bool take(size_t n, Code& code) {
+    const size_t some = manager_->slots_to_store_in(block::kSharedAccount, n, code);
+    if (some == 0) return false;
+    LandingRoom room;
+    code = manager::take_slots(*manager_, block::kSharedAccount, some, room, !manager_->host_has_last_copies());
+    return room.count() != 0 && bring(std::move(room));
+  }
+
+  bool bring(LandingRoom room) {
+    manager_->room().leave(place_, true);
+    const size_t n = room.count();
+    const auto first = items_.begin() + static_cast<std::ptrdiff_t>(next_);
+    std::vector<OnboardItem> some(first, first + static_cast<std::ptrdiff_t>(n));
+    next_ += n;
+    landing_.fetch_add(n, std::memory_order_relaxed);
+    onboard(manager_, tier_, std::move(some), std::move(room), deadline_ns_, Landing::taken, {},
+            [self = shared_from_this(), n](std::vector<Landed> landed) {
+              self->landed_(std::move(landed));
+              self->landing_.fetch_sub(n, std::memory_order_release);
+              self->wake();
+            });
+    return true;
+  }
+
+  const std::shared_ptr<Manager> manager_;
+  const TierIndex tier_;
+  const std::vector<OnboardItem> items_;
+  const uint64_t deadline_ns_;
+  const uint64_t place_;
+  UniqueFunction<void(std::vector<Landed>)> landed_;
+  UniqueFunction<void()> done_;
+  size_t next_ = 0;
+  Code code_ = Code::no_room;
+  bool over_ = false;
+  std::atomic<size_t> landing_{0};
+  std::atomic<uint32_t> wakes_{0};
+};
+
 }  // namespace
 
 void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
@@ -25,11 +149,20 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   (void)manager->next_tick();  // policies tell what came by this request from what came before
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
+  // What goes on to a tier below comes through the host in parts.
+  bool goes_on = false;
+  for (TierIndex t = 1; t <= manager->tiers_below(); ++t) {
+    const AdmissionKind admission = manager->options().tiers[t - 1U].admission;
+    const bool all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
+    goes_on = goes_on || (all && t != index && !manager->out_of_use(t));
+  }
+  const size_t most = goes_on ? SIZE_MAX : manager->arena().slots();
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
+    if (one.id.family == kNoFamily) continue;  // the table of families had no room
     const bool fits = one.item.payload_bytes <= manager->arena().block_bytes() &&
                       one.item.head_bytes <= manager->arena().head(0).size();
-    if (!fits || taken.size() >= manager->arena().slots()) continue;
+    if (!fits || taken.size() >= most) continue;
     want.push_back(i);
     const SlotId here = manager->acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {
@@ -60,21 +193,22 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     return;
   }
   tier.learn(link.peer(), taken);
-  const uint64_t deadline_ns = manager->env().clock().now_ns() + kTakeNs;
-  onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered, {},
-          [manager, release, links, of_nodes, index](std::vector<Landed> landed) {
-            const MemoryWait nobody_to_tell;
-            std::vector<SlotId> came;
-            for (const Landed& one : landed) {
-              if (one.code != Code::ok) continue;
-              came.push_back(one.slot);
-              // Not one that was stored here meanwhile: that will be offered on.
-              const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
-              if (given) manager->taken().given({&one.slot, 1});
-            }
-            manager->keep_taken(came);
-            links.post(release);
-          });
+  const auto taking = std::make_shared<Taking>(
+      manager, index, std::move(items),
+      [manager, of_nodes, index](std::vector<Landed> landed) {
+        const MemoryWait nobody_to_tell;
+        std::vector<SlotId> came;
+        for (const Landed& one : landed) {
+          if (one.code != Code::ok) continue;
+          came.push_back(one.slot);
+          // Not one that was stored here meanwhile: that will be offered on.
+          const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
+          if (given) manager->taken().given({&one.slot, 1});
+        }
+        manager->keep_taken(came);
+      },
+      [release, links] { links.post(release); });
+  taking->begin();
 }
 
 }  // namespace kvbm::manager

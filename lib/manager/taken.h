@@ -32,6 +32,7 @@ class TakenBlocks {
   bool keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t tick);
   // They came from other nodes, not from clients of a shared tier set. The caller holds references.
   void given(std::span<const SlotId> slots) noexcept;
+  [[nodiscard]] bool any_given() const noexcept { return any_given_.load(std::memory_order_acquire); }
   // Blocks that have been evicted. `own`: flags of slots whose record this node's own tiers have.
   void evicted(std::span<const block::Evicted> gone, uint8_t own) noexcept;
   [[nodiscard]] uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }

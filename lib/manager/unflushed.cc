@@ -42,6 +42,11 @@ void Unflushed::forget(FamilyId family) {
   std::erase_if(numbers_, [family](const auto& one) { return one.first.family == family; });
 }
 
+void Unflushed::add_to(FamilyTable::Named& named) const {
+  MutexLock lock(mutex_);
+  for (const auto& [id, number] : numbers_) named.add(id.family);
+}
+
 void Unflushed::forget_all() {
   MutexLock lock(mutex_);
   numbers_.clear();

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/family_table.h"
 #include "base/ids.h"
 #include "base/mutex.h"
 
@@ -36,6 +37,7 @@ class Unflushed {
   void forget(std::span<const Identity> ids);
   void forget(FamilyId family);
   void forget_all();
+  void add_to(FamilyTable::Named& named) const;
   // Everything, as it is now. `lost`: there was more than is remembered, which is told once.
   [[nodiscard]] std::vector<Entry> all(bool& lost);
   // A flush has said what became of it: unless it was stored again, it is forgotten. False: it is nobody's any more, or

@@ -9,7 +9,8 @@
 //
 // Leaves go before their parents whatever the policy: a slot with resident children, or held,
 // pinned or retained, is not evictable; a policy that meets such a slot may drop it from its
-// queue and will be told by `available` when it can be evicted (again).
+// queue and will be told by `available` when it can be evicted (again). Where a policy has none, the block table may
+// take a slot with children whose block lies in a tier below as well: the policy hears `erased`.
 #pragma once
 
 #include <atomic>

@@ -10,6 +10,7 @@
 // longer touched.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/family_table.h"
 #include "base/function.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -244,6 +246,18 @@ class Tier {
   virtual void reject(const Identity& id, uint64_t location) = 0;
   // Forgets every record of a family. Persisted before it returns where the tier persists.
   virtual Status erase_family(FamilyId family) = 0;
+
+  // The families that have records here, into `named`. From memory. Thread: any.
+  virtual void families(FamilyTable::Named& named) {
+    std::array<ScanRow, 256> rows;
+    uint64_t cursor = 0;
+    do {
+      const size_t n = scan(cursor, rows);
+      for (size_t i = 0; i < n; ++i) named.add(rows[i].id.family);
+    } while (cursor != 0);
+  }
+  // These ids mean nothing any more, and have no records: what is kept by them can go. Thread: any.
+  virtual void forget_families(std::span<const FamilyId> /*gone*/) {}
 
   // Rows in a stable order starting after `cursor` (0 = start); sets cursor for the next page, 0 at the end.
   virtual size_t scan(uint64_t& cursor, std::span<ScanRow> out) = 0;

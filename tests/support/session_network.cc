@@ -157,6 +157,7 @@ Code SessionNetwork::post(Node node, uint64_t id, uint64_t tag, MutableBytes to,
 }
 
 Code SessionNetwork::push(Node node, uint64_t id, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) {
+  if (faults.closed) return Code::closed;
   End& end = ends_.at(id);
   EXPECT_EQ(end.node, node);
   if (!end.open || end.told) return Code::stale_handle;

@@ -35,6 +35,7 @@ class SessionNetwork {
     double garble = 0;  // a pushed byte is changed, or the last ones are missing
     double full = 0;    // send() says again
     double refuse = 0;  // post() says again
+    bool closed = false;  // push() says closed: its peer has died, and on_closed is still to come
     // What a peer that was admitted and means ill may do, for no channel finds it out: a message comes twice, before the
     // one that was sent before it, or never.
     double repeat = 0, exchange = 0, drop = 0;

@@ -18,6 +18,7 @@
 #include <sstream>
 #include <thread>
 
+#include "benchmark/disk_chain.h"
 #include "benchmark/disk_store.h"
 #include "benchmark/raw_ring.h"
 #include "benchmark/scratch.h"
@@ -351,12 +352,16 @@ Status measure_reopen(const std::string& dir, uint64_t records, std::vector<Row>
 Result<std::vector<Row>> bench_disk(const DiskOptions& options) {
   const Scratch scratch(options.dir);
   if (scratch.path().empty()) return Status(Code::invalid_argument, "cannot make a directory in --dir", options.dir);
-  terminal::Progress progress("disk", 2 * kStepsPerVariant + 2, terminal::Unit::items, options.quiet);
+  terminal::Progress progress("disk", 2 * kStepsPerVariant + 3, terminal::Unit::items, options.quiet);
   auto rows = measure_sizes(scratch.path(), options.rounds, true, "", progress);
   if (!rows.ok()) return rows;
   const auto without = measure_without_memlock(scratch.path(), options.rounds, progress);
   if (!without.ok()) return without.status();
   rows.value().insert(rows.value().end(), without.value().begin(), without.value().end());
+  for (const DiskSize& size : kDiskSizes) {
+    if (Status s = measure_chain(scratch.path(), size.bytes, size.name, options.rounds, rows.value()); !s.ok()) return s;
+  }
+  progress.advance(1);
   {
     const Scratch own(options.dir);
     if (Status s = measure_latency(own.path(), rows.value()); !s.ok()) return s;

@@ -111,6 +111,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   status = kvbm_namespace_open(made->manager_, &ns, &made->ns_, &error);
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
   made->block_bytes_ = options.block_bytes;
+  made->fetched_at_once_ = std::max<uint64_t>(options.host_bytes / options.block_bytes / 4, 1);
   made->shared_ = !options.share.empty();
   made->on_disk_ = options.disk_bytes != 0;
   made->peers_tier_ = static_cast<uint32_t>(manager.n_tiers) + 1 + (made->shared_ ? 1 : 0);
@@ -248,45 +249,71 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   if (Status s = check_name(name, bytes.size(), digest); !s.ok()) return s;
   auto keys = keys_of(name, n, digest);
   if (!keys.ok()) return keys.status();
-  std::vector<kvbm_block_t> blocks(n);
-  kvbm_status_t status = kvbm_manager_allocate(manager_, ns_, n, blocks.data(), nullptr, 0, nullptr);
-  if (status != KVBM_OK) return failed("the file does not fit this member's host memory; raise --host", status);
-  std::vector<kvbm_view_t> views(n);
-  std::vector<uint64_t> sizes(n, block_bytes_);
-  (void)kvbm_block_view(manager_, blocks.data(), n, views.data());
   std::string all(kMagic, sizeof kMagic);
   const uint64_t length = bytes.size();
   all.append(reinterpret_cast<const char*>(&length), sizeof length);
   all.append(reinterpret_cast<const char*>(digest.data()), digest.size()).append(bytes);
-  for (size_t i = 0; i < n; ++i) {
-    sizes[i] = std::min(block_bytes_, total - i * block_bytes_);
-    std::memcpy(views[i].data, all.data() + i * block_bytes_, sizes[i]);
+  kvbm_status_t status = KVBM_OK;
+  for (size_t first = 0; first < n && status >= 0;) {
+    const kvbm_status_t before = status;
+    status = put_some(keys.value(), all, first);
+    if (status >= 0) status = std::max(before, status);  // what was taken in part stays so
   }
-  status = kvbm_manager_complete(manager_, blocks.data(), n, sizes.data());
-  if (status == KVBM_OK) {
-    status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.value().data(), n, nullptr);
-  }
-  if (status == KVBM_OK && shared_) {
+  if (status >= 0 && shared_) {
     status = durable ? kvbm_manager_flush_durable(manager_, kFlushNs) : kvbm_manager_flush(manager_, kFlushNs);
   }
-  // The first is as large as any: where it is refused for its size, nothing of the file is left anywhere.
-  if (status == KVBM_OK && !shared_) {
-    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), 1, peers_tier_, nullptr, 0);
-  }
-  if (status >= 0 && !shared_ && n > 1) {
-    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data() + 1, n - 1, peers_tier_, nullptr, 0);
-  }
-  kvbm_block_release(manager_, blocks.data(), n);
   if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
     return Status(Code::mismatch, "the pool did not take all of it", why);
   }
-  if (status < 0) {
+  // What came before is there.
+  if (status < 0 && status != KVBM_ERR_NO_ROOM) {
     return failed(shared_ ? "the shared tier set did not take all of it" : "the pool did not take all of it", status);
   }
   if (!shared_) return ask_kept(keys.value());
   if (share_role() == "the owner") return Kept{on_disk_ ? on_disk(keys.value()) : 0, n};
   // A lookup would find what this member's own host has, which goes with it. The flush asked the owner for each block.
   return Kept{status == KVBM_OK ? n : n - std::min<uint64_t>(n, metric("kvbm_share_not_kept_total")), n};
+}
+
+// The blocks from `first` on that this member's host has room for, and onwards to where they are to be: then they may leave
+// the host for the next ones.
+kvbm_status_t Member::put_some(const std::vector<kvbm_key_t>& keys, const std::string& all, size_t& first) {
+  const size_t n = keys.size();
+  size_t some = n - first;
+  std::vector<kvbm_block_t> blocks(some);
+  kvbm_status_t status = KVBM_ERR_NO_ROOM;
+  for (;; some = (some + 1) / 2) {
+    status = kvbm_manager_allocate(manager_, ns_, some, blocks.data(), nullptr, 0, nullptr);
+    if (status != KVBM_ERR_NO_ROOM || some == 1) break;
+  }
+  if (status != KVBM_OK) return status;
+  std::vector<kvbm_view_t> views(some);
+  std::vector<uint64_t> sizes(some, block_bytes_);
+  (void)kvbm_block_view(manager_, blocks.data(), some, views.data());
+  for (size_t i = 0; i < some; ++i) {
+    const uint64_t at = (first + i) * block_bytes_;
+    sizes[i] = std::min<uint64_t>(block_bytes_, all.size() - at);
+    std::memcpy(views[i].data, all.data() + at, sizes[i]);
+  }
+  kvbm_register_options_t options;
+  kvbm_register_options_init(&options, sizeof options);
+  if (first != 0) options.parent = &keys[first - 1];
+  status = kvbm_manager_complete(manager_, blocks.data(), some, sizes.data());
+  if (status == KVBM_OK) {
+    status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.data() + first, some, &options);
+  }
+  if (status == KVBM_OK && !shared_) {
+    // The first is as large as any: where it is refused for its size, nothing of the file is left anywhere.
+    const size_t alone = first == 0 ? 1 : 0;
+    if (alone != 0) status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data(), 1, peers_tier_, nullptr, 0);
+    if (status >= 0 && some > alone) {
+      status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data() + first + alone, some - alone, peers_tier_, nullptr, 0);
+    }
+  }
+  kvbm_block_release(manager_, blocks.data(), some);
+  if (status == KVBM_OK && shared_ && first + some < n) status = kvbm_manager_flush(manager_, kFlushNs);
+  first += some;
+  return status;
 }
 
 Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {
@@ -299,12 +326,30 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("the pool could not be asked", status);
   if (!fetch || hits == 0) return hits;
-  const size_t there = hits;
   const uint64_t damage = damaged();
-  status = kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), hits, nullptr, 0);
+  // A part of the host at a time.
+  for (size_t first = 0; first < hits;) {
+    const auto got = fetch_some(std::span(keys).subspan(first, std::min(hits - first, fetched_at_once_)), bytes);
+    if (!got.ok()) return got.status();
+    first += got.value();
+    if (got.value() != 0) continue;
+    if (damaged() == damage) return first;
+    return Status(Code::damaged, "what a node sent was changed on its way, and was not taken",
+                  std::to_string(hits - first) + " of " + std::to_string(hits) + " blocks are missing");
+  }
+  return hits;
+}
+
+// How many leading ones came.
+Result<size_t> Member::fetch_some(std::span<const kvbm_key_t> keys, std::string* bytes) {
+  kvbm_status_t status = kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), keys.size(), nullptr, 0);
   if (status != KVBM_OK) return failed("blocks could not be fetched", status);
+  kvbm_lookup_options_t options;
+  kvbm_lookup_options_init(&options, sizeof options);
   options.host_only = 1;
-  status = kvbm_manager_lookup(manager_, ns_, keys.data(), hits, &options, &match, &hits);
+  kvbm_match_t* match = nullptr;
+  size_t hits = 0;
+  status = kvbm_manager_lookup(manager_, ns_, keys.data(), keys.size(), &options, &match, &hits);
   if (status != KVBM_OK) return failed("fetched blocks were not found", status);
   std::vector<kvbm_block_t> blocks(hits);
   std::vector<kvbm_view_t> views(hits);
@@ -315,10 +360,6 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   kvbm_block_release(manager_, blocks.data(), hits);
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("fetched blocks could not be read", status);
-  if (hits < there && damaged() != damage) {
-    return Status(Code::damaged, "what a node sent was changed on its way, and was not taken",
-                  std::to_string(there - hits) + " of " + std::to_string(there) + " blocks are missing");
-  }
   return hits;
 }
 

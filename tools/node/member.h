@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,7 @@ class Member {
     size_t of = 0;
     [[nodiscard]] bool all() const noexcept { return blocks == of; }
   };
-  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; gives what nodes had of it
+  // Brings `bytes` under `name` to the pool, through this member's host memory, which may be smaller; gives what nodes had of it
   // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
   // In a shared tier set: what its disk has, or its owner's memory where there is none and the owner is another process.
   // durable, in a shared tier set with a disk: there after a power cut, too. exists: other bytes are stored under that name.
@@ -113,11 +114,15 @@ class Member {
   [[nodiscard]] uint64_t damaged() const;
   // How many of the keys some node, or this one, has from the first on; brings them here if `fetch`.
   Result<size_t> find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes);
+  Result<size_t> fetch_some(std::span<const kvbm_key_t> keys, std::string* bytes);
+  // `all`: the file behind its head. `first` is where the next ones begin.
+  kvbm_status_t put_some(const std::vector<kvbm_key_t>& keys, const std::string& all, size_t& first);
 
   kvbm_context_t* context_ = nullptr;
   kvbm_manager_t* manager_ = nullptr;
   kvbm_namespace_t* ns_ = nullptr;
   uint64_t block_bytes_ = 0;
+  size_t fetched_at_once_ = 1;  // blocks
   uint32_t peers_tier_ = 0;
   bool shared_ = false;
   bool on_disk_ = false;  // there is a disk tier

@@ -245,14 +245,14 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
     return {};
   }
   SliceState& state = session.slices[transfer.slice];
+  if (source.state == SourceState::gone || (code == Code::closed && state.attempts >= options_.attempts)) {
+    return Status(Code::owner_gone, "the connection to a prefill rank is gone, and a slice arrived damaged",
+                  source.rank.name);
+  }
   if (state.attempts >= options_.attempts) {
     return Status(code == Code::ok ? Code::damaged : code, "a slice did not arrive undamaged",
                   "layer " + std::to_string(slice.extent.layer) + " from \"" + source.rank.name + "\", " +
                       std::to_string(state.attempts) + " attempts");
-  }
-  if (source.state == SourceState::gone) {
-    return Status(Code::owner_gone, "the connection to a prefill rank is gone, and a slice arrived damaged",
-                  source.rank.name);
   }
   state.step = SliceState::Step::ready;
   source.ready.push(transfer.slice);

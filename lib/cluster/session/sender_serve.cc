@@ -5,6 +5,15 @@
 #include "cluster/session/sender.h"
 
 namespace kvbm::cluster::session {
+namespace {
+
+// A link may refuse or end what is sent to a peer that has died before it says that it is closed.
+Status not_sent(Code code) {
+  if (code == Code::closed) return {Code::owner_gone, "the connection to a decode rank is gone"};
+  return {code, "a slice could not be sent"};
+}
+
+}  // namespace
 
 Status Sender::check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const {
   const auto refused = [&](const char* why) {
@@ -161,7 +170,7 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
   if (code != Code::ok) {
     const SinkName name = p.sink;
     if (p.under_way == 0) free_push(slot);
-    end_sink(offer, name.rank, SinkState::failed, Status(code, "a slice could not be sent"), true);
+    end_sink(offer, name.rank, SinkState::failed, not_sent(code), true);
     end_offer_if_due(offer);
     return forget_if_quiet(name.request);
   }
@@ -189,7 +198,7 @@ void Sender::on_pushed(uint64_t token, Code status) {
   if (Sink* sink = find(push.sink); sink != nullptr && !again) {
     --sink->pulls;
     if (push.failed != Code::ok) {
-      end_sink(it->second, push.sink.rank, SinkState::failed, Status(push.failed, "a slice could not be sent"), true);
+      end_sink(it->second, push.sink.rank, SinkState::failed, not_sent(push.failed), true);
       end_offer_if_due(it->second);
     }
   }

@@ -30,6 +30,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   // Records on their way down are forgotten, before the inner tier forgets those that it has.
   void forget(std::span<const Identity> ids);
   void forget(FamilyId family);
+  // These ids mean nothing any more.
+  void forget_families(std::span<const FamilyId> gone);
   // Room that a found record takes once it is decoded; 0: what is stored.
   uint64_t room_of(FamilyId family, uint64_t stored_bytes) noexcept;
   void add_stats(TierStats& stats) const;

@@ -73,6 +73,13 @@ Status CodedTier::erase_family(FamilyId family) {
   return inner_->erase_family(family);
 }
 
+void CodedTier::families(FamilyTable::Named& named) { inner_->families(named); }
+
+void CodedTier::forget_families(std::span<const FamilyId> gone) {
+  core_->forget_families(gone);
+  inner_->forget_families(gone);
+}
+
 TierStats CodedTier::stats() const {
   TierStats stats = inner_->stats();
   core_->add_stats(stats);

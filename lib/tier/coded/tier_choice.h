@@ -61,6 +61,8 @@ class TierChoice {
   // Encoding is what writing waits for. Returns false if nothing is left to lower.
   bool held_up(uint64_t now_ns);
   [[nodiscard]] Level level(FamilyId family) const noexcept;
+  void forget(FamilyId family) noexcept { families_.erase(family); }
+  [[nodiscard]] size_t families() const noexcept { return families_.size(); }
 
  private:
   // Per plain byte; the last few records count.

@@ -441,6 +441,14 @@ void CodedCore::forget(std::span<const Identity> ids) {
   if (sending_ != nullptr) forgotten_.insert(forgotten_.end(), ids.begin(), ids.end());
 }
 
+void CodedCore::forget_families(std::span<const FamilyId> gone) {
+  MutexLock lock(mutex_);
+  for (const FamilyId family : gone) {
+    choice_.forget(family);
+    coded_.erase(family);
+  }
+}
+
 void CodedCore::forget(FamilyId family) {
   MutexLock lock(mutex_);
   for (const auto& op : puts_) {

@@ -74,9 +74,12 @@ void DiskCore::drop_entry(uint32_t entry) {
   index_.erase(entry);
 }
 
-bool DiskCore::dead(FamilyId family, uint64_t sequence) const {
-  const auto it = erased_.find(family);
-  return it != erased_.end() && sequence <= it->second;
+// The next life of a segment holds nothing of what it holds now.
+void DiskCore::unlist(const Segment& segment) {
+  for (const auto& [family, rows] : segment.footer_size.families()) {
+    const auto listed = listed_.find(family);
+    if (listed != listed_.end() && --listed->second == 0) listed_.erase(listed);
+  }
 }
 
 void DiskCore::erase(std::span<const Identity> ids) {
@@ -103,7 +106,7 @@ void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
   MutexLock lock(mutex_);
   for (const Identity& id : ids) {
     const uint32_t entry = index_.find(id);
-    if (entry != DiskIndex::kNone) index_.at(entry).priority = priority;
+    if (entry != DiskIndex::kNone) index_.at(entry).priority = priority & 3U;
   }
   for (const auto& op : puts_) {
     for (size_t i = 0; i < op->batch->items.size(); ++i) {
@@ -112,41 +115,71 @@ void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
   }
 }
 
-Status DiskCore::erase_family(FamilyId family) {
-  if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
+// Nothing of it is found from now on. The last life that holds any of it; 0: none does.
+uint64_t DiskCore::drop_family(FamilyId id, const Family& family, Work& work) {
+  for (const auto& op : puts_) {
+    for (size_t i = 0; i < op->batch->items.size(); ++i) {
+      if (op->batch->items[i].id.family == id) op->erased[i] = true;
+    }
+  }
+  const uint32_t number = index_.families().number_of(id);
+  uint32_t left = index_.families().records(id);
+  for (uint32_t i = 0; left != 0 && i < index_.entries(); ++i) {
+    if (index_.at(i).location == 0 || index_.at(i).family != number) continue;
+    drop_entry(i);
+    --left;
+  }
+  uint64_t last = 0;
+  if (!listed_.contains(family)) return last;
+  for (const auto& s : segments_) {
+    if (s != nullptr && s->state != SegmentState::free && s->footer_size.lists(family)) {
+      last = std::max(last, s->life.sequence);
+    }
+  }
+  // What is appended from now on lies in a later life than everything that dies here.
+  if (open_ != UINT32_MAX && segments_[open_]->footer_size.lists(family)) begin_seal(open_, work);
+  return last;
+}
+
+Status DiskCore::erase_family(FamilyId id) {
+  if (!families_.has(id)) return {};  // what has no id has no record
+  const Family family = families_.get(id);
   MutexLock control(control_);
   if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next;
   Work work;
   {
     MutexLock lock(mutex_);
+    const uint64_t last = drop_family(id, family, work);
+    if (last == 0) return {};  // no restart could find any of it
     prune_tombstones();
     next = superblock_;
-    // What is appended from now on lies in a later life than everything that dies here.
-    if (open_ != UINT32_MAX) begin_seal(open_, work);
-    uint64_t sequence = 0;
-    for (const auto& s : segments_) {
-      if (s != nullptr && s->state != SegmentState::free) sequence = std::max(sequence, s->life.sequence);
-    }
-    erased_[family] = sequence;
-    for (const auto& op : puts_) {
-      for (size_t i = 0; i < op->batch->items.size(); ++i) {
-        if (op->batch->items[i].id.family == family) op->erased[i] = true;
-      }
-    }
-    for (uint32_t i = 0; i < index_.entries(); ++i) {
-      if (index_.at(i).location != 0 && index_.at(i).family == family) drop_entry(i);
-    }
-    std::erase_if(next.tombstones, [&](const Tombstone& t) { return t.family == families_.get(family); });
-    next.tombstones.push_back(Tombstone{families_.get(family), sequence});
+    std::erase_if(next.tombstones, [&](const Tombstone& t) { return t.family == family; });
+    next.tombstones.push_back(Tombstone{family, last});
+    crowded_ = crowded_ || next.tombstones.size() > kMaxTombstones / 2;
+    unwritten_.insert(family);
   }
   perform(work);
+  executor_.post([self = shared_from_this()] { self->pump(); });
   const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok())
-    superblock_ = std::move(next);
-  else
+  if (!status.ok()) {
     superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
+    return status;
+  }
+  superblock_ = std::move(next);
+  MutexLock lock(mutex_);
+  unwritten_.erase(family);
   return status;
+}
+
+void DiskCore::families(FamilyTable::Named& named) {
+  MutexLock lock(mutex_);
+  index_.families().each([&](FamilyId id) { named.add(id); });
+  std::erase_if(unwritten_, [this](const Family& family) KVBM_REQUIRES(mutex_) { return !listed_.contains(family); });
+  for (const Family& family : unwritten_) {
+    FamilyId id = kNoFamily;
+    if (families_.find(family, id)) named.add(id);
+  }
 }
 
 size_t DiskCore::scan(uint64_t& cursor, std::span<ScanRow> out) {
@@ -156,7 +189,7 @@ size_t DiskCore::scan(uint64_t& cursor, std::span<ScanRow> out) {
   const uint32_t now = seconds();
   for (; at < index_.entries() && n < out.size(); ++at) {
     const IndexEntry& e = index_.at(static_cast<uint32_t>(at));
-    if (e.location != 0) out[n++] = ScanRow{DiskIndex::identity(e), e.payload_bytes, now - std::min(now, e.last_use), e.uses};
+    if (e.location != 0) out[n++] = ScanRow{index_.identity(e), e.payload_bytes, now - std::min(now, e.last_use), e.uses};
   }
   cursor = at < index_.entries() ? at : 0;
   return n;

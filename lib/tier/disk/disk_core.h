@@ -9,7 +9,9 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -138,7 +140,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
   void hint(std::span<const Identity> ids, uint8_t priority) KVBM_EXCLUDES(mutex_);
   void reject(const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
-  Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
+  Status erase_family(FamilyId id) KVBM_EXCLUDES(mutex_, control_);
+  void families(FamilyTable::Named& named) KVBM_EXCLUDES(mutex_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
   uint64_t epoch(const NamespaceId& base_id) KVBM_EXCLUDES(epochs_mutex_);
@@ -162,6 +165,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     uint32_t cursor = 0;          // in the index
     std::vector<Identity> ids;    // all records of the segment
     std::vector<Identity> carry;  // those worth carrying, hottest first
+    std::vector<bool> followed;   // by number of entry: what is being written, or was just now, hangs on it
     size_t next = 0;
     // let_go.cc: what somebody below wants of the rest.
     bool offering = false;
@@ -193,7 +197,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] uint32_t seconds() const { return static_cast<uint32_t>(executor_.clock().now_ns() / 1'000'000'000); }
   [[nodiscard]] uint32_t segment_of(uint32_t location) const { return location / segment_pages_; }
   [[nodiscard]] uint32_t page_of(uint32_t location) const { return location % segment_pages_; }
-  [[nodiscard]] bool dead(FamilyId family, uint64_t sequence) const KVBM_REQUIRES(mutex_);
+  uint64_t drop_family(FamilyId id, const Family& family, Work& work) KVBM_REQUIRES(mutex_);
+  void unlist(const Segment& segment) KVBM_REQUIRES(mutex_);
 
   // writer.cc
   void note_unsynced(PutOp& op, uint32_t segment) KVBM_REQUIRES(mutex_);
@@ -218,7 +223,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void sealed(uint32_t segment, bool footer) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool is_stopping() const KVBM_EXCLUDES(mutex_);
   void expire_puts(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
-  void refuse_puts(Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void refuse_puts(Code code, Work& work, size_t most = SIZE_MAX) KVBM_REQUIRES(mutex_);
+  void link(uint32_t entry, const PutItem& item) KVBM_REQUIRES(mutex_);
 
   // sync.cc
   void wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work)
@@ -246,7 +252,22 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   // reclaim.cc
   void maybe_reclaim(Work& work) KVBM_REQUIRES(mutex_);
-  [[nodiscard]] uint32_t victim() KVBM_REQUIRES(mutex_);
+  // What some records hang on: each entry, and the bytes in each segment.
+  struct Followed {
+    std::vector<bool> entries;
+    std::vector<uint64_t> bytes;
+    [[nodiscard]] bool add(uint32_t entry) {
+      if (entry >= entries.size() || entries[entry]) return false;
+      entries[entry] = true;
+      return true;
+    }
+  };
+  [[nodiscard]] bool next_follows_refused() const KVBM_REQUIRES(mutex_);
+  void follow(uint32_t entry, Followed& out) const KVBM_REQUIRES(mutex_);
+  void follow_next_of(const PutItem& item, Followed& out) const KVBM_REQUIRES(mutex_);
+  void follow_written(Followed& out) const KVBM_REQUIRES(mutex_);
+  [[nodiscard]] Followed followed_by_next() const KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint32_t victim(std::vector<bool>& followed) KVBM_REQUIRES(mutex_);
   void reclaim_collect() KVBM_EXCLUDES(mutex_);
   void reclaim_choose(Reclaim& r) KVBM_REQUIRES(mutex_);
   void reclaim_abort() KVBM_REQUIRES(mutex_);
@@ -321,7 +342,20 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
   uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;
-  std::map<FamilyId, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
+  // What was erased before the directory was opened, up to which life; empty when it is open.
+  std::map<Family, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
+  // Families of which segments hold records, found or not, and in how many.
+  std::map<Family, uint32_t> listed_ KVBM_GUARDED_BY(mutex_);
+  // Of these, those that were erased and that a restart may find again, because it could not be written down.
+  std::set<Family> unwritten_ KVBM_GUARDED_BY(mutex_);
+  bool crowded_ KVBM_GUARDED_BY(mutex_) = false;  // with tombstones: a segment is to be emptied, so that some can go
+  // Entries whose parents were not here when they came, by these: writes end in any order. A hint.
+  static constexpr size_t kUnlinked = 1024;
+  std::map<Identity, uint32_t> unlinked_ KVBM_GUARDED_BY(mutex_);
+  // What was refused since the last segment was begun: what follows it is, too.
+  static constexpr size_t kRefused = 4096;
+  std::set<Identity> refused_ KVBM_GUARDED_BY(mutex_);
+  bool nothing_to_reclaim_ KVBM_GUARDED_BY(mutex_) = false;  // for what is next in the queue
   std::unordered_map<Identity, Pin, IdentityHash> pins_ KVBM_GUARDED_BY(mutex_);  // looked up, never walked
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
   uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that are with whoever takes them over

@@ -53,7 +53,7 @@ uint32_t DiskIndex::find(const Part& part, uint64_t hash, const Identity& id) co
     for (uint32_t s = 0; s < kSlots; ++s) {
       if (chunk.tags[s] != tag) continue;
       const IndexEntry& e = at(chunk.entries[s]);
-      if (e.key == id.key && e.family == id.family) return chunk.entries[s];
+      if (e.key == id.key && families_.at(e.family) == id.family) return chunk.entries[s];
     }
     if (chunk.overflow == 0) return kNone;
   }
@@ -102,18 +102,22 @@ uint32_t DiskIndex::insert(const Identity& id, bool& fresh) {
   if (full()) return kNone;
   if (100 * uint64_t{part.live + 1} > kMostLoad * kSlots * part.chunks.size())
     resize(part, std::max<size_t>(part.chunks.size() + 1, part.chunks.size() * 6 / 5));
+  if (free_ == kNone && used_ == pages_.size() * kPageEntries)
+    pages_.push_back(std::make_unique<IndexEntry[]>(kPageEntries));
+  // The last that can fail.
+  const uint32_t family = families_.take(id.family);
+  if (family == DiskFamilies::kNone) return kNone;
   fresh = true;
   uint32_t entry = free_;
   if (entry != kNone) {
     free_ = at(entry).parent;
   } else {
-    if (used_ % kPageEntries == 0) pages_.push_back(std::make_unique<IndexEntry[]>(kPageEntries));
     entry = used_++;
   }
   IndexEntry& e = at(entry);
   e = IndexEntry{};
   e.key = id.key;
-  e.family = static_cast<uint16_t>(id.family);
+  e.family = static_cast<uint16_t>(family);
   e.parent = kNone;
   place(part, hash, entry);
   ++part.live;
@@ -140,22 +144,26 @@ void DiskIndex::erase(uint32_t entry) noexcept {
   }
   --part.live;
   --live_;
-  if (e.parent != kNone && e.parent < used_ && at(e.parent).children > 0) --at(e.parent).children;
+  families_.drop(e.family);
+  const bool linked = e.parent < used_ && tag_of_key(at(e.parent).key) == e.parent_tag;
+  if (linked && at(e.parent).children > 0) --at(e.parent).children;
   e = IndexEntry{};
   e.parent = free_;
   free_ = entry;
 }
 
-void DiskIndex::link(uint32_t entry, const Identity& parent) noexcept {
+bool DiskIndex::link(uint32_t entry, const Identity& parent) noexcept {
   const uint32_t p = find(parent);
-  if (p == kNone || p == entry) return;
+  if (p == kNone || p == entry) return false;
   at(entry).parent = p;
+  at(entry).parent_tag = tag_of_key(parent.key) & 0x3FU;
   if (at(p).children != UINT8_MAX) ++at(p).children;
+  return true;
 }
 
 uint64_t DiskIndex::bytes() const noexcept {
   uint64_t total =
-      sizeof *this + pages_.capacity() * sizeof(pages_[0]) + pages_.size() * kPageEntries * sizeof(IndexEntry);
+      sizeof *this + families_.bytes() + pages_.capacity() * sizeof(pages_[0]) + pages_.size() * kPageEntries * sizeof(IndexEntry);
   for (const Part& part : parts_) total += part.chunks.capacity() * sizeof(Chunk);
   return total;
 }

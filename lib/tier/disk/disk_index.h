@@ -13,20 +13,22 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "tier/disk/disk_families.h"
 
 namespace kvbm::tier::disk {
 
 struct IndexEntry {
   Key key;
-  uint16_t family = 0;    // FamilyTable holds at most 65,536
+  uint16_t family = 0;    // its number, in DiskFamilies
   uint8_t children = 0;   // records here that name this one as parent; saturates; a hint
   uint8_t uses = 0;       // saturates
   uint32_t location = 0;  // segment * pages per segment + page; 0 marks a free entry
   uint32_t last_use = 0;  // seconds of the tier's clock
-  uint32_t parent = 0;    // entry number or kNone, a hint; link of the free list while free
+  uint32_t parent = 0;    // entry number or kNone, of a record that may have gone; link of the free list while free
   uint64_t head_bytes : 22 = 0;
   uint64_t payload_bytes : 34 = 0;
-  uint64_t priority : 8 = 0;
+  uint64_t priority : 2 = 0;
+  uint64_t parent_tag : 6 = 0;  // of the parent's key
 };
 static_assert(sizeof(IndexEntry) == 40);
 
@@ -37,7 +39,8 @@ class DiskIndex {
   explicit DiskIndex(uint64_t max_bytes);
 
   [[nodiscard]] uint32_t find(const Identity& id) const noexcept;
-  // The entry of `id`, new (location 0, for the caller to fill) or known. kNone when full. `fresh`: whether it is new.
+  // The entry of `id`, new (location 0, for the caller to fill) or known. kNone when full, of records or of families.
+  // `fresh`: whether it is new.
   uint32_t insert(const Identity& id, bool& fresh);
   uint32_t insert(const Identity& id) {
     bool fresh = false;
@@ -53,9 +56,17 @@ class DiskIndex {
   [[nodiscard]] const IndexEntry& at(uint32_t entry) const noexcept {
     return pages_[entry / kPageEntries][entry % kPageEntries];
   }
-  [[nodiscard]] static Identity identity(const IndexEntry& e) noexcept { return Identity{e.key, e.family}; }
-  // Links `entry` to its parent if that is here.
-  void link(uint32_t entry, const Identity& parent) noexcept;
+  [[nodiscard]] Identity identity(const IndexEntry& e) const noexcept { return Identity{e.key, families_.at(e.family)}; }
+  [[nodiscard]] const DiskFamilies& families() const noexcept { return families_; }
+  // Links `entry` to its parent. False: that is not here.
+  bool link(uint32_t entry, const Identity& parent) noexcept;
+  // The entry of its parent; kNone where that was not here when it was linked, or has gone. A hint: one time in 64 what
+  // has come in its place.
+  [[nodiscard]] uint32_t parent_of(uint32_t entry) const noexcept {
+    const IndexEntry& e = at(entry);
+    if (e.parent >= used_ || at(e.parent).location == 0 || tag_of_key(at(e.parent).key) != e.parent_tag) return kNone;
+    return e.parent;
+  }
 
   [[nodiscard]] uint64_t size() const noexcept { return live_; }
   [[nodiscard]] uint32_t entries() const noexcept { return used_; }  // numbers are below this
@@ -79,11 +90,15 @@ class DiskIndex {
   };
 
   static uint64_t mix(const Identity& id) noexcept;
+  static uint32_t tag_of_key(const Key& key) noexcept {
+    return static_cast<uint32_t>((key.low() * 0x9E3779B97F4A7C15ULL) >> 58);
+  }
   static void place(Part& part, uint64_t hash, uint32_t entry) noexcept;
   [[nodiscard]] uint32_t find(const Part& part, uint64_t hash, const Identity& id) const noexcept;
   void resize(Part& part, size_t chunks);
   Part& part_of(uint64_t hash) noexcept { return parts_[hash >> 58]; }
 
+  DiskFamilies families_;
   std::array<Part, kParts> parts_;
   std::vector<std::unique_ptr<IndexEntry[]>> pages_;
   uint64_t live_ = 0;

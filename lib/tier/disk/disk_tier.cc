@@ -88,6 +88,7 @@ void DiskTier::shutdown(UniqueFunction<void()> done) {
   core_->shutdown(std::move(done));
 }
 Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(family); }
+void DiskTier::families(FamilyTable::Named& named) { core_->families(named); }
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }
 Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }

@@ -1,6 +1,9 @@
 // Making room: the closed segment that is worth least is emptied, its hottest records carried
 // forward within a quarter of a segment, the rest offered to the tier below (let_go.cc), its header renewed, and it is
 // free again. One at a time.
+//
+// A record is found by what it follows, so nothing is let go for what follows it: where all that could be emptied is in the
+// way of what is to be written, that is refused (no_room). A chain that is longer than the tier keeps its beginning.
 #include <algorithm>
 
 #include "policy/hints.h"
@@ -21,8 +24,9 @@ constexpr uint64_t kGrowAheadBytes = uint64_t{128} << 20;
 
 // Uses count most; a record that others hang on is worth more than one that stands alone. Hints come first, as in the host: what
 // is to be kept is worth more than all others, what will not be asked for again nothing.
-uint32_t worth(const IndexEntry& e) {
+uint32_t worth(const IndexEntry& e, bool followed) {
   constexpr uint32_t kKept = 4U * (UINT8_MAX + 1U) + 3U;
+  if (followed) return 4U * kKept + e.uses;
   constexpr uint32_t kContinues = 4U;  // as a use
   if (e.priority == policy::kHintOneShot) return 0;
   const uint32_t own = 4U * e.uses + (e.children > 0 ? 3U : 0U);
@@ -40,18 +44,27 @@ void DiskCore::maybe_reclaim(Work& work) {
     growing_ = work.grow = true;
     return;
   }
-  if (!busy && !stopping_ && (short_of || index_.full())) {
-    const uint32_t v = victim();
-    if (v != UINT32_MAX) {
-      reclaim_ = std::make_unique<Reclaim>();
-      reclaim_->segment = v;
-      segments_[v]->state = SegmentState::reclaiming;
-      work.reclaim = true;
-      return;
+  while (!disabled_) {
+    const bool stuck = !put_queue_.empty() && open_ == UINT32_MAX && free_.empty();
+    const bool vain = stuck && next_follows_refused();
+    if (!busy && !stopping_ && !vain && (stuck || !nothing_to_reclaim_) && (short_of || index_.full() || crowded_)) {
+      std::vector<bool> followed;
+      const uint32_t v = victim(followed);
+      nothing_to_reclaim_ = v == UINT32_MAX;  // until another segment is begun, or nothing else is left
+      if (v != UINT32_MAX) {
+        reclaim_ = std::make_unique<Reclaim>();
+        reclaim_->segment = v;
+        crowded_ = false;
+        reclaim_->followed = std::move(followed);
+        segments_[v]->state = SegmentState::reclaiming;
+        work.reclaim = true;
+        return;
+      }
     }
+    if (!stuck || growing_ || preparing_ != 0 || reclaim_ != nullptr || closing_ != 0) return;
+    refuse_puts(Code::no_room, work, 1);
+    nothing_to_reclaim_ = false;  // for the next one
   }
-  const bool stuck = !put_queue_.empty() && open_ == UINT32_MAX && free_.empty();
-  if (stuck && !growing_ && preparing_ == 0 && reclaim_ == nullptr && closing_ == 0) refuse_puts(Code::no_room, work);
 }
 
 uint32_t DiskCore::enough_free() const { return max_segments_ >= kManySegments ? 2 : 1; }
@@ -67,10 +80,104 @@ uint32_t DiskCore::to_grow() const {
   return std::min(wanted - have, max_segments_ - static_cast<uint32_t>(segments_.size()));
 }
 
+// A record that is there now, with its parent and with a child that came before it.
+void DiskCore::link(uint32_t entry, const PutItem& item) {
+  if (item.has_parent && !index_.link(entry, item.parent)) {
+    if (unlinked_.size() >= kUnlinked) unlinked_.clear();
+    unlinked_.insert_or_assign(item.parent, entry);
+  }
+  const auto child = unlinked_.find(item.id);
+  if (child == unlinked_.end()) return;
+  // Where the child has gone, what has come in its place follows this one as little as before: a hint.
+  if (index_.at(child->second).location != 0) (void)index_.link(child->second, item.id);
+  unlinked_.erase(child);
+}
+
+// The entry and all before it, as far as they are here.
+void DiskCore::follow(uint32_t entry, Followed& out) const {
+  while (entry != DiskIndex::kNone && out.add(entry)) {
+    const IndexEntry& e = index_.at(entry);
+    if (e.location == 0) return;
+    out.bytes[segment_of(e.location)] += record_bytes(e.head_bytes, e.payload_bytes);
+    entry = index_.parent_of(entry);
+  }
+}
+
+// What the record would follow; what is still on its way is known from the rows of its segment.
+void DiskCore::follow_next_of(const PutItem& item, Followed& out) const {
+  if (!item.has_parent) return;
+  Identity before = item.parent;
+  uint32_t entry = index_.find(before);
+  for (uint64_t below = UINT64_MAX; entry == DiskIndex::kNone;) {
+    // Segments that have rows, the latest first.
+    const Segment* latest = nullptr;
+    for (const auto& s : segments_) {
+      const bool later = latest == nullptr || s->life.sequence > latest->life.sequence;
+      if (!s->rows.empty() && s->life.sequence < below && later) latest = s.get();
+    }
+    if (latest == nullptr) return;
+    below = latest->life.sequence;
+    for (size_t i = latest->rows.size(); i-- > 0 && entry == DiskIndex::kNone;) {
+      const Row& row = latest->rows[i].row;
+      if (row.key != before.key) continue;
+      if (!row.has_parent) return;
+      before.key = row.parent;
+      entry = index_.find(before);
+    }
+  }
+  follow(entry, out);
+}
+
+bool DiskCore::next_follows_refused() const {
+  const PutOp& op = *put_queue_.front();
+  if (op.carry() || op.next == op.to_write.size()) return false;
+  const PutItem& item = op.batch->items[op.to_write[op.next]];
+  return item.has_parent && refused_.count(item.parent) != 0;
+}
+
+DiskCore::Followed DiskCore::followed_by_next() const {
+  Followed out{std::vector<bool>(index_.entries()), std::vector<uint64_t>(segments_.size())};
+  if (put_queue_.empty() || put_queue_.front()->carry()) return out;
+  const PutOp& op = *put_queue_.front();
+  for (size_t i = op.next; i < op.to_write.size(); ++i) {
+    const PutItem& item = op.batch->items[op.to_write[i]];
+    const bool follows_last = i != op.next && item.has_parent && item.parent == op.batch->items[op.to_write[i - 1]].id;
+    if (!follows_last) follow_next_of(item, out);
+  }
+  return out;
+}
+
+// What the records of segments that have no footer yet follow: the chains that are being written.
+void DiskCore::follow_written(Followed& out) const {
+  const Row* like = nullptr;  // a row of the family that was looked for last
+  FamilyId family = 0;
+  bool known = false;
+  for (const auto& s : segments_) {
+    for (const Segment::LiveRow& live : s->rows) {
+      const Row& row = live.row;
+      if (like == nullptr || like->family != row.family) known = families_.find(row.family, family);
+      like = &row;
+      if (!known) continue;
+      follow(index_.find({row.key, family}), out);
+      if (row.has_parent) follow(index_.find({row.parent, family}), out);
+    }
+  }
+}
+
 // Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is
-// lost by emptying it (live bytes, raised by recent finds) against how long it has rested.
-uint32_t DiskCore::victim() {
+// lost by emptying it (live bytes, raised by recent finds) against how long it has rested. Of segments that chains hang on
+// which are being written, with more than could be carried: the newest, so that these lose their ends, and only for what
+// waits. None that the next put hangs on, and none where nothing is being written: who knows what comes next.
+uint32_t DiskCore::victim(std::vector<bool>& followed) {
+  const bool idle = put_queue_.empty() && std::all_of(segments_.begin(), segments_.end(),
+                                                      [](const auto& segment) { return segment->rows.empty(); });
+  if (idle) return UINT32_MAX;
+  const Followed next = followed_by_next();
+  Followed lately = next;
+  follow_written(lately);
+  const uint64_t carried = segment_bytes_ / 4;
   uint32_t best = UINT32_MAX;
+  uint32_t newest = UINT32_MAX;
   double least = 0;
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     Segment& s = *segments_[i];
@@ -79,11 +186,17 @@ uint32_t DiskCore::victim() {
     const auto age = static_cast<double>(next_life_ - s.life.sequence);
     const double score = static_cast<double>(s.live_bytes) * (1 + heat) / age;
     s.heat /= 2;
-    if (s.pins != 0 || (best != UINT32_MAX && score >= least)) continue;
+    if (s.pins != 0 || next.bytes[i] > carried) continue;
+    if (lately.bytes[i] > carried) {
+      if (newest == UINT32_MAX || s.life.sequence > segments_[newest]->life.sequence) newest = i;
+      continue;
+    }
+    if (best != UINT32_MAX && score >= least) continue;
     best = i;
     least = score;
   }
-  return best;
+  followed = best != UINT32_MAX ? std::move(lately.entries) : next.entries;
+  return best != UINT32_MAX ? best : put_queue_.empty() ? UINT32_MAX : newest;
 }
 
 void DiskCore::reclaim_abort() {
@@ -99,7 +212,7 @@ void DiskCore::reclaim_collect() {
     const uint32_t end = std::min(index_.entries(), r.cursor + kCollectStep);
     for (; r.cursor < end; ++r.cursor) {
       const IndexEntry& e = index_.at(r.cursor);
-      if (e.location != 0 && segment_of(e.location) == r.segment) r.ids.push_back(DiskIndex::identity(e));
+      if (e.location != 0 && segment_of(e.location) == r.segment) r.ids.push_back(index_.identity(e));
     }
     more = r.cursor < index_.entries();
     if (!more) reclaim_choose(r);
@@ -123,7 +236,7 @@ void DiskCore::reclaim_choose(Reclaim& r) {
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);
     if (entry == DiskIndex::kNone) continue;
-    if (const uint32_t w = worth(index_.at(entry)); w > 0 || sparse) hot.emplace_back(w, id);
+    if (const uint32_t w = worth(index_.at(entry), entry < r.followed.size() && r.followed[entry]); w > 0 || sparse) hot.emplace_back(w, id);
   }
   std::stable_sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   uint64_t bytes = 0;
@@ -312,6 +425,7 @@ void DiskCore::begin_next_life(Work& work) {
   if (next.ok) {
     failures_ = 0;
     segment.renew_failures = 0;
+    unlist(segment);
     segment.begin_life(next.life);
     free_.push_back(next.life.segment);
     return;

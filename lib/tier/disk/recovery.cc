@@ -80,6 +80,7 @@ Status DiskCore::open(FileSystem& fs, Random& random) {
     MutexLock state(mutex_);
     for (size_t i = kStagingSlots; i-- > 0;) staging_free_.push_back(staging_.get() + i * kSlotBytes);
     prune_tombstones();
+    erased_.clear();
   }
   check_free_space();
   return {};
@@ -148,11 +149,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
     epochs_ = superblock_.epochs;
   }
   MutexLock state(mutex_);
-  for (const Tombstone& t : superblock_.tombstones) {
-    auto id = families_.intern(t.family);
-    if (!id.ok()) return id.status();
-    erased_[id.value()] = std::max(erased_[id.value()], t.sequence);
-  }
+  for (const Tombstone& t : superblock_.tombstones) erased_[t.family] = std::max(erased_[t.family], t.sequence);
   return {};
 }
 
@@ -350,11 +347,17 @@ void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
   const uint32_t now = seconds();
   const Row* like = nullptr;  // a row of the family that was interned last: most have the one before
   Result<FamilyId> family = Status(Code::miss, "no row yet");
+  bool dead = false;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    if (like == nullptr || like->family != row.family) family = families_.intern(row.family);
+    if (like == nullptr || like->family != row.family) {
+      if (s.footer_size.list(row.family)) ++listed_[row.family];
+      const auto erased = erased_.find(row.family);
+      dead = erased != erased_.end() && s.life.sequence <= erased->second;
+      if (!dead) family = families_.intern(row.family);
+    }
     like = &row;
-    if (!family.ok() || dead(family.value(), s.life.sequence)) continue;
+    if (dead || !family.ok()) continue;
     if (i + kAhead < rows.size()) index_.prefetch({rows[i + kAhead].key, family.value()});
     const Identity id{row.key, family.value()};
     bool fresh = false;
@@ -369,9 +372,9 @@ void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
     e.head_bytes = row.head_bytes & 0x3FFFFFU;
     e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
     e.uses = row.uses;
-    e.priority = row.priority;
+    e.priority = row.priority & 3U;
     e.last_use = now;
-    if (row.has_parent) index_.link(entry, Identity{row.parent, family.value()});
+    if (row.has_parent) (void)index_.link(entry, Identity{row.parent, family.value()});
     s.live_bytes += record_bytes(row.head_bytes, row.payload_bytes);
     ++s.live_records;
     stats_.payload_bytes += row.payload_bytes;
@@ -394,13 +397,15 @@ Status DiskCore::renew_segment(uint32_t number) {
   return {};
 }
 
-// A tombstone is needed while a segment of its time may still hold what it killed.
+// A tombstone is needed while a segment of its time still holds what it killed.
 void DiskCore::prune_tombstones() {
   uint64_t oldest = UINT64_MAX;
   for (const auto& s : segments_) {
     if (s->state != SegmentState::free) oldest = std::min(oldest, s->life.sequence);
   }
-  std::erase_if(superblock_.tombstones, [&](const Tombstone& t) { return t.sequence < oldest; });
+  std::erase_if(superblock_.tombstones, [&](const Tombstone& t) KVBM_REQUIRES(mutex_) {
+    return t.sequence < oldest || !listed_.contains(t.family);
+  });
 }
 
 }  // namespace kvbm::tier::disk

@@ -159,9 +159,9 @@ Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
   return e;
 }
 
-void FooterSize::add(const Family& family) {
-  ++families_[family];
+bool FooterSize::add(const Family& family) {
   ++rows_;
+  return ++families_[family] == 1;
 }
 
 // Every row is counted with a parent elsewhere: the size is a bound, known before the rows are.

@@ -84,7 +84,12 @@ struct Row {
 // Counts what a footer of the rows added so far takes, so that room for it is kept.
 class FooterSize {
  public:
-  void add(const Family& family);
+  // Whether it is the first of its family.
+  bool add(const Family& family);
+  // Notes that there are rows of a family, without counting them.
+  bool list(const Family& family) { return families_.try_emplace(family, 0).second; }
+  [[nodiscard]] bool lists(const Family& family) const { return families_.contains(family); }
+  [[nodiscard]] const std::map<Family, uint32_t>& families() const noexcept { return families_; }
   // Bytes with one more row of `family`, rounded up to pages.
   [[nodiscard]] uint64_t with(const Family& family) const;
   [[nodiscard]] uint64_t bytes() const;

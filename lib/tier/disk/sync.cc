@@ -102,7 +102,7 @@ void DiskCore::sync_failed(uint32_t number, Work& work) {
   Segment& segment = *segments_[number];
   if (!std::exchange(segment.sync_failed, true) && ++failures_ >= kFailuresToDisable) fail(work);
   const auto drop = [&](uint32_t entry) KVBM_REQUIRES(mutex_) {
-    work.evicted.push_back(DiskIndex::identity(index_.at(entry)));
+    work.evicted.push_back(index_.identity(index_.at(entry)));
     drop_entry(entry);
     ++stats_.put_errors;
   };

@@ -44,7 +44,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
       if (disabled_ || stopping_) {
         status = disabled_ ? Code::tier_disabled : Code::closed;
       } else if (item.head.size() < codec::kHeaderBytes || item.head.size() >= (1U << 22) ||
-                 item.payload.size() > codec::kMaxRecordBytes || item.id.family >= families_.size()) {
+                 item.payload.size() > codec::kMaxRecordBytes || !families_.has(item.id.family)) {
         status = Code::invalid_argument;
       } else if (kPage + record_bytes(item.head.size(), item.payload.size()) + kPage > segment_bytes_) {
         status = Code::no_room;  // larger than a segment
@@ -113,6 +113,8 @@ bool DiskCore::open_segment() {
   open_ = free_.front();
   free_.pop_front();
   segments_[open_]->state = SegmentState::open;
+  nothing_to_reclaim_ = false;
+  refused_.clear();
   return true;
 }
 
@@ -145,8 +147,14 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work, uint64_t most) {
     }
     const uint32_t i = op->to_write[op->next];
     const PutItem& item = op->batch->items[i];
+    // Forgotten while it waited: in a later life than its tombstone's a restart would find it.
+    if (op->erased[i]) {
+      ++op->next;
+      settle(op, i, Code::ok, work);
+      continue;
+    }
     const uint64_t bytes = record_bytes(item.head.size(), item.payload.size());
-    const Family& family = families_.get(item.id.family);
+    const Family family = families_.get(item.id.family);
     if (!run->items.empty() && (run->bytes + bytes > most || run->runs.size() + 2 > kRunVectors ||
                                 used + staging_need(item) > room || !segments_[open_]->has_room(bytes, family)))
       break;
@@ -189,7 +197,7 @@ void DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint3
   row.row.uses = static_cast<uint8_t>(std::min<uint16_t>(item.uses, UINT8_MAX));
   row.row.priority = item.priority;
   WriteRun::Item out{op, i, static_cast<uint32_t>(segment.rows.size()), segment.next_page, next_record_++, at, nullptr};
-  segment.footer_size.add(row.row.family);
+  if (segment.footer_size.add(row.row.family)) ++listed_[row.row.family];
   segment.rows.push_back(row);
   segment.next_page += pages(area + payload);
   run.runs.push_back(IoRun{at, area});
@@ -332,7 +340,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
   const uint32_t known = index_.find(put.id);
   // Another batch was faster.
   if (op.batch->durable && known != DiskIndex::kNone) note_unsynced(op, segment_of(index_.at(known).location));
-  if (op.erased[item.item] || dead(put.id.family, segment.life.sequence) || (!op.carry() && known != DiskIndex::kNone))
+  if (op.erased[item.item] || (!op.carry() && known != DiskIndex::kNone))
     return settle(item.op, item.item, Code::ok, work);
   uint32_t entry = known;
   if (op.carry()) {
@@ -353,14 +361,14 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
       ++stats_.dropped_full;
       return settle(item.op, item.item, Code::no_room, work);
     }
-    if (put.has_parent) index_.link(entry, put.parent);
+    link(entry, put);
     IndexEntry& e = index_.at(entry);
     e.uses = row.uses;
     e.last_use = seconds();
     e.head_bytes = row.head_bytes & 0x3FFFFFU;
     e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
     if (op.hints[item.item] != PutOp::kNoHint) row.priority = op.hints[item.item];
-    e.priority = row.priority;
+    e.priority = row.priority & 3U;
     stats_.payload_bytes += row.payload_bytes;
     ++stats_.puts;
     stats_.put_bytes += bytes;
@@ -484,13 +492,16 @@ void DiskCore::expire_puts(uint64_t now, Work& work) {
   }
 }
 
-void DiskCore::refuse_puts(Code code, Work& work) {
-  while (!put_queue_.empty()) {
+void DiskCore::refuse_puts(Code code, Work& work, size_t most) {
+  for (; most != 0 && !put_queue_.empty(); --most) {
     const std::shared_ptr<PutOp> op = put_queue_.front();
     put_queue_.pop_front();
     op->queued = false;
     while (op->next < op->to_write.size()) {
-      if (code == Code::no_room) ++stats_.dropped_full;
+      if (code == Code::no_room) {
+        ++stats_.dropped_full;
+        if (refused_.size() < kRefused) refused_.insert(op->batch->items[op->to_write[op->next]].id);
+      }
       settle(op, op->to_write[op->next++], code, work);
     }
   }

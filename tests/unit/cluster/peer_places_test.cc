@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <span>
+#include <vector>
 
 #include "base/random.h"
 #include "codec/record.h"
@@ -101,6 +102,15 @@ TEST(PeerPlaces, a_location_from_before_anything_was_forgotten_says_nothing) {
   EXPECT_TRUE(is_old_after([&] { k.places.forget_family(2); }));
   EXPECT_TRUE(is_old_after([&] { k.places.forget_node(node_id_of("a")); }));
   EXPECT_FALSE(k.places.node_of(0, node));
+}
+
+TEST(PeerPlaces, remembers_forgetting_only_of_families_that_there_are) {
+  Known known;
+  for (FamilyId family = 1; family <= 100; ++family) known.places.forget_family(family);
+  EXPECT_EQ(known.places.forgotten_families(), 100U);
+  const std::vector<FamilyId> gone = {1, 50, 100, 101};
+  known.places.forget_families(gone);
+  EXPECT_EQ(known.places.forgotten_families(), 97U);
 }
 
 }  // namespace

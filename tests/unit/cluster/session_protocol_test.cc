@@ -355,6 +355,19 @@ TEST(Session, a_replica_that_is_dead_before_the_plan_is_planned_around) {
   EXPECT_GT(p.senders[2]->sender->stats().slices, 0u);
 }
 
+// The link finds out at what it is given to send, before it is told that the connection is closed.
+TEST(Session, an_offer_ends_as_the_connection_of_a_decode_process_that_died) {
+  Pair p;
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
+  (void)p.open();
+  p.run(10);
+  p.net.faults.closed = true;
+  p.publish_all(0);
+  p.run(10);
+  ASSERT_EQ(p.senders[0]->offers_ended.count(request_id(1)), 1U);
+  expect_says(p.senders[0]->offers_ended.at(request_id(1)), Code::owner_gone, "the connection to a decode rank is gone");
+}
+
 TEST(Session, a_peer_that_dies_later_costs_the_session_once) {
   Pair p;
   for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace kvbm::test::coding_terms_test {
 namespace {
 
@@ -79,6 +81,29 @@ TEST_F(CodingTermsTest, handles_may_outlive_the_manager_that_gave_them) {
   auto own = std::make_shared<CodingTerms>();
   const auto handle = own->join(id_, {});
   own.reset();
+}
+
+TEST_F(CodingTermsTest, keeps_nothing_of_namespaces_that_have_no_handle_and_no_family) {
+  for (uint8_t n = 1; n <= 100; ++n) {
+    NamespaceId id;
+    id.bytes.fill(n);
+    const auto handle = terms_->join(id, {recipe("int8"), true});
+    if (n > 50) terms_->add(id, n, {});
+  }
+  EXPECT_EQ(terms_->namespaces(), 50U) << "those that were stored into";
+  const auto handle = join("int8", true);
+  terms_->add(id_, 1, {});
+  std::vector<FamilyId> gone;
+  for (FamilyId family = 51; family <= 100; ++family) gone.push_back(family);
+  terms_->forget_families(gone);
+  EXPECT_EQ(terms_->namespaces(), 1U);
+  EXPECT_EQ(terms_->of(60), nullptr);
+  const std::vector<FamilyId> last = {1};
+  terms_->forget_families(last);
+  EXPECT_EQ(terms_->of(1), nullptr);
+  EXPECT_EQ(terms_->namespaces(), 1U) << "it is open";
+  terms_->add(id_, 2, {});
+  EXPECT_EQ(terms_->of(2)->recipe, recipe("int8"));
 }
 
 }  // namespace

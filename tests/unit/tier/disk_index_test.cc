@@ -107,5 +107,52 @@ TEST(DiskIndex, counts_the_children_of_a_parent) {
   EXPECT_EQ(index.at(p).children, 0);
 }
 
+// A family is a 16-bit number in an entry; ids take 32 bits, and there are more of them than numbers.
+TEST(DiskIndex, families_come_and_go_and_none_is_taken_for_another) {
+  DiskIndex index(UINT64_MAX);
+  SeededRandom random(5);
+  Identity kept = random_identity(random);
+  kept.family = 7;
+  const uint32_t k = index.insert(kept);
+  index.at(k).location = 1;
+  for (FamilyId family = 1000; family < 1000 + 3 * 65'536; ++family) {
+    Identity id = kept;  // the same key, so that the family alone tells them apart
+    id.family = family;
+    ASSERT_EQ(index.find(id), DiskIndex::kNone) << family;
+    const uint32_t e = index.insert(id);
+    ASSERT_NE(e, DiskIndex::kNone) << family;
+    ASSERT_NE(e, k);
+    index.at(e).location = 2;
+    ASSERT_EQ(index.find(id), e);
+    ASSERT_EQ(index.identity(index.at(e)), id);
+    ASSERT_EQ(index.families().records(family), 1U);
+    index.erase(e);
+    ASSERT_EQ(index.find(id), DiskIndex::kNone);
+    ASSERT_EQ(index.families().records(family), 0U);
+  }
+  EXPECT_EQ(index.find(kept), k);
+  EXPECT_EQ(index.identity(index.at(k)), kept);
+}
+
+TEST(DiskIndex, has_room_for_65536_families_at_a_time) {
+  DiskIndex index(UINT64_MAX);
+  Identity id;
+  std::vector<uint32_t> entries;
+  for (FamilyId family = 0; family < 65'536; ++family) {
+    id.family = family * 3;
+    entries.push_back(index.insert(id));
+    ASSERT_NE(entries.back(), DiskIndex::kNone);
+    index.at(entries.back()).location = 1;
+  }
+  id.family = 1;
+  const uint64_t before = index.size();
+  EXPECT_EQ(index.insert(id), DiskIndex::kNone);
+  EXPECT_EQ(index.size(), before);
+  index.erase(entries[100]);
+  EXPECT_NE(index.insert(id), DiskIndex::kNone);
+  id.family = 300;
+  EXPECT_EQ(index.find(id), DiskIndex::kNone);
+}
+
 }  // namespace
 }  // namespace kvbm::tier::disk::disk_index_test

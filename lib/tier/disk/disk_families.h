@@ -1,0 +1,86 @@
+// The families of a disk's records as the 16-bit numbers that its index keeps: a FamilyId takes 32, and an entry has no room for
+// more. Counts the records of each, so that a number means another family only when no entry has it any more, and whoever asks
+// what a disk has does not look at every record.
+// Lock: the owner's. Budget: no allocation but for a family's first record.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/family_cell.h"
+#include "base/ids.h"
+
+namespace kvbm::tier::disk {
+
+class DiskFamilies {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // Valid numbers only: of an entry that is there.
+  [[nodiscard]] FamilyId at(uint16_t number) const noexcept { return rows_[number].family; }
+  // kNone: it has no record.
+  [[nodiscard]] uint32_t number_of(FamilyId family) const {
+    const auto known = numbers_.find(family);
+    return known == numbers_.end() ? kNone : known->second;
+  }
+  [[nodiscard]] uint32_t records(FamilyId family) const {
+    const uint32_t number = number_of(family);
+    return number == kNone ? 0 : rows_[number].records;
+  }
+  // The family's number, for one more record; kNone: 65,536 families have records.
+  uint32_t take(FamilyId family) {
+    if (last_ < rows_.size() && rows_[last_].records != 0 && rows_[last_].family == family) {
+      ++rows_[last_].records;
+      return last_;
+    }
+    const auto known = numbers_.find(family);
+    if (known != numbers_.end()) {
+      last_ = known->second;
+    } else {
+      if (free_.empty() && rows_.size() > UINT16_MAX) return kNone;
+      if (free_.empty()) {
+        if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 16);
+        free_.reserve(rows_.capacity());  // drop() finds room for every number
+        free_.push_back(static_cast<uint16_t>(rows_.size()));
+        rows_.emplace_back();
+      }
+      last_ = free_.back();
+      numbers_.emplace(family, static_cast<uint16_t>(last_));
+      free_.pop_back();
+      rows_[last_] = {family, 0};
+    }
+    ++rows_[last_].records;
+    return last_;
+  }
+  // One record less.
+  void drop(uint16_t number) noexcept {
+    Row& row = rows_[number];
+    if (--row.records != 0) return;
+    numbers_.erase(row.family);
+    free_.push_back(number);
+  }
+  // f(family) for each that has a record.
+  template <class F>
+  void each(F&& f) const {
+    for (const Row& row : rows_) {
+      if (row.records != 0) f(row.family);
+    }
+  }
+  [[nodiscard]] uint64_t bytes() const noexcept {
+    return rows_.capacity() * sizeof(Row) + free_.capacity() * sizeof(uint16_t) +
+           numbers_.size() * (sizeof(FamilyId) + sizeof(uint16_t) + 3 * sizeof(void*));
+  }
+
+ private:
+  struct Row {
+    FamilyId family = kNoFamily;
+    uint32_t records = 0;
+  };
+  std::vector<Row> rows_;
+  std::vector<uint16_t> free_;
+  std::unordered_map<FamilyId, uint16_t> numbers_;  // looked up, never walked
+  uint32_t last_ = kNone;
+};
+
+}  // namespace kvbm::tier::disk
