@@ -181,8 +181,13 @@ typedef struct kvbm_completion {
 
 enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KVBM_EVENT_DISABLED = 4 };
 
-/* A block changed its place (frozen, 72 bytes). A move between tiers is a STORED in one and a REMOVED in the
- * other. */
+/* A block changed its place (frozen, 72 bytes). A move between tiers is a STORED in one and a REMOVED in the other.
+ * Whatever makes a block leave a tier, REMOVED of that tier says it (of a block that was not there too), or CLEARED: every
+ * block of namespace_id has left every tier (kvbm_namespace_reset, kvbm_namespace_invalidate), or of all namespaces where
+ * that is zero (kvbm_manager_reset), and one that is stored during that call may be there all the same; or DISABLED: the
+ * tier is out of use with all that it has. So what a reader is told adds
+ * up to what kvbm_manager_scan says, from a scan right after kvbm_manager_subscribe on. Shards of one block are told one by
+ * one, with nothing in the event that tells them apart. */
 typedef struct kvbm_event {
   uint64_t sequence;   /* from 1, without gaps; a gap seen by a reader means events were lost */
   int32_t kind;        /* KVBM_EVENT_* */
@@ -369,7 +374,7 @@ KVBM_API kvbm_status_t kvbm_namespace_options_init(kvbm_namespace_options_t *out
 /* Opens a namespace of a manager. The same options give the same namespace id on every machine. Any number can be open, and
  * come and go. What is limited is what is in use: 65,536 combinations of namespace, epoch, component and shard that
  * have blocks in the host or on a disk of this manager, or were used by a handle that is open at its epoch. The call that
- * would use one more says KVBM_ERR_NO_ROOM; releasing a handle, or evicting or resetting blocks, makes room.
+ * would use one more says KVBM_ERR_LIMIT; releasing a handle, or evicting or resetting blocks, makes room.
  * Thread: any. Blocks: for reading the tiers' epochs. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_namespace_options_t *options,
                                            KVBM_OWN kvbm_namespace_t **out_namespace, kvbm_error_t *err);
@@ -383,7 +388,7 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
  * that are connected, the others when they are, or when they open the namespace. A manager keeps the epochs of 4,096
  * namespaces, at most 1,024 of them for other nodes' sake alone; those of namespaces that are not open and have no
  * blocks left here make room for others, but not in a pool or a shared tier set, where somebody may have to be told.
- * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_NO_ROOM where all 4,096 are needed
+ * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_LIMIT where all 4,096 are needed
  * (docs/operations.md, Limits worth knowing).
  * Thread: any. Blocks: one write per tier, and while another one is written. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
@@ -391,7 +396,7 @@ KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_erro
  * 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from
- * before the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095
+ * before the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_LIMIT (4,095
  * namespaces of this manager have one). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
 
@@ -473,7 +478,7 @@ KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_o
  * receive the blocks as their admission says. All blocks are checked before any is changed: an error before that leaves
  * the holds as they are. Of several calls with one hold one registers it, and the others get KVBM_ERR_STALE.
  * Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Complete), KVBM_ERR_INVALID (options, part, a hold that
- * is named twice), KVBM_ERR_NO_ROOM (a hold was registered in vain so often that it cannot be once more: release it).
+ * is named twice), KVBM_ERR_LIMIT (a hold was registered in vain so often that it cannot be once more: release it).
  *
  * The bytes are hashed here: what changes of them from now on, by whomever, is damage for every later load
  * (KVBM_ERR_DAMAGED, then a miss), in host memory as in every tier. The option host.managed_hashes = when_needed puts
@@ -497,8 +502,8 @@ KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_names
 KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                        kvbm_view_t *out_views);
 /* One more hold on each (Registered blocks only), all or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN,
- * KVBM_ERR_STATE (not Registered, or weak), KVBM_ERR_NO_ROOM (no hold is free, or a block has 16,711,680 already).
- * Thread: any. Blocks: no. Since 0.1. */
+ * KVBM_ERR_STATE (not Registered, or weak), KVBM_ERR_LIMIT (no hold is free: there are four for
+ * each block of the host, and 65,536; or a block has 2,031,616 already). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                         kvbm_block_t *out_blocks);
 /* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable
@@ -510,7 +515,7 @@ KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_bl
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
 /* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold
- * that is not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_NO_ROOM (no hold is free). Thread: any. Blocks: no.
+ * that is not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_LIMIT (no hold is free). Thread: any. Blocks: no.
  * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
                                           kvbm_block_t *out_blocks);
@@ -539,7 +544,8 @@ KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until
  * unpinned. The leading keys that are there for `ns` (kvbm_namespace_options_t.allow_lossy) are pinned; *out_n says how
- * many; with 0 the pin is 0. Thread: any. Since 0.1. */
+ * many; with 0 the pin is 0. Errors: KVBM_ERR_LIMIT where a block has 131,071 pins, or the manager 1,048,576: those whose
+ * time is over do not count. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);

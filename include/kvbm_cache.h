@@ -67,7 +67,7 @@ KVBM_API size_t kvbm_match_units(const kvbm_match_t *match);
 KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first, size_t n,
                                         kvbm_match_item_t *out_items);
 /* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier, or damaged. Errors:
- * KVBM_ERR_INVALID for a range outside the match, KVBM_ERR_NO_ROOM as kvbm_block_clone. Thread: any. Since 0.1. */
+ * KVBM_ERR_INVALID for a range outside the match, KVBM_ERR_LIMIT as kvbm_block_clone. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
                                          kvbm_block_t *out_blocks);
 /* Predicts loads: out_load_ns[i] is how long bringing keys [first, first + i] into an attached cache would take from

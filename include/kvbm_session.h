@@ -67,7 +67,7 @@ KVBM_API kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t *out_options
  * may reuse the blocks. KVBM_ERR_MISMATCH (KVBM_ERR_PERMISSION: it cannot open what is sealed) as soon as a decode rank
  * differs and none was admitted before it. Errors: KVBM_ERR_INVALID (blocks or positions that do not fit, named), KVBM_ERR_EXISTS (this rank offers
  * the request already), KVBM_ERR_STATE (the manager is no node), KVBM_ERR_UNSUPPORTED (an opaque cache),
- * KVBM_ERR_NO_ROOM (4,096 offers are open), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: no. Since 0.1. */
+ * KVBM_ERR_LIMIT (4,096 offers are open), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_open(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_offer_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data, KVBM_OWN kvbm_offer_t **out_offer, kvbm_error_t *err);

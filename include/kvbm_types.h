@@ -46,6 +46,7 @@ enum {
   KVBM_ERR_AGAIN = -202,
   KVBM_ERR_NO_MEMORY = -203,
   KVBM_ERR_DISK_FULL = -204,
+  KVBM_ERR_LIMIT = -205, /* of a count, whatever room there is: the call that says it documents the limit */
   /* -300 .. -399: time, peers and owners; retry, or go elsewhere. */
   KVBM_ERR_DEADLINE = -300,
   KVBM_ERR_CANCELLED = -301,

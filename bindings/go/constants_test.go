@@ -21,6 +21,7 @@ var goConstants = map[string]int64{
 	"KVBM_ERR_AGAIN":                     int64(StatusAgain),
 	"KVBM_ERR_NO_MEMORY":                 int64(StatusNoMemory),
 	"KVBM_ERR_DISK_FULL":                 int64(StatusDiskFull),
+	"KVBM_ERR_LIMIT":                     int64(StatusLimit),
 	"KVBM_ERR_DEADLINE":                  int64(StatusDeadline),
 	"KVBM_ERR_CANCELLED":                 int64(StatusCancelled),
 	"KVBM_ERR_OWNER_GONE":                int64(StatusOwnerGone),

@@ -33,6 +33,7 @@ const (
 	StatusAgain        Status = C.KVBM_ERR_AGAIN
 	StatusNoMemory     Status = C.KVBM_ERR_NO_MEMORY
 	StatusDiskFull     Status = C.KVBM_ERR_DISK_FULL
+	StatusLimit        Status = C.KVBM_ERR_LIMIT
 	StatusDeadline     Status = C.KVBM_ERR_DEADLINE
 	StatusCancelled    Status = C.KVBM_ERR_CANCELLED
 	StatusOwnerGone    Status = C.KVBM_ERR_OWNER_GONE
@@ -111,6 +112,7 @@ var (
 	ErrAgain          error = &statusError{StatusAgain}
 	ErrNoMemory       error = &statusError{StatusNoMemory}
 	ErrDiskFull       error = &statusError{StatusDiskFull}
+	ErrLimit          error = &statusError{StatusLimit}
 	ErrDeadline       error = &statusError{StatusDeadline}
 	ErrCancelled      error = &statusError{StatusCancelled}
 	ErrOwnerGone      error = &statusError{StatusOwnerGone}

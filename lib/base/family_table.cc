@@ -67,7 +67,7 @@ void FamilyTable::make_own(Row& row) {
 Status FamilyTable::refuse(const char* why) {
   refused_.fetch_add(1, std::memory_order_relaxed);
   ++refusals_;
-  return {Code::no_room, why};
+  return {Code::at_limit, why};
 }
 
 Result<FamilyId> FamilyTable::add(const Family& family, bool foreign, const PeerCount& of) {
@@ -82,7 +82,7 @@ Result<FamilyId> FamilyTable::add(const Family& family, bool foreign, const Peer
   }
   size_t at = 0;
   if (!new_cell(at)) {
-    return Status(Code::no_room, "65,536 namespace, component and shard combinations are in use: they have blocks here or are open");
+    return Status(Code::at_limit, "65,536 namespace, component and shard combinations are in use: they have blocks here or are open");
   }
   Row& row = rows_[at];
   const FamilyId id = FamilyId{row.next_use} << 16 | static_cast<FamilyId>(at);

@@ -11,7 +11,7 @@
 // not asked, is a miss; that everything is asked is a matter of hits, not of right bytes. A lock-free get() gives the whole
 // family of its id or none (family_cell.h).
 //
-// Families that only a peer has named have a quarter of the table, whoever named them: what peers say never takes the room of
+// Families that only peers have named have a quarter of the table: what peers say never takes the room of
 // what this process stores and finds. One that this process uses itself counts as its own from then on.
 #pragma once
 
@@ -50,11 +50,11 @@ class FamilyTable {
   // several threads.
   void on_growth(std::function<void()> now, std::function<void()> soon);
 
-  // The id of `family`, new or known. no_room after kMaxFamilies. May ask that somebody gives back soon. Thread: any.
+  // The id of `family`, new or known. at_limit after kMaxFamilies. May ask that unused ones are given back soon. Thread: any.
   Result<FamilyId> intern(const Family& family);
   // The same for a handle of the namespace whose epoch 0 is called `base`.
   Result<FamilyId> intern(const Family& family, const NamespaceId& base);
-  // The same because a peer named it. no_room after kForeignFamilies that nobody else has named, or `most` of this peer's.
+  // The same because a peer named it. at_limit after kForeignFamilies that only peers have named, or `most` of this peer's.
   // `of`: the peer's count, raised while the family is here and only peers have named it; may be null.
   Result<FamilyId> intern_foreign(const Family& family, const PeerCount& of = nullptr, uint32_t most = kForeignFamilies);
   // The id if known.
@@ -95,7 +95,7 @@ class FamilyTable {
   // Gives back what was named neither this time nor the time before, nor found or interned since: an operation that took an
   // id before anything named it keeps it as long as one that takes its time. What has gone, rising.
   std::vector<FamilyId> give_back(const Named& named);
-  // While one of these lives nothing is given back: something is being read in that nobody can ask yet.
+  // While one of these lives nothing is given back: families are being read in, and no table names them yet.
   class Keep {
    public:
     explicit Keep(FamilyTable& table) : table_(table) { table_.kept_.fetch_add(1); }

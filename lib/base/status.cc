@@ -21,6 +21,7 @@ constexpr CodeRow kRows[] = {
     {Code::bad_config, "KVBM_ERR_CONFIG", "the configuration is not valid; the detail names the key and its origin"},
     {Code::in_use, "KVBM_ERR_IN_USE", "another owner holds it; stop that owner or choose another directory"},
     {Code::exists, "KVBM_ERR_EXISTS", "it is there already; nothing was changed"},
+    {Code::at_limit, "KVBM_ERR_LIMIT", "as many as the library counts are in use (pins, holds, namespaces, quotas, epochs, sessions); end some that are not needed"},
     {Code::no_room, "KVBM_ERR_NO_ROOM", "no room and nothing may be evicted; release holds or raise the capacity"},
     {Code::over_quota, "KVBM_ERR_QUOTA", "the namespace has used its quota; raise it or drop some of its blocks"},
     {Code::again, "KVBM_ERR_AGAIN", "the queue's operations are all in flight; poll completions and retry"},

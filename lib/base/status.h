@@ -32,6 +32,7 @@ enum class Code : int32_t {
   again = -202,
   no_memory = -203,
   disk_full = -204,
+  at_limit = -205,  // of a count, not of bytes
   // Time, peers and owners: retry elsewhere.
   deadline = -300,
   cancelled = -301,

@@ -9,9 +9,6 @@
 namespace kvbm::block {
 namespace {
 
-// Above this count of references or children a slot takes no more, far enough from the field's
-// end that threads which looked before they added cannot overflow it.
-constexpr uint32_t kMaxReferences = 0xFFFFFF - 0xFFFF;
 // Enough that a pool's blocks stay nearly as long as those of the whole table would, and that what its policies need
 // (82 KiB) is little for each.
 constexpr uint32_t kSlotsPerPool = 65536;
@@ -72,7 +69,7 @@ bool BlockTable::take(SlotId slot, const Search& key, FamilyId family) noexcept 
   if (!at.is(key.low, key.high, family)) return false;
   do {
     const SlotWord now(bits);
-    if (!now.findable() || now.references() >= kMaxReferences) return false;
+    if (!now.findable() || now.references() >= SlotWord::kMaxReferences) return false;
   } while (!at.word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire,
                                           std::memory_order_relaxed));
   // What was compared may have been an earlier block of the slot; from here on it stays.
@@ -186,7 +183,7 @@ bool BlockTable::acquire_weak(SlotId slot, uint32_t generation) noexcept {
   uint64_t bits = at.word.load(std::memory_order_relaxed);
   do {
     const SlotWord now(bits);
-    if (!now.findable() || now.references() >= kMaxReferences) return false;
+    if (!now.findable() || now.references() >= SlotWord::kMaxReferences) return false;
   } while (!at.word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire,
                                           std::memory_order_relaxed));
   if (this->generation(slot) == generation) return true;
@@ -204,7 +201,7 @@ void BlockTable::retain(std::span<const SlotId> slots) noexcept {
 
 bool BlockTable::try_retain(std::span<const SlotId> slots) noexcept {
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (word(slots[i]).references() >= kMaxReferences) [[unlikely]] {
+    if (word(slots[i]).references() >= SlotWord::kMaxReferences) [[unlikely]] {
       release(slots.first(i));  // none of them is the last
       return false;
     }
@@ -224,7 +221,7 @@ Code BlockTable::pin(SlotId slot) noexcept {
   do {
     const SlotWord now(bits);
     if (now.state() != SlotState::registered) return Code::wrong_state;
-    if (now.pins() == 0xFF) return Code::no_room;
+    if (now.pins() == SlotWord::kMaxPins) return Code::at_limit;
   } while (!at.compare_exchange_weak(bits, bits + SlotWord::kOnePin, std::memory_order_relaxed));
   return Code::ok;
 }

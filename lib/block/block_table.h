@@ -5,7 +5,7 @@
 //   reset -> partial -> complete -> registered -> (evicting) -> reset
 //
 // Invariants: a block is findable only while registered and not withdrawn; a parent is evicted before its resident
-// children only if a tier below has it; whoever holds a reference reads stable bytes.
+// children only if a tier below has it; a reference keeps the bytes as they are.
 // Locks: that of a pool (slot_pool.h: free list, policies, counts), once per batch; a partition lock of the
 // index, once per partition and batch. Order: partition, then pool (a lookup inside the former that meets
 // a slot which changed under it may have to give it back); never two pools. Lookups, retain and release take neither,
@@ -155,7 +155,7 @@ class BlockTable final {
   // resident, a withdrawn one is freed when nothing keeps it. `tick` goes to the policy. One that has no reference is left
   // alone, and counted: underflows().
   void release(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
-  // Pins keep a block without a reference (255 per slot); the caller holds a reference. no_room beyond.
+  // Pins keep a block without a reference (SlotWord::kMaxPins a slot); the caller holds a reference. at_limit beyond.
   [[nodiscard]] Code pin(SlotId slot) noexcept;
   void unpin(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
 

@@ -10,8 +10,6 @@ namespace {
 constexpr uint64_t kComplete = static_cast<uint64_t>(SlotState::complete);
 constexpr uint64_t kToRegistered = SlotWord::kRegistered - kComplete;
 static_assert(SlotWord::kRegistered > kComplete);
-// Far enough from the end of the field for every thread that looked before it added.
-constexpr uint32_t kMaxChildren = 0xFFFFFF - 0xFFFF;
 
 // Adds to the word of a slot that is partial or complete and held by the caller. Nothing but its
 // holders may change such a word, so the only holder needs no atomic step.
@@ -109,7 +107,7 @@ void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, cons
   const Code code = fresh.codes[i];
   if (code == Code::ok) {
     if (parent != kNoSlot && !counted) {
-      if (word(parent).children() < kMaxChildren) {
+      if (word(parent).children() < SlotWord::kMaxChildren) {
         table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
       } else {
         parent = kNoSlot;

@@ -6,7 +6,7 @@ namespace kvbm::block {
 
 Code retain_held(HoldTable& holds, BlockTable& table, std::span<const HoldValue> values, std::span<SlotId> out) {
   return holds.use_all(values, HoldKind::reading, out,
-                       [&] { return table.try_retain(out) ? Code::ok : Code::no_room; });
+                       [&] { return table.try_retain(out) ? Code::ok : Code::at_limit; });
 }
 
 Code name_held(HoldTable& holds, const BlockTable& table, std::span<const HoldValue> values, std::span<SlotId> out,

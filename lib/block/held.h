@@ -14,7 +14,7 @@
 namespace kvbm::block {
 
 // One more reference to each registered block; they are the caller's, and `out` are their slots.
-// no_room: a block has as many references as can be counted.
+// at_limit: a block has as many references as can be counted.
 [[nodiscard]] Code retain_held(HoldTable& holds, BlockTable& table, std::span<const HoldValue> values,
                                std::span<SlotId> out);
 

@@ -73,7 +73,7 @@ HoldTable::BatchLanes::~BatchLanes() {
 Code HoldTable::grow(uint32_t number) {
   MutexLock lock(growing_);
   const uint32_t count = page_count_.load(std::memory_order_relaxed);
-  if (count == max_pages_) return Code::no_room;
+  if (count == max_pages_) return Code::at_limit;
   Page* const page = new (std::nothrow) Page;
   if (page == nullptr) return Code::no_memory;
   const uint32_t base = count * kPageHolds;
@@ -222,7 +222,7 @@ size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, st
 
 Code HoldTable::take_resolved(std::span<HoldValue> inout, std::span<const SlotId> slots) noexcept {
   for (const HoldValue value : inout) {
-    if (generation_of(value) == kMaxGeneration) return Code::no_room;
+    if (generation_of(value) == kMaxGeneration) return Code::at_limit;
   }
   Entries entries(*this);
   for (size_t i = 0; i < inout.size(); ++i) {

@@ -57,7 +57,7 @@ class HoldTable {
   HoldTable& operator=(const HoldTable&) = delete;
 
   // All or nothing; out[i] stands for slots[i]. slot_generations: for weak holds, one per slot; else empty.
-  // no_room: max_holds are in use. no_memory.
+  // at_limit: max_holds are in use. no_memory.
   [[nodiscard]] Code create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
                             std::span<HoldValue> out);
   // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
@@ -75,7 +75,7 @@ class HoldTable {
   [[nodiscard]] Code use_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out, Use&& use);
   // As use_all(), and where use() gives ok the holds end in the same step: none is named twice. Their references are the
   // caller's now. inout[i] becomes the value of a hold that is to come in its place, which stands for nothing until settle().
-  // no_room: a hold was taken so often that its entry has no generation left; it is as it was.
+  // at_limit: a hold was taken so often that its entry has no generation left; it is as it was.
   template <class Use>
   [[nodiscard]] Code take_all(std::span<HoldValue> inout, HoldKind kind, std::span<SlotId> out, Use&& use);
   // What values that take_all() gave stand for. Once for each of them; the caller's references become the holds'.

@@ -11,6 +11,7 @@ PinTable::~PinTable() {
 
 Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns) {
   if (slots.empty()) return Status(Code::invalid_argument, "a pin needs at least one block");
+  if (size() >= kMaxPins) return Status(Code::at_limit, "1,048,576 pins are there");
   std::vector<SlotId> kept(slots.begin(), slots.end());
   for (size_t i = 0; i < kept.size(); ++i) {
     const Code code = table_.pin(kept[i]);

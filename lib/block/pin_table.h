@@ -29,6 +29,8 @@ struct EndedPin {
 
 class PinTable {
  public:
+  static constexpr size_t kMaxPins = 1U << 20;
+
   // The table outlives this.
   explicit PinTable(BlockTable& table) : table_(table) {}
   // Ends every pin.
@@ -37,7 +39,8 @@ class PinTable {
   PinTable& operator=(const PinTable&) = delete;
 
   // Pins slots that the caller holds references to; all or nothing. deadline_ns: base/clock.h time,
-  // kNever for none. invalid_argument: no slots. wrong_state: not registered. no_room: pinned 255 times.
+  // kNever for none. invalid_argument: no slots. wrong_state: not registered. at_limit: a slot has
+  // SlotWord::kMaxPins, or this kMaxPins.
   [[nodiscard]] Result<PinId> pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns)
       KVBM_EXCLUDES(lock_);
   // stale_handle: it has ended.

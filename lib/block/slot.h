@@ -19,8 +19,8 @@ namespace kvbm::block {
 // registered: findable (or withdrawn and still held). evicting: being taken out, bytes are going.
 enum class SlotState : uint8_t { reset = 0, partial = 1, complete = 2, registered = 3, evicting = 4 };
 
-// A value of the word. bits: 0-2 state, 3 withdrawn, 4 notify, 5-7 zero, 8-31 references,
-// 32-55 resident children, 56-63 pins.
+// A value of the word. bits: 0-2 state, 3 withdrawn, 4 notify, 5-25 references,
+// 26-46 resident children, 47-63 pins.
 class SlotWord {
  public:
   static constexpr uint64_t kStateMask = 0x7;
@@ -28,12 +28,16 @@ class SlotWord {
   static constexpr uint64_t kWithdrawn = 1ULL << 3;
   // The policy may have no candidate for this slot: who makes it evictable tells the policy.
   static constexpr uint64_t kNotify = 1ULL << 4;
-  static constexpr uint64_t kOneReference = 1ULL << 8;
-  static constexpr uint64_t kReferenceMask = 0xFFFFFFULL << 8;
-  static constexpr uint64_t kOneChild = 1ULL << 32;
-  static constexpr uint64_t kChildMask = 0xFFFFFFULL << 32;
-  static constexpr uint64_t kOnePin = 1ULL << 56;
-  static constexpr uint64_t kPinMask = 0xFFULL << 56;
+  static constexpr uint64_t kOneReference = 1ULL << 5;
+  static constexpr uint64_t kReferenceMask = 0x1FFFFFULL << 5;
+  static constexpr uint64_t kOneChild = 1ULL << 26;
+  static constexpr uint64_t kChildMask = 0x1FFFFFULL << 26;
+  static constexpr uint64_t kOnePin = 1ULL << 47;
+  static constexpr uint64_t kPinMask = 0x1FFFFULL << 47;
+  // Beyond these no more are counted; the rest of a field is for calls that count before they look.
+  static constexpr uint32_t kMaxReferences = 0x1FFFFF - 0xFFFF;
+  static constexpr uint32_t kMaxChildren = 0x1FFFFF - 0xFFFF;
+  static constexpr uint32_t kMaxPins = 0x1FFFF;
   static constexpr uint64_t kRegistered = static_cast<uint64_t>(SlotState::registered);
 
   explicit constexpr SlotWord(uint64_t bits) : bits_(bits) {}
@@ -42,9 +46,9 @@ class SlotWord {
   [[nodiscard]] constexpr SlotState state() const { return static_cast<SlotState>(bits_ & kStateMask); }
   [[nodiscard]] constexpr bool withdrawn() const { return (bits_ & kWithdrawn) != 0; }
   [[nodiscard]] constexpr bool notify() const { return (bits_ & kNotify) != 0; }
-  [[nodiscard]] constexpr uint32_t references() const { return static_cast<uint32_t>((bits_ & kReferenceMask) >> 8); }
-  [[nodiscard]] constexpr uint32_t children() const { return static_cast<uint32_t>((bits_ & kChildMask) >> 32); }
-  [[nodiscard]] constexpr uint32_t pins() const { return static_cast<uint32_t>(bits_ >> 56); }
+  [[nodiscard]] constexpr uint32_t references() const { return static_cast<uint32_t>((bits_ & kReferenceMask) >> 5); }
+  [[nodiscard]] constexpr uint32_t children() const { return static_cast<uint32_t>((bits_ & kChildMask) >> 26); }
+  [[nodiscard]] constexpr uint32_t pins() const { return static_cast<uint32_t>(bits_ >> 47); }
   // A lookup may take a reference.
   [[nodiscard]] constexpr bool findable() const { return (bits_ & (kStateMask | kWithdrawn)) == kRegistered; }
   [[nodiscard]] constexpr bool evictable() const { return (bits_ & ~kNotify) == kRegistered; }
@@ -58,7 +62,7 @@ class SlotWord {
  private:
   uint64_t bits_;
 };
-static_assert((SlotWord::kStateMask ^ SlotWord::kWithdrawn ^ SlotWord::kNotify ^ 0xE0ULL ^ SlotWord::kReferenceMask ^
+static_assert((SlotWord::kStateMask ^ SlotWord::kWithdrawn ^ SlotWord::kNotify ^ SlotWord::kReferenceMask ^
                SlotWord::kChildMask ^ SlotWord::kPinMask) == ~0ULL);
 static_assert((SlotWord::kStateMask & SlotWord::kWithdrawn) == 0 &&
               (SlotWord::kReferenceMask & SlotWord::kChildMask) == 0);

@@ -16,6 +16,7 @@ Code code_from_peer(int32_t value) noexcept {
     case Code::deadline:
     case Code::cancelled:
     case Code::no_room:
+    case Code::at_limit:
     case Code::again:
     case Code::no_memory:
     case Code::stale_handle:

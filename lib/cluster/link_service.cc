@@ -361,7 +361,7 @@ void LinkService::epochs_taken(const std::vector<EpochWord>& words, std::vector<
     const EpochWord& word = words[i];
     new_epochs_ += word.added ? 1 : 0;
     const bool implausible = word.code == Code::invalid_argument;
-    if (implausible || word.code == Code::no_room) ++stats_.epochs_refused;
+    if (implausible || word.code == Code::at_limit) ++stats_.epochs_refused;
     if (implausible) {
       ++stats_.violations;
       if (!std::exchange(told_of_epochs_, true) && host_.log != nullptr) {

@@ -26,7 +26,7 @@ Result<NodeIndex> Locations::set_node(const NodeId& id, uint64_t incarnation) {
     node.incarnation = incarnation;
     return known->second;
   }
-  if (free_.empty() && nodes_.size() == kNoNode) return Status(Code::no_room, "locations: more than 65,534 nodes");
+  if (free_.empty() && nodes_.size() == kNoNode) return Status(Code::at_limit, "locations: more than 65,534 nodes");
   if (free_.empty()) {
     free_.push_back(static_cast<NodeIndex>(nodes_.size()));
     nodes_.emplace_back();

@@ -53,7 +53,7 @@ class Locations {
 
   explicit Locations(const Options& options);
 
-  // The index of a node; another incarnation than before voids what was known of it. no_room above 65,534 nodes.
+  // The index of a node; another incarnation than before voids what was known of it. at_limit above 65,534 nodes.
   Result<NodeIndex> set_node(const NodeId& id, uint64_t incarnation);
   // The node died or left; its index may mean another one later.
   void drop_node(const NodeId& id);

@@ -11,7 +11,7 @@ namespace {
 // It came, and was not let in for what it is: not one that left, or was too slow.
 bool not_let_in(Code why) noexcept {
   return why != Code::ok && why != Code::closed && why != Code::owner_gone && why != Code::deadline &&
-         why != Code::no_room && why != Code::no_memory;
+         why != Code::no_room && why != Code::at_limit && why != Code::no_memory;
 }
 
 // What the two sides are keeps them apart (Handshake::check_peer): to try again is of no use.

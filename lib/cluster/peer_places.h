@@ -55,7 +55,7 @@ class PeerPlaces {
   // Its process has ended.
   void forget_node(const NodeId& node);
   void forget_family(FamilyId family);
-  // These ids mean nothing any more: nobody asks where their records are.
+  // These ids name no family any more: no lookup asks where their records are.
   void forget_families(std::span<const FamilyId> gone);
   // What came from there was not that record.
   void reject(const Identity& id);

@@ -75,7 +75,7 @@ Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_st
 Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   if (const auto known = ranks_.find(number); known != ranks_.end()) return known->second.get();
   if (ranks_.size() >= limit) {
-    return Status(Code::no_room, "this node has too many prefill ranks", std::to_string(ranks_.size()));
+    return Status(Code::at_limit, "this node has too many prefill ranks", std::to_string(ranks_.size()));
   }
   auto staging = make_staging(options_.staging_bytes / 4);
   if (!staging.ok()) return staging.status();

@@ -37,6 +37,7 @@ bool is_refusal(Code why) noexcept {
     case Code::owner_gone:
     case Code::deadline:
     case Code::no_room:
+    case Code::at_limit:
     case Code::no_memory:
       return false;
     default:

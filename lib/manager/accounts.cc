@@ -7,7 +7,7 @@ namespace kvbm::manager {
 Result<Accounts::Lease> Accounts::lease(const NamespaceId& base_id, const block::BlockTable& table) {
   MutexLock lock(mutex_);
   const block::AccountId id = choose(base_id, table);
-  if (id == block::kMaxAccounts) return Status(Code::no_room, "too many namespaces with quotas");
+  if (id == block::kMaxAccounts) return Status(Code::at_limit, "4,095 namespaces have quotas and are open or have blocks here");
   if (id == accounts_.size()) accounts_.emplace_back();
   accounts_[id] = {true, base_id};
   return Lease(shared_from_this(), id);

@@ -40,7 +40,7 @@ class Accounts : public std::enable_shared_from_this<Accounts> {
 
   Accounts() : accounts_(1, Account{true, {}}) {}  // the shared account is never free
 
-  // An account for the namespace of this base id. no_room: every account is open or still has blocks.
+  // An account for the namespace of this base id. at_limit: every account is open or still has blocks.
   Result<Lease> lease(const NamespaceId& base_id, const block::BlockTable& table) KVBM_EXCLUDES(mutex_);
 
  private:

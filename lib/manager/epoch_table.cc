@@ -122,7 +122,7 @@ Code EpochTable::raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool
     --size;
     strangers -= rows_.at(gone).foreign ? 1 : 0;
   }
-  if ((size >= kRows || (foreign && strangers >= kForeignRows)) && !choose(plan, foreign, needed)) return Code::no_room;
+  if ((size >= kRows || (foreign && strangers >= kForeignRows)) && !choose(plan, foreign, needed)) return Code::at_limit;
   plan.rows.push_back({base, epoch, raised, foreign});
   added = true;
   return Code::ok;

@@ -60,7 +60,7 @@ class EpochTable {
   void begin() { opened_.clear(); }
   // Whether a row is still needed: asked of those that may have to go.
   using Needed = UniqueFunction<bool(const NamespaceId&)>;
-  // no_room: the table, or the share of foreign rows, is full of rows that are needed. `added`: the row is new.
+  // at_limit: the table, or the share of foreign rows, is full of rows that are needed. `added`: the row is new.
   Code raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added);
   // Rows whose owner has changed since they were written.
   void add_unwritten(Plan& plan) const;

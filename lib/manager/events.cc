@@ -51,11 +51,19 @@ void Events::publish(EventKind kind, TierIndex tier, std::span<const Identity> i
   send(events);
 }
 
-void Events::publish(EventKind kind, TierIndex tier) {
+void Events::disabled(TierIndex tier) {
   if (!wanted()) return;
   Event event;
-  event.kind = kind;
+  event.kind = EventKind::disabled;
   event.tier = tier;
+  send({&event, 1});
+}
+
+void Events::cleared(const NamespaceId& ns) {
+  if (!wanted()) return;
+  Event event;
+  event.kind = EventKind::cleared;
+  event.ns = ns;
   send({&event, 1});
 }
 

@@ -25,8 +25,9 @@ class Events {
   void publish(copy::EventKind kind, TierIndex tier, FamilyId family, std::span<const Key> keys,
                std::span<const Key> parents);
   void publish(copy::EventKind kind, TierIndex tier, std::span<const Identity> ids);
-  // The whole tier: cleared or disabled.
-  void publish(copy::EventKind kind, TierIndex tier);
+  void disabled(TierIndex tier);
+  // Every block of the namespace has gone from every tier; of all namespaces with the id that none has, NamespaceId{}.
+  void cleared(const NamespaceId& ns);
 
  private:
   void send(std::span<copy::Event> events);

@@ -157,7 +157,7 @@ Status Manager::open_tiers() {
   return {};
 }
 
-// Again where somebody else has changed it meanwhile.
+// Tries again where another thread has changed it meanwhile.
 void Manager::note_tiers_in_use() noexcept {
   const auto in_use = [this] {
     uint8_t flags = 0;
@@ -241,7 +241,7 @@ Status Manager::forget_family(FamilyId family) {
 
 Status Manager::reset(Namespace& ns) {
   Status first = erase_families_of(ns.id());
-  events_.publish(copy::EventKind::cleared, 0);
+  events_.cleared(ns.id());
   return first.ok() ? arena_->sync() : first;
 }
 
@@ -256,7 +256,7 @@ Status Manager::reset_all() {
     Status erased = offloader->erase_families(all);
     if (!erased.ok() && first.ok()) first = std::move(erased);
   }
-  events_.publish(copy::EventKind::cleared, 0);
+  events_.cleared({});
   return first.ok() ? arena_->sync() : first;
 }
 
@@ -406,8 +406,9 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
                       std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
-  // Of an epoch that ended so long ago that its ids have gone: nobody can ask for them.
-  if (!families_.has(what.family)) [[unlikely]] table_->erase(what.family, what.keys);
+  // Of an epoch that ended so long ago that its ids have gone: no lookup asks for them.
+  const bool ended = !families_.has(what.family);
+  if (ended) [[unlikely]] table_->erase(what.family, what.keys);
   uint64_t came_in = 0;
   uint64_t bytes = 0;
   for (size_t i = 0; i < inout.size(); ++i) {
@@ -418,7 +419,7 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
   add(counters_.tiers[0].stores, came_in);
   add(counters_.tiers[0].store_bytes, bytes);
   if (newcomers != nullptr) forget_others(what, *newcomers, codes);
-  if (events_.wanted()) {
+  if (events_.wanted() && !ended) {
     std::vector<Key> keys;
     std::vector<Key> parents;
     for (size_t i = 0; i < inout.size(); ++i) {
@@ -599,7 +600,11 @@ Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, ui
     ~Release() { manager.release(slots); }
   };
   const Release release_at_end{*this, slots};
-  const auto pinned = pins_->pin(slots, owner, deadline_ns);
+  auto pinned = pins_->pin(slots, owner, deadline_ns);
+  if (pinned.status().code() == Code::at_limit && !pins_->expire(env_.clock().now_ns()).empty()) {
+    pinned = pins_->pin(slots, owner, deadline_ns);  // some had been over, and the executor had not come to them
+    room_.room_came();
+  }
   if (!pinned.ok()) {
     count = 0;
     return pinned.status().code();
@@ -658,7 +663,7 @@ void Manager::disabled(TierIndex tier, const Status& why) {
   disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
   note_tiers_in_use();
   env_.log->write(LogLevel::error, "tier", why.message());
-  events_.publish(copy::EventKind::disabled, tier);
+  events_.disabled(tier);
 }
 
 void Manager::warns(TierIndex /*tier*/, const Status& why) {

@@ -98,7 +98,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Of `n` slots that records from below are to land in, so many as lose nothing: where a tier gets only what leaves the
   // host, the free ones, for the others have to be written there first.
   [[nodiscard]] size_t slots_to_land_in(size_t n);
-  // Whether it is so: who must lose nothing then allocates without evicting.
+  // Whether it is so: a store that must lose nothing then allocates without evicting.
   [[nodiscard]] bool host_has_last_copies() const noexcept;
   // The same of `n` slots that blocks of a store are to go into, for which it waits. None: `why`.
   [[nodiscard]] size_t slots_to_store_in(block::AccountId account, size_t n, Code& why);

@@ -112,8 +112,8 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
       leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
                        (words[0].known == 0 || epochs_.is_clean(words[0].base));
     }
-    if (words.size() == 1 && words[0].code == Code::no_room) {
-      return {Code::no_room, "the tiers keep epochs of 4,096 namespaces, and all of them are needed: see docs/operations.md, "
+    if (words.size() == 1 && words[0].code == Code::at_limit) {
+      return {Code::at_limit, "the tiers keep epochs of 4,096 namespaces, and all of them are needed: see docs/operations.md, "
                              "Epochs"};
     }
     // The next one would be the first, whose blocks ended long ago.
@@ -156,7 +156,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
     if (erased.ok() || erased.code() == Code::unsupported) continue;
     env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
-  if (!ended.empty()) events_.publish(copy::EventKind::cleared, 0);
+  for (const NamespaceId& id : ended) events_.cleared(id);
   if (leaves_nothing && !ended.empty()) {
     MutexLock lock(namespaces_mutex_);
     epochs_.note_clean(words[0].base, words[0].known);
@@ -190,7 +190,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
   bool added = false;
   word.code = epochs_.raise(tried, word.base, epoch, foreign, needed, added);
   if (word.code == Code::ok && added && foreign) {
-    if (may_add == 0) word.code = Code::no_room;
+    if (may_add == 0) word.code = Code::at_limit;
     may_add -= may_add != 0 ? 1 : 0;
     word.added = word.code == Code::ok;
   }

@@ -86,7 +86,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   auto plan = shape_of(part, family, model_layers);
   if (!plan.ok()) return plan;
   table_.make_room();
-  // Interned and noted in one step, so that whoever asks what is named sees it, or asked before (FamilyTable::give_back).
+  // Interned and noted in one step, so that FamilyTable::give_back sees it named, or had asked before.
   MutexLock lock(mutex_);
   const auto known = plans_.find(part);
   if (known != plans_.end()) return known->second;

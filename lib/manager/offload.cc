@@ -455,16 +455,13 @@ void Offloader::erase(std::span<const Identity> ids) {
   const Erasing erasing(*this);
   manager_.tier_below(tier_).erase(ids);
   send_again(unmark(ids));
+  manager_.events().publish(copy::EventKind::removed, tier_, ids);
 }
 
 Status Offloader::erase_families(std::span<const FamilyId> families) {
   constexpr size_t kPage = 256;
   const Erasing erasing(*this);
-  Status first;
-  for (const FamilyId family : families) {
-    Status erased = manager_.tier_below(tier_).erase_family(family);
-    if (!erased.ok() && first.ok()) first = std::move(erased);
-  }
+  Status erased = manager_.tier_below(tier_).erase_families(families);
   const MemoryWait nobody_to_tell;
   left_.fetch_add(1);
   std::vector<block::SlotInfo> page;
@@ -485,7 +482,7 @@ Status Offloader::erase_families(std::span<const FamilyId> families) {
     }
     send_again(std::move(anew));
   }
-  return first;
+  return erased;
 }
 
 void Offloader::send_again(std::vector<SlotId> held) {
@@ -532,12 +529,25 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       manager::add(counters.errors, 1);
     }
   }
-  if (left_.load() != sent.left) mark_again(sent, confirm(marked));
+  manager_.events().publish(copy::EventKind::stored, tier_, stored);
+  // Whatever leaves the tier is counted in left_ before that is told. So what has left by now is told to have been removed
+  // after it was told to be stored: here, or by what counts next.
+  if (left_.load() != sent.left) {
+    const std::vector<SlotId> gone = confirm(marked);
+    tell_removed(gone);
+    mark_again(sent, gone);
+  }
   erase_what_was_late(forgotten);
   sent.codes = batch.status;
   end_writing(entries, sent.codes);
   queue_again(sent);
-  manager_.events().publish(copy::EventKind::stored, tier_, stored);
+}
+
+void Offloader::tell_removed(std::span<const SlotId> gone) const {
+  std::vector<Identity> ids;
+  ids.reserve(gone.size());
+  for (const SlotId slot : gone) ids.push_back(manager_.table().identity(slot));
+  manager_.events().publish(copy::EventKind::removed, tier_, ids);
 }
 
 // What is not there though the tier has stored it was let go by the tier, which is the tier's affair, or erased.

@@ -38,8 +38,8 @@ class Offloader {
 
   Offloader(Manager& manager, TierIndex tier, const TierOptions& options);
 
-  // Blocks came to the host, or were used there. The caller holds references for the call. `all_stay`: whoever brings them
-  // waits for room, so those that are admitted stay until their turn, beyond the share as well.
+  // Blocks came to the host, or were used there. The caller holds references for the call. `all_stay`: the operation that
+  // brings them waits for room, so those that are admitted stay until their turn, beyond the share as well.
   void stored(std::span<const SlotId> slots, bool all_stay = false);
   void used(std::span<const SlotId> slots);
   // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per
@@ -125,6 +125,7 @@ class Offloader {
   void end_writing(std::vector<Entry>& entries, std::vector<Code>& codes);
   void finished(Sent& sent, tier::PutBatch& batch);
   void mark_again(Sent& sent, std::span<const SlotId> gone) const;
+  void tell_removed(std::span<const SlotId> gone) const;
   void queue_again(Sent& sent);
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);

@@ -36,7 +36,7 @@ struct Landed {
 
 enum class Landing : uint8_t {
   registered,  // verified; the next lookup finds it in the host
-  taken,       // the same, for who waits for room: what is to go down stays until it is there
+  taken,       // the same, of an offer that waits for room: what is to go down stays until it is there
   unchecked,   // a private slot whose leaves nobody has compared yet; it goes with its reference
   borrowed,    // the same, for who reads the payload once and does not keep it
 };

@@ -63,6 +63,11 @@ Status OwnedTier::erase_family(FamilyId family) {
   return d != nullptr ? d->erase_family(family) : Status{};
 }
 
+Status OwnedTier::erase_families(std::span<const FamilyId> families) {
+  tier::Tier* const d = disk();
+  return d != nullptr ? d->erase_families(families) : Status{};
+}
+
 void OwnedTier::families(FamilyTable::Named& named) {
   if (tier::Tier* const d = disk()) d->families(named);
 }

@@ -31,6 +31,7 @@ class OwnedTier final : public tier::Tier {
   void hint(std::span<const Identity> ids, uint8_t priority) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
+  Status erase_families(std::span<const FamilyId> families) override;
   void families(FamilyTable::Named& named) override;
   void forget_families(std::span<const FamilyId> gone) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;

@@ -232,7 +232,7 @@ Result<std::shared_ptr<SessionOffer>> Sessions::offer(OfferRequest request) {
   };
   {
     MutexLock lock(mutex_);
-    if (offers_.size() >= kMaxOffers) return Status(Code::no_room, "too many requests are offered");
+    if (offers_.size() >= kMaxOffers) return Status(Code::at_limit, "4,096 requests are offered, which have not ended");
     if (!offers_.insert(key).second) return Status(Code::exists, "the request is offered already by this rank");
   }
   try {
@@ -278,7 +278,7 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
   };
   {
     MutexLock lock(mutex_);
-    if (receiving_ >= kMaxOffers) return Status(Code::no_room, "too many sessions are open");
+    if (receiving_ >= kMaxOffers) return Status(Code::at_limit, "4,096 sessions are open");
     ++receiving_;
   }
   // On the links' thread, when the blocks may be written.

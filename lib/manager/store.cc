@@ -99,7 +99,7 @@ void StoreOperation::hand_over() {
   if (slots.empty()) return;
   manager_.table().retain(slots);
   for (size_t i = 0; i < slots.size(); ++i) {
-    // Asked for again, what is there already costs no copy: who had it may have lost it since.
+    // Asked for again, what is there already costs no copy: the tier that had it may have lost it since.
     manager_.table().clear_flags(slots[i], on_tier_flag(reach_));
     handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
@@ -218,7 +218,7 @@ std::vector<size_t> StoreOperation::find_missing() {
   return missing;
 }
 
-// wait: somebody will wake this. Else the chunk is as long as there is room for, or there will be none.
+// wait: RoomLine will wake this. Else the chunk is as long as there is room for, or there will be none.
 Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   if (no_room_ != Code::ok) {
     give_up(missing, no_room_);
@@ -264,7 +264,7 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
 bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Code& code) {
   const block::AccountId account = request_.cache->ns()->account();
   size_t n = missing.size();
-  // What cannot be found, for what it follows is nowhere, takes nobody's place: a prompt that is longer than all tiers would
+  // A block that cannot be found, since its parent is in no tier, takes no other's place: a prompt that is longer than all tiers would
   // lose its beginning for its end.
   if (follows_nothing_) n = std::min<size_t>(n, manager_.table().counters().free);
   if (n == 0) {

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kTakeNs = 10'000'000'000;
 
 // One offer on its way into the host, in parts of a quarter of it, in the order of the offer. Without room it stands in
-// line as a store does, until the offer is over: what it was for and has not come is nobody's then. Steps run on the
+// line as a store does, until the offer is over: what has not come by then is not taken. Steps run on the
 // executor, one at a time.
 class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taking> {
  public:
@@ -67,7 +67,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     done_();
   }
 
-  // False: somebody will wake this.
+  // False: RoomLine or a read that ends will wake this.
   bool bring_some() {
     if (manager_->closing() || manager_->disabled(tier_) || manager_->env().clock().now_ns() >= deadline_ns_) {
       next_ = items_.size();
@@ -78,7 +78,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     if (on_its_way >= most) return false;
     const size_t n = std::min(items_.size() - next_, most - on_its_way);
     RoomLine& line = manager_->room();
-    // What is on its way comes whatever others do: who has some does not stand in line.
+    // What is on its way comes whatever others do: with some of it this does not stand in line.
     if (on_its_way != 0) return take(n, code_);
     RoomLine::Turn turn = line.ask(shared_from_this(), place_, block::kSharedAccount, false);
     while (turn == RoomLine::Turn::try_it) {

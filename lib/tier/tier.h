@@ -246,6 +246,15 @@ class Tier {
   virtual void reject(const Identity& id, uint64_t location) = 0;
   // Forgets every record of a family. Persisted before it returns where the tier persists.
   virtual Status erase_family(FamilyId family) = 0;
+  // The same of many; the first error, after all were tried.
+  virtual Status erase_families(std::span<const FamilyId> families) {
+    Status first;
+    for (const FamilyId family : families) {
+      Status erased = erase_family(family);
+      if (!erased.ok() && first.ok()) first = std::move(erased);
+    }
+    return first;
+  }
 
   // The families that have records here, into `named`. From memory. Thread: any.
   virtual void families(FamilyTable::Named& named) {

@@ -185,7 +185,7 @@ void SimSource::take(HeldEpochs held) {
     if (word.epoch > word.known + (uint64_t{1} << 32)) {
       word.code = Code::invalid_argument;
     } else if (word.epoch > word.known && at == epochs.end() && held.may_add == 0) {
-      word.code = Code::no_room;
+      word.code = Code::at_limit;
     } else if (word.epoch > word.known) {
       word.added = at == epochs.end();
       held.may_add -= word.added ? 1 : 0;

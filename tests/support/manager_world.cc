@@ -62,8 +62,22 @@ void World::run(int steps) {
     }
     for (uint64_t n = random_.below(40); n != 0 && step(); --n) {
     }
+    if (follows_events_) drain();
+    compare_events();
   }
   if (!::testing::Test::HasFatalFailure()) settle();
+}
+
+bool World::follow_events() {
+  follows_events_ = !shape_.ranks;
+  if (follows_events_) events_ = std::make_unique<EventMirror>(*manager_);
+  return follows_events_;
+}
+
+void World::compare_events() {
+  if (events_ == nullptr) return;
+  events_->check();
+  ++seen.events_compared;
 }
 
 // One task, or one step of an operation that a caller waits for. False when there is nothing.
@@ -117,6 +131,7 @@ void World::settle() {
     // An erased parent keeps its slot until its resident children go.
     EXPECT_TRUE(!info.withdrawn || info.children != 0) << "slot " << info.slot;
   }
+  compare_events();
   if (!faulty_) {
     EXPECT_EQ(get(manager_->counters().verify_failures), 0U);
     for (const TierCounters& tier : manager_->counters().tiers) EXPECT_EQ(get(tier.damaged), 0U);
@@ -126,6 +141,11 @@ void World::settle() {
 
 // Of a manager that is about to end.
 void World::tally() {
+  if (events_ != nullptr) {
+    seen.stored_events += events_->stored(), seen.removed_below += events_->removed_below();
+    seen.cleared_events += events_->cleared(), seen.disabled_events += events_->disabled();
+    events_.reset();
+  }
   const Counters& counters = manager_->counters();
   seen.over_quota += get(counters.refused_quota);
   seen.refused += get(counters.refused_room);
@@ -235,6 +255,7 @@ void World::open() {
   manager_ = std::move(made).value();
   open_namespaces();
   if (host_file_) check_found_again();
+  if (follows_events_) events_ = std::make_unique<EventMirror>(*manager_);
   for (size_t i = 0; i < kEngines; ++i) attach(engines_[i], i);
   faults(faulty_);
 }

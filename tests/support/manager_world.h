@@ -18,6 +18,7 @@
 #include "manager/manager.h"
 #include "manager/match.h"
 #include "manager/operation.h"
+#include "support/event_mirror.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 #include "support/temp_dir.h"
@@ -54,6 +55,7 @@ struct Seen {
   uint64_t prefetches_waited = 0;    // for room
   uint64_t taken = 0;                // blocks kept as if another node had given them
   uint64_t no_memory = 0;            // operations that ended so
+  uint64_t events_compared = 0, stored_events = 0, removed_below = 0, cleared_events = 0, disabled_events = 0;
 };
 
 class World {
@@ -66,6 +68,9 @@ class World {
   World& operator=(const World&) = delete;
 
   void run(int steps);
+  // From now on, whenever nothing is under way, what events said is compared with what is there; and each step ends so.
+  // False: it has ranks, whose shards events do not tell apart.
+  bool follow_events();
   [[nodiscard]] uint64_t log_hash() const { return sim_.log_hash(); }
 
   Seen seen;
@@ -122,6 +127,7 @@ class World {
   void faults(bool on);
   void weather();
   void tally();
+  void compare_events();
 
   // manager_world_work.cc: what the process does
   void act();
@@ -165,6 +171,8 @@ class World {
   uint64_t least_epoch_[2] = {0, 0};    // of the namespaces, whatever happens
   std::vector<NamespaceId> forgotten_;  // of which nothing may be in the host after the next start
   std::shared_ptr<manager::Manager> manager_;
+  bool follows_events_ = false;
+  std::unique_ptr<EventMirror> events_;
   std::shared_ptr<manager::Namespace> ns_[2];
   Engine engines_[kEngines];
   std::vector<block::PinId> pins_;

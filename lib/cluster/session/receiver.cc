@@ -60,7 +60,7 @@ Status Receiver::check_open(const OpenRequest& request, uint64_t now_ns) const {
     }
   }
   if (sessions_.size() >= options_.max_sessions) {
-    return Status(Code::no_room, "too many sessions are open", std::to_string(sessions_.size()));
+    return Status(Code::at_limit, "too many sessions are open", std::to_string(sessions_.size()));
   }
   return {};
 }

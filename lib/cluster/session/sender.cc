@@ -39,7 +39,7 @@ Status Sender::offer(const OfferRequest& request, uint64_t now_ns) {
   if (auto s = check_local(request.facts, request.parts, Use::source); !s.ok()) return s;
   if (offers_.count(request.request) != 0) return Status(Code::exists, "the request is offered already");
   if (offers_.size() >= options_.max_offers) {
-    return Status(Code::no_room, "too many requests are offered", std::to_string(offers_.size()));
+    return Status(Code::at_limit, "too many requests are offered", std::to_string(offers_.size()));
   }
   if (auto s = holder_.hold(request.request, request.parts); !s.ok()) return s;
   given_up_.erase(std::remove_if(given_up_.begin(), given_up_.end(),

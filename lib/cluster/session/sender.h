@@ -68,7 +68,7 @@ class Sender {
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
   // Makes the request known. Nothing of it is read before it is published. Decode ranks that asked early are
-  // answered. exists: it is known already. no_room: max_offers.
+  // answered. exists: it is known already. at_limit: max_offers.
   Status offer(const OfferRequest& offer, uint64_t now_ns);
   // These positions of these layers (of the whole model) of a component are computed and in memory. Any order,
   // repeats allowed. stale_handle: no such offer, or it has ended (the prefill may stop).

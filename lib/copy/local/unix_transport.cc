@@ -110,7 +110,7 @@ Result<std::string> UnixTransport::listen(const std::string& path) {
 Result<uint64_t> UnixTransport::connect(const std::string& path) {
   auto socket = make_connecting_socket(path);
   if (!socket.ok()) return socket.status();
-  if (peers_.size() >= kMaxPeers) return Status(Code::no_room, "too many peers on the local link");
+  if (peers_.size() >= kMaxPeers) return Status(Code::at_limit, "too many peers on the local link");
   UnixPeer& peer = add_peer(std::move(socket.value().fd), socket.value().path);
   peer.outgoing = true;
   peer.phase = Phase::connecting;
@@ -268,7 +268,7 @@ Result<uint64_t> UnixTransport::offer_pool(int fd, const tier::HostShape& shape)
   encode(offered.offer, encoded);
   if (const auto decoded = decode_offer(encoded); !decoded.ok()) return decoded.status();
   if (Status s = check_shared_memory(fd, static_cast<size_t>(shape.bytes)); !s.ok()) return s;
-  if (offered_.size() == UnixPeer::kMaxPools) return Status(Code::no_room, "too many pools for one link");
+  if (offered_.size() == UnixPeer::kMaxPools) return Status(Code::at_limit, "too many pools for one link");
   offered.memory = duplicate(fd);
   if (!offered.memory) return errno_status(errno, "cannot hand over a pool", "dup");
   const uint64_t id = offered.offer.id;

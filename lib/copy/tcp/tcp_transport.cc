@@ -111,7 +111,7 @@ Result<Connection*> TcpTransport::add(int fd, bool connected, std::string addres
   if (free_slots_.empty()) {
     if (slots_.size() == kMostPeers) {
       close(fd);
-      return Status(Code::no_room, "65536 connections are open; close some", address);
+      return Status(Code::at_limit, "65536 connections are open; close some", address);
     }
     free_slots_.reserve(slots_.size() + 1);
     shared_.dying.reserve(slots_.size() + 1);

@@ -73,6 +73,11 @@ Status CodedTier::erase_family(FamilyId family) {
   return inner_->erase_family(family);
 }
 
+Status CodedTier::erase_families(std::span<const FamilyId> families) {
+  for (const FamilyId family : families) core_->forget(family);
+  return inner_->erase_families(families);
+}
+
 void CodedTier::families(FamilyTable::Named& named) { inner_->families(named); }
 
 void CodedTier::forget_families(std::span<const FamilyId> gone) {

@@ -68,6 +68,7 @@ class CodedTier final : public Tier {
   void hint(std::span<const Identity> ids, uint8_t priority) override;
   void reject(const Identity& id, uint64_t location) override { inner_->reject(id, location); }
   Status erase_family(FamilyId family) override;
+  Status erase_families(std::span<const FamilyId> families) override;
   void families(FamilyTable::Named& named) override;
   void forget_families(std::span<const FamilyId> gone) override;
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) override { return inner_->scan(cursor, out); }

@@ -115,20 +115,29 @@ void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
   }
 }
 
-// Nothing of it is found from now on. The last life that holds any of it; 0: none does.
-uint64_t DiskCore::drop_family(FamilyId id, const Family& family, Work& work) {
+// Nothing of them is found from now on.
+void DiskCore::drop_families(const std::map<FamilyId, Family>& ids) {
   for (const auto& op : puts_) {
     for (size_t i = 0; i < op->batch->items.size(); ++i) {
-      if (op->batch->items[i].id.family == id) op->erased[i] = true;
+      if (ids.contains(op->batch->items[i].id.family)) op->erased[i] = true;
     }
   }
-  const uint32_t number = index_.families().number_of(id);
-  uint32_t left = index_.families().records(id);
+  std::set<uint32_t> numbers;
+  uint64_t left = 0;
+  for (const auto& [id, family] : ids) {
+    const uint32_t records = index_.families().records(id);
+    if (records != 0) numbers.insert(index_.families().number_of(id));
+    left += records;
+  }
   for (uint32_t i = 0; left != 0 && i < index_.entries(); ++i) {
-    if (index_.at(i).location == 0 || index_.at(i).family != number) continue;
+    if (index_.at(i).location == 0 || !numbers.contains(index_.at(i).family)) continue;
     drop_entry(i);
     --left;
   }
+}
+
+// The last life that holds any record of it; 0: none does.
+uint64_t DiskCore::last_life_with(const Family& family) const {
   uint64_t last = 0;
   if (!listed_.contains(family)) return last;
   for (const auto& s : segments_) {
@@ -136,28 +145,53 @@ uint64_t DiskCore::drop_family(FamilyId id, const Family& family, Work& work) {
       last = std::max(last, s->life.sequence);
     }
   }
-  // What is appended from now on lies in a later life than everything that dies here.
-  if (open_ != UINT32_MAX && segments_[open_]->footer_size.lists(family)) begin_seal(open_, work);
   return last;
 }
 
-Status DiskCore::erase_family(FamilyId id) {
-  if (!families_.has(id)) return {};  // what has no id has no record
-  const Family family = families_.get(id);
+// Adds the tombstones. Where there would be many, and they say that all is dead that segments hold, one does instead.
+void DiskCore::bury(const std::vector<Tombstone>& dead, std::vector<Tombstone>& tombstones) const {
+  std::map<Family, uint64_t> last;
+  for (const Tombstone& t : tombstones) last[t.family] = std::max(last[t.family], t.sequence);
+  for (const Tombstone& t : dead) last[t.family] = std::max(last[t.family], t.sequence);
+  const bool all = last.size() > kMaxTombstones / 2 && last.size() >= listed_.size() &&
+                   std::all_of(listed_.begin(), listed_.end(), [&](const auto& listed) KVBM_NO_TSA {
+                     const auto known = last.find(listed.first);
+                     return known != last.end() && last_life_with(listed.first) <= known->second;
+                   });
+  tombstones.clear();
+  for (const auto& [family, sequence] : last) tombstones.push_back(Tombstone{family, sequence});
+  if (!all) return;
+  const auto earlier = [](const Tombstone& a, const Tombstone& b) { return a.sequence < b.sequence; };
+  tombstones = {Tombstone{kEveryFamily, std::max_element(tombstones.begin(), tombstones.end(), earlier)->sequence}};
+}
+
+Status DiskCore::erase_families(std::span<const FamilyId> ids) {
+  std::map<FamilyId, Family> erased;
+  for (const FamilyId id : ids) {
+    if (families_.has(id)) erased.emplace(id, families_.get(id));  // what has no id has no record
+  }
+  if (erased.empty()) return {};
   MutexLock control(control_);
   if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next;
   Work work;
+  std::vector<Tombstone> dead;
   {
     MutexLock lock(mutex_);
-    const uint64_t last = drop_family(id, family, work);
-    if (last == 0) return {};  // no restart could find any of it
+    drop_families(erased);
+    for (const auto& [id, family] : erased) {
+      if (const uint64_t last = last_life_with(family); last != 0) dead.push_back(Tombstone{family, last});
+    }
+    if (dead.empty()) return {};  // no restart could find any of them
+    // What is appended from now on lies in a later life than everything that dies here.
+    const auto in_open = [this](const Tombstone& t)
+                             KVBM_NO_TSA { return segments_[open_]->footer_size.lists(t.family); };
+    if (open_ != UINT32_MAX && std::any_of(dead.begin(), dead.end(), in_open)) begin_seal(open_, work);
     prune_tombstones();
     next = superblock_;
-    std::erase_if(next.tombstones, [&](const Tombstone& t) { return t.family == family; });
-    next.tombstones.push_back(Tombstone{family, last});
+    for (const Tombstone& t : dead) unwritten_.insert(t.family);
+    bury(dead, next.tombstones);
     crowded_ = crowded_ || next.tombstones.size() > kMaxTombstones / 2;
-    unwritten_.insert(family);
   }
   perform(work);
   executor_.post([self = shared_from_this()] { self->pump(); });
@@ -168,7 +202,7 @@ Status DiskCore::erase_family(FamilyId id) {
   }
   superblock_ = std::move(next);
   MutexLock lock(mutex_);
-  unwritten_.erase(family);
+  for (const Tombstone& t : dead) unwritten_.erase(t.family);
   return status;
 }
 

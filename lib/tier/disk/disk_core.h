@@ -140,7 +140,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
   void hint(std::span<const Identity> ids, uint8_t priority) KVBM_EXCLUDES(mutex_);
   void reject(const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
-  Status erase_family(FamilyId id) KVBM_EXCLUDES(mutex_, control_);
+  Status erase_families(std::span<const FamilyId> ids) KVBM_EXCLUDES(mutex_, control_);
   void families(FamilyTable::Named& named) KVBM_EXCLUDES(mutex_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
@@ -197,7 +197,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] uint32_t seconds() const { return static_cast<uint32_t>(executor_.clock().now_ns() / 1'000'000'000); }
   [[nodiscard]] uint32_t segment_of(uint32_t location) const { return location / segment_pages_; }
   [[nodiscard]] uint32_t page_of(uint32_t location) const { return location % segment_pages_; }
-  uint64_t drop_family(FamilyId id, const Family& family, Work& work) KVBM_REQUIRES(mutex_);
+  void drop_families(const std::map<FamilyId, Family>& ids) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint64_t last_life_with(const Family& family) const KVBM_REQUIRES(mutex_);
+  void bury(const std::vector<Tombstone>& dead, std::vector<Tombstone>& tombstones) const KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool is_erased(const Family& family, uint64_t life) const KVBM_REQUIRES(mutex_);
   void unlist(const Segment& segment) KVBM_REQUIRES(mutex_);
 
   // writer.cc

@@ -1,6 +1,6 @@
 // The families of a disk's records as the 16-bit numbers that its index keeps: a FamilyId takes 32, and an entry has no room for
-// more. Counts the records of each, so that a number means another family only when no entry has it any more, and whoever asks
-// what a disk has does not look at every record.
+// more. Counts the records of each, so that a number means another family only when no entry has it any more, and what a
+// disk has is known without a look at every record.
 // Lock: the owner's. Budget: no allocation but for a family's first record.
 #pragma once
 

@@ -87,7 +87,8 @@ void DiskTier::shutdown(UniqueFunction<void()> done) {
   const MemoryWait patient;
   core_->shutdown(std::move(done));
 }
-Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(family); }
+Status DiskTier::erase_family(FamilyId family) { return core_->erase_families({&family, 1}); }
+Status DiskTier::erase_families(std::span<const FamilyId> families) { return core_->erase_families(families); }
 void DiskTier::families(FamilyTable::Named& named) { core_->families(named); }
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }

@@ -65,6 +65,7 @@ class DiskTier final : public Tier {
   void hint(std::span<const Identity> ids, uint8_t priority) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
+  Status erase_families(std::span<const FamilyId> families) override;
   void families(FamilyTable::Named& named) override;
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) override;
   [[nodiscard]] TierStats stats() const override;

@@ -167,7 +167,7 @@ void DiskCore::follow_written(Followed& out) const {
 // Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is
 // lost by emptying it (live bytes, raised by recent finds) against how long it has rested. Of segments that chains hang on
 // which are being written, with more than could be carried: the newest, so that these lose their ends, and only for what
-// waits. None that the next put hangs on, and none where nothing is being written: who knows what comes next.
+// waits. None that the next put hangs on, and none where nothing is being written: what comes next is not known.
 uint32_t DiskCore::victim(std::vector<bool>& followed) {
   const bool idle = put_queue_.empty() && std::all_of(segments_.begin(), segments_.end(),
                                                       [](const auto& segment) { return segment->rows.empty(); });

@@ -352,8 +352,7 @@ void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
     const Row& row = rows[i];
     if (like == nullptr || like->family != row.family) {
       if (s.footer_size.list(row.family)) ++listed_[row.family];
-      const auto erased = erased_.find(row.family);
-      dead = erased != erased_.end() && s.life.sequence <= erased->second;
+      dead = is_erased(row.family, s.life.sequence);
       if (!dead) family = families_.intern(row.family);
     }
     like = &row;
@@ -397,6 +396,13 @@ Status DiskCore::renew_segment(uint32_t number) {
   return {};
 }
 
+// Whether a tombstone says so of records of a life.
+bool DiskCore::is_erased(const Family& family, uint64_t life) const {
+  const auto one = erased_.find(family);
+  const auto all = erased_.find(kEveryFamily);
+  return (one != erased_.end() && life <= one->second) || (all != erased_.end() && life <= all->second);
+}
+
 // A tombstone is needed while a segment of its time still holds what it killed.
 void DiskCore::prune_tombstones() {
   uint64_t oldest = UINT64_MAX;
@@ -404,7 +410,7 @@ void DiskCore::prune_tombstones() {
     if (s->state != SegmentState::free) oldest = std::min(oldest, s->life.sequence);
   }
   std::erase_if(superblock_.tombstones, [&](const Tombstone& t) KVBM_REQUIRES(mutex_) {
-    return t.sequence < oldest || !listed_.contains(t.family);
+    return t.sequence < oldest || (t.family != kEveryFamily && !listed_.contains(t.family));
   });
 }
 

@@ -22,6 +22,9 @@ inline constexpr uint64_t kSuperblockBytes = 2 * kSuperblockSlotBytes;
 inline constexpr uint32_t kMaxEpochs = 4096;
 inline constexpr uint32_t kMaxTombstones = 2048;
 
+// Stands for all families in a tombstone: none has a namespace of zeros.
+inline constexpr Family kEveryFamily{};
+
 // Records of `family` in segment lives up to `sequence` are dead.
 struct Tombstone {
   Family family;
@@ -47,7 +50,7 @@ struct Superblock {
   bool operator==(const Superblock&) const = default;
 };
 
-// no_room if there are too many epochs or tombstones. `slot`: kSuperblockSlotBytes.
+// at_limit if there are too many epochs or tombstones. `slot`: kSuperblockSlotBytes.
 Status encode_superblock(const Superblock& superblock, MutableBytes slot);
 // damaged | newer_version.
 Result<Superblock> decode_superblock(ConstBytes slot);

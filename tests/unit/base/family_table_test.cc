@@ -32,7 +32,7 @@ TEST(FamilyTable, peers_have_a_quarter_whoever_names_what) {
   EXPECT_TRUE(table->intern_foreign(family(0)).ok()) << "it is known";
   constexpr uint64_t kOwn = FamilyTable::kMaxFamilies - FamilyTable::kForeignFamilies;
   for (uint64_t n = 0; n < kOwn; ++n) ASSERT_TRUE(table->intern(family(kNamed + n)).ok()) << n;
-  EXPECT_EQ(table->intern(family(2 * kNamed)).status().code(), Code::no_room);
+  EXPECT_EQ(table->intern(family(2 * kNamed)).status().code(), Code::at_limit);
 }
 
 TEST(FamilyTable, what_is_used_here_is_not_a_peers_any_more) {
@@ -78,7 +78,7 @@ TEST(FamilyTable, what_two_rounds_did_not_name_goes_and_its_id_means_nothing_any
   EXPECT_EQ(table.get(gone), FamilyTable::no_family());
   EXPECT_EQ(table.get(next), family(3));
   EXPECT_FALSE(table.base_of(next, base)) << "that is of the one before";
-  // A late word of the old id keeps nobody.
+  // A late word of the old id keeps no family.
   EXPECT_EQ(round(table, {kept, gone}), std::vector<FamilyId>{});
   EXPECT_EQ(round(table, {kept, gone}), std::vector<FamilyId>{next});
   EXPECT_NE(table.intern(family(2)).value(), gone);
@@ -177,7 +177,7 @@ TEST(FamilyTable, a_full_one_takes_as_many_as_have_gone) {
     in_use.insert(id.value());
   }
   table->make_room();
-  EXPECT_EQ(table->intern(family(900'000), family(1).ns).status().code(), Code::no_room);
+  EXPECT_EQ(table->intern(family(900'000), family(1).ns).status().code(), Code::at_limit);
   for (size_t i = 0; i < 10; ++i) in_use.erase(ids[i * 1000]);
   for (uint64_t n = 0; n < 10; ++n) {
     table->make_room();
@@ -186,7 +186,7 @@ TEST(FamilyTable, a_full_one_takes_as_many_as_have_gone) {
     in_use.insert(id.value());
   }
   table->make_room();
-  EXPECT_EQ(table->intern(family(900'000), family(1).ns).status().code(), Code::no_room);
+  EXPECT_EQ(table->intern(family(900'000), family(1).ns).status().code(), Code::at_limit);
 }
 
 TEST(FamilyTable, peers_families_come_back_to_the_table_and_to_their_peer) {
@@ -211,7 +211,7 @@ TEST(FamilyTable, peers_families_come_back_to_the_table_and_to_their_peer) {
   EXPECT_TRUE(table->intern_foreign(family(5), peer, kMost).ok());
 }
 
-// Whoever is refused again and again makes nobody look again and again.
+// A peer that is refused again and again does not cause a sweep each time.
 TEST(FamilyTable, refusals_ask_less_often_while_asking_is_in_vain) {
   const auto table = std::make_unique<FamilyTable>();
   std::vector<FamilyId> held;

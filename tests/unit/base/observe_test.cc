@@ -30,7 +30,7 @@ TEST(FamilyTable, is_bounded) {
   FamilyTable table;
   Family f;
   for (f.geometry = 0; f.geometry < FamilyTable::kMaxFamilies; ++f.geometry) ASSERT_TRUE(table.intern(f).ok());
-  EXPECT_EQ(table.intern(f).status().code(), Code::no_room);
+  EXPECT_EQ(table.intern(f).status().code(), Code::at_limit);
 }
 
 TEST(FamilyTable, readers_see_whole_rows_while_others_intern) {

@@ -61,7 +61,7 @@ TEST_F(Held, a_batch_with_an_ended_hold_retains_nothing) {
 }
 
 TEST_F(Held, references_are_refused_before_their_count_overflows) {
-  // Many at a time, for there are sixteen million.
+  // Many at a time, for there are two million.
   const std::vector<HoldValue> many(4096, reading(1));
   std::vector<SlotId> slots(many.size());
   uint32_t taken = 0;
@@ -70,8 +70,8 @@ TEST_F(Held, references_are_refused_before_their_count_overflows) {
     code = retain_held(holds_, *table_, many, slots);
     if (code == Code::ok) taken += 4096;
   }
-  EXPECT_EQ(code, Code::no_room);
-  EXPECT_GT(taken, 16'000'000U);
+  EXPECT_EQ(code, Code::at_limit);
+  EXPECT_GT(taken, 2'000'000U);
   const SlotInfo info = table_->info(slots[0]);
   EXPECT_EQ(info.references, 1 + taken);
   EXPECT_EQ(info.children, 0U);

@@ -79,7 +79,7 @@ TEST(HoldTable, an_entry_whose_generation_would_wrap_is_retired) {
   EXPECT_EQ(holds.end(values, ended, {}), values.size());
   EXPECT_EQ(holds.live(), 0U);
   std::vector<HoldValue> out(1);
-  EXPECT_EQ(holds.create(HoldKind::reading, std::vector<SlotId>{1}, {}, out), Code::no_room);
+  EXPECT_EQ(holds.create(HoldKind::reading, std::vector<SlotId>{1}, {}, out), Code::at_limit);
   Hold hold;
   EXPECT_EQ(holds.resolve(values[0], &hold), Code::stale_handle);
 }
@@ -89,7 +89,7 @@ TEST(HoldTable, the_maximum_holds_and_creation_is_all_or_nothing) {
   std::vector<SlotId> slots(2 * HoldTable::kPageHolds - 1);
   const auto values = make(holds, slots);
   std::vector<HoldValue> out(2);
-  EXPECT_EQ(holds.create(HoldKind::reading, std::vector<SlotId>{1, 2}, {}, out), Code::no_room);
+  EXPECT_EQ(holds.create(HoldKind::reading, std::vector<SlotId>{1, 2}, {}, out), Code::at_limit);
   EXPECT_EQ(holds.live(), slots.size());
   EXPECT_EQ(holds.create(HoldKind::reading, std::vector<SlotId>{1}, {}, out), Code::ok);
 }
@@ -158,7 +158,7 @@ TEST(HoldTable, a_new_hold_can_be_taken_and_one_without_generations_stays) {
   ASSERT_EQ(take(holds, values, slots), Code::ok);
   holds.settle(values, HoldKind::writable, slots);
   const auto last = values;
-  EXPECT_EQ(take(holds, values, slots), Code::no_room);
+  EXPECT_EQ(take(holds, values, slots), Code::at_limit);
   EXPECT_EQ(values, last);
   Hold hold;
   EXPECT_EQ(holds.resolve(values[0], &hold), Code::ok);

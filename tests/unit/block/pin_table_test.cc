@@ -77,10 +77,10 @@ TEST_F(Pinned, an_erased_block_keeps_its_slot_while_pinned) {
 TEST_F(Pinned, pinning_is_all_or_nothing_and_bounded) {
   PinTable pins(*table);
   EXPECT_EQ(pins.pin({}, 1, kNever).status().code(), Code::invalid_argument);
-  for (int i = 0; i < 255; ++i) ASSERT_TRUE(pins.pin(std::span(slots).last(1), 1, kNever).ok());
-  EXPECT_EQ(pins.pin(slots, 1, kNever).status().code(), Code::no_room);
+  for (int i = 0; i < 131'071; ++i) ASSERT_TRUE(pins.pin(std::span(slots).last(1), 1, kNever).ok());
+  EXPECT_EQ(pins.pin(slots, 1, kNever).status().code(), Code::at_limit);
   EXPECT_EQ(table->info(slots[0]).pins, 0U);
-  EXPECT_EQ(table->info(slots[3]).pins, 255U);
+  EXPECT_EQ(table->info(slots[3]).pins, 131'071U);
 }
 
 TEST_F(Pinned, unregistered_slots_cannot_be_pinned) {

@@ -650,16 +650,16 @@ TEST(PeerLink, one_connection_adds_as_many_unused_namespaces_as_it_may) {
   p.connect();
   ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
   const uint64_t most = p.host(1).limits.new_epochs;
-  size_t ok = 0, no_room = 0;
+  size_t ok = 0, at_limit = 0;
   for (uint64_t n = 0; n < most + 9; ++n) {
     p.link[0]->invalidate(base_of(1 + n), 1, kNever, [&](Code c) {
       ok += c == Code::ok ? 1 : 0;
-      no_room += c == Code::no_room ? 1 : 0;
+      at_limit += c == Code::at_limit ? 1 : 0;
     });
     p.pass(10 * kMs);
   }
   EXPECT_EQ(ok, most);
-  EXPECT_EQ(no_room, 9U);
+  EXPECT_EQ(at_limit, 9U);
   EXPECT_EQ(p.link[1]->stats().epochs_refused, 9U);
   EXPECT_EQ(p.sources[1].epochs.size(), most);
   EXPECT_EQ(p.link[1]->state(), PeerLink::State::ready);

@@ -581,7 +581,7 @@ TEST(Session, what_waits_is_bounded) {
   EXPECT_EQ(sender.early_opens(), 2u);
   EXPECT_EQ(sender.stats().refused_opens, 1u);
   EXPECT_TRUE(sender.offer({request_id(1), p.facts, p.sources[0].locals(), kNever}, p.now()).ok());
-  EXPECT_EQ(sender.offer({request_id(2), p.facts, p.sources[0].locals(), kNever}, p.now()).code(), Code::no_room);
+  EXPECT_EQ(sender.offer({request_id(2), p.facts, p.sources[0].locals(), kNever}, p.now()).code(), Code::at_limit);
   sender.tick(p.now() + 1000);
   EXPECT_EQ(sender.early_opens(), 0u);
 
@@ -589,7 +589,7 @@ TEST(Session, what_waits_is_bounded) {
   ro.max_sessions = 1;
   Receiver receiver(ro, Staging::make(aligned, kMinSliceBytes).value(), p.net.link(p.decode->id));
   EXPECT_TRUE(receiver.open(p.request(), p.now()).ok());
-  EXPECT_EQ(receiver.open(p.request(), p.now()).status().code(), Code::no_room);
+  EXPECT_EQ(receiver.open(p.request(), p.now()).status().code(), Code::at_limit);
   EXPECT_EQ(Staging::make(aligned.first(100), kMinSliceBytes).status().code(), Code::invalid_argument);
   EXPECT_EQ(Staging::make(aligned.subspan(1), kMinSliceBytes).status().code(), Code::invalid_argument);
   EXPECT_EQ(Staging::make(aligned, 1).status().code(), Code::invalid_argument);

@@ -56,7 +56,7 @@ TEST(EpochTable, foreign_rows_have_a_quarter_and_the_oldest_goes) {
   EXPECT_EQ(raise(table, most + 1, 1, true, [](const NamespaceId& base) { return base == id(2); }), Code::ok);
   EXPECT_EQ(table.epoch(id(2)), 1U);
   EXPECT_EQ(table.epoch(id(3)), 0U);
-  EXPECT_EQ(raise(table, most + 2, 1, true, [](const NamespaceId&) { return true; }), Code::no_room);
+  EXPECT_EQ(raise(table, most + 2, 1, true, [](const NamespaceId&) { return true; }), Code::at_limit);
   EXPECT_EQ(table.foreign(), most);
 }
 
@@ -67,8 +67,8 @@ TEST(EpochTable, own_rows_have_the_rest_and_push_foreign_ones_out) {
   EXPECT_EQ(table.size(), EpochTable::kRows);
   EXPECT_EQ(table.foreign(), 0U);
   const auto all = [](const NamespaceId&) { return true; };
-  EXPECT_EQ(raise(table, 20'000, 1, false, all), Code::no_room);
-  EXPECT_EQ(raise(table, 20'000, 1, true, all), Code::no_room);
+  EXPECT_EQ(raise(table, 20'000, 1, false, all), Code::at_limit);
+  EXPECT_EQ(raise(table, 20'000, 1, true, all), Code::at_limit);
   EXPECT_EQ(raise(table, 10'000, 2, false, all), Code::ok) << "it has a row";
   EXPECT_EQ(raise(table, 20'000, 1, false), Code::ok) << "none of them is needed";
   EXPECT_EQ(table.size(), 1U);

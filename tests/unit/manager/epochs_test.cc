@@ -111,7 +111,7 @@ TEST_F(Epochs, a_call_adds_as_many_rows_as_it_may) {
   words.push_back({ns_->base_id(), 1});  // somebody uses it here
   const auto taken = hear(std::move(words), 4);
   for (uint64_t n = 0; n < 10; ++n) {
-    EXPECT_EQ(taken[n].code, n < 4 ? Code::ok : Code::no_room) << n;
+    EXPECT_EQ(taken[n].code, n < 4 ? Code::ok : Code::at_limit) << n;
     EXPECT_EQ(taken[n].added, n < 4) << n;
   }
   EXPECT_EQ(taken[10].code, Code::ok);
@@ -179,7 +179,7 @@ TEST_F(Epochs, many_namespaces_come_and_go) {
   EXPECT_LE(manager_->epoch_rows().all, EpochTable::kRows);
 }
 
-// The same beside records of an earlier process, whose namespaces nobody has opened: which epoch they are of is not known.
+// The same beside records of an earlier process, whose namespaces no handle has opened: which epoch they are of is not known.
 TEST_F(Epochs, rows_go_also_where_records_are_whose_namespace_nobody_has_opened) {
   {
     auto other = manager_->open_namespace(who("not opened again"));

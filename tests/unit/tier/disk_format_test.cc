@@ -117,5 +117,18 @@ TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
   }
 }
 
+// A kvbm that knows no such tombstone would find again what was forgotten: it must refuse the directory.
+TEST(Superblock, a_tombstone_of_all_families_raises_the_version) {
+  Superblock s;
+  s.segment_bytes = 1 << 20;
+  std::vector<std::byte> slot(kSuperblockSlotBytes);
+  ASSERT_TRUE(encode_superblock(s, slot).ok());
+  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), 1U);
+  s.tombstones.push_back(Tombstone{kEveryFamily, 77});
+  ASSERT_TRUE(encode_superblock(s, slot).ok());
+  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), 2U);
+  EXPECT_EQ(decode_superblock(slot).value(), s);
+}
+
 }  // namespace
 }  // namespace kvbm::tier::disk::disk_format_test

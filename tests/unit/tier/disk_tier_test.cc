@@ -313,58 +313,6 @@ TEST(DiskTier, forgets_erased_records_and_families_across_a_crash) {
   for (uint64_t n = 2; n <= 20; ++n) EXPECT_TRUE(w.get_now(n, 4096, 2).right) << n;
 }
 
-// A record of a family, into the tier and acknowledged.
-Code put_of(DiskWorld& w, const Family& family, uint64_t n) {
-  const TestRecord record(n, 4096, family);
-  auto batch = std::make_unique<tier::PutBatch>();
-  tier::PutItem item;
-  item.id = {record.key, w.families.intern(family).value()};
-  item.head = record.head;
-  item.payload = record.payload();
-  batch->items.push_back(item);
-  Code code = Code::internal;
-  bool done = false;
-  batch->done = [&](tier::PutBatch& b) {
-    code = b.status[0];
-    done = true;
-  };
-  w.tier->put(std::move(batch));
-  EXPECT_TRUE(w.sim.run_until([&] { return done; }));
-  return code;
-}
-
-// Each of them leaves its segment with a record that is alive, so that none goes by itself: more than there is room for
-// tombstones, in the superblock.
-TEST(DiskTier, forgets_more_families_than_it_has_tombstones_for) {
-  DiskWorld w(31, uint64_t{3000} * (64 << 10) + (1 << 20), 64 << 10);
-  ASSERT_TRUE(w.open().ok());
-  constexpr uint64_t kFamilies = 2500;
-  uint64_t forgotten = 0;
-  for (uint64_t n = 1; n <= kFamilies; ++n) {
-    Family family = family_of(1);
-    family.geometry = 1000 + n;
-    ASSERT_EQ(put_of(w, family, n), Code::ok) << n;
-    ASSERT_EQ(w.put_now(n, 4096, false, 2), Code::ok) << n;
-    const Status status = w.tier->erase_family(w.families.intern(family).value());
-    ASSERT_TRUE(status.ok()) << n << ": " << status.message();
-    w.sim.run();
-  }
-  w.power_cut();
-  ASSERT_TRUE(w.open().ok());
-  uint64_t alive = 0;
-  for (uint64_t n = 1; n <= kFamilies; ++n) {
-    Family family = family_of(1);
-    family.geometry = 1000 + n;
-    const Identity gone{key_of(n), w.families.intern(family).value()};
-    tier::Found found;
-    w.tier->find({&gone, 1}, {&found, 1}, false);
-    forgotten += found.present ? 0 : 1;
-    alive += w.present(n, 2) ? 1 : 0;
-  }
-  EXPECT_EQ(forgotten, kFamilies);
-  EXPECT_GT(alive, kFamilies * 9 / 10) << "those that are alive are carried on";
-}
-
 // What is forgotten while it waits to be written must not be written into a later life than its tombstone's.
 TEST(DiskTier, what_was_forgotten_while_it_waited_stays_forgotten_after_a_crash) {
   DiskWorld w(32);

@@ -141,7 +141,7 @@ class TestStatuses:
         expected = {
             C.OK: {S.OK, S.PARTIAL},
             C.INVALID: {S.INVALID, S.STALE, S.FOREIGN, S.STATE, S.FORKED, S.CONFIG, S.EXISTS},
-            C.OUT_OF_MEMORY: {S.NO_ROOM, S.AGAIN, S.NO_MEMORY, S.DISK_FULL},
+            C.OUT_OF_MEMORY: {S.NO_ROOM, S.AGAIN, S.NO_MEMORY, S.DISK_FULL, S.LIMIT},
             C.TIMEOUT: {S.DEADLINE},
             C.CANCELLED: {S.CANCELLED, S.CLOSED},
             C.ERROR: {S.OWNER_GONE, S.INTERNAL, S.IO, S.TIER_DISABLED},

@@ -25,6 +25,7 @@ pub const KVBM_ERR_QUOTA: _bindgen_ty_1 = -201;
 pub const KVBM_ERR_AGAIN: _bindgen_ty_1 = -202;
 pub const KVBM_ERR_NO_MEMORY: _bindgen_ty_1 = -203;
 pub const KVBM_ERR_DISK_FULL: _bindgen_ty_1 = -204;
+pub const KVBM_ERR_LIMIT: _bindgen_ty_1 = -205;
 pub const KVBM_ERR_DEADLINE: _bindgen_ty_1 = -300;
 pub const KVBM_ERR_CANCELLED: _bindgen_ty_1 = -301;
 pub const KVBM_ERR_OWNER_GONE: _bindgen_ty_1 = -302;

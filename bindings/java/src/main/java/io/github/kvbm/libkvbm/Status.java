@@ -51,6 +51,9 @@ public final class Status {
   /** The disk is full. */
   public static final int DISK_FULL = kvbmConstants.KVBM_ERR_DISK_FULL;
 
+  /** As many as the library counts are in use: pins, holds, namespaces, quotas. */
+  public static final int LIMIT = kvbmConstants.KVBM_ERR_LIMIT;
+
   /** Not done in time. */
   public static final int DEADLINE = kvbmConstants.KVBM_ERR_DEADLINE;
 
