@@ -314,7 +314,7 @@ void add_size(Registry& registry) {
   Command app = registry.add("size", "How many bytes of KV a model needs, per token and in all",
                              [options](const Output& output) { return run(*options, output); });
   app.add_option("--preset", options->preset, "A well-known model").type_name("NAME");
-  app.add_option("--config", options->config, "config.json of a Hugging Face model").type_name("FILE");
+  app.add_option("--config", options->config, "config.json of a Hugging Face model, or Mistral's params.json").type_name("FILE");
   app.add_option("--tokens", options->tokens, "Tokens of one sequence, as 100000 or 100k").type_name("COUNT");
   app.add_option("--batch", options->batch, "Sequences held at once").type_name("COUNT");
   app.add_option("--bits", options->bits, "Bits of one KV value: 16, 8, 4").type_name("N");

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace kvbm::size::model_test {
 namespace {
 
@@ -118,18 +121,91 @@ TEST(Model, values_may_be_shorter_than_keys) {
             uint64_t{2} * 4 * (192 + 128) * 2);
 }
 
+constexpr const char* kSmall = R"("model_type":"llama","num_hidden_layers":2,"num_attention_heads":4,"head_dim":8)";
+
+std::string with(const std::string& field) { return "{" + std::string(kSmall) + "," + field + "}"; }
+
 TEST(Model, designs_whose_layers_are_not_understood_are_refused) {
-  for (const char* field : {R"("block_types":["recurrent","attention"])", R"("full_attn_idxs":[2])",
-                            R"("num_key_value_heads_per_layer":[4,4])", R"("use_cla":true)",
-                            R"("cross_attention_layers":[3])", R"("num_attention_groups":1)",
-                            R"("hybrid_layer_pattern":[0,1])"}) {
-    const std::string config =
-        R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,)" + std::string(field) + "}";
-    EXPECT_NE(refusal_of(config.c_str()).find("not counted here"), std::string::npos) << field;
+  for (const char* field : {R"("block_types":["recurrent","attention"])", R"("use_cla":true)", R"("cla_share_factor":2)",
+                            R"("cross_attention_layers":[3])", R"("num_attention_groups":1)", R"("is_encoder_decoder":true)",
+                            R"("mb_per_layer":2)", R"("compress_ratios":[4,128])", R"("loop_num_passes":3)"}) {
+    EXPECT_NE(refusal_of(with(field).c_str()).find("not counted here"), std::string::npos) << field;
   }
-  EXPECT_EQ(bytes_per_token(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"use_cla":false,
-      "cross_attention_layers":[],"block_types":null})"),
+  EXPECT_EQ(bytes_per_token(with(R"("use_cla":false,"cla_share_factor":1,"cross_attention_layers":[],"block_types":null)").c_str()),
             uint64_t{2} * 2 * 4 * 8 * 2);
+}
+
+TEST(Model, layers_may_have_head_counts_of_their_own) {
+  EXPECT_EQ(bytes_per_token(with(R"("num_key_value_heads_per_layer":[4,2])").c_str()), uint64_t{2} * (4 + 2) * 8 * 2);
+  EXPECT_EQ(bytes_per_token(with(R"("num_kv_heads":[0,2])").c_str()), uint64_t{2} * 2 * 8 * 2);
+  EXPECT_NE(refusal_of(with(R"("num_kv_heads":[3,2])").c_str()).find("do not divide"), std::string::npos);
+  EXPECT_NE(refusal_of(with(R"("num_kv_heads":[4,2,1])").c_str()).find("has 3"), std::string::npos);
+}
+
+std::vector<std::string> notes_of(const std::string& config) {
+  const Result<Model> model = parse_model(config);
+  EXPECT_TRUE(model.ok()) << config << model.status().message();
+  return model.ok() ? model.value().notes : std::vector<std::string>{};
+}
+
+TEST(Model, a_type_that_is_not_known_is_named) {
+  const std::string config = R"({"model_type":"newmodel","num_hidden_layers":2,"num_attention_heads":4,"head_dim":8)";
+  const std::vector<std::string> notes = notes_of(config + "}");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("newmodel"), std::string::npos);
+  // Fields that are not known either, and may change what is cached: by their names, or by a value for each layer.
+  for (const char* field : {R"("attention_stride":2)", R"("latent_pool_size":64)", R"("plan":["a","b"])",
+                            R"("state_heads":{"n":4})"}) {
+    const std::string refusal = refusal_of((config + "," + field + "}").c_str());
+    EXPECT_NE(refusal.find(std::string(field).substr(1, 4)), std::string::npos) << refusal;
+  }
+  EXPECT_EQ(notes_of(config + R"(,"temperature":1,"mystery":3,"bos_token_id":1,"empty":null,"note":"text"})").size(), 2U);
+  EXPECT_TRUE(notes_of("{" + std::string(kSmall) + "}").empty());
+}
+
+TEST(Model, a_field_that_is_not_known_is_named) {
+  // What speaks of the cache may not be passed over, whatever the type.
+  for (const char* name : {"kv_share_every", "cache_ratio", "num_recurrent_passes", "ssm_rank", "layers_sharing_kv"}) {
+    EXPECT_NE(refusal_of(with("\"" + std::string(name) + "\":2").c_str()).find(name), std::string::npos) << name;
+  }
+  const std::vector<std::string> notes = notes_of(with(R"("attention_stride":2,"mystery":3)"));
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("`attention_stride`"), std::string::npos);
+  EXPECT_NE(notes[0].find("`mystery`"), std::string::npos);
+  EXPECT_TRUE(notes_of(with(R"("kv_share_every":0,"use_kv_trick":false,"kv_plan":[],"cache_note":"")")).empty());
+}
+
+TEST(Model, loops_and_shared_layers_multiply_and_divide) {
+  EXPECT_EQ(bytes_per_token(with(R"("total_ut_steps":3)").c_str()), uint64_t{3} * 2 * 2 * 4 * 8 * 2);
+  EXPECT_EQ(bytes_per_token(with(R"("num_kv_shared_layers":1)").c_str()), uint64_t{2} * 4 * 8 * 2);
+  EXPECT_NE(refusal_of(with(R"("num_kv_shared_layers":2)").c_str()).find("leaves none"), std::string::npos);
+}
+
+TEST(Model, linear_layers_in_groups_keep_a_state) {
+  const Result<Model> model = parse_model(
+      R"({"model_type":"bailing_moe_linear","num_hidden_layers":20,"hidden_size":2048,"num_attention_heads":16,
+          "num_key_value_heads":4,"head_dim":128,"layer_group_size":5,"group_norm_size":4})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const Usage usage = usage_of(model.value(), 1, 1, 16).value();
+  EXPECT_EQ(usage.bytes_per_token, uint64_t{4} * 2 * 4 * 128 * 2);
+  EXPECT_EQ(usage.state_bytes_per_sequence, uint64_t{16} * 16 * 128 * 128 * 2);
+}
+
+TEST(Model, a_value_size_of_zero_is_not_there) {
+  EXPECT_EQ(bytes_per_token(R"({"model_type":"deepseek_vl_v2","language_config":{"model_type":"deepseek_v2",
+      "num_hidden_layers":12,"hidden_size":1280,"num_attention_heads":10,"num_key_value_heads":10,"kv_lora_rank":null,
+      "qk_rope_head_dim":0,"v_head_dim":0,"use_mla":false}})"),
+            uint64_t{12} * 2 * 10 * 128 * 2);
+}
+
+TEST(Model, numbers_of_groups_count_where_a_field_says_so) {
+  EXPECT_EQ(bytes_per_token(R"({"num_layers":2,"num_attention_heads":4,"kv_channels":8,"num_query_groups":1,
+      "group_query_attention":false})"),
+            uint64_t{2} * 2 * 4 * 8 * 2);
+  EXPECT_EQ(bytes_per_token(R"({"model_type":"dbrx","d_model":64,"n_heads":8,"n_layers":2,"attn_config":{"kv_n_heads":2}})"),
+            uint64_t{2} * 2 * 2 * 8 * 2);
+  EXPECT_EQ(bytes_per_token(R"({"n_layers":4,"n_heads":4,"n_kv_heads":2,"head_dim":8,"dim":32,"sliding_window":[16,null]})"),
+            uint64_t{4} * 2 * 2 * 8 * 2);
 }
 
 TEST(Model, fewer_bits_shrink_the_cache_in_proportion) {
@@ -180,6 +256,22 @@ TEST(Model, bad_configs_are_refused_by_name) {
             std::string::npos);
   EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"layer_types":["x","x"]})")
                 .find("not known"),
+            std::string::npos);
+  // The field that is wrong is named, wherever it stands and whatever it holds.
+  EXPECT_NE(refusal_of(R"({"text_config":5})").find("text_config"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"text_config":{"num_hidden_layers":"2"}})").find("num_hidden_layers"), std::string::npos);
+  for (const char* field : {R"("model_type":7)", R"("use_sliding_window":"no","sliding_window":4)", R"("layer_types":{})",
+                            R"("num_key_value_heads":2.5)", R"("num_key_value_heads":-1)", R"("num_kv_shared_layers":"1")",
+                            R"("total_ut_steps":-4)", R"("linear_attn_config":[])", R"("block_configs":"x")",
+                            R"("attn_type_list":[1,2])", R"("attn_config":1)", R"("kv_lora_rank":true)"}) {
+    const std::string text = std::string(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,)") + field + "}";
+    const std::string name = std::string(field).substr(0, std::string(field).find(':'));
+    EXPECT_NE(refusal_of(text.c_str()).find(name.substr(1, name.size() - 2)), std::string::npos) << field;
+  }
+  EXPECT_NE(refusal_of((R"({"rope_scaling":)" + std::string(100000, '[') + std::string(100000, ']') + "}").c_str())
+                .find("nested deeper"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":Infinity})").find("hidden_size"),
             std::string::npos);
 }
 
