@@ -99,9 +99,9 @@ TEST_F(ReplayCommand, counts_below_zero_are_no_large_ones) {
   EXPECT_EQ(run("trace generate --requests 10 --seed -1").exit_code, 2);
 }
 
-TEST_F(ReplayCommand, a_compressed_trace_is_named_as_one) {
-  std::ofstream(trace(), std::ios::binary | std::ios::trunc) << "\x1f\x8b\x08 and so on";
-  refused(trace() + " --capacity-blocks 10", "the trace is compressed; unpack it first");
+TEST_F(ReplayCommand, a_compressed_trace_that_is_not_read_is_named_as_one) {
+  std::ofstream(trace(), std::ios::binary | std::ios::trunc) << "BZh91AY and so on";
+  refused(trace() + " --capacity-blocks 10", "compressed in a way that is not read here; unpack it first");
   EXPECT_FALSE(contains(run("replay " + trace() + " --capacity-blocks 10").text, "skip-bad"));
 }
 
@@ -112,6 +112,42 @@ TEST_F(ReplayCommand, a_trace_out_of_order_covers_the_time_between_its_ends) {
       << R"({"timestamp": 2000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n";
   const Ran ran = run("trace stat --json " + trace());
   EXPECT_EQ(number(ran.text, "seconds"), 4) << ran.text;
+}
+
+// 521 tokens in 33 blocks are blocks of 16: a capacity in tokens and the tokens saved are counted so.
+TEST_F(ReplayCommand, blocks_have_the_size_that_the_trace_says) {
+  std::string ids = "0";
+  for (int i = 1; i < 32; ++i) ids += ", " + std::to_string(i);
+  std::ofstream(trace(), std::ios::trunc)
+      << R"({"chat_id": 1, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 521, "output_length": 132, "hash_ids": [)"
+      << ids << ", 32]}\n"
+      << R"({"chat_id": 2, "parent_chat_id": 1, "timestamp": 62.5, "input_length": 545, "output_length": 10, "hash_ids": [)"
+      << ids << ", 100, 101, 102]}\n";
+  const Ran policies = run("replay --json --capacity-tokens 4096 " + trace());
+  EXPECT_EQ(number(policies.text, "capacity_blocks"), 256) << policies.text;
+  EXPECT_EQ(number(policies.text, "hits"), 32) << policies.text;
+  const Ran tiers = run("replay --json --host 8MiB --block-bytes 4KiB " + trace());
+  EXPECT_EQ(number(tiers.text, "tokens_saved"), 512) << tiers.text;
+  EXPECT_EQ(number(run("trace stat --json " + trace()).text, "seconds"), 1.386);
+
+  const std::string written = dir_.path() + "/written.jsonl";
+  const Ran converted = run("trace convert --json " + trace() + " -o " + written);
+  EXPECT_EQ(number(converted.text, "block_tokens"), 16) << converted.text;
+  EXPECT_EQ(number(run("replay --json --capacity-tokens 4096 " + written).text, "hits"), 32);
+}
+
+TEST_F(ReplayCommand, a_trace_with_lengths_alone_says_what_is_in_it_and_no_more) {
+  std::ofstream(trace(), std::ios::trunc) << "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                          << "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n";
+  refused(trace() + " --capacity-blocks 10", "not which of them begin alike");
+  const Ran convert = run("trace convert " + trace());
+  EXPECT_EQ(convert.exit_code, 2) << convert.text;
+  EXPECT_TRUE(contains(convert.text, "not which of them begin alike")) << convert.text;
+  const Ran stat = run("trace stat --json " + trace());
+  EXPECT_EQ(stat.exit_code, 0) << stat.text;
+  EXPECT_EQ(number(stat.text, "input_tokens"), 770) << stat.text;
+  EXPECT_TRUE(contains(stat.text, "cannot be told")) << stat.text;
+  EXPECT_FALSE(contains(stat.text, "hit_rate")) << stat.text;
 }
 
 TEST_F(ReplayCommand, a_full_file_system_is_told) {
@@ -134,7 +170,11 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace(), "policies or bytes");
   refused(trace() + " --capacity-blocks 10 --host 8MiB", "two things to replay");
   refused(trace() + " --capacity-blocks 0", "a capacity of 0 is less than one block");
-  refused(trace() + " --capacity-tokens 3k,511", "hint: a block is 512 tokens");
+  refused(trace() + " --capacity-tokens 3k,511", "hint: a block of this trace is 512 tokens");
+  refused(trace() + " --capacity-blocks 10 --report-every 5", "--report-every: for bytes through tiers alone");
+  refused(trace() + " --capacity-blocks 10 --format csv", "one of auto, mooncake, bailian, azure, burstgpt");
+  refused(trace() + " --capacity-blocks 10 --block-tokens -1", "--block-tokens");
+  refused(trace() + " --capacity-blocks 10 --block-tokens 16", "do not fit blocks of 16 tokens");
   refused(trace() + " --capacity-blocks 1.5", "--capacity-blocks: not a whole number: `1.5`");
   refused(trace() + " --capacity-blocks 1k,,2k", "--capacity-blocks: not a number");
   refused(trace() + " --host 8MiB --policy nope", "hint: policies: prefix lru ");

@@ -262,7 +262,7 @@ TEST_F(TopCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --interval 0", "--interval");
   refused(trace() + " --rows -1", "--rows");
   refused(trace() + " --sort heat", "uses,age,holds,pins");
-  refused(trace() + " --format csv", "the format is mooncake");
+  refused(trace() + " --format csv", "one of auto, mooncake");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8", "smaller than one block");
   refused(trace() + " --host 8M", "--host");

@@ -239,7 +239,9 @@ std::vector<Option> Command::options() const {
 std::vector<std::string> Command::given() const {
   std::vector<std::string> names;
   for (const CLI::Option* option : app_->get_options()) {
-    if (option->count() != 0) names.push_back(option->get_name());
+    if (option->count() == 0) continue;
+    // get_name() is empty for an option that the help does not list.
+    names.push_back(option->get_lnames().empty() ? option->get_name() : "--" + option->get_lnames().front());
   }
   return names;
 }

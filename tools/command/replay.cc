@@ -15,7 +15,6 @@
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
-#include "trace/mooncake.h"
 
 namespace kvbm::command {
 
@@ -57,7 +56,9 @@ std::string percent(double value) {
   return text;
 }
 
-void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, bool tokens) {
+// `block`: tokens of a block where capacities are in tokens, else 0.
+void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, uint64_t block) {
+  const bool tokens = block != 0;
   std::vector<terminal::Table::Column> columns{{"policy"}};
   columns.push_back({tokens ? "tokens" : "blocks", terminal::Align::right});
   columns.push_back({"hits", terminal::Align::right});
@@ -68,7 +69,7 @@ void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, bo
   std::vector<terminal::Series> series;
   for (const PolicyRow& row : rows) {
     const double share = unlimited > 0 ? 100 * row.result.hit_rate / unlimited : 0;
-    const uint64_t capacity = tokens ? row.capacity_blocks * trace::kTokensPerBlock : row.capacity_blocks;
+    const uint64_t capacity = tokens ? row.capacity_blocks * block : row.capacity_blocks;
     table.add_row(
         {row.result.policy + (row.is_default ? " (default)" : ""), terminal::format_count(capacity),
          terminal::format_count(row.result.hits), percent(row.result.hit_rate), percent(share),
@@ -86,8 +87,18 @@ void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, bo
   std::printf("\n%s", terminal::render_plot(series, plot).c_str());
 }
 
+// Whether every capacity has room for a block: of `block` tokens, or 0 where capacities are in blocks.
+int check_capacities(const std::vector<uint64_t>& capacities, uint64_t block) {
+  for (const uint64_t capacity : capacities) {
+    if (capacity >= std::max<uint64_t>(block, 1)) continue;
+    return fail(kBadInput, "a capacity of " + std::to_string(capacity) + " is less than one block",
+                block != 0 ? "a block of this trace is " + std::to_string(block) + " tokens" : "");
+  }
+  return kDone;
+}
+
 // Whether every policy has a name that is known, and every capacity room for a block; else says what is wrong.
-int check_policies(const std::vector<std::string>& policies, const std::vector<uint64_t>& capacities, bool tokens) {
+int check_policies(const std::vector<std::string>& policies, const std::vector<uint64_t>& capacities) {
   const auto known = policy::eviction_policy_names();
   for (const std::string& name : policies) {
     if (name == "optimal" || std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -95,13 +106,7 @@ int check_policies(const std::vector<std::string>& policies, const std::vector<u
     for (const std::string_view each : known) hint += std::string(each) + " ";
     return fail(kBadInput, "unknown eviction policy " + name, hint + "optimal all");
   }
-  const uint64_t least = tokens ? trace::kTokensPerBlock : 1;
-  for (const uint64_t capacity : capacities) {
-    if (capacity >= least) continue;
-    return fail(kBadInput, "a capacity of " + std::to_string(capacity) + " is less than one block",
-                tokens ? "a block is 512 tokens" : "");
-  }
-  return kDone;
+  return check_capacities(capacities, 0);
 }
 
 struct PolicyPlan {
@@ -119,18 +124,21 @@ int plan_policies(const ReplayArguments& arguments, PolicyPlan& out) {
   }
   out.capacities = std::move(capacities).value();
   out.policies = chosen_policies(arguments.store.policy);
-  return check_policies(out.policies, out.capacities, tokens);
+  return check_policies(out.policies, out.capacities);
 }
 
-int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, const Output& output) {
+int replay_policies(const PolicyPlan& plan, const trace::Trace& trace, const replay::PathTrace& paths, const Output& output) {
   const bool tokens = plan.tokens;
+  const uint64_t block = tokens ? trace.tokens_per_block : 0;
+  const int roomy = check_capacities(plan.capacities, block);
+  if (roomy != kDone) return roomy;
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
   terminal::Progress progress("replaying", plan.policies.size() * plan.capacities.size(), terminal::Unit::items,
                               output.json);
   std::vector<PolicyRow> rows;
   for (const std::string& name : plan.policies) {
     for (const uint64_t capacity : plan.capacities) {
-      const uint64_t blocks = tokens ? capacity / trace::kTokensPerBlock : capacity;
+      const uint64_t blocks = tokens ? capacity / block : capacity;
       PolicyRow row;
       row.capacity_blocks = blocks;
       if (name == "optimal") {
@@ -150,7 +158,7 @@ int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, cons
   }
   progress.finish();
   if (!output.json) {
-    print_policy_table(rows, unlimited.hit_rate, tokens);
+    print_policy_table(rows, unlimited.hit_rate, block);
     return kDone;
   }
   ordered_json list = ordered_json::array();
@@ -164,7 +172,7 @@ int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, cons
                       {"share_of_unlimited", unlimited.hits == 0 ? 0.0
                                                                  : static_cast<double>(row.result.hits) /
                                                                        static_cast<double>(unlimited.hits)}};
-    if (tokens) item["capacity_tokens"] = row.capacity_blocks * trace::kTokensPerBlock;
+    if (tokens) item["capacity_tokens"] = row.capacity_blocks * block;
     if (row.result.nanoseconds > 0) item["ns_per_ref"] = row.result.nanoseconds;
     list.push_back(std::move(item));
   }
@@ -379,7 +387,7 @@ int run(const ReplayArguments& arguments, const Output& output) {
   const int read = read_trace(arguments.trace, trace);
   if (read != kDone) return read;
   const replay::PathTrace paths = replay::make_paths(trace);
-  return by_policy ? replay_policies(plan, paths, output) : replay_bytes(arguments, trace, paths, output);
+  return by_policy ? replay_policies(plan, trace, paths, output) : replay_bytes(arguments, trace, paths, output);
 }
 
 }  // namespace
@@ -394,7 +402,7 @@ void add_replay(Registry& registry) {
   Command policies = app.add_option_group("over policies alone");
   policies.add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")
       .type_name("N,...");
-  policies.add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")
+  policies.add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens: 3M,50M")
       .type_name("N,...");
   Command bytes = app.add_option_group("through the tiers");
   arguments->tier_options = bytes;

@@ -204,7 +204,7 @@ Json json_of(const Question& q, const std::vector<Room>& rooms, const Grid* grid
   out["notes"] = q.model.notes;
   for (const Room& room : rooms) {
     out["holds"][room.tier] = {{"bytes", room.capacity},
-                               {"tokens", room.tokens},
+                               {"tokens", q.usage.bytes_per_token == 0 ? Json(nullptr) : Json(room.tokens)},
                                {"sessions", room.sessions},
                                {"longest_sequence_tokens", room.any_length ? Json(nullptr) : Json(room.longest)}};
   }
@@ -264,8 +264,12 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
   std::printf("\n%s * %s: %s\n", count_of(q.tokens, "token").c_str(), count_of(q.batch, "sequence").c_str(),
               format_size(static_cast<double>(q.usage.total_bytes)).c_str());
   for (const Room& room : rooms) {
-    std::printf("%s of %s holds %s", room.tier, format_size(static_cast<double>(room.capacity)).c_str(),
-                count_of(room.tokens, "token").c_str());
+    std::printf("%s of %s holds ", room.tier, format_size(static_cast<double>(room.capacity)).c_str());
+    if (q.usage.bytes_per_token == 0) {  // states alone
+      std::printf("%s of any length\n", count_of(room.sessions, "sequence").c_str());
+      continue;
+    }
+    std::printf("%s", count_of(room.tokens, "token").c_str());
     if (q.tokens != 1) {
       std::printf(", or %s of %s tokens", count_of(room.sessions, "sequence").c_str(), format_count(q.tokens).c_str());
     }

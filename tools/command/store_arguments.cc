@@ -12,6 +12,7 @@
 #include "policy/eviction.h"
 #include "terminal/quantity.h"
 #include "terminal/temp_directory.h"
+#include "trace/read.h"
 #include "tier/disk/disk_tier.h"
 
 namespace kvbm::command {
@@ -128,7 +129,14 @@ int check_policy(const std::string& name) {
 
 void add_trace_arguments(Command app, TraceArguments& arguments) {
   app.add_option("TRACE", arguments.path, "Trace file").required();
-  app.add_option("--format", arguments.format, "Format of the trace").show_default();
+  app.add_option("--format", arguments.format, "Form of the trace: " + std::string(trace::kFormNames))
+      .type_name("NAME")
+      .show_default();
+  app.add_option("--block-tokens", arguments.block_tokens, "Tokens of a block of the trace; 0 finds it out from the lengths")
+      .type_name("N")
+      .not_negative()
+      .range(uint32_t{0}, uint32_t{1} << 20)
+      .show_default();
   app.add_flag("--skip-bad", arguments.skip_bad, "Go on after bad lines, and count them");
 }
 
@@ -162,13 +170,21 @@ int fail_trace(const std::string& path, const Status& why) {
   return fail(kBadInput, path + ": " + why.message(), "--skip-bad goes on after bad lines");
 }
 
-int read_trace(const TraceArguments& arguments, trace::Trace& out) {
-  if (arguments.format != "mooncake") {
-    return fail(kBadInput, "unknown trace format " + arguments.format, "the format is mooncake");
-  }
+int fail_lengths_alone(const std::string& path, trace::Form form) {
+  return fail(kBadInput,
+              path + ": a trace of the form " + std::string(trace::name_of(form)) +
+                  " says how long prompts are, and not which of them begin alike: what a cache would hit cannot be told",
+              "`kvbm trace stat` says what is in it; `kvbm trace generate` makes a trace with shared beginnings");
+}
+
+int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {
   trace::ParseOptions options;
+  if (!trace::form_named(arguments.format, &options.form)) {
+    return fail(kBadInput, "unknown trace format " + arguments.format, "one of " + std::string(trace::kFormNames));
+  }
   options.skip_bad = arguments.skip_bad;
-  auto parsed = trace::read_mooncake(arguments.path, options);
+  options.tokens_per_block = arguments.block_tokens;
+  auto parsed = trace::read(arguments.path, options);
   if (!parsed.ok()) return fail_trace(arguments.path, parsed.status());
   const trace::Parsed& read = parsed.value();
   for (const trace::BadLine& bad : read.bad) {
@@ -178,7 +194,16 @@ int read_trace(const TraceArguments& arguments, trace::Trace& out) {
     std::fprintf(stderr, "kvbm: %llu bad lines skipped\n", static_cast<unsigned long long>(read.bad_lines));
   }
   if (read.trace.requests.empty()) return fail(kBadInput, arguments.path + " has no requests");
-  out = std::move(parsed.value().trace);
+  out = std::move(parsed).value();
+  return kDone;
+}
+
+int read_trace(const TraceArguments& arguments, trace::Trace& out) {
+  trace::Parsed parsed;
+  const int read = read_any_trace(arguments, parsed);
+  if (read != kDone) return read;
+  if (parsed.trace.lengths_alone) return fail_lengths_alone(arguments.path, parsed.form);
+  out = std::move(parsed.trace);
   return kDone;
 }
 

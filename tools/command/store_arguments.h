@@ -6,13 +6,14 @@
 
 #include "command/registry.h"
 #include "replay/store_replay.h"
-#include "trace/mooncake.h"
+#include "trace/trace.h"
 
 namespace kvbm::command {
 
 struct TraceArguments {
   std::string path;
-  std::string format = "mooncake";
+  std::string format = "auto";
+  uint32_t block_tokens = 0;  // 0: found out
   bool skip_bad = false;
 };
 
@@ -37,8 +38,12 @@ void add_trace_arguments(Command app, TraceArguments& arguments);
 // All but --policy, whose values differ between the commands.
 void add_store_arguments(Command app, StoreArguments& arguments);
 
-// Reads the trace into `out`; tells on stderr what was skipped. kDone, or the exit code of what it said on stderr.
+// Reads any trace into `out`; tells on stderr what was skipped. kDone, or the exit code of what it said on stderr.
+int read_any_trace(const TraceArguments& arguments, trace::Parsed& out);
+// The same of a trace that can be replayed: it says which prompts begin alike.
 int read_trace(const TraceArguments& arguments, trace::Trace& out);
+// Why a trace with lengths alone cannot be replayed or converted; returns the exit code.
+int fail_lengths_alone(const std::string& path, trace::Form form);
 
 // Says on stderr why a trace could not be read; returns the exit code.
 int fail_trace(const std::string& path, const Status& why);

@@ -12,6 +12,7 @@
 #include "terminal/table.h"
 #include "trace/generate.h"
 #include "trace/mooncake.h"
+#include "trace/read.h"
 
 namespace kvbm::command {
 
@@ -24,6 +25,38 @@ struct GenerateArguments {
   uint64_t seed = 1;
   std::string file;
 };
+
+// To `path`, or to standard output where it is empty.
+int write_trace(const std::string& text, const trace::Trace& trace, const std::string& path, const Output& output) {
+  if (path.empty()) {
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone
+                                                                            : fail(kFailed, "the trace could not be written");
+  }
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return fail(kFailed, "cannot write " + path, "check the directory and the space on it");
+  if (output.json) {
+    const nlohmann::ordered_json out{{"file", path}, {"requests", trace.requests.size()}, {"block_tokens", trace.tokens_per_block}};
+    std::printf("%s\n", terminal::json_text(out).c_str());
+  } else {
+    std::printf("%zu requests in %s, blocks of %u tokens\n", trace.requests.size(), path.c_str(), trace.tokens_per_block);
+  }
+  return kDone;
+}
+
+int convert(const TraceArguments& arguments, const std::string& file, const Output& output) {
+  trace::Trace trace;
+  const int read = read_trace(arguments, trace);
+  if (read != kDone) return read;
+  const std::string text = trace::to_mooncake(trace);
+  // What reads it later may have to be told.
+  const auto again = trace::parse(text, {});
+  if (!again.ok() || again.value().trace.tokens_per_block != trace.tokens_per_block) {
+    std::fprintf(stderr, "kvbm: the lengths do not say the block size: replay it with --block-tokens %u\n", trace.tokens_per_block);
+  }
+  return write_trace(text, trace, file, output);
+}
 
 int generate(const GenerateArguments& arguments, const Output& output) {
   trace::GenerateOptions options;
@@ -38,42 +71,59 @@ int generate(const GenerateArguments& arguments, const Output& output) {
   const auto made = trace::generate(options);
   if (!made.ok()) return fail(made.status());
   const std::string text = trace::to_mooncake(made.value());
-  if (arguments.file.empty()) {
-    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone
-                                                                            : fail(kFailed, "the trace could not be written");
-  }
-  std::ofstream file(arguments.file, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return fail(kFailed, "cannot write " + arguments.file, "check the directory and the space on it");
+  return write_trace(text, made.value(), arguments.file, output);
+}
+
+// A trace with lengths alone: no word of blocks, which it does not have.
+int stat_lengths(const trace::Parsed& parsed, uint64_t tokens, uint64_t answered, uint64_t span_ms, const Output& output) {
+  constexpr const char* kUnsaid = "which prompts begin alike is not in it: blocks, reuse and hit rates cannot be told";
   if (output.json) {
-    std::printf("%s\n", terminal::json_text(nlohmann::ordered_json{{"file", arguments.file}, {"requests", made.value().requests.size()}}).c_str());
-  } else {
-    std::printf("%zu requests in %s\n", made.value().requests.size(), arguments.file.c_str());
+    const nlohmann::ordered_json out{{"form", trace::name_of(parsed.form)},
+                                     {"requests", parsed.trace.requests.size()},
+                                     {"seconds", static_cast<double>(span_ms) / 1000},
+                                     {"input_tokens", tokens},
+                                     {"output_tokens", answered},
+                                     {"bad_lines", parsed.bad_lines},
+                                     {"note", kUnsaid}};
+    std::printf("%s\n", out.dump(2).c_str());
+    return kDone;
   }
+  terminal::Table table({{"what"}, {"value", terminal::Align::right}});
+  table.add_row({"form", std::string(trace::name_of(parsed.form))});
+  table.add_row({"requests", terminal::format_count(parsed.trace.requests.size())});
+  table.add_row({"time covered", terminal::format_duration(static_cast<double>(span_ms) / 1000)});
+  table.add_row({"prompt tokens", terminal::format_count(tokens)});
+  table.add_row({"answered tokens", terminal::format_count(answered)});
+  table.add_row({"bad lines", terminal::format_count(parsed.bad_lines)});
+  std::printf("%s%s\n", table.render().c_str(), kUnsaid);
   return kDone;
 }
 
-int stat(const std::string& file, bool skip_bad, const Output& output) {
-  trace::ParseOptions options;
-  options.skip_bad = skip_bad;
-  const auto parsed = trace::read_mooncake(file, options);
-  if (!parsed.ok()) return fail_trace(file, parsed.status());
-  const trace::Trace& t = parsed.value().trace;
-  const replay::PathTrace paths = replay::make_paths(t);
-  const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
+int stat(const TraceArguments& arguments, const Output& output) {
+  trace::Parsed parsed;
+  const int read = read_any_trace(arguments, parsed);
+  if (read != kDone) return read;
+  const trace::Trace& t = parsed.trace;
   uint64_t tokens = 0;
-  for (const trace::Request& request : t.requests) tokens += request.input_length;
+  uint64_t answered = 0;
+  for (const trace::Request& request : t.requests) {
+    tokens += request.input_length;
+    answered += request.output_length;
+  }
   // Of traces that were put together the lines may not be in the order of their times.
   const auto [first, last] = std::minmax_element(t.requests.begin(), t.requests.end(), [](const auto& a, const auto& b) {
     return a.timestamp_ms < b.timestamp_ms;
   });
-  const uint64_t span_ms = t.requests.empty() ? 0 : last->timestamp_ms - first->timestamp_ms;
+  const uint64_t span_ms = last->timestamp_ms - first->timestamp_ms;
+  if (t.lengths_alone) return stat_lengths(parsed, tokens, answered, span_ms, output);
+  const replay::PathTrace paths = replay::make_paths(t);
+  const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
   if (output.json) {
     const nlohmann::ordered_json out{{"requests", t.requests.size()},   {"seconds", static_cast<double>(span_ms) / 1000},
                                      {"block_refs", t.hash_ids.size()}, {"distinct_blocks", paths.parent.size()},
                                      {"input_tokens", tokens},          {"unlimited_hits", unlimited.hits},
-                                     {"unlimited_hit_rate", unlimited.hit_rate}, {"bad_lines", parsed.value().bad_lines}};
+                                     {"unlimited_hit_rate", unlimited.hit_rate}, {"bad_lines", parsed.bad_lines},
+                                     {"form", trace::name_of(parsed.form)}, {"block_tokens", t.tokens_per_block}};
     std::printf("%s\n", out.dump(2).c_str());
     return kDone;
   }
@@ -81,12 +131,13 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
   table.add_row({"requests", terminal::format_count(t.requests.size())});
   table.add_row({"time covered", terminal::format_duration(static_cast<double>(span_ms) / 1000)});
   table.add_row({"prompt tokens", terminal::format_count(tokens)});
+  table.add_row({"tokens of a block", terminal::format_count(t.tokens_per_block)});
   table.add_row({"block references", terminal::format_count(t.hash_ids.size())});
   table.add_row({"distinct blocks", terminal::format_count(paths.parent.size())});
   char rate[32];
   std::snprintf(rate, sizeof rate, "%.2f %%", unlimited.hit_rate);
   table.add_row({"an unlimited cache hits", rate});
-  table.add_row({"bad lines", terminal::format_count(parsed.value().bad_lines)});
+  table.add_row({"bad lines", terminal::format_count(parsed.bad_lines)});
   std::fputs(table.render().c_str(), stdout);
   return kDone;
 }
@@ -94,7 +145,7 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
 }  // namespace
 
 void add_trace(Registry& registry) {
-  Command group = registry.add_group("trace", "Make and describe request traces of the Mooncake format");
+  Command group = registry.add_group("trace", "Make, describe and convert traces of requests");
   auto arguments = std::make_shared<GenerateArguments>();
   Command make = registry.add(group, "generate", "Write a generated trace; the same seed gives the same bytes",
                               [arguments](const Output& output) { return generate(*arguments, output); });
@@ -105,15 +156,24 @@ void add_trace(Registry& registry) {
   make.add_option("-o,--output", arguments->file, "File to write; standard output if not given").type_name("FILE");
   make.footer("Example:\n  kvbm trace generate --workload agent --requests 5000 -o agent.jsonl");
 
-  struct StatArguments {
-    std::string file;
-    bool skip_bad = false;
-  };
-  auto which = std::make_shared<StatArguments>();
+  auto which = std::make_shared<TraceArguments>();
   Command describe = registry.add(group, "stat", "Requests, tokens, blocks and the reuse that a trace offers",
-                                  [which](const Output& output) { return stat(which->file, which->skip_bad, output); });
-  describe.add_option("TRACE", which->file, "Trace file").required();
-  describe.add_flag("--skip-bad", which->skip_bad, "Go on after bad lines, and count them");
+                                  [which](const Output& output) { return stat(*which, output); });
+  add_trace_arguments(describe, *which);
+
+  struct ConvertArguments {
+    TraceArguments trace;
+    std::string file;
+  };
+  auto what = std::make_shared<ConvertArguments>();
+  Command rewrite = registry.add(group, "convert", "Write any trace that is read here as the JSON lines of Mooncake's",
+                                 [what](const Output& output) { return convert(what->trace, what->file, output); });
+  add_trace_arguments(rewrite, what->trace);
+  rewrite.add_option("-o,--output", what->file, "File to write; standard output if not given").type_name("FILE");
+  rewrite.footer(
+      "A trace with lengths alone (azure, burstgpt) is refused: which prompts begin alike is not in it.\n"
+      "Example:\n"
+      "  kvbm trace convert qwen_traceA_blksz_16.jsonl.gz -o qwen.jsonl");
 }
 
 }  // namespace kvbm::command

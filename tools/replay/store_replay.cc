@@ -153,7 +153,7 @@ class Engine {
     mine_.hits += good;
     const uint64_t tokens = shared_.trace.requests[at].input_length;
     mine_.tokens += tokens;
-    mine_.tokens_saved += std::min<uint64_t>(tokens, good * trace::kTokensPerBlock);
+    mine_.tokens_saved += std::min<uint64_t>(tokens, good * uint64_t{shared_.trace.tokens_per_block});
     const Status stored = store(nodes, keys, good);
     return stored.ok() && shared_.options.settle ? settle(shared_.manager) : stored;
   }

@@ -86,7 +86,7 @@ const Names& harmless_fields() {
       "no_bias", "no_repeat_ngram_size", "norm_type", "normalization", "num_attention_heads_per_layer", "num_beam_groups",
       "num_beams", "num_codebooks", "num_dense_layers", "num_hash_layers", "num_labels", "num_ln_in_parallel_attn",
       "num_logits_to_keep", "num_mtp_layers", "num_mtp_modules", "num_return_sequences", "num_sliding_attention_heads",
-      "o_groups", "o_lora_rank", "original_rope", "parallel_attn", "partial_rotary_factor", "partial_rotary_factors",
+      "o_groups", "o_lora_rank", "order_of_interleaved_layers", "original_rope", "parallel_attn", "partial_rotary_factor", "partial_rotary_factors",
       "patch_size", "position_embedding_type", "post_layer_norm", "postnorm", "pre_seq_len",
       "predict_special_tokens", "prefill_chunk_size", "prefix_lm", "prefix_projection", "pretraining_tp", "problem_type",
       "projectors_bias", "pruned_heads", "q_lora_rank", "qk_head_dim", "qk_layer_norms", "qk_layernorm", "qk_nope_head_dim",

@@ -1,9 +1,10 @@
 #include "trace/mooncake.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "trace/block_size.h"
 
 namespace kvbm::trace {
 namespace {
@@ -11,28 +12,49 @@ namespace {
 using nlohmann::json;
 
 // Reads a whole number in [0, limit]; on failure says what is wrong in `what`.
-bool read_number(const json& object, const char* field, uint64_t limit, uint64_t& out, std::string& what) {
+bool read_number(const json& object, const char* field, bool needed, uint64_t limit, uint64_t& out, std::string& what) {
   const auto it = object.find(field);
-  if (it == object.end()) {
-    what = std::string(field) + " is missing";
-    return false;
+  if (it == object.end() || it->is_null()) {
+    out = 0;
+    if (needed) what = std::string(field) + " is missing";
+    return !needed;
   }
-  if (!it->is_number_unsigned()) {
+  const bool whole_float = it->is_number_float() && it->get<double>() == std::floor(it->get<double>());
+  if (!it->is_number_unsigned() && !(whole_float && it->get<double>() >= 0)) {
     what = std::string(field) + " must be a whole number, 0 or more";
     return false;
   }
-  out = it->get<uint64_t>();
-  if (out > limit) {
+  if (it->get<double>() > static_cast<double>(limit)) {
     what = std::string(field) + " is above " + std::to_string(limit);
     return false;
   }
+  out = it->is_number_unsigned() ? it->get<uint64_t>() : static_cast<uint64_t>(it->get<double>());
+  return true;
+}
+
+// In milliseconds, or in seconds where `scale` is 1000. A request that says none comes with the one before it.
+bool read_time(const json& object, double scale, const ParseLimits& limits, uint64_t before, uint64_t& out, std::string& what) {
+  const auto it = object.find("timestamp");
+  out = before;
+  if (it == object.end() || it->is_null()) return true;
+  if (!it->is_number() || it->get<double>() < 0) {
+    what = "timestamp must be a number, 0 or more";
+    return false;
+  }
+  const double time = it->get<double>() * scale;
+  if (!(time <= static_cast<double>(limits.timestamp_ms))) {
+    what = "timestamp is above " + std::to_string(limits.timestamp_ms) + " ms";
+    return false;
+  }
+  out = static_cast<uint64_t>(std::llround(time));
   return true;
 }
 
 bool read_ids(const json& object, const ParseLimits& limits, Trace& trace, std::string& what) {
   const auto it = object.find("hash_ids");
   if (it == object.end() || !it->is_array()) {
-    what = it == object.end() ? "hash_ids is missing" : "hash_ids must be an array";
+    what = it == object.end() ? "hash_ids is missing: a length alone does not say which prompts begin alike"
+                              : "hash_ids must be an array";
     return false;
   }
   if (it->size() > limits.hash_ids || trace.hash_ids.size() + it->size() > limits.blocks) {
@@ -52,32 +74,73 @@ bool read_ids(const json& object, const ParseLimits& limits, Trace& trace, std::
   return true;
 }
 
-bool read_line(std::string_view line, const ParseLimits& limits, Trace& trace, std::string& what) {
-  if (line.size() > limits.line_bytes) {
-    what = "longer than " + std::to_string(limits.line_bytes) + " bytes";
-    return false;
+bool is_bailian(const json& object) { return object.contains("chat_id") && object.contains("parent_chat_id"); }
+
+class Lines {
+ public:
+  explicit Lines(const ParseOptions& options) : options_(options) { parsed_.form = options.form; }
+
+  // False, and what is wrong, for a bad line.
+  bool read(std::string_view line, std::string& what) {
+    if (line.size() > options_.limits.line_bytes) {
+      what = "longer than " + std::to_string(options_.limits.line_bytes) + " bytes";
+      return false;
+    }
+    const json object = json::parse(line.begin(), line.end(), nullptr, false);
+    if (object.is_discarded() || !object.is_object()) {
+      what = object.is_discarded() ? "not valid JSON" : "not a JSON object";
+      return false;
+    }
+    // The first line decides, as no file is of both.
+    if (parsed_.form == Form::automatic) parsed_.form = is_bailian(object) ? Form::bailian : Form::mooncake;
+    return read_request(object, what);
   }
-  const json object = json::parse(line.begin(), line.end(), nullptr, false);
-  if (object.is_discarded() || !object.is_object()) {
-    what = object.is_discarded() ? "not valid JSON" : "not a JSON object";
-    return false;
+
+  Status find_block_size() {
+    Trace& trace = parsed_.trace;
+    trace.tokens_per_block = options_.tokens_per_block;
+    if (options_.tokens_per_block != 0) return {};
+    const Result<uint32_t> found = size_.find(parsed_.form == Form::bailian ? 16 : kTokensPerBlock);
+    if (!found.ok()) return found.status();
+    trace.tokens_per_block = found.value();
+    return {};
   }
-  Request request;
-  uint64_t input = 0;
-  uint64_t output = 0;
-  request.first = trace.hash_ids.size();
-  if (!read_number(object, "timestamp", limits.timestamp_ms, request.timestamp_ms, what) ||
-      !read_number(object, "input_length", limits.tokens, input, what) ||
-      !read_number(object, "output_length", limits.tokens, output, what) ||
-      !read_ids(object, limits, trace, what)) {
-    return false;
+
+  Parsed& parsed() { return parsed_; }
+
+ private:
+  bool read_request(const json& object, std::string& what) {
+    Trace& trace = parsed_.trace;
+    const ParseLimits& limits = options_.limits;
+    Request request;
+    uint64_t input = 0;
+    uint64_t output = 0;
+    request.first = trace.hash_ids.size();
+    const uint64_t before = trace.requests.empty() ? 0 : trace.requests.back().timestamp_ms;
+    if (!read_time(object, parsed_.form == Form::bailian ? 1000 : 1, limits, before, request.timestamp_ms, what) ||
+        !read_number(object, "input_length", true, limits.tokens, input, what) ||
+        !read_number(object, "output_length", false, limits.tokens, output, what) ||
+        !read_ids(object, limits, trace, what)) {
+      return false;
+    }
+    request.input_length = static_cast<uint32_t>(input);
+    request.output_length = static_cast<uint32_t>(output);
+    request.count = static_cast<uint32_t>(trace.hash_ids.size() - request.first);
+    const uint32_t tokens = options_.tokens_per_block;
+    if (tokens != 0 ? !fits(input, request.count, tokens) : !size_.add(parsed_.lines, input, request.count)) {
+      what = std::to_string(input) + " tokens and " + std::to_string(request.count) + " hash_ids do not fit blocks of " +
+             (tokens != 0 ? std::to_string(tokens) + " tokens" : "any size");
+      trace.hash_ids.resize(request.first);
+      return false;
+    }
+    trace.requests.push_back(request);
+    return true;
   }
-  request.input_length = static_cast<uint32_t>(input);
-  request.output_length = static_cast<uint32_t>(output);
-  request.count = static_cast<uint32_t>(trace.hash_ids.size() - request.first);
-  trace.requests.push_back(request);
-  return true;
-}
+
+  const ParseOptions& options_;
+  Parsed parsed_;
+  BlockSize size_;
+};
 
 void append(std::string& out, const char* text, uint64_t number) {
   out += text;
@@ -86,8 +149,9 @@ void append(std::string& out, const char* text, uint64_t number) {
 
 }  // namespace
 
-Result<Parsed> parse_mooncake(std::string_view text, const ParseOptions& options) {
-  Parsed parsed;
+Result<Parsed> parse_json_lines(std::string_view text, const ParseOptions& options) {
+  Lines lines(options);
+  Parsed& parsed = lines.parsed();
   std::string what;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -95,31 +159,16 @@ Result<Parsed> parse_mooncake(std::string_view text, const ParseOptions& options
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     parsed.lines += 1;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    if (read_line(line, options.limits, parsed.trace, what)) continue;
+    if (lines.read(line, what)) continue;
     parsed.bad_lines += 1;
     if (!options.skip_bad) {
       return Status(Code::invalid_argument, "bad trace line", "line " + std::to_string(parsed.lines) + ": " + what);
     }
     if (parsed.bad.size() < options.reported_bad) parsed.bad.push_back({parsed.lines, what});
   }
-  return parsed;
-}
-
-Result<Parsed> read_mooncake(const std::string& path, const ParseOptions& options) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return Status(Code::io_error, "cannot open the trace", path + ": " + std::strerror(errno));
-  std::string text;
-  std::string chunk(size_t{1} << 16, '\0');
-  size_t n = 0;
-  while ((n = std::fread(chunk.data(), 1, chunk.size(), file)) > 0) text.append(chunk.data(), n);
-  const bool failed = std::ferror(file) != 0;
-  const int error = errno;
-  std::fclose(file);
-  if (failed) return Status(Code::io_error, "cannot read the trace", path + ": " + std::strerror(error));
-  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "BZh", "\xfd" "7zXZ"}) {
-    if (text.rfind(magic, 0) == 0) return Status(Code::io_error, "the trace is compressed; unpack it first", path);
-  }
-  return parse_mooncake(text, options);
+  if (parsed.form == Form::automatic) parsed.form = Form::mooncake;
+  if (const Status found = lines.find_block_size(); !found.ok()) return found;
+  return Result<Parsed>(std::move(parsed));
 }
 
 std::string to_mooncake(const Trace& trace) {

@@ -9,16 +9,19 @@
 #include "replay/policy_replay.h"
 #include "trace/generate.h"
 #include "trace/mooncake.h"
+#include "trace/read.h"
 
 namespace kvbm::trace::trace_test {
 namespace {
 
 constexpr const char* kGood = "{\"timestamp\": 5, \"input_length\": 600, \"output_length\": 3, \"hash_ids\": [1, 2]}\n";
 
+const ParseOptions kSkipping{.skip_bad = true};
+
 TEST(Mooncake, reads_what_it_writes) {
   for (const Workload workload : {Workload::chat, Workload::agent, Workload::retrieval, Workload::mixed}) {
     const Trace trace = generate({.workload = workload, .seed = 3, .requests = 500, .duration_s = 300}).value();
-    const auto parsed = parse_mooncake(to_mooncake(trace), {});
+    const auto parsed = parse_json_lines(to_mooncake(trace), {});
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(parsed.value().trace.hash_ids, trace.hash_ids);
     EXPECT_EQ(to_mooncake(parsed.value().trace), to_mooncake(trace));
@@ -29,8 +32,8 @@ TEST(Mooncake, a_bad_line_is_named_with_what_is_wrong) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"{", "not valid JSON"},
       {"[1]", "not a JSON object"},
-      {"{\"input_length\":1,\"output_length\":1,\"hash_ids\":[]}", "timestamp is missing"},
-      {"{\"timestamp\":-1,\"input_length\":1,\"output_length\":1,\"hash_ids\":[]}", "timestamp must be a whole"},
+      {"{\"timestamp\":1,\"output_length\":1,\"hash_ids\":[]}", "input_length is missing"},
+      {"{\"timestamp\":-1,\"input_length\":1,\"output_length\":1,\"hash_ids\":[]}", "timestamp must be a number"},
       {"{\"timestamp\":1,\"input_length\":9999999999,\"output_length\":1,\"hash_ids\":[]}", "input_length is above"},
       {"{\"timestamp\":1,\"input_length\":1,\"output_length\":1}", "hash_ids is missing"},
       {"{\"timestamp\":1,\"input_length\":1,\"output_length\":1,\"hash_ids\":3}", "hash_ids must be an array"},
@@ -38,12 +41,12 @@ TEST(Mooncake, a_bad_line_is_named_with_what_is_wrong) {
       {std::string((size_t{1} << 20) + 1, 'x'), "longer than"},
   };
   for (const auto& [line, what] : bad) {
-    const auto failed = parse_mooncake(kGood + line + "\n" + kGood, {});
+    const auto failed = parse_json_lines(kGood + line + "\n" + kGood, {});
     ASSERT_FALSE(failed.ok()) << what;
     EXPECT_EQ(failed.status().code(), Code::invalid_argument);
     EXPECT_NE(failed.status().message().find("line 2: "), std::string::npos);
     EXPECT_NE(failed.status().message().find(what), std::string::npos) << failed.status().message();
-    const auto skipped = parse_mooncake(kGood + line + "\n" + kGood, {.skip_bad = true, .reported_bad = 16, .limits = {}});
+    const auto skipped = parse_json_lines(kGood + line + "\n" + kGood, kSkipping);
     ASSERT_TRUE(skipped.ok());
     EXPECT_EQ(skipped.value().bad_lines, 1U);
     EXPECT_EQ(skipped.value().trace.requests.size(), 2U);
@@ -56,10 +59,10 @@ TEST(Mooncake, any_damage_is_an_error_or_a_trace_but_no_crash) {
   for (int round = 0; round < 3000; ++round) {
     std::string text = std::string(kGood) + kGood;
     for (uint64_t i = 0; i <= random.below(4); ++i) text[random.below(text.size())] = static_cast<char>(random.next());
-    (void)parse_mooncake(text, {.skip_bad = true, .reported_bad = 16, .limits = {}});
-    (void)parse_mooncake(text.substr(0, random.below(text.size())), {});
+    (void)parse_json_lines(text, kSkipping);
+    (void)parse_json_lines(text.substr(0, random.below(text.size())), {});
   }
-  (void)parse_mooncake(std::string(900'000, '['), {});
+  (void)parse_json_lines(std::string(900'000, '['), {});
 }
 
 TEST(Generate, a_seed_gives_the_same_bytes_and_another_seed_others) {
@@ -115,10 +118,10 @@ TEST(Generate, refuses_nothing_to_generate) {
 
 TEST(PolicyReplay, counts_hits_by_the_rule) {
   const char* text =
-      "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1,2,3]}\n"
-      "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1,2,4]}\n"
-      "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1,2,3]}\n";
-  const replay::PathTrace paths = replay::make_paths(parse_mooncake(text, {}).value().trace);
+      "{\"timestamp\":0,\"input_length\":1536,\"output_length\":1,\"hash_ids\":[1,2,3]}\n"
+      "{\"timestamp\":0,\"input_length\":1536,\"output_length\":1,\"hash_ids\":[1,2,4]}\n"
+      "{\"timestamp\":0,\"input_length\":1536,\"output_length\":1,\"hash_ids\":[1,2,3]}\n";
+  const replay::PathTrace paths = replay::make_paths(parse_json_lines(text, {}).value().trace);
   EXPECT_EQ(replay::replay_policy(paths, "lru", 4).value().hits, 5U);
   EXPECT_EQ(replay::replay_policy(paths, "lru", 3).value().hits, 4U);
   EXPECT_EQ(replay::replay_optimal(paths, 3).hits, 5U);
@@ -187,7 +190,7 @@ TEST(PolicyReplay, the_default_reaches_its_bars_on_the_production_trace) {
       given != nullptr ? given : std::filesystem::path(KVBM_TEST_DATA) / "../../../shared/data";
   const std::filesystem::path file = folder / "mooncake_conversation_trace.jsonl";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file.filename() << " (KVBMTEST_SHARED_DATA names its folder)";
-  const replay::PathTrace paths = replay::make_paths(read_mooncake(file.string(), {}).value().trace);
+  const replay::PathTrace paths = replay::make_paths(read(file.string(), {}).value().trace);
   const std::map<size_t, std::pair<double, double>> bars = {
       {1000, {7.6, 19.07}}, {3000, {12.5, 29.45}}, {10000, {22.8, 36.64}}, {30000, {32.7, 36.64}}};
   for (const auto& [capacity, bar] : bars) {
