@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "command/store_arguments.h"
 #include "replay/child_replay.h"
 #include "replay/policy_replay.h"
 #include "terminal/json_text.h"
@@ -19,7 +20,7 @@
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 #include "terminal/temp_directory.h"
-#include "trace/mooncake.h"
+#include "trace/read.h"
 
 namespace kvbm::command {
 
@@ -180,7 +181,7 @@ void print_policies(const PolicyFigures& policies) {
   print_percent(policies.unlimited.hit_rate, "a cache without limit, which lets nothing go");
 }
 
-void print_screen(const DemoArguments& arguments, uint64_t requests, uint64_t disk_bytes, const Outcome& outcome,
+void print_screen(const DemoArguments& arguments, const trace::Trace& trace, uint64_t disk_bytes, const Outcome& outcome,
                   const PolicyFigures& policies) {
   const replay::StoreProgress& before = outcome.killed.last;
   const nlohmann::json& after = outcome.resumed;
@@ -195,8 +196,8 @@ void print_screen(const DemoArguments& arguments, uint64_t requests, uint64_t di
   std::printf("\nkvbm demo: %s\n", arguments.trace.c_str());
   std::printf("\nThrough host memory of %s and a disk of %s, killed in the middle\n", short_size(kHostBytes).c_str(),
               short_size(disk_bytes).c_str());
-  print_count(requests, "requests");
-  print_count(refs, "blocks in their prompts, of " + format_count(trace::kTokensPerBlock) + " tokens each; one is " +
+  print_count(trace.requests.size(), "requests");
+  print_count(refs, "blocks in their prompts, of " + format_count(trace.tokens_per_block) + " tokens each; one is " +
                         short_size(kBlockBytes) + " here");
   print_count(policies.unlimited.hits, "of these repeat an earlier block: a cache that lets nothing go would return them all");
   print_count(hits, "came back (" + percent_of(hits, policies.unlimited.hits) + " of the repeated ones): " +
@@ -221,9 +222,12 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
 }
 
 int run(const DemoArguments& arguments, const Output& output) {
-  const auto parsed = trace::read_mooncake(arguments.trace, {});
-  if (!parsed.ok()) return fail(kBadInput, arguments.trace + ": " + parsed.status().message());
-  const uint64_t requests = parsed.value().trace.requests.size();
+  TraceArguments which;
+  which.path = arguments.trace;
+  trace::Trace trace;
+  const int read = read_trace(which, trace);
+  if (read != kDone) return read;
+  const uint64_t requests = trace.requests.size();
   if (requests < 100) return fail(kBadInput, "the demo needs a trace of at least 100 requests");
   const Scratch scratch(arguments.directory);
   if (scratch.path().empty()) {
@@ -242,11 +246,11 @@ int run(const DemoArguments& arguments, const Output& output) {
   const auto outcome = replay_with_a_kill(arguments, scratch.path() + "/tier", disk_bytes, requests, kill_at, output.json);
   if (interrupted != 0) return fail(kInterrupted, "interrupted");
   if (!outcome.ok()) return fail(outcome.status());
-  const PolicyFigures policies = compare_policies(replay::make_paths(parsed.value().trace), 10'000);
+  const PolicyFigures policies = compare_policies(replay::make_paths(trace), 10'000);
   if (output.json) {
     print_json(outcome.value(), policies);
   } else {
-    print_screen(arguments, requests, disk_bytes, outcome.value(), policies);
+    print_screen(arguments, trace, disk_bytes, outcome.value(), policies);
   }
   const uint64_t wrong = outcome.value().killed.last.wrong_blocks + number(outcome.value().resumed, "wrong_blocks");
   return wrong == 0 ? kDone : fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
@@ -259,7 +263,7 @@ void add_demo(Registry& registry) {
   arguments->directory = terminal::temp_directory();
   Command app = registry.add("demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
                              [arguments](const Output& output) { return run(*arguments, output); });
-  app.add_option("--trace", arguments->trace, "Trace file of the Mooncake format").required().type_name("FILE");
+  app.add_option("--trace", arguments->trace, "Trace file, of any form that `kvbm replay` reads").required().type_name("FILE");
   app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end").type_name("DIR");
   app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time")
       .not_negative();
