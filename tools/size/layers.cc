@@ -275,8 +275,13 @@ Layers from_numbers(Reader& in, const TypeFacts& type, const std::string& name, 
   if (in.has("attention_chunk_size")) return chunked(in, layers);
   if (in.has("sliding_window") && in.at("sliding_window").is_array()) return from_windows(in, layers);
   const bool says_none = in.all().contains("sliding_window") && !in.has("sliding_window");
-  if (in.has("sliding_window") || (type.window != 0 && type.full_every != 0 && !says_none)) {
+  if (in.has("sliding_window") || in.maybe({"sliding_window_size"}) != 0 || (type.window != 0 && type.full_every != 0 && !says_none)) {
     return windowed(in, type, name, layers);
+  }
+  // Fields of layers that no field names.
+  for (const char* field : {"mamba_d_state", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "state_size", "conv_L_cache",
+                            "linear_num_value_heads", "linear_num_heads", "short_conv_kernel_size", "window_size"}) {
+    if (in.has(field)) in.refuse("`" + std::string(field) + "` is set, but nothing says for which layers");
   }
   return alike(layers, Kind::full);
 }

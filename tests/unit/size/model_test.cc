@@ -175,6 +175,14 @@ TEST(Model, a_field_that_is_not_known_is_named) {
   EXPECT_TRUE(notes_of(with(R"("kv_share_every":0,"use_kv_trick":false,"kv_plan":[],"cache_note":"")")).empty());
 }
 
+TEST(Model, fields_of_layers_that_nothing_names_are_refused) {
+  for (const char* field : {R"("mamba_d_state":16)", R"("linear_num_value_heads":4)", R"("conv_L_cache":3)", R"("window_size":[4,0])"}) {
+    EXPECT_NE(refusal_of(with(field).c_str()).find("nothing says for which layers"), std::string::npos) << field;
+  }
+  EXPECT_EQ(bytes_per_token(with(R"("mamba_d_state":16,"layer_types":["attention","attention"])").c_str()),
+            uint64_t{2} * 2 * 4 * 8 * 2);
+}
+
 TEST(Model, loops_and_shared_layers_multiply_and_divide) {
   EXPECT_EQ(bytes_per_token(with(R"("total_ut_steps":3)").c_str()), uint64_t{3} * 2 * 2 * 4 * 8 * 2);
   EXPECT_EQ(bytes_per_token(with(R"("num_kv_shared_layers":1)").c_str()), uint64_t{2} * 4 * 8 * 2);
