@@ -18,10 +18,11 @@ namespace {
 // Deeper than any config; what is deeper would take a stack of its own.
 constexpr int kMaxDepth = 32;
 
-// Python writes numbers that JSON does not have. They stand for no limit, and decide nothing here.
-std::string without_infinities(std::string_view text) {
+// Python writes numbers that JSON does not have. They stand for no limit, and decide nothing here. `depth`: of the nesting.
+std::string without_infinities(std::string_view text, int* depth) {
   std::string out;
   bool quoted = false;
+  int open = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     if (quoted && text[i] == '\\' && i + 1 < text.size()) {
       out += text[i++];
@@ -39,19 +40,18 @@ std::string without_infinities(std::string_view text) {
       }
       if (found) continue;
     }
+    if (!quoted && (text[i] == '[' || text[i] == '{')) *depth = std::max(*depth, ++open);
+    if (!quoted && (text[i] == ']' || text[i] == '}')) --open;
     out += text[i];
   }
   return out;
 }
 
 Result<Json> parse_object(std::string_view text) {
-  bool too_deep = false;
-  const auto watch = [&too_deep](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  Json config = Json::parse(without_infinities(text), watch, false);
-  if (too_deep) return Status(Code::invalid_argument, "this JSON is nested deeper than any config.json");
+  int depth = 0;
+  const std::string plain = without_infinities(text, &depth);
+  if (depth > kMaxDepth) return Status(Code::invalid_argument, "this JSON is nested deeper than any config.json");
+  Json config = Json::parse(plain, nullptr, false);
   if (config.is_discarded()) return Status(Code::invalid_argument, "this is not JSON");
   if (!config.is_object()) return Status(Code::invalid_argument, "this is JSON, but not an object of fields");
   return config;
