@@ -21,7 +21,8 @@ EventSource(manager, whole=False) without a sink and returns `take()`.
 """
 from __future__ import annotations
 
-from .index import Index, Prefix
+from .groups import Group
+from .index import ANY, Adapter, Index, Prefix
 from .kinds import (GPU, SGLANG_MEDIUMS, VLLM_MEDIUMS, AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, Hash,
                     sglang_hash, vllm_hash)
 from .options import open_source
@@ -30,7 +31,7 @@ from .source import EventSource, Sink, SourceCounts
 from .subscriber import Received, Subscriber, SubscriberCounts
 from .wire import Decoded, decode, encode
 
-__all__ = ["GPU", "SGLANG_MEDIUMS", "VLLM_MEDIUMS", "AllBlocksCleared", "Batch", "BlockRemoved", "BlockStored",
-           "Decoded", "Event", "EventSource", "Hash", "Index", "Prefix", "Publisher", "PublisherCounts", "Received",
-           "Sink", "SourceCounts", "Subscriber", "SubscriberCounts", "decode", "encode", "open_source", "sglang_hash",
-           "vllm_hash"]
+__all__ = ["ANY", "GPU", "SGLANG_MEDIUMS", "VLLM_MEDIUMS", "Adapter", "AllBlocksCleared", "Batch", "BlockRemoved",
+           "BlockStored", "Decoded", "Event", "EventSource", "Group", "Hash", "Index", "Prefix", "Publisher",
+           "PublisherCounts", "Received", "Sink", "SourceCounts", "Subscriber", "SubscriberCounts", "decode", "encode",
+           "open_source", "sglang_hash", "vllm_hash"]

@@ -1,48 +1,152 @@
 """Who has what: built from events, asked for the longest prefix."""
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from typing import Iterable, NamedTuple, Optional, Sequence
+from enum import Enum
+from typing import Collection, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
+from .groups import Group, Part, Plan, Rule, Told, longest, plan, rule_of
 from .kinds import GPU, AllBlocksCleared, BlockRemoved, BlockStored, Event, Hash
 
+Adapter = Union[str, int, None]
+"""The name of a LoRA adapter, its number where events have no name, None for the model alone."""
+
+
+class Any_(Enum):
+    ADAPTER = 0
+
+
+ANY = Any_.ADAPTER
+"""Every adapter by itself, and the model alone."""
+
 _Block = tuple[int, Hash]
+"""Group and hash."""
+_Value = Union[int, tuple[int, ...]]
+"""Number of the variant << 32 | bits of mediums; several where a hash was told in several variants."""
+_MEDIUMS = 32
+_BITS = (1 << _MEDIUMS) - 1
 
 
 class Prefix(NamedTuple):
-    """How many of the asked blocks a source has, from the first on."""
+    """How many of the asked hashes an engine would hit, from the first on."""
 
     source: str
     medium: Optional[str]
     """None: on any of its mediums, block by block."""
     blocks: int
+    lora: Adapter = None
+    """The adapter that the blocks are of."""
+
+
+class _Variant(NamedTuple):
+    """What blocks of one hash and group differ in."""
+
+    rule: Rule
+    size: int
+    lora: Adapter
+
+
+class _Variants:
+    """Numbers for them, as long as blocks use them."""
+
+    LIMIT = 65_536
+
+    def __init__(self) -> None:
+        self.of: list[_Variant] = []
+        self._numbers: dict[_Variant, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def take(self, variant: _Variant) -> Optional[int]:
+        """One use of it; None where there are too many."""
+        number = self._numbers.get(variant)
+        if number is None:
+            if len(self._numbers) >= self.LIMIT:
+                return None
+            if self._free:
+                number = self._free.pop()
+                self.of[number] = variant
+            else:
+                number = len(self.of)
+                self.of.append(variant)
+                self._uses.append(0)
+            self._numbers[variant] = number
+        self._uses[number] += 1
+        return number
+
+    def use(self, number: int) -> None:
+        self._uses[number] += 1
+
+    def give(self, number: int) -> None:
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            del self._numbers[self.of[number]]
+            self.of[number] = _Variant(Rule.UNKNOWN, 0, None)
+            self._free.append(number)
+
+
+class _Source:
+    __slots__ = ("blocks", "count", "told", "plans")
+
+    def __init__(self) -> None:
+        self.blocks: OrderedDict[_Block, _Value] = OrderedDict()
+        self.count = 0
+        self.told: dict[tuple[int, Rule], Told] = {}
+        """What is known of its groups: kept when blocks go, for what is not there is still needed."""
+        self.plans: dict[tuple[Optional[int], Optional[int]], Optional[Plan]] = {}
+
+    def plan(self, group: Optional[int], unit: Optional[int]) -> Optional[Plan]:
+        if (group, unit) not in self.plans:
+            if len(self.plans) >= 16:
+                self.plans.clear()
+            self.plans[group, unit] = plan(self.told, group, None, unit)
+        return self.plans[group, unit]
 
 
 class Index:
     """At most `limit` blocks of all sources together; of the source that has most, the one heard of longest ago goes
-    first. At most 32 mediums and 4,096 sources: what is beyond is ignored. Thread: any."""
+    first. A hash counts as a block for each group, kind, block size and adapter that it was told with. Thread: any.
+
+    Bounds: 32 mediums; 4,096 sources (one without blocks makes room for the next); of a source 128 groups and kinds, with 8
+    block sizes each; 16 kinds, sizes and adapters of one hash and group, and 65,536 of all. What is beyond is not taken,
+    and counted in `ignored`. An answer has at most 64 adapters of a source.
+
+    A source has the groups that its events tell (group_idx; without it, one group of full attention). Which blocks of a group
+    a hit needs depends on its kind (groups.py); of a kind that is not known, every block is needed, so that no more is
+    promised than there is. What is known of groups stays when blocks are removed or cleared; clear() forgets it."""
 
     MAX_SOURCES = 4096
+    MAX_GROUPS = 128
+    MAX_SIZES = 8
+    MAX_VARIANTS = 16
+    MAX_ADAPTERS = 64
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._sources: dict[str, OrderedDict[_Block, int]] = {}
+        self._sources: dict[str, _Source] = {}
         self._mediums: dict[str, int] = {}
+        self._variants = _Variants()
         self._blocks = 0
         self.forgotten = 0
         """Blocks that went because of the limit."""
+        self.ignored = 0
+        """Blocks, and events that had none, that were not taken because of the other bounds."""
 
     def __len__(self) -> int:
         return self._blocks
 
     def apply(self, source: str, events: Iterable[Event]) -> None:
-        """Takes what a source says of itself."""
+        """Takes what a source says of itself. Data-parallel ranks are sources of their own (Received.stream)."""
         with self._lock:
             for event in events:
                 if isinstance(event, AllBlocksCleared):
-                    self._clear(source)
+                    self._empty(source)
                 elif isinstance(event, BlockStored):
                     self._store(source, event)
                 else:
@@ -51,95 +155,286 @@ class Index:
     def clear(self, source: str) -> None:
         """Forgets a source: it restarted, or messages of it are lost for good."""
         with self._lock:
-            self._clear(source)
+            self._empty(source)
+            self._sources.pop(source, None)
 
     def sources(self) -> dict[str, int]:
-        """How many blocks of each are known."""
+        """How many blocks of each are known, of those that have any."""
         with self._lock:
-            return {name: len(blocks) for name, blocks in self._sources.items()}
+            return {name: one.count for name, one in self._sources.items() if one.count}
+
+    def groups(self, source: str) -> dict[int, list[tuple[str, int, int]]]:
+        """What a source told of its groups: the rule of their kind, the largest block size and the window (0: not told)."""
+        with self._lock:
+            one = self._sources.get(source)
+            found: dict[int, list[tuple[str, int, int]]] = {}
+            for (group, rule), told in ({} if one is None else one.told).items():
+                found.setdefault(group, []).append((rule.name.lower(), max(told.sizes, default=0), told.window))
+            return found
 
     def mediums(self, source: str, block: Hash, group: int = 0) -> set[str]:
-        """Where a source has a block."""
+        """Where a source has a block of a group, with any size and adapter."""
         with self._lock:
-            blocks = self._sources.get(source)
-            bits = 0 if blocks is None else blocks.get((group, block), 0)
+            one = self._sources.get(source)
+            bits = 0
+            if one is not None:
+                for value in _pairs(one.blocks.get((group, block))):
+                    bits |= value
             return {name for name, bit in self._mediums.items() if bits & bit}
 
-    def longest_prefix(self, hashes: Sequence[Hash], group: int = 0) -> list[Prefix]:
-        """For each source that has the first block: its prefix over all its mediums, and on each alone. The longest
-        first, then by name."""
+    def longest_prefix(self, hashes: Sequence[Hash], group: Optional[int] = None, *, lora: Union[Adapter, Any_] = ANY,
+                       tokens: Optional[int] = None, block_size: Optional[int] = None,
+                       eagle: Union[bool, Collection[int]] = False,
+                       groups: Optional[Mapping[int, Group]] = None) -> list[Prefix]:
+        """For each source that would hit: its prefix over all its mediums, and on each alone. The longest first, then by
+        name. A prefix is one that all groups of the source agree on, as the engine finds it.
+
+        hashes      of the prompt's blocks, in order, as the engine's events name them
+        group       this group alone, by the rule of its kind; None: all groups
+        lora        of one adapter: its name, or its number where events have no name; None: of the model alone; ANY: each by
+                    itself. Blocks of one adapter are never counted for another
+        tokens      of the whole prompt: an engine computes the last one even where all blocks are there. None: there are
+                    more than the hashes cover
+        block_size  tokens of each hash; None: the largest that divides all block sizes that the source told. Where engines
+                    hash in smaller steps than their smallest block, it must be said
+        eagle       the engine drafts with EAGLE or MTP and computes the last block again: groups for which it does, or True
+                    for all of them
+        groups      all groups of the model, where the router knows them; None: as the source told. Without it a source that
+                    told windows and states alone has no prefix, for a model with nothing else is rare and cannot be told
+                    from one whose other groups are missing
+
+        Hits end where blocks of all groups end. vLLM can end one inside of a block where a model has states and hashes are
+        finer than blocks ("align"); that part of a block is not counted."""
         found: list[Prefix] = []
+        if tokens is not None and tokens <= 0:
+            return found
         with self._lock:
-            for source, blocks in self._sources.items():
-                n_any, common, ended = 0, 0xffffffff, {}
-                for at, block in enumerate(hashes):
-                    bits = blocks.get((group, block), 0)
-                    gone = common & ~bits
-                    if gone:
-                        ended[at] = gone
-                        common &= bits
-                    if not bits:
-                        break
-                    n_any = at + 1
-                if n_any == 0:
+            for name, source in self._sources.items():
+                if not source.count:
                     continue
-                found.append(Prefix(source, None, n_any))
-                for name, bit in self._mediums.items():
-                    n = next((at for at, gone in ended.items() if gone & bit), n_any)
-                    if n:
-                        found.append(Prefix(source, name, n))
-        found.sort(key=lambda one: (-one.blocks, one.source, one.medium or ""))
+                whole = (source.plan(group, block_size) if groups is None
+                         else plan(source.told, group, groups, block_size))
+                if whole is not None:
+                    found += self._prefixes(name, source, whole, hashes, lora, tokens, eagle)
+        found.sort(key=lambda one: (-one.blocks, one.source, one.medium or "", str(one.lora or "")))
         return found
+
+    # ---- asked
+
+    def _prefixes(self, name: str, source: _Source, whole: Plan, hashes: Sequence[Hash], lora: Union[Adapter, Any_],
+                  tokens: Optional[int], eagle: Union[bool, Collection[int]]) -> Iterator[Prefix]:
+        limit = len(hashes) * whole.unit
+        if tokens is not None and whole.sized:
+            limit = min(limit, tokens - 1)
+        ask = limit // whole.unit
+        rows: list[list[_Rows]] = []
+        bits = 0
+        for part in whole.parts:
+            of_part = [self._rows(source, whole, part, group, hashes, ask) for group in part.groups]
+            if part.rule == Rule.FULL:
+                shortest = min(map(len, of_part))
+                if not shortest:
+                    return
+                # With EAGLE the other groups may need one block more.
+                ask = min(ask, shortest + max(one.size for one in whole.parts) // whole.unit)
+            rows.append(of_part)
+        for of_part in rows:
+            for row in (row for of_group in of_part for row in of_group):
+                for _, _, there in row:
+                    bits |= there
+        for adapter in self._adapters(whole, rows) if isinstance(lora, Any_) else (lora,):
+            length = self._length(whole, rows, adapter, _BITS, limit, eagle)
+            if not length:
+                continue
+            yield Prefix(name, None, length, adapter)
+            for medium, bit in self._mediums.items():
+                if bits & bit:
+                    alone = length if bits == bit else self._length(whole, rows, adapter, bit, limit, eagle)
+                    if alone:
+                        yield Prefix(name, medium, alone, adapter)
+
+    def _rows(self, source: _Source, whole: Plan, part: Part, group: int, hashes: Sequence[Hash], ask: int) -> _Rows:
+        """What there is of each hash of one group: units, adapter and mediums of each variant. Of full attention no more
+        than what can follow on each other."""
+        blocks, of = source.blocks, self._variants.of
+        fits: dict[int, tuple[int, Adapter]] = {}
+        rows: _Rows = []
+        full, reach = part.rule == Rule.FULL, max(1, part.size // whole.unit)
+        last = 0
+        for at in range(ask):
+            row = []
+            for value in _pairs(blocks.get((group, hashes[at]))):
+                number = value >> _MEDIUMS
+                fit = fits.get(number)
+                if fit is None:
+                    variant = of[number]
+                    size = variant.size or part.size
+                    fit = fits[number] = (size // whole.unit if variant.rule in part.accepts and size % whole.unit == 0
+                                          else 0, variant.lora)
+                if fit[0]:
+                    row.append((fit[0], fit[1], value & _BITS))
+            rows.append(row)
+            if row:
+                last = at + 1
+            elif full and at + 1 - last >= reach:
+                break
+        if full:
+            del rows[last:]
+        return rows
+
+    def _adapters(self, whole: Plan, rows: Sequence[Sequence[_Rows]]) -> Iterable[Adapter]:
+        """Of which a prefix may be there: of full attention, those that the first block is of."""
+        first, of_group = whole.parts[0], rows[0][0]
+        if first.rule == Rule.FULL:
+            of_group = of_group[:max(1, first.size // whole.unit)]
+        found = dict.fromkeys(adapter for row in of_group for _, adapter, _ in row)
+        return itertools.islice(found, self.MAX_ADAPTERS)
+
+    @staticmethod
+    def _length(whole: Plan, rows: Sequence[Sequence[_Rows]], adapter: Adapter, mask: int, limit: int,
+                eagle: Union[bool, Collection[int]]) -> int:
+        """Hashes that are hit, of one adapter, on the mediums of a mask."""
+        starts: list[Sequence[int]] = []
+        for of_part in rows:
+            of_groups = [_starts(of_group, adapter, mask) for of_group in of_part]
+            # A part has what each of its groups has.
+            starts.append(of_groups[0] if len(of_groups) == 1 else [max(at) for at in zip(*of_groups)])
+        return longest(whole, starts, limit, eagle) // whole.unit
+
+    # ---- told
 
     def _bit(self, medium: Optional[str]) -> int:
         name = medium or GPU
         bit = self._mediums.get(name)
         if bit is None:
-            if len(self._mediums) == 32:
+            if len(self._mediums) == _MEDIUMS:
                 return 0
             bit = self._mediums[name] = 1 << len(self._mediums)
         return bit
 
-    def _store(self, source: str, event: BlockStored) -> None:
-        bit = self._bit(event.medium)
-        blocks = self._sources.get(source)
-        if blocks is None:
+    def _open(self, name: str) -> Optional[_Source]:
+        source = self._sources.get(name)
+        if source is None:
             if len(self._sources) >= self.MAX_SOURCES:
-                return
-            blocks = self._sources[source] = OrderedDict()
-        if not bit:
+                idle = next((other for other, one in self._sources.items() if not one.count), None)
+                if idle is None:
+                    return None
+                del self._sources[idle]
+            source = self._sources[name] = _Source()
+        return source
+
+    def _learn(self, source: _Source, group: int, rule: Rule, event: BlockStored) -> bool:
+        """False where it is more than is kept of a source."""
+        told = source.told.get((group, rule))
+        size, window = max(0, event.block_size), max(0, event.kv_cache_spec_sliding_window or 0)
+        if told is None:
+            if len(source.told) >= self.MAX_GROUPS:
+                return False
+            told = Told()
+        elif window <= told.window and (not size or size in told.sizes):
+            return True
+        if size and size not in told.sizes:
+            if len(told.sizes) >= self.MAX_SIZES:
+                return False
+            told = Told((*told.sizes, size), told.window)
+        source.told[group, rule] = Told(told.sizes, max(told.window, window))
+        source.plans.clear()
+        return True
+
+    def _store(self, name: str, event: BlockStored) -> None:
+        source, bit = self._open(name), self._bit(event.medium)
+        group, rule = event.group_idx or 0, rule_of(event.kv_cache_spec_kind)
+        if source is None or not bit or not self._learn(source, group, rule, event):
+            self.ignored += len(event.block_hashes) or 1
             return
-        group = event.group_idx or 0
+        lora = event.lora_id if event.lora_name is None else event.lora_name
+        variant = self._variants.take(_Variant(rule, max(0, event.block_size), lora))
+        if variant is None:
+            self.ignored += len(event.block_hashes) or 1
+            return
+        mine = variant << _MEDIUMS | bit
         for one in event.block_hashes:
-            block = (group, one)
-            before = blocks.get(block)
-            if before is None:
-                self._blocks += 1
-            blocks[block] = (before or 0) | bit
+            self._add(source, (group, one), mine)
+        self._variants.give(variant)
+
+    def _add(self, source: _Source, block: _Block, mine: int) -> None:
+        blocks = source.blocks
+        before = blocks.get(block)
+        if before is not None:
+            pairs = _pairs(before)
+            at = next((at for at, value in enumerate(pairs) if value >> _MEDIUMS == mine >> _MEDIUMS), -1)
+            if at >= 0:
+                blocks[block] = pairs[0] | mine if len(pairs) == 1 else (*pairs[:at], pairs[at] | mine, *pairs[at + 1:])
+                blocks.move_to_end(block)
+                return
+            if len(pairs) >= self.MAX_VARIANTS:
+                self.ignored += 1
+                return
+            blocks[block] = (*pairs, mine)
             blocks.move_to_end(block)
-            if self._blocks > self._limit:
-                self._evict()
+        else:
+            blocks[block] = mine
+        self._variants.use(mine >> _MEDIUMS)
+        source.count += 1
+        self._blocks += 1
+        while self._blocks > self._limit:
+            self._evict()
 
     def _evict(self) -> None:
-        largest = max(self._sources.values(), key=len)
-        largest.popitem(last=False)
-        self._blocks -= 1
-        self.forgotten += 1
+        largest = max(self._sources.values(), key=lambda one: one.count)
+        self.forgotten += self._gone(largest, largest.blocks.popitem(last=False)[1])
 
-    def _remove(self, source: str, event: BlockRemoved) -> None:
-        blocks = self._sources.get(source)
+    def _remove(self, name: str, event: BlockRemoved) -> None:
+        source = self._sources.get(name)
         bit = self._mediums.get(event.medium or GPU, 0)
-        if blocks is None or not bit:
+        if source is None or not bit:
             return
-        group = event.group_idx or 0
-        for one in event.block_hashes:
-            bits = blocks.get((group, one), 0) & ~bit
-            if bits:
-                blocks[(group, one)] = bits
-            elif blocks.pop((group, one), None) is not None:
-                self._blocks -= 1
+        # Which group is meant is not said: then none of them is promised to have it.
+        groups = {group for group, _ in source.told} if event.group_idx is None else (event.group_idx,)
+        for group in groups:
+            for one in event.block_hashes:
+                block = (group, one)
+                value = source.blocks.get(block)
+                if value is None:
+                    continue
+                left = tuple(pair & ~bit for pair in _pairs(value) if pair & ~bit & _BITS)
+                if left:
+                    source.blocks[block] = left[0] if len(left) == 1 else left
+                else:
+                    del source.blocks[block]
+                kept = {pair >> _MEDIUMS for pair in left}
+                self._gone(source, tuple(pair for pair in _pairs(value) if pair >> _MEDIUMS not in kept))
 
-    def _clear(self, source: str) -> None:
-        gone = self._sources.pop(source, None)
-        if gone is not None:
-            self._blocks -= len(gone)
+    def _gone(self, source: _Source, value: _Value) -> int:
+        pairs = _pairs(value)
+        for pair in pairs:
+            self._variants.give(pair >> _MEDIUMS)
+        source.count -= len(pairs)
+        self._blocks -= len(pairs)
+        return len(pairs)
+
+    def _empty(self, name: str) -> None:
+        source = self._sources.get(name)
+        if source is not None:
+            blocks, source.blocks = source.blocks, OrderedDict()
+            for value in blocks.values():
+                self._gone(source, value)
+
+
+_Rows = list[list[tuple[int, Adapter, int]]]
+
+
+def _pairs(value: Optional[_Value]) -> tuple[int, ...]:
+    return () if value is None else (value,) if isinstance(value, int) else value
+
+
+def _starts(rows: _Rows, adapter: Adapter, mask: int) -> list[int]:
+    """Where the unbroken run of blocks begins that ends after each row."""
+    starts = [0]
+    for end, row in enumerate(rows, 1):
+        start = end
+        for size, who, there in row:
+            if there & mask and size <= end and who == adapter:
+                start = min(start, starts[end - size])
+        starts.append(start)
+    return starts
