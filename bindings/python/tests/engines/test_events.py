@@ -1,6 +1,7 @@
 """Events over real sockets of this host: published and read, missed and replayed, and told by a manager."""
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -257,6 +258,74 @@ def test_a_reset_of_another_namespace_takes_nothing_away(manager: libkvbm.Manage
         until(lambda: source.take() == [] and source.counts.undescribed == 0)
         manager.drop(ns, libkvbm.Keys.from_hashes(ns, hashes_of(8)))
         assert told(source, 1) == [BlockRemoved(numbers(8), "CPU")]
+
+
+def test_a_reset_is_known_from_its_event_alone(manager: libkvbm.Manager, ns: libkvbm.Namespace,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EventSource, "restate", lambda source: pytest.fail("it looked"))
+    more = [b"of another namespace %d" % i for i in range(3)]
+    with EventSource(manager) as source, libkvbm.Namespace(manager, "another") as other:
+        store(manager, ns, described(source, ns, 4))
+        store(manager, other, libkvbm.Keys.from_hashes(other, more))
+        told(source, 1)
+        source.describe(other, libkvbm.Keys.from_hashes(other, more), more)
+        told(source, 1)
+        other.reset()
+        assert told(source, 1) == [BlockRemoved([vllm_hash(one) for one in more], "CPU")]
+        ns.invalidate()
+        assert told(source, 1) == [AllBlocksCleared()]
+        store(manager, ns, described(source, ns, 4))
+        told(source, 1)
+        store(manager, other, libkvbm.Keys.from_hashes(other, more[:1]))
+        told(source, 1)
+        manager.reset()
+        assert told(source, 1) == [AllBlocksCleared()] and source.counts.lost == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_told_adds_up_to_what_is_there(context: libkvbm.Context, tmp_path: Any, whole: bool) -> None:
+    """After every step: the index of a router that heard all, beside the manager's scan."""
+    rng = random.Random(whole)
+    mediums = {0: "HOST", 1: "DISK"}
+    tier = libkvbm.Tier(str(tmp_path / "disk"), 64 << 20)
+    seen: set[str] = set()
+    with libkvbm.Manager(context, block_bytes=BLOCK, host_capacity_bytes=12 * BLOCK, tiers=[tier]) as manager:
+        spaces = [libkvbm.Namespace(manager, name) for name in ("one", "two")]
+        hashes = [[b"namespace %d, block number %2d" % (space, i) for i in range(12)] for space in range(2)]
+        index = Index()
+        with EventSource(manager, hashes="bytes", mediums=mediums, whole=whole) as source:
+            for turn in range(120):
+                at = rng.randrange(2)
+                ns, some = spaces[at], rng.sample(hashes[at], rng.randrange(1, 5))
+                keys = libkvbm.Keys.from_hashes(ns, some)
+                what = rng.choices(("store", "drop", "prefetch", "reset", "invalidate", "all"), (9, 4, 4, 1, 1, 1))[0]
+                if what == "store":
+                    source.describe(ns, keys, some)
+                    store(manager, ns, keys)
+                elif what == "drop":
+                    manager.drop(ns, keys)
+                elif what == "prefetch":
+                    manager.prefetch(ns, keys)
+                elif what == "reset":
+                    ns.reset()
+                elif what == "invalidate":
+                    ns.invalidate()
+                else:
+                    manager.reset()
+                manager.flush()
+                events = source.take()
+                seen.update(what for _ in events)
+                index.apply("me", events)
+                there: dict[bytes, set[str]] = {}
+                for row in manager.scan():
+                    there.setdefault(row.namespace_id + row.key, set()).add(mediums[row.tier])
+                for space, names in zip(spaces, hashes):
+                    for one, key in zip(names, libkvbm.Keys.from_hashes(space, names)):
+                        assert index.mediums("me", one) == there.get(space.id + key, set()), (turn, what)
+            assert source.counts.lost == 0
+        assert seen == {"store", "drop", "prefetch", "reset", "invalidate", "all"}
+        for space in spaces:
+            space.close()
 
 
 def test_blocks_beyond_the_limit_are_told_to_be_gone(manager: libkvbm.Manager, ns: libkvbm.Namespace) -> None:

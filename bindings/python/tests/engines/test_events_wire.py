@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("zmq", reason="pyzmq is not installed: pip install pyzmq msgspec")
 msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed: pip install msgspec")
 
-from libkvbm.events import (AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, Index, Prefix,  # noqa: E402
-                            Subscriber, decode, encode, sglang_hash, vllm_hash)
+from libkvbm.events import (ANY, AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, Group, Index,  # noqa: E402
+                            Prefix, Subscriber, decode, encode, sglang_hash, vllm_hash)
 
 FULL = BlockStored([1, 1 << 63], 5, [1, 2, 3, 4], 2, 7, "CPU", "adapter", [["salt"], None], 0, "full_attention", 64,
                    "LOCAL", "kvbm", "session", [9], None)
@@ -79,7 +79,17 @@ def test_hashes_become_the_numbers_of_each_engine() -> None:
     {"type": "BlockStored", "block_hashes": [1], "medium": "x" * 5000},
     {"type": "BlockStored", "block_hashes": [1], "extra_keys": [5]},
     {"type": "BlockStored", "block_hashes": [1], "lookahead_token_ids": "x"},
-    {"type": "BlockRemoved", "block_hashes": [1], "group_idx": 1.5}, ["BlockStored"], ["BlockRemoved", "x"], [["x"]]])
+    {"type": "BlockRemoved", "block_hashes": [1], "group_idx": 1.5},
+    {"type": "BlockRemoved", "block_hashes": [1], "group_idx": -1},
+    {"type": "BlockStored", "block_hashes": [1], "group_idx": 1 << 31},
+    {"type": "BlockStored", "block_hashes": [1], "group_idx": True},
+    {"type": "BlockStored", "block_hashes": [1], "block_size": 1 << 31},
+    {"type": "BlockStored", "block_hashes": [1], "block_size": 16.0},
+    {"type": "BlockStored", "block_hashes": [1], "kv_cache_spec_kind": 7},
+    {"type": "BlockStored", "block_hashes": [1], "kv_cache_spec_sliding_window": -1},
+    {"type": "BlockStored", "block_hashes": [1], "kv_cache_spec_sliding_window": (1 << 64) - 1},
+    {"type": "BlockStored", "block_hashes": [1], "lora_id": (1 << 64) - 1},
+    {"type": "BlockStored", "block_hashes": [1], "lora_name": ["x"]}, ["BlockStored"], ["BlockRemoved", "x"], [["x"]]])
 def test_an_event_that_is_wrong_is_left_out_and_the_rest_stays(event: Any) -> None:
     good = {"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"}
     result = decode(msgspec.msgpack.encode([1.0, [good, event, good]]))
@@ -147,6 +157,50 @@ def test_whatever_the_bytes_are_the_decoder_and_the_index_go_on() -> None:
         assert len(again.batch.events) == len(result.batch.events), (seed, turn)
         index.apply(f"source {turn % 5}", result.batch.events)
         assert len(index) <= 500, (seed, turn)
+
+
+def random_event(rng: random.Random) -> Any:
+    """As engines send them, with one thing wrong in it now and then."""
+    row: dict[str, Any] = {
+        "type": rng.choice(["BlockStored"] * 6 + ["BlockRemoved"] * 3 + ["AllBlocksCleared"]),
+        "block_hashes": [rng.randrange(12) for _ in range(rng.randrange(5))], "token_ids": [],
+        "block_size": rng.choice([0, 1, 16, 32, 48, (1 << 31) - 1]), "group_idx": rng.choice([None, 0, 1, 2, 300]),
+        "kv_cache_spec_kind": rng.choice([None, "full_attention", "sliding_window", "mamba", "chunked_local_attention",
+                                          "unknown", "of a later version"]),
+        "kv_cache_spec_sliding_window": rng.choice([None, 0, 1, 33, (1 << 31) - 1]),
+        "lora_id": rng.choice([None, None, 0, 1]), "lora_name": rng.choice([None, None, "a", ""]),
+        "medium": rng.choice([None, "CPU", "", "x" * rng.randrange(40)]), "of_a_later_version": [{}]}
+    if rng.random() < 0.3:
+        row[rng.choice(sorted(row))] = random_value(rng)
+    if rng.random() < 0.1:
+        del row[rng.choice(sorted(row))]
+    return row
+
+
+def test_whatever_engines_say_of_their_groups_the_index_answers_and_gives_all_back() -> None:
+    seed = 20261
+    rng = random.Random(seed)
+    index = Index(limit=60)
+    taken = left_out = 0
+    for turn in range(6_000):
+        result = decode(msgspec.msgpack.encode([1.0, [random_event(rng) for _ in range(3)], None]))
+        assert result.batch is not None and result.malformed + result.unknown + len(result.batch.events) == 3, turn
+        taken, left_out = taken + len(result.batch.events), left_out + result.malformed
+        index.apply(f"source {turn % 5}", result.batch.events)
+        assert len(index) == sum(index.sources().values()) <= 60, (seed, turn)
+        hashes = [rng.randrange(12) for _ in range(rng.randrange(9))]
+        more: dict[str, Any] = {
+            "group": rng.choice([None, None, 0, 1, -1]), "tokens": rng.choice([None, 0, 1, 100, 1 << 70]),
+            "block_size": rng.choice([None, None, 1, 16, 17]), "eagle": rng.choice([False, True, [1], ()]),
+            "groups": rng.choice([None, None, {}, {0: Group("sliding_window")}, {1: Group("mamba", 16), 2: Group()},
+                                  {0: Group("chunked_local_attention", 16, 5)}]),
+            "lora": rng.choice([ANY, ANY, None, "a", 1])}
+        for one in index.longest_prefix(hashes, **more):
+            assert 0 < one.blocks <= len(hashes), (seed, turn, more)
+    assert taken > 10_000 and left_out > 1000
+    for turn in range(5):
+        index.apply(f"source {turn}", [AllBlocksCleared()])
+    assert len(index) == len(index._variants) == 0 and index.sources() == {} and index.forgotten > 100
 
 
 def test_messages_that_are_none_do_not_end_the_loop() -> None:

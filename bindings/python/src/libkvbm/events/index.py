@@ -228,78 +228,71 @@ class Index:
             limit = min(limit, tokens - 1)
         ask = limit // whole.unit
         rows: list[list[_Rows]] = []
-        bits = 0
         for part in whole.parts:
             of_part = [self._rows(source, whole, part, group, hashes, ask) for group in part.groups]
             if part.rule == Rule.FULL:
-                shortest = min(map(len, of_part))
+                shortest = min(len(of_group.at) for of_group in of_part)
                 if not shortest:
                     return
                 # With EAGLE the other groups may need one block more.
                 ask = min(ask, shortest + max(one.size for one in whole.parts) // whole.unit)
             rows.append(of_part)
-        for of_part in rows:
-            for row in (row for of_group in of_part for row in of_group):
-                for _, _, there in row:
-                    bits |= there
+        masks = {there for of_part in rows for of_group in of_part for row in of_group.rows for _, _, there in row}
+        bits = 0
+        for mask in masks:
+            bits |= mask
         for adapter in self._adapters(whole, rows) if isinstance(lora, Any_) else (lora,):
-            length = self._length(whole, rows, adapter, _BITS, limit, eagle)
+            length = _length(whole, rows, adapter, bits, limit, eagle)
             if not length:
                 continue
             yield Prefix(name, None, length, adapter)
             for medium, bit in self._mediums.items():
                 if bits & bit:
-                    alone = length if bits == bit else self._length(whole, rows, adapter, bit, limit, eagle)
+                    # Where it is on every block that is anywhere, it is all the same.
+                    alone = (length if all(mask & bit for mask in masks)
+                             else _length(whole, rows, adapter, bit, limit, eagle))
                     if alone:
                         yield Prefix(name, medium, alone, adapter)
 
     def _rows(self, source: _Source, whole: Plan, part: Part, group: int, hashes: Sequence[Hash], ask: int) -> _Rows:
-        """What there is of each hash of one group: units, adapter and mediums of each variant. Of full attention no more
-        than what can follow on each other."""
-        blocks, of = source.blocks, self._variants.of
-        fits: dict[int, tuple[int, Adapter]] = {}
-        rows: _Rows = []
-        full, reach = part.rule == Rule.FULL, max(1, part.size // whole.unit)
-        last = 0
+        """What there is of each hash of one group. Of full attention no more than what can follow on each other."""
+        get = source.blocks.get
+        found = _Rows([()], [])
+        numbers: dict[Optional[_Value], int] = {None: 0}
+        full, reach, last = part.rule == Rule.FULL, max(1, part.size // whole.unit), 0
         for at in range(ask):
-            row = []
-            for value in _pairs(blocks.get((group, hashes[at]))):
-                number = value >> _MEDIUMS
-                fit = fits.get(number)
-                if fit is None:
-                    variant = of[number]
-                    size = variant.size or part.size
-                    fit = fits[number] = (size // whole.unit if variant.rule in part.accepts and size % whole.unit == 0
-                                          else 0, variant.lora)
-                if fit[0]:
-                    row.append((fit[0], fit[1], value & _BITS))
-            rows.append(row)
-            if row:
+            value = get((group, hashes[at]))
+            number = numbers.get(value)
+            if number is None:
+                row = self._row(whole, part, value)
+                number = numbers[value] = len(found.rows) if row else 0
+                if row:
+                    found.rows.append(row)
+            found.at.append(number)
+            if number:
                 last = at + 1
             elif full and at + 1 - last >= reach:
                 break
         if full:
-            del rows[last:]
-        return rows
+            del found.at[last:]
+        return found
+
+    def _row(self, whole: Plan, part: Part, value: Optional[_Value]) -> _Row:
+        """Units, adapter and mediums of what fits a group."""
+        row: list[tuple[int, Adapter, int]] = []
+        for pair in _pairs(value):
+            rule, size, adapter = self._variants.of[pair >> _MEDIUMS]
+            size = size or part.size
+            if rule in part.accepts and size % whole.unit == 0:
+                row.append((size // whole.unit, adapter, pair & _BITS))
+        return tuple(row)
 
     def _adapters(self, whole: Plan, rows: Sequence[Sequence[_Rows]]) -> Iterable[Adapter]:
         """Of which a prefix may be there: of full attention, those that the first block is of."""
         first, of_group = whole.parts[0], rows[0][0]
-        if first.rule == Rule.FULL:
-            of_group = of_group[:max(1, first.size // whole.unit)]
-        found = dict.fromkeys(adapter for row in of_group for _, adapter, _ in row)
+        at = of_group.at[:max(1, first.size // whole.unit)] if first.rule == Rule.FULL else of_group.at
+        found = dict.fromkeys(adapter for number in dict.fromkeys(at) for _, adapter, _ in of_group.rows[number])
         return itertools.islice(found, self.MAX_ADAPTERS)
-
-    @staticmethod
-    def _length(whole: Plan, rows: Sequence[Sequence[_Rows]], adapter: Adapter, mask: int, limit: int,
-                eagle: Union[bool, Collection[int]]) -> int:
-        """Hashes that are hit, of one adapter, on the mediums of a mask."""
-        starts: list[Sequence[int]] = []
-        for of_part in rows:
-            of_groups = [_starts(of_group, adapter, mask) for of_group in of_part]
-            # A part has what each of its groups has.
-            starts.append(of_groups[0] if len(of_groups) == 1 else [max(at) for at in zip(*of_groups)])
-        return longest(whole, starts, limit, eagle) // whole.unit
 
     # ---- told
 
@@ -421,20 +414,39 @@ class Index:
                 self._gone(source, value)
 
 
-_Rows = list[list[tuple[int, Adapter, int]]]
+_Row = tuple[tuple[int, Adapter, int], ...]
+
+
+class _Rows(NamedTuple):
+    rows: list[_Row]
+    """Those that differ; the first has nothing."""
+    at: list[int]
+    """Which of them each hash has."""
 
 
 def _pairs(value: Optional[_Value]) -> tuple[int, ...]:
     return () if value is None else (value,) if isinstance(value, int) else value
 
 
+def _length(whole: Plan, rows: Sequence[Sequence[_Rows]], adapter: Adapter, mask: int, limit: int,
+            eagle: Union[bool, Collection[int]]) -> int:
+    """Hashes that are hit, of one adapter, on the mediums of a mask."""
+    starts: list[Sequence[int]] = []
+    for of_part in rows:
+        of_groups = [_starts(of_group, adapter, mask) for of_group in of_part]
+        # A part has what each of its groups has.
+        starts.append(of_groups[0] if len(of_groups) == 1 else [max(at) for at in zip(*of_groups)])
+    return longest(whole, starts, limit, eagle) // whole.unit
+
+
 def _starts(rows: _Rows, adapter: Adapter, mask: int) -> list[int]:
-    """Where the unbroken run of blocks begins that ends after each row."""
+    """Where the unbroken run of blocks begins that ends after each hash."""
+    sizes = [tuple({size for size, who, there in row if there & mask and who == adapter}) for row in rows.rows]
     starts = [0]
-    for end, row in enumerate(rows, 1):
+    for end, number in enumerate(rows.at, 1):
         start = end
-        for size, who, there in row:
-            if there & mask and size <= end and who == adapter:
-                start = min(start, starts[end - size])
+        for size in sizes[number]:
+            if size <= end and starts[end - size] < start:
+                start = starts[end - size]
         starts.append(start)
     return starts

@@ -158,6 +158,14 @@ class Registry:
         self._settle({block: {t: bits for t, bits in one.present.items() if t != tier}
                       for block, one in self._known.items()})
 
+    def cleared(self, namespace: bytes) -> None:
+        """Every block of a namespace has left every tier; of all namespaces where it is zero."""
+        every = not any(namespace)
+        for block in [block for block in self._waiting if every or block.startswith(namespace)]:
+            del self._waiting[block]
+        self._settle({block: one.present for block, one in self._known.items()
+                      if not every and not block.startswith(namespace)})
+
     def settle(self, places: Iterable[Place]) -> None:
         """What is where now, whatever was thought before."""
         found: dict[bytes, dict[int, int]] = {}

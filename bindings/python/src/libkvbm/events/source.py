@@ -203,7 +203,9 @@ class EventSource:
                     self._registry.removed((event.namespace_id + event.key, event.component, event.tier))
                 elif event.kind == EventKind.DISABLED:
                     self._registry.lost_tier(event.tier)
-                else:  # of a namespace or of all: what stays is seen by looking
+                elif event.kind == EventKind.CLEARED:
+                    self._registry.cleared(event.namespace_id)
+                else:  # of a later library: what it did is seen by looking
                     anew = True
             told = self._registry.take()
         if anew:

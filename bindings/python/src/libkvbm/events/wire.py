@@ -14,6 +14,7 @@ MAX_PAYLOAD = 64 << 20
 """Larger messages are refused before they are decoded: about 8 million tokens."""
 _U64 = 1 << 64
 _I64 = -(1 << 63)
+_COUNT = 1 << 31
 _TEXT = 4096
 
 # Fields in vLLM's order. Arrays go out with those of 0.22, all of them, as it sends them: its readers skip what is
@@ -98,7 +99,7 @@ def _batch(payload: bytes, result: Decoded) -> Batch:
     ts, rows, rank = whole[0], whole[1], whole[2] if len(whole) > 2 else None
     if isinstance(ts, bool) or not isinstance(ts, (int, float)) or not isinstance(rows, list):
         raise _Wrong("a batch begins with a time and a list of events")
-    batch = Batch(float(ts), [], _optional_int(rank, "rank", 0, 1 << 31))
+    batch = Batch(float(ts), [], _optional_int(rank, "rank", 0, _COUNT))
     for row in rows:
         try:
             event = _event(row)
@@ -128,7 +129,7 @@ def _event(row: Any) -> Optional[Event]:
     if kind == "BlockStored":
         return _stored(fields)
     if kind == "BlockRemoved":
-        return BlockRemoved(_hashes(fields), _text(fields, "medium"), _number(fields, "group_idx"),
+        return BlockRemoved(_hashes(fields), _text(fields, "medium"), _count(fields, "group_idx"),
                             _text(fields, "locality"), _text(fields, "ownership"))
     return AllBlocksCleared() if kind == "AllBlocksCleared" else None
 
@@ -138,13 +139,13 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
     if parent is not None and not _is_hash(parent):
         raise _Wrong("parent_block_hash is no hash")
     size = fields.get("block_size", 0)
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 31:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < _COUNT:
         raise _Wrong("block_size is no size")
     return BlockStored(
         _hashes(fields), parent, _tokens(fields.get("token_ids")), size, _number(fields, "lora_id"),
         _text(fields, "medium"), _text(fields, "lora_name"), _extra_keys(fields.get("extra_keys")),
-        _number(fields, "group_idx"), _text(fields, "kv_cache_spec_kind"),
-        _number(fields, "kv_cache_spec_sliding_window"), _text(fields, "locality"), _text(fields, "ownership"),
+        _count(fields, "group_idx"), _text(fields, "kv_cache_spec_kind"),
+        _count(fields, "kv_cache_spec_sliding_window"), _text(fields, "locality"), _text(fields, "ownership"),
         _text(fields, "session_id"), _plain_tokens(fields.get("lookahead_token_ids")), _text(fields, "cache_salt"))
 
 
@@ -206,6 +207,10 @@ def _text(fields: dict[str, Any], name: str) -> Optional[str]:
 
 def _number(fields: dict[str, Any], name: str) -> Optional[int]:
     return _optional_int(fields.get(name), name, _I64, -_I64)
+
+
+def _count(fields: dict[str, Any], name: str) -> Optional[int]:
+    return _optional_int(fields.get(name), name, 0, _COUNT)
 
 
 def _optional_int(value: Any, name: str, low: int, high: int) -> Optional[int]:
