@@ -1,6 +1,6 @@
-"""A small engine with several cache groups, made by vLLM's rules: what it stores and evicts, what it says of that, and what it
-would hit. Written from vllm/v1/core/single_type_kv_cache_manager.py and kv_cache_coordinator.py, block by block and apart
-from libkvbm.events.groups, which it is compared with."""
+"""A small engine with several cache groups, made by vLLM's rules: what it stores and evicts, what it says of that, and
+what it would hit. Written from vllm/v1/core/single_type_kv_cache_manager.py and kv_cache_coordinator.py, block by block
+and apart from libkvbm.events.groups, which it is compared with."""
 from __future__ import annotations
 
 import math
@@ -50,7 +50,7 @@ class Engine:
             if group in self.eagle and whole:
                 tokens = min(len(prompt.hashes) * self.hash_size, whole + spec.block_size)
             names = self.names(prompt.hashes, spec.block_size)[:tokens // spec.block_size]
-            if spec.kind not in FULL and rng.random() < 0.7:  # those before the window were given up before they were full
+            if spec.kind not in FULL and rng.random() < 0.7:  # those before the window were given up before
                 names = names[rng.randrange(len(names) + 1):]
             new = [name for name in names if (group, name) not in pool]
             pool.update((group, name) for name in new)

@@ -2,10 +2,10 @@
 
 The rules are vLLM's: find_longest_cache_hit of each manager in vllm/v1/core/single_type_kv_cache_manager.py, and of
 HybridKVCacheCoordinator in vllm/v1/core/kv_cache_coordinator.py, which asks all groups until they agree. Engines that
-tell no groups (SGLang, vLLM up to 0.21) have one group of full attention.
+tell no groups (SGLang, older vLLM) have one group of full attention.
 
-Names of blocks: a hash covers all tokens up to the end of its block, so a block of 64 tokens in one group has the name of
-the fourth block of 16 tokens in another (BlockHashListWithBlockSize in vllm/v1/core/kv_cache_utils.py).
+Names of blocks: a hash covers all tokens up to the end of its block, so a block of 64 tokens in one group has the name
+of the fourth block of 16 tokens in another (BlockHashListWithBlockSize in vllm/v1/core/kv_cache_utils.py).
 """
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Rule(IntEnum):
     """The blocks from the beginning of the next token's chunk on."""
 
 
-# KVCacheSpecKind in vllm/v1/kv_cache_interface.py; linear attention is told as "mamba". What is not here (groups of mixed
-# kinds are told as "unknown") is held to the rule that asks for most, so that no more is promised than there is.
+# KVCacheSpecKind in vllm/v1/kv_cache_interface.py; linear attention is told as "mamba". What is not here (groups of
+# mixed kinds are told as "unknown") is held to the rule that asks for most: no more is promised than there is.
 RULES: Mapping[str, Rule] = {
     "full_attention": Rule.FULL, "mla_attention": Rule.FULL, "sink_full_attention": Rule.FULL,
     "sliding_window": Rule.WINDOW, "sliding_window_mla": Rule.WINDOW, "mamba": Rule.STATE,
@@ -48,8 +48,8 @@ class Group:
 
     kind        vLLM's name of it ("full_attention", "sliding_window", "mamba", ...); others need every block
     block_size  tokens of a block; 0: as events tell it
-    window      tokens of the window or the chunk; 0: as events tell it. vLLM's events tell no size of chunks; where it is
-                not known, every block is needed
+    window      tokens of the window or the chunk; 0: as events tell it. vLLM's events tell no size of chunks; where it
+                is not known, every block is needed
     """
 
     kind: str = "full_attention"
@@ -162,8 +162,8 @@ def longest(whole: Plan, starts: Sequence[Starts], limit: int, eagle: Union[bool
     drops = [eagle is True or (eagle is not False and any(number in eagle for number in part.groups)) for part in parts]
     if len(parts) == 1:
         return _find(whole, parts[0], starts[0], limit, drops[0])
-    # As vLLM does it: each part takes the length or shortens it, until one round changes nothing. With EAGLE a part has one
-    # block more than the hit and drops it, once for each length.
+    # As vLLM does it: each part takes the length or shortens it, until one round changes nothing. With EAGLE a part has
+    # one block more than the hit and drops it, once for each length.
     hit = limit
     simple = len(parts) == 2 and parts[0].rule == Rule.FULL
     full: dict[int, int] = {}

@@ -14,11 +14,11 @@ Adapter = Union[str, int, None]
 """The name of a LoRA adapter, its number where events have no name, None for the model alone."""
 
 
-class Any_(Enum):
-    ADAPTER = 0
+class AnyAdapter(Enum):
+    ANY = 0
 
 
-ANY = Any_.ADAPTER
+ANY = AnyAdapter.ANY
 """Every adapter by itself, and the model alone."""
 
 _Block = tuple[int, Hash]
@@ -112,16 +112,17 @@ class Index:
     """At most `limit` blocks of all sources together; of the source that has most, the one heard of longest ago goes
     first. A hash counts as a block for each group, kind, block size and adapter that it was told with. Thread: any.
 
-    Bounds: 32 mediums; 4,096 sources (one without blocks makes room for the next); of a source 128 groups and kinds, with 8
-    block sizes each; 16 kinds, sizes and adapters of one hash and group, and 65,536 of all. What is beyond is not taken,
-    and counted in `ignored`. An answer has at most 64 adapters of a source.
+    Bounds: 32 mediums; 4,096 sources (one without blocks makes room for the next); of a source 64 groups and kinds,
+    with 8 block sizes each; 16 kinds, sizes and adapters of one hash and group, and 65,536 of all. What is beyond is
+    not taken, and counted in `ignored`. An answer has at most 64 adapters of a source.
 
-    A source has the groups that its events tell (group_idx; without it, one group of full attention). Which blocks of a group
-    a hit needs depends on its kind (groups.py); of a kind that is not known, every block is needed, so that no more is
-    promised than there is. What is known of groups stays when blocks are removed or cleared; clear() forgets it."""
+    A source has the groups that its events tell (group_idx; without it, one group of full attention). Which blocks of a
+    group a hit needs depends on its kind (groups.py); of a kind that is not known, every block is needed, so that no
+    more is promised than there is. What is known of groups stays when blocks are removed or cleared; clear() forgets
+    it."""
 
     MAX_SOURCES = 4096
-    MAX_GROUPS = 128
+    MAX_GROUPS = 64
     MAX_SIZES = 8
     MAX_VARIANTS = 16
     MAX_ADAPTERS = 64
@@ -164,7 +165,8 @@ class Index:
             return {name: one.count for name, one in self._sources.items() if one.count}
 
     def groups(self, source: str) -> dict[int, list[tuple[str, int, int]]]:
-        """What a source told of its groups: the rule of their kind, the largest block size and the window (0: not told)."""
+        """What a source told of its groups: the rule of their kind, the largest block size and the window (0: not
+        told)."""
         with self._lock:
             one = self._sources.get(source)
             found: dict[int, list[tuple[str, int, int]]] = {}
@@ -182,29 +184,31 @@ class Index:
                     bits |= value
             return {name for name, bit in self._mediums.items() if bits & bit}
 
-    def longest_prefix(self, hashes: Sequence[Hash], group: Optional[int] = None, *, lora: Union[Adapter, Any_] = ANY,
-                       tokens: Optional[int] = None, block_size: Optional[int] = None,
-                       eagle: Union[bool, Collection[int]] = False,
+    def longest_prefix(self, hashes: Sequence[Hash], group: Optional[int] = None, *,
+                       lora: Union[Adapter, AnyAdapter] = ANY, tokens: Optional[int] = None,
+                       block_size: Optional[int] = None, eagle: Union[bool, Collection[int]] = False,
                        groups: Optional[Mapping[int, Group]] = None) -> list[Prefix]:
-        """For each source that would hit: its prefix over all its mediums, and on each alone. The longest first, then by
-        name. A prefix is one that all groups of the source agree on, as the engine finds it.
+        """For each source that would hit: its prefix over all its mediums, and on each alone. The longest first, then
+        by name. A prefix is one that all groups of the source agree on, as the engine finds it.
 
         hashes      of the prompt's blocks, in order, as the engine's events name them
         group       this group alone, by the rule of its kind; None: all groups
-        lora        of one adapter: its name, or its number where events have no name; None: of the model alone; ANY: each by
-                    itself. Blocks of one adapter are never counted for another
-        tokens      of the whole prompt: an engine computes the last one even where all blocks are there. None: there are
-                    more than the hashes cover
-        block_size  tokens of each hash; None: the largest that divides all block sizes that the source told. Where engines
-                    hash in smaller steps than their smallest block, it must be said
-        eagle       the engine drafts with EAGLE or MTP and computes the last block again: groups for which it does, or True
-                    for all of them
-        groups      all groups of the model, where the router knows them; None: as the source told. Without it a source that
-                    told windows and states alone has no prefix, for a model with nothing else is rare and cannot be told
-                    from one whose other groups are missing
+        lora        of one adapter: its name, or its number where events have no name; None: of the model alone; ANY:
+                    each by itself. Blocks of one adapter are never counted for another
+        tokens      of the whole prompt: an engine computes the last one even where all blocks are there. None, or where
+                    no block size is known: there are more than the hashes cover
+        block_size  tokens of each hash; None: the largest that divides all block sizes that the source told. Where
+                    engines hash in smaller steps than that, it must be said
+        eagle       the engine drafts with EAGLE or MTP and computes the last block again: the groups for which it does,
+                    or True for all of them
+        groups      all groups of the model, where the router knows them; None: as the source told. Without it a source
+                    that told windows and states alone has no prefix: a model with nothing else is rare, and cannot be
+                    told from one whose other groups are missing
 
-        Hits end where blocks of all groups end. vLLM can end one inside of a block where a model has states and hashes are
-        finer than blocks ("align"); that part of a block is not counted."""
+        Hits end where blocks of all groups end. vLLM can end one inside of a block where a model has states and hashes
+        are finer than blocks ("align"); that part of a block is not counted. ValueError: block_size is no size."""
+        if block_size is not None and block_size <= 0:
+            raise ValueError(f"block_size is {block_size}: how many tokens each hash is of")
         found: list[Prefix] = []
         if tokens is not None and tokens <= 0:
             return found
@@ -221,8 +225,9 @@ class Index:
 
     # ---- asked
 
-    def _prefixes(self, name: str, source: _Source, whole: Plan, hashes: Sequence[Hash], lora: Union[Adapter, Any_],
-                  tokens: Optional[int], eagle: Union[bool, Collection[int]]) -> Iterator[Prefix]:
+    def _prefixes(self, name: str, source: _Source, whole: Plan, hashes: Sequence[Hash],
+                  lora: Union[Adapter, AnyAdapter], tokens: Optional[int],
+                  eagle: Union[bool, Collection[int]]) -> Iterator[Prefix]:
         limit = len(hashes) * whole.unit
         if tokens is not None and whole.sized:
             limit = min(limit, tokens - 1)
@@ -241,7 +246,7 @@ class Index:
         bits = 0
         for mask in masks:
             bits |= mask
-        for adapter in self._adapters(whole, rows) if isinstance(lora, Any_) else (lora,):
+        for adapter in self._adapters(whole, rows) if isinstance(lora, AnyAdapter) else (lora,):
             length = _length(whole, rows, adapter, bits, limit, eagle)
             if not length:
                 continue

@@ -21,7 +21,8 @@ class BlockStored:
     """Blocks came to a medium. Several hashes are consecutive blocks: each is the next one's parent.
 
     From vLLM's fields: extra_keys (one entry per block) has what the hash was made from beside tokens; group_idx is
-    the cache group of hybrid models; ownership names a secondary tier. cache_salt is SGLang's, lookahead_token_ids
+    the cache group of hybrid models, kv_cache_spec_kind and kv_cache_spec_sliding_window say which blocks of it a hit
+    needs (groups.py); block_size is that of the group, 0 where it is not told; ownership names a secondary tier. cache_salt is SGLang's, lookahead_token_ids
     vLLM's from 0.33 on."""
 
     block_hashes: list[Hash]
@@ -44,7 +45,7 @@ class BlockStored:
 
 @dataclass(slots=True)
 class BlockRemoved:
-    """Blocks left a medium."""
+    """Blocks left a medium: of the group, with whatever block size and adapter they were stored."""
 
     block_hashes: list[Hash]
     medium: Optional[str] = None
