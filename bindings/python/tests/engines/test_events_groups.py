@@ -236,10 +236,33 @@ def test_hits_end_where_blocks_of_all_groups_end() -> None:
     assert blocks(index, hashes, block_size=32) == 0  # no block of 48 tokens ends where such hashes do
 
 
+def test_full_groups_of_sizes_that_do_not_divide_each_other_agree_where_both_end() -> None:
+    index = Index()
+    hashes: list[Hash] = list(range(12))
+    for names, size, group in (([1, 3, 5, 7], 32, 0), ([2, 5, 8, 11], 48, 1)):
+        index.apply("a", [BlockStored(list(names), None, [], size, group_idx=group)])
+    assert blocks(index, hashes) == 6
+    index.apply("a", [BlockRemoved([5], None, 0)])
+    assert blocks(index, hashes) == 0 and blocks(index, hashes, 0) == 4
+
+
+def test_a_draft_looks_at_the_block_behind_each_length_that_is_tried() -> None:
+    index = Index()
+    index.apply("a", [full(H, 2), window([H[3], *H[5:7]], 2), state([H[3]], 1)])
+    assert blocks(index) == 4 and blocks(index, eagle=[0]) == 0
+    engine = Engine([Spec("sliding_window", 16, 2), Spec("mamba", 16), Spec("full_attention", 16)], 16, frozenset((0,)))
+    engine.pools["GPU"] = {(0, 103), (0, 105), (0, 106), (1, 103), *((2, name) for name in range(100, 108))}
+    assert engine.hit(range(100, 108), 128, ["GPU"]) == 0
+    index.apply("a", [window([H[4]], 2)])
+    assert blocks(index, eagle=[0]) == 4
+    assert blocks(index, H[:4], eagle=[0]) == 0  # the block behind is not of the prompt
+
+
 def test_the_last_token_is_always_computed() -> None:
     index = Index()
     index.apply("a", [full(H, 0)])
-    assert [blocks(index, tokens=tokens) for tokens in (-5, 0, 1, 16, 17, 128, 129, 1 << 70)] == [0, 0, 0, 0, 1, 7, 8, 8]
+    for tokens, hit in ((-5, 0), (0, 0), (1, 0), (16, 0), (17, 1), (128, 7), (129, 8), (1 << 70, 8)):
+        assert blocks(index, tokens=tokens) == hit
 
 
 def test_adapters_under_one_hash_do_not_answer_for_each_other() -> None:

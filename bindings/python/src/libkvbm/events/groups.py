@@ -109,14 +109,11 @@ def plan(told: Mapping[_Key, Told], only: Optional[int] = None, groups: Optional
             one = _joined(rules.get(rule), rules.get(Rule.UNKNOWN))
             found.append((number, rule, Told((group.block_size,) if group.block_size > 0 else one.sizes,
                                              group.window or one.window), frozenset((rule, Rule.UNKNOWN))))
+    # Of one group, too, the hashes are those that all groups' blocks are named by.
+    sizes = [size for one in (*told.values(), *(one for _, _, one, _ in found)) for size in one.sizes]
     if only is not None:
         found = [one for one in found if one[0] == only]
-    if not found:
-        return None
-    sizes = [size for _, _, one, _ in found for size in one.sizes]
-    step = unit or math.gcd(*sizes) or 1
-    sized = bool(unit or sizes)
-    return _plan(found, step, sized)
+    return _plan(found, unit or math.gcd(*sizes) or 1, bool(unit or sizes)) if found else None
 
 
 def _plan(found: Sequence[tuple[int, Rule, Told, frozenset[Rule]]], unit: int, sized: bool) -> Optional[Plan]:
