@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 from .kinds import AllBlocksCleared, BlockRemoved, BlockStored, Event, Hash
 
 _MAX_MERGED = 1024
+_NAMESPACE = 16
 Place = tuple[bytes, int, int]
 """Namespace and key, component, tier."""
 
@@ -86,6 +87,9 @@ class Registry:
         self._mediums, self._limit, self._whole, self._new_teller = dict(mediums), limit, whole, teller
         self._known: OrderedDict[bytes, Described] = OrderedDict()
         self._waiting: OrderedDict[bytes, dict[int, int]] = OrderedDict()
+        self._there: dict[bytes, dict[bytes, None]] = {}
+        """Of each namespace the blocks of both that are somewhere, so that a reset costs what it takes away."""
+        self._told_blocks = 0
         self._teller = teller()
         self.forgotten = 0
 
@@ -107,33 +111,35 @@ class Registry:
 
     def describe(self, block: bytes, one: Described) -> None:
         before = self._known.get(block)
-        if before is not None:
+        if before is None:
+            found = self._waiting.pop(block, {})
+        else:
             self._known.move_to_end(block)
             if before.hash == one.hash and before.about.components == one.about.components:
                 return
+            found = before.present
             self._change(before, {})
         self._known[block] = one
-        found = self._waiting.pop(block, None)
-        if found is None and before is not None:
-            found = before.present
         if found:
             self._change(one, found)
         while len(self._known) > self._limit:
-            gone = self._known.popitem(last=False)[1]
+            name, gone = self._known.popitem(last=False)
             self.forgotten += bool(gone.present)
             self._change(gone, {})
+            self._mark(name, {})
 
     def stored(self, place: Place) -> None:
         block, component, tier = place
         one = self._known.get(block)
         present = dict(one.present) if one is not None else self._waiting.setdefault(block, {})
         present[tier] = present.get(tier, 0) | 1 << component
+        self._mark(block, present)
         if one is not None:
             self._change(one, present)
             return
         self._waiting.move_to_end(block)
         if len(self._waiting) > self._limit:
-            self._waiting.popitem(last=False)
+            self._mark(self._waiting.popitem(last=False)[0], {})
 
     def removed(self, place: Place) -> None:
         block, component, tier = place
@@ -144,27 +150,33 @@ class Registry:
         present[tier] &= ~(1 << component)
         if not present[tier]:
             del present[tier]
+        self._mark(block, present)
         if one is not None:
             self._change(one, present)
         elif not present:
             del self._waiting[block]
 
     def lost_tier(self, tier: int) -> None:
-        for block in [block for block, present in self._waiting.items() if tier in present]:
-            present = self._waiting[block]
-            del present[tier]
-            if not present:
-                del self._waiting[block]
-        self._settle({block: {t: bits for t, bits in one.present.items() if t != tier}
-                      for block, one in self._known.items()})
+        self._settle({block: {t: bits for t, bits in present.items() if t != tier}
+                      for block, present in (*self._waiting.items(),
+                                             *((block, one.present) for block, one in self._known.items()))})
 
     def cleared(self, namespace: bytes) -> None:
         """Every block of a namespace has left every tier; of all namespaces where it is zero."""
-        every = not any(namespace)
-        for block in [block for block in self._waiting if every or block.startswith(namespace)]:
-            del self._waiting[block]
-        self._settle({block: one.present for block, one in self._known.items()
-                      if not every and not block.startswith(namespace)})
+        spaces = [namespace] if any(namespace) else list(self._there)
+        gone: list[Described] = []
+        for block in [block for space in spaces for block in self._there.pop(space, ())]:
+            if self._waiting.pop(block, None) is None:
+                gone.append(self._known[block])
+        told = sum(bool(self._told(one, one.present)) for one in gone)
+        if self._whole and told and told == self._told_blocks:
+            self._teller.cleared()
+            self._told_blocks = 0
+            for one in gone:
+                one.present = {}
+        else:
+            for one in gone:
+                self._change(one, {})
 
     def settle(self, places: Iterable[Place]) -> None:
         """What is where now, whatever was thought before."""
@@ -172,21 +184,36 @@ class Registry:
         for block, component, tier in places:
             present = found.setdefault(block, {})
             present[tier] = present.get(tier, 0) | 1 << component
-        self._waiting = OrderedDict((block, present) for block, present in found.items() if block not in self._known)
-        while len(self._waiting) > self._limit:
-            self._waiting.popitem(last=False)
         self._settle(found)
 
     def _settle(self, found: Mapping[bytes, dict[int, int]]) -> None:
+        self._waiting = OrderedDict((block, present) for block, present in found.items()
+                                    if present and block not in self._known)
+        while len(self._waiting) > self._limit:
+            self._waiting.popitem(last=False)
+        self._there = {}
+        for block, present in found.items():
+            if block in self._known or block in self._waiting:
+                self._mark(block, present)
         stays = any(self._told(one, found.get(block, {})) for block, one in self._known.items())
         if self._whole and not stays:
-            if any(self._told(one, one.present) for one in self._known.values()):
+            if self._told_blocks:
                 self._teller.cleared()
+            self._told_blocks = 0
             for block, one in self._known.items():
                 one.present = found.get(block, {})
             return
         for block, one in self._known.items():
             self._change(one, found.get(block, {}))
+
+    def _mark(self, block: bytes, present: Mapping[int, int]) -> None:
+        space = block[:_NAMESPACE]
+        if present:
+            self._there.setdefault(space, {})[block] = None
+        elif (blocks := self._there.get(space)) is not None:
+            blocks.pop(block, None)
+            if not blocks:
+                del self._there[space]
 
     def _told(self, one: Described, present: Mapping[int, int]) -> set[str]:
         """The mediums on which it is whole."""
@@ -196,6 +223,7 @@ class Registry:
     def _change(self, one: Described, present: dict[int, int]) -> None:
         before, after = self._told(one, one.present), self._told(one, present)
         one.present = present
+        self._told_blocks += bool(after) - bool(before)
         for medium in sorted(after - before):
             self._teller.stored(one, medium)
         for medium in sorted(before - after):
