@@ -206,6 +206,44 @@ Status put_file(const ConfigSources& sources, std::span<const OptionRow> schema,
                 sources.file_name + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Takes the part of `text` before its first '_' off it.
+std::string_view take_word(std::string_view& text) {
+  const size_t end = text.find('_');
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return word;
+}
+
+// Of what follows `<service>_PORT_`: 7000_TCP, 7000_TCP_ADDR, 7000_TCP_PORT, 7000_TCP_PROTO.
+bool is_service_port(std::string_view rest) {
+  if (!is_number(take_word(rest))) return false;
+  const std::string_view protocol = take_word(rest);
+  if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") return false;
+  return rest.empty() || rest == "ADDR" || rest == "PORT" || rest == "PROTO";
+}
+
+// Of a service, as Kubernetes (and Docker's links) describe it to every container beside it. A service is named by letters,
+// digits and '-', which becomes '_': kvbm and kvbm-node give KVBM_PORT and KVBM_NODE_PORT. A plain ..._PORT also has to
+// have an address for its value, for KVBM_NODE_PORT=7000 is more likely an option that somebody guessed.
+bool tells_of_service(const NamedText& variable) {
+  const std::string_view name = variable.name;
+  const auto ends_with = [&](std::string_view end) { return name.size() > end.size() && name.ends_with(end); };
+  if (name.ends_with('_')) return false;
+  if (ends_with("_SERVICE_HOST") || ends_with("_SERVICE_PORT")) return true;
+  if (const size_t at = name.find("_SERVICE_PORT_"); at != std::string_view::npos) {
+    return at + std::string_view("_SERVICE_PORT_").size() < name.size();  // the name of a port
+  }
+  if (ends_with("_PORT") && variable.text.find("://") != std::string::npos) return true;
+  for (size_t at = name.find("_PORT_"); at != std::string_view::npos; at = name.find("_PORT_", at + 1)) {
+    if (is_service_port(name.substr(at + std::string_view("_PORT_").size()))) return true;
+  }
+  return false;
+}
+
 Status put_environment(const ConfigSources& sources, std::span<const OptionRow> schema, OptionSet& set) {
   std::vector<std::string> known;
   for (const OptionRow& row : schema) known.push_back(environment_name(row.name));
@@ -214,6 +252,7 @@ Status put_environment(const ConfigSources& sources, std::span<const OptionRow> 
     const auto& ignored = sources.ignored_environment;
     if (std::find(ignored.begin(), ignored.end(), variable.name) != ignored.end()) continue;
     const auto at = std::find(known.begin(), known.end(), variable.name);
+    if (at == known.end() && tells_of_service(variable)) continue;
     if (at == known.end()) return unknown(variable.name, "environment", known);
     const OptionRow& row = schema[static_cast<size_t>(at - known.begin())];
     if (Status s = put(row, variable.text, "environment " + variable.name, set); !s.ok()) return s;

@@ -51,7 +51,10 @@ Result<uint64_t> parse_duration(std::string_view text);
 struct ConfigSources {
   std::string file_name;                // for messages; empty: no file
   std::string_view file_text;           // TOML
-  std::span<const NamedText> environment;  // all of it; only KVBM_* names are read
+  // All of it; only KVBM_* names are read. Those that describe a service called kvbm or kvbm-<name> (KVBM_SERVICE_HOST,
+  // KVBM_PORT=tcp://..., KVBM_PORT_7000_TCP_ADDR), which Kubernetes gives to every pod beside it, are passed over, unless
+  // an option has that name.
+  std::span<const NamedText> environment;
   std::vector<std::string> ignored_environment;  // KVBM_* names that mean something else
   std::span<const NamedText> options;   // explicit values by dotted name
 };

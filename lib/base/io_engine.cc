@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <system_error>
 #include <utility>
 
 #include "base/errno_status.h"
@@ -114,6 +115,16 @@ void IoEngine::sync(const IoFile& file, UniqueFunction<void(Status)> done) {
   r->path = &file.path;
   r->synced = std::move(done);
   submit(r);
+}
+
+void warn_of_ring(const Log& log, const std::string& why) {
+  log.write(LogLevel::warning, "io",
+            why + "; files are read and written with pread and pwrite instead. `kvbm doctor` says what to allow; io.engine = "
+                  "pread says that this is wanted");
+}
+
+std::string ring_refusal(const char* call, int error) {
+  return std::string(call) + ": " + std::generic_category().message(error) + " (errno " + std::to_string(error) + ")";
 }
 
 void IoEngine::complete(IoRequest* request) {

@@ -16,6 +16,7 @@
 
 #include "base/executor.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mutex.h"
 
 namespace kvbm {
@@ -65,6 +66,9 @@ class IoEngine {
   void transfer(IoRequest::Op op, const IoFile& file, uint64_t offset, std::span<const IoRun> runs, IoDone done);
   void sync(const IoFile& file, UniqueFunction<void(Status)> done);
 
+  // Goes on with a request of another engine, where that stands. It is this one's from then on.
+  void take_over(IoRequest* request) { submit(request); }
+
   // The engine that writes to direct files are for.
   [[nodiscard]] virtual IoEngine& for_direct_writes() noexcept { return *this; }
   // Registers [data, data + bytes) if the engine can; the index to unregister, or -1.
@@ -88,12 +92,21 @@ class IoEngine {
   std::vector<std::unique_ptr<IoRequest>> pool_ KVBM_GUARDED_BY(pool_mutex_);
 };
 
+// "io_uring_enter: Operation not permitted (errno 1)"
+std::string ring_refusal(const char* call, int error);
+// Says that files are read and written without io_uring, and why.
+void warn_of_ring(const Log& log, const std::string& why);
+
 struct UringOptions {
   uint32_t entries = 256;      // of the submission ring; four times as many may be in flight
   bool register_buffers = true;
+  uint32_t pread_threads = 4;  // once the ring is refused
+  const Log* log = nullptr;    // told once of that
 };
 
-// Code::unsupported, with the system's text, where io_uring is missing or forbidden.
+// Code::unsupported, with the call that failed and its errno, where io_uring is missing or forbidden: a ring is made and
+// completes a no-op. Where the kernel refuses the ring later on, at any call (a process may confine itself), what it was
+// given and all that follows is done by pread and pwrite on threads, and the log says so once.
 Result<std::shared_ptr<IoEngine>> make_uring_engine(Executor& executor, const UringOptions& options);
 // pread and pwrite on `threads` threads.
 Result<std::shared_ptr<IoEngine>> make_pread_engine(Executor& executor, uint32_t threads);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -197,9 +198,13 @@ Status OsFile::allocate(uint64_t bytes) {
 
 class OsFileSystem final : public FileSystem {
  public:
-  OsFileSystem(std::shared_ptr<IoEngine> engine, std::string note) : engine_(std::move(engine)), note_(std::move(note)) {}
+  // `note`: why not io_uring; empty where it is used, or was not wanted.
+  OsFileSystem(std::shared_ptr<IoEngine> engine, std::string note, const Log* log)
+      : engine_(std::move(engine)), note_(std::move(note)), log_(log) {}
 
+  // A process without a tier on disk does not hear of io_uring.
   Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override {
+    if (log_ != nullptr && !note_.empty() && !told_.exchange(true, std::memory_order_relaxed)) warn_of_ring(*log_, note_);
     return open_os_directory(engine_, path, create);
   }
   Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) override {
@@ -219,11 +224,15 @@ class OsFileSystem final : public FileSystem {
     return std::shared_ptr<std::byte[]>(data, std::move(release));
   }
 
-  [[nodiscard]] std::string describe() const override { return engine_->describe() + note_; }
+  [[nodiscard]] std::string describe() const override {
+    return engine_->describe() + (note_.empty() ? "" : "; " + note_);
+  }
 
  private:
   std::shared_ptr<IoEngine> engine_;
-  std::string note_;
+  const std::string note_;
+  const Log* const log_;
+  std::atomic<bool> told_{false};
 };
 
 }  // namespace
@@ -235,14 +244,16 @@ std::unique_ptr<File> make_os_file(std::shared_ptr<IoEngine> engine, Fd fd, std:
 Result<std::unique_ptr<FileSystem>> make_os_file_system(Executor& executor, const OsFileOptions& options) {
   std::string note;
   if (options.engine != IoEngineChoice::pread) {
-    auto uring = make_uring_engine(executor, {options.ring_entries, options.register_staging});
-    if (uring.ok()) return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(uring).value(), ""));
+    auto uring = make_uring_engine(executor, {options.ring_entries, options.register_staging, options.pread_threads, options.log});
+    if (uring.ok()) {
+      return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(uring).value(), "", nullptr));
+    }
     if (options.engine == IoEngineChoice::uring) return uring.status();
-    note = "; " + uring.status().message();
+    note = uring.status().message();
   }
   auto engine = make_pread_engine(executor, options.pread_threads);
   if (!engine.ok()) return engine.status();
-  return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(engine).value(), std::move(note)));
+  return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(engine).value(), std::move(note), options.log));
 }
 
 }  // namespace kvbm

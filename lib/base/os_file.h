@@ -5,7 +5,8 @@
 // one checked path component with O_NOFOLLOW, so that no name can leave the directory. Both are
 // refused where another user owns them or others may write them (ownership.h), but for those that are
 // only visited. The name `lock` belongs to Directory::lock.
-// Data plane: io_uring, or pread/pwrite on threads where io_uring is missing or forbidden.
+// Data plane: io_uring, or pread/pwrite on threads where io_uring is missing or forbidden, from the start or from some
+// call on.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "base/executor.h"
 #include "base/file.h"
+#include "base/log.h"
 
 namespace kvbm {
 
@@ -23,6 +25,7 @@ struct OsFileOptions {
   uint32_t pread_threads = 4;
   uint32_t ring_entries = 256;
   bool register_staging = true;  // false: as under a memlock limit that forbids it
+  const Log* log = nullptr;      // told once, when a directory is opened, that io_uring is not used though it might be
 };
 
 // Completions are posted to `executor`, which outlives the file system and its files. With the

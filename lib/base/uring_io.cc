@@ -14,7 +14,8 @@
 // both processors: 1.9 GB/s where a ring writes 0.4 to 1.5; on an idle machine both write the same.
 //
 // In flight is never more than the completion ring holds, so a full ring is not an error. Where the kernel comes to refuse
-// the ring itself (a process that confines itself after this was made), requests end with that error.
+// the ring itself (a process that confines itself after this was made), all requests go to the threads that write, for good;
+// those that the kernel had taken before still come through the ring, whose thread then ends.
 // Lock: mutex_, a leaf.
 #include <liburing.h>
 #include <pthread.h>
@@ -43,7 +44,7 @@ namespace {
 
 constexpr uint32_t kBatch = 32;
 constexpr uint32_t kBufferSlots = 64;
-constexpr uint32_t kWriters = 4;
+constexpr uint32_t kWriters = 4;  // at least
 // The kernel refuses a larger registered buffer (io_sqe_buffer_register).
 constexpr size_t kMaxBuffer = size_t{1} << 30;
 // Measured with loads of 128 MiB from such a disk: 2 MiB cost up to a twentieth, 4 and 16 MiB were as good.
@@ -51,10 +52,15 @@ constexpr uint64_t kFlightBytes = uint64_t{8} << 20;
 // The thread looks up this often from a kernel that can wait for a time without a request for it (5.11).
 constexpr __kernel_timespec kLookUp{1, 0};
 
+// An answer to a request that may be about the ring and not about the file.
+bool is_refusal(long answer) noexcept {
+  return answer == -EPERM || answer == -EACCES || answer == -ENOSYS || answer == -EOPNOTSUPP || answer == -EINVAL;
+}
+
 class UringEngine final : public IoEngine {
  public:
-  UringEngine(Executor& executor, std::shared_ptr<IoEngine> writer)
-      : IoEngine(executor), writer_(std::move(writer)) {}
+  UringEngine(Executor& executor, std::shared_ptr<IoEngine> writer, const Log* log)
+      : IoEngine(executor), writer_(std::move(writer)), log_(log) {}
   ~UringEngine() override;
   Status start(const UringOptions& options);
 
@@ -83,6 +89,7 @@ class UringEngine final : public IoEngine {
   using Requests = std::array<IoRequest*, kBatch>;
 
   void submit(IoRequest* request) override;
+  bool put_in_line(IoRequest* request) KVBM_REQUIRES(mutex_);
   void wake();
   void run();
   bool send_waiting();
@@ -93,12 +100,15 @@ class UringEngine final : public IoEngine {
   io_uring_sqe* next_entry();
   void prepare(IoRequest& request, int fixed);
   void enter();
-  void take_back(int error);
+  Status try_no_op();
+  void give_up(int error);
+  bool is_over() const;
   int wait_for_one();
   void handle(const std::array<std::pair<IoRequest*, long>, kBatch>& batch, uint32_t n);
   int fixed_index(const IoRequest& request) const KVBM_REQUIRES(mutex_);
 
-  std::shared_ptr<IoEngine> writer_;
+  const std::shared_ptr<IoEngine> writer_;
+  const Log* const log_;
   io_uring ring_{};
   bool ring_open_ = false;
   bool running_ = false;
@@ -114,6 +124,7 @@ class UringEngine final : public IoEngine {
   uint32_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   bool asleep_ KVBM_GUARDED_BY(mutex_) = false;  // the thread has found nothing to submit, and nobody has woken it since
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
+  int refusal_ KVBM_GUARDED_BY(mutex_) = 0;  // errno with which the kernel refuses the ring; nothing waits for it then
   std::array<Buffer, kBufferSlots> buffers_ KVBM_GUARDED_BY(mutex_);
   uint32_t registered_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t refused_ KVBM_GUARDED_BY(mutex_) = 0;
@@ -124,9 +135,9 @@ Status UringEngine::start(const UringOptions& options) {
   params.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
   params.cq_entries = options.entries * 4;
   const int error = io_uring_queue_init_params(options.entries, &ring_, &params);
-  if (error < 0)
-    return Status(Code::unsupported, "io_uring is not available", errno_status(-error, "", "io_uring_setup").message());
+  if (error < 0) return Status(Code::unsupported, "io_uring is not available", ring_refusal("io_uring_setup", -error));
   ring_open_ = true;
+  if (Status s = try_no_op(); !s.ok()) return s;
   limit_ = params.cq_entries - 1;  // and the bell
   bell_ = Fd(::eventfd(0, EFD_CLOEXEC));
   if (bell_.get() < 0) return errno_status(errno, "cannot make an eventfd for io_uring", "");
@@ -144,6 +155,26 @@ Status UringEngine::start(const UringOptions& options) {
   return {};
 }
 
+// A ring that was made need not be one that may be used.
+Status UringEngine::try_no_op() {
+  io_uring_prep_nop(io_uring_get_sqe(&ring_));
+  uint32_t attempts = 0;
+  for (;;) {
+    io_uring_cqe* cqe = nullptr;
+    int error = io_uring_sq_ready(&ring_) > 0 ? io_uring_submit(&ring_) : 0;
+    if (error >= 0) error = io_uring_wait_cqe(&ring_, &cqe);
+    if (error >= 0) {
+      const int answer = cqe->res;
+      io_uring_cqe_seen(&ring_, cqe);
+      if (answer >= 0) return {};
+      error = answer;
+    } else if (try_io_again(error == -EBUSY ? EAGAIN : -error, attempts)) {
+      continue;
+    }
+    return Status(Code::unsupported, "io_uring is not available", ring_refusal("io_uring_enter", -error));
+  }
+}
+
 UringEngine::~UringEngine() {
   if (running_) {
     {
@@ -158,6 +189,7 @@ UringEngine::~UringEngine() {
 
 std::string UringEngine::describe() const {
   MutexLock lock(mutex_);
+  if (refusal_ != 0) return writer_->describe() + "; " + ring_refusal("io_uring_enter", refusal_);
   std::string out = "io_uring, ";
   if (!sparse_) return out + "buffers not registered";
   out += std::to_string(registered_) + " registered buffers";
@@ -211,19 +243,28 @@ UringEngine::Line& UringEngine::line_of(const IoRequest& request) {
   return devices_.back().lines[which];
 }
 
+// Whether the thread has to be woken for it.
+bool UringEngine::put_in_line(IoRequest* request) {
+  Line& line = line_of(*request);
+  if (request->op == IoRequest::Op::sync) {
+    line.waiting.push_front(request);  // it is about what was written before
+  } else {
+    line.waiting.push_back(request);
+  }
+  const bool ring = asleep_ && line.has_room();
+  if (ring) asleep_ = false;
+  return ring;
+}
+
 void UringEngine::submit(IoRequest* request) {
   bool ring = false;
+  bool refused = false;
   {
     MutexLock lock(mutex_);
-    Line& line = line_of(*request);
-    if (request->op == IoRequest::Op::sync) {
-      line.waiting.push_front(request);  // it is about what was written before
-    } else {
-      line.waiting.push_back(request);
-    }
-    ring = asleep_ && line.has_room();
-    if (ring) asleep_ = false;
+    refused = refusal_ != 0;
+    if (!refused) ring = put_in_line(request);
   }
+  if (refused) writer_->take_over(request);
   if (ring) wake();
 }
 
@@ -311,13 +352,13 @@ void UringEngine::prepare(IoRequest& r, int fixed) {
   io_uring_sqe_set_data(sqe, &r);
 }
 
-// Hands every prepared entry to the kernel, or ends it. EAGAIN and EBUSY mean that it is short of memory for requests or
+// Hands every prepared entry to the kernel, or to the threads. EAGAIN and EBUSY mean that it is short of memory for requests or
 // that completions wait to be taken, which it keeps itself until they are: both pass.
 void UringEngine::enter() {
   uint32_t refusals = 0;
   while (io_uring_sq_ready(&ring_) > 0) {
     const int n = io_uring_submit(&ring_);
-    if (n < 0 && n != -EAGAIN && n != -EBUSY && n != -EINTR) return take_back(-n);
+    if (n < 0 && n != -EAGAIN && n != -EBUSY && n != -EINTR) return give_up(-n);
     if (n > 0) {
       refusals = 0;
     } else if (++refusals < IoRequest::kTriesAtOnce) {
@@ -328,39 +369,48 @@ void UringEngine::enter() {
   }
 }
 
-// Ends what the kernel refuses to look at: entries that it has not taken, which it reads at no other time than in the
-// call that just failed.
-void UringEngine::take_back(int error) {
+// Gives what the kernel refuses to look at, and all that waits, to the threads: entries that it has not taken, which it
+// reads at no other time than in the call that just failed.
+void UringEngine::give_up(int error) {
   io_uring_sq& sq = ring_.sq;
   const unsigned taken = *sq.khead;
   const unsigned end = sq.sqe_tail;
-  const auto request_at = [&sq](unsigned at) {
-    return reinterpret_cast<IoRequest*>(static_cast<uintptr_t>(sq.sqes[at & *sq.kring_mask].user_data));
-  };
   io_uring_smp_store_release(sq.ktail, taken);
   sq.sqe_head = sq.sqe_tail = taken;
+  std::vector<IoRequest*> left;
+  bool first = false;
   {
     MutexLock lock(mutex_);
     for (unsigned at = taken; at != end; ++at) {
-      if (request_at(at) != nullptr) came_back(*request_at(at));
+      auto* const request = reinterpret_cast<IoRequest*>(static_cast<uintptr_t>(sq.sqes[at & *sq.kring_mask].user_data));
+      if (request == nullptr) {
+        armed_ = false;
+        continue;
+      }
+      came_back(*request);
+      left.push_back(request);
     }
-  }
-  // Nobody prepares an entry before this returns.
-  for (unsigned at = taken; at != end; ++at) {
-    IoRequest* const request = request_at(at);
-    if (request == nullptr) {
-      armed_ = false;
-      continue;
+    for (Device& device : devices_) {
+      for (Line& line : device.lines) left.insert(left.end(), line.waiting.begin(), line.waiting.end());
+      for (Line& line : device.lines) line.waiting.clear();
     }
-    request->error = error;
-    complete(request);
+    first = refusal_ == 0;
+    if (first) refusal_ = error;
   }
+  if (first && log_ != nullptr) warn_of_ring(*log_, "io_uring is refused from now on, " + ring_refusal("io_uring_enter", error));
+  for (IoRequest* const request : left) writer_->take_over(request);
+}
+
+// The ring is of no more use, and nothing comes through it any more.
+bool UringEngine::is_over() const {
+  MutexLock lock(mutex_);
+  return refusal_ != 0 && in_flight_ == 0;
 }
 
 // 0 when there may be one.
 int UringEngine::wait_for_one() {
   io_uring_cqe* first = nullptr;
-  if (!armed_) {  // the kernel refuses what is submitted: nobody can wake this thread
+  if (!armed_) {  // the kernel refuses the ring: what it has taken is looked for, without a call
     if (io_uring_peek_cqe(&ring_, &first) != 0) io_pause();
     return 0;
   }
@@ -371,7 +421,7 @@ int UringEngine::wait_for_one() {
 
 void UringEngine::run() {
   const MemoryWait patient;
-  while (send_waiting()) {
+  while (send_waiting() && !is_over()) {
     if (const int error = wait_for_one(); error < 0) {
       if (error != -EINTR && error != -ETIME) io_pause();  // refused: what is in flight comes all the same
       continue;
@@ -388,17 +438,23 @@ void UringEngine::run() {
 }
 
 void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& batch, uint32_t n) {
-  // Each request is in one of these: those that have ended, that go on at once, and that go on later.
+  // Each request is in one of these: those that have ended, that go on at once, that go on later, and that the ring does
+  // not do, though the file may well: a plain call tells.
   Requests over;
+  Requests elsewhere;
   Requests again;
   Requests later;
   uint32_t n_over = 0;
   uint32_t n_again = 0;
   uint32_t n_later = 0;
+  uint32_t n_elsewhere = 0;
   for (uint32_t i = 0; i < n; ++i) {
     auto [request, answer] = batch[i];
     if (request == nullptr) {
       armed_ = false;
+      if (is_refusal(answer)) give_up(static_cast<int>(-answer));  // it would be so each time
+    } else if (is_refusal(answer)) {
+      elsewhere[n_elsewhere++] = request;
     } else if (request->advance(answer)) {
       over[n_over++] = request;
     } else if (request->should_pause()) {
@@ -416,6 +472,7 @@ void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
   }
   (void)send_waiting();
   // Last, because the completion of the last request may let the engine's owner end it.
+  for (uint32_t i = 0; i < n_elsewhere; ++i) writer_->take_over(elsewhere[i]);
   for (uint32_t i = 0; i < n_later; ++i) submit_later(later[i]);
   for (uint32_t i = 0; i < n_over; ++i) complete(over[i]);
 }
@@ -423,9 +480,9 @@ void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
 }  // namespace
 
 Result<std::shared_ptr<IoEngine>> make_uring_engine(Executor& executor, const UringOptions& options) {
-  auto writer = make_pread_engine(executor, kWriters);
+  auto writer = make_pread_engine(executor, std::max(kWriters, options.pread_threads));
   if (!writer.ok()) return writer.status();
-  auto engine = std::make_shared<UringEngine>(executor, std::move(writer).value());
+  auto engine = std::make_shared<UringEngine>(executor, std::move(writer).value(), options.log);
   if (Status s = engine->start(options); !s.ok()) return s;
   return std::shared_ptr<IoEngine>(std::move(engine));
 }

@@ -52,8 +52,8 @@ std::vector<NamedText> environment() {
   return out;
 }
 
-// Defaults, file, environment, settings.
-Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given) {
+// Defaults as they fit the machine, file, environment, settings.
+Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given, const kvbm::MachineLimits& limits) {
   kvbm::ConfigSources sources;
   const char* path = given.config_file != nullptr ? given.config_file : std::getenv("KVBM_CONFIG");
   std::string text;
@@ -76,7 +76,9 @@ Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given) {
   sources.environment = variables;
   sources.ignored_environment = {"KVBM_CONFIG", "KVBM_LIBRARY_PATH", "KVBM_PREFIX", "KVBM_UCX_PATH"};
   sources.options = settings;
-  return kvbm::resolve_config(kvbm::manager::option_schema(), sources);
+  auto config = kvbm::resolve_config(kvbm::manager::option_schema(), sources);
+  if (config.ok()) kvbm::manager::fit_defaults(config.value(), limits);
+  return config;
 }
 
 // Gives a message of the core to the caller's callback as one line.
@@ -102,6 +104,7 @@ Status start(Context& context) {
   io.engine = engine == "uring"   ? kvbm::IoEngineChoice::uring
               : engine == "pread" ? kvbm::IoEngineChoice::pread
                                   : kvbm::IoEngineChoice::automatic;
+  io.log = &context.log;
   io.pread_threads = static_cast<uint32_t>(values.at("io.threads").number);
   auto files = kvbm::make_os_file_system(*context.executor, io);
   if (!files.ok()) return files.status();
@@ -131,7 +134,8 @@ kvbm_status_t kvbm_context_create(const kvbm_context_options_t* options, kvbm_co
       return fail(err, Code::invalid_argument, "log_level is not a KVBM_LOG_* value");
     }
     auto core = std::make_shared<Context>();
-    auto config = resolve(given);
+    core->limits = kvbm::read_machine_limits();
+    auto config = resolve(given, core->limits);
     if (!config.ok()) return fail(err, config.status());
     core->config = std::move(config).value();
     core->log_callback = given.log;

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/machine_limits.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -61,6 +62,7 @@ class Gate {
 };
 
 struct Context {
+  MachineLimits limits;  // as they were when it was created
   OptionSet config;
   Log log;
   kvbm_log_fn log_callback = nullptr;

@@ -136,6 +136,9 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!core.ok()) return fail(err, core.status());
     const Status applied = apply(given, *context->core->executor, core.value());
     if (!applied.ok()) return fail(err, applied);
+    if (const Status fits = kvbm::check_host_capacity(core.value().host.capacity_bytes, context->core->limits); !fits.ok()) {
+      context->core->log.write(kvbm::LogLevel::warning, "manager", fits.message());
+    }
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
     auto share = kvbm::manager::Share::create(context->core->environment(), core.value());
     if (!share.ok()) return fail(err, opening(share.status()));

@@ -216,13 +216,16 @@ void add_device(std::vector<OptionRow>& rows) {
 
 std::vector<OptionRow> make_schema() {
   std::vector<OptionRow> rows;
-  rows.push_back({"threads", OptionType::count, "2", "Worker threads of a context.", 1, 256});
+  rows.push_back({"threads", OptionType::count, "2",
+                  "Worker threads of a context; by default no more than the process has processors.", 1, 256});
   rows.push_back({"io.engine", OptionType::choice, "automatic",
                   "How files are read and written: io_uring, pread/pwrite on threads, or the first that works.",
                   0, 0, {"automatic", "uring", "pread"}});
   rows.push_back({"io.threads", OptionType::count, "4", "Threads of the pread engine.", 1, 256});
-  rows.push_back({"host.capacity", OptionType::bytes, "256MiB", "Host memory for blocks, their heads included.", 4096,
-                  kMaxBytes});
+  rows.push_back({"host.capacity", OptionType::bytes, "256MiB",
+                  "Host memory for blocks, their heads included; by default at most a quarter of the memory that the process "
+                  "may use.",
+                  4096, kMaxBytes});
   rows.push_back({"host.block_bytes", OptionType::bytes, "64KiB", "Largest payload of one block.", 1, 1ULL << 31});
   rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
                   "Which block goes when room is needed.", 0, 0, policy_names()});
@@ -296,6 +299,20 @@ const char* admission_name(AdmissionKind kind) noexcept {
 
 bool is_tier_codec(std::string_view name) noexcept {
   return std::find(std::begin(kTierCodecs), std::end(kTierCodecs), name) != std::end(kTierCodecs);
+}
+
+void fit_defaults(OptionSet& config, const MachineLimits& limits) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const auto at_most = [&](const char* name, uint64_t most, const char* why) {
+    OptionValue& value = config.values.at(name);
+    if (value.origin != "default" || value.number <= most) return;
+    value.number = most;
+    value.origin.append(", ").append(why);
+  };
+  if (limits.memory() != MachineLimits::kNone) {
+    at_most("host.capacity", std::max(limits.memory() / 4 / kMiB, uint64_t{1}) * kMiB, "a quarter of the memory of this process");
+  }
+  at_most("threads", limits.processors(), "the processors of this process");
 }
 
 std::span<const OptionRow> option_schema() {

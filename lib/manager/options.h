@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/family_table.h"
+#include "base/machine_limits.h"
 #include "copy/frame_guard.h"
 #include "policy/admission.h"
 #include "policy/eviction.h"
@@ -116,6 +117,9 @@ struct Options {
 
 // Every option, for configuration files, the environment and the docs.
 std::span<const OptionRow> option_schema();
+// Makes what was left at its default smaller where the machine, or what control groups let this process use of it, is too
+// small for it: host.capacity at most a quarter of the memory, threads at most the processors.
+void fit_defaults(OptionSet& config, const MachineLimits& limits);
 // Manager options out of an effective configuration.
 Result<Options> options_from(const OptionSet& config);
 

@@ -258,6 +258,8 @@ class IoEngines : public testing::TestWithParam<Engine> {
   bool make() {
     OsFileOptions options;
     options.engine = GetParam().choice;
+    log_.set_sink(&say, &said_, LogLevel::warning);
+    options.log = &log_;
     auto made = make_os_file_system(executor_, options);
     if (!made.ok()) return false;
     files_ = std::move(made).value();
@@ -309,7 +311,13 @@ class IoEngines : public testing::TestWithParam<Engine> {
   // A transfer that is given up has been tried for a second of pauses, each of which may last much longer.
   [[nodiscard]] uint64_t soon() const { return executor_.clock().now_ns() + 120'000'000'000; }
 
+  static void say(void* said, const LogMessage& message) {
+    static_cast<std::vector<std::string>*>(said)->emplace_back(message.text);
+  }
+
   Calm calm_;
+  std::vector<std::string> said_;  // by the ring's thread, before the completions that follow
+  Log log_;
   TempDir temp_;
   InlineExecutor executor_;
   std::unique_ptr<FileSystem> files_;
@@ -477,26 +485,68 @@ TEST_P(IoEngines, one_thread_gives_the_kernel_a_part_of_what_waits_at_a_time) {
   EXPECT_FALSE(watched.submitters.contains(std::this_thread::get_id()));
 }
 
-TEST_P(IoEngines, a_ring_that_is_refused_fails_each_transfer_and_ends) {
+TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
   EXPECT_FINE(write());
   meddling.submit_error = EPERM;
   meddling.submit_times = 1'000'000;
-  int refused = 0;
+  int fine = 0;
   for (int i = 0; i < 300; ++i) {  // more than the ring has room for, were they left there
-    file_->read(kIoAlign, runs(memory_.get()),
-                [&](const Result<size_t>& moved) { refused += moved.status().code() == Code::not_permitted ? 1 : 0; });
+    file_->read(kIoAlign, runs(memory_.get() + kBytes), [&](const Result<size_t>& moved) { fine += moved.ok() ? 1 : 0; });
   }
-  EXPECT_TRUE(executor_.run_until([&] { return refused == 300; }, soon()));
-  EXPECT_EQ(sync().code(), Code::not_permitted);
-  meddling.submit_times = 0;
+  EXPECT_TRUE(executor_.run_until([&] { return fine == 300; }, soon()));
+  EXPECT_FINE(sync());
   EXPECT_FINE(write());
   EXPECT_FINE(read());
-  meddling.submit_times = 1'000'000;
+  EXPECT_NE(files_->describe().find("pread"), std::string::npos) << files_->describe();
+  ASSERT_EQ(said_.size(), 1U);
+  for (const char* const part : {"io_uring_enter", "(errno 1)", "pread", "kvbm doctor"}) {
+    EXPECT_NE(said_[0].find(part), std::string::npos) << said_[0];
+  }
+  meddling.submit_times = 0;  // it stays so
+  EXPECT_FINE(write());
+  EXPECT_FINE(read());
+  EXPECT_EQ(said_.size(), 1U);
   memory_.reset();
   file_.reset();
   directory_.reset();
   files_.reset();
+}
+
+// A ring that can be made and not be used is no ring.
+TEST_P(IoEngines, a_ring_that_is_refused_at_once_is_not_used) {
+  if (!is_uring()) GTEST_SKIP() << "no ring";
+  meddling.submit_error = ENOSYS;
+  meddling.submit_times = 1'000'000;
+  memory_.reset();
+  file_.reset();
+  EXPECT_FALSE(make());
+  OsFileOptions options;
+  options.log = &log_;
+  auto made = make_os_file_system(executor_, options);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(said_.empty());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(made.value()->open_directory(temp_.path() + "/other", true).ok());
+  ASSERT_EQ(said_.size(), 1U);
+  for (const char* const part : {"io_uring_enter", "(errno 38)", "pread", "kvbm doctor"}) {
+    EXPECT_NE(said_[0].find(part), std::string::npos) << said_[0];
+  }
+}
+
+// A ring that does not know a kind of request: a plain call is made instead, and says what is wrong if something is.
+TEST_P(IoEngines, what_the_ring_does_not_do_is_done_by_a_call) {
+  if (!is_uring()) GTEST_SKIP() << "no ring";
+  for (const int error : {EOPNOTSUPP, EINVAL, EPERM, ENOSYS}) {
+    meet(error, GetParam().direct ? 0 : 1);  // direct writes do not go through the ring
+    EXPECT_FINE(write());
+    meet(error, 1);
+    EXPECT_FINE(read());
+    meet(error, 1);
+    EXPECT_FINE(sync());
+  }
+  EXPECT_GE(meddling.met, 8U);
+  meet(EPERM, 2);
+  EXPECT_EQ(sync().code(), Code::not_permitted);
 }
 
 TEST_P(IoEngines, buffers_that_are_refused_are_moved_unregistered) {

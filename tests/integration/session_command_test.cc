@@ -80,6 +80,48 @@ TEST_F(SessionCommand, what_a_listening_receiver_writes_is_the_file_that_was_sen
   EXPECT_EQ(read_file(back), read_file(kv));
 }
 
+// As under tensor parallelism of a model with few KV heads: several ranks hold the same head.
+TEST_F(SessionCommand, more_ranks_than_heads_share_them_on_either_side) {
+  const std::string model = " --layers 3 --heads 2 --head-size 32 --tokens 50";
+  const std::string kv = make_kv(size_t{3} * 2 * 2 * 50 * 32 * 2);
+  const std::string back = folder_.path() + "/back.bin";
+  const std::pair<int, int> sides[] = {{4, 1}, {1, 4}, {4, 2}, {8, 4}, {3, 5}};
+  for (const auto& [prefill, decode] : sides) {
+    SCOPED_TRACE(std::to_string(prefill) + " to " + std::to_string(decode));
+    std::string address;
+    auto sender = start("send '" + kv + "' --tp " + std::to_string(prefill) + model, address);
+    ASSERT_FALSE(address.empty()) << sender.get().text;
+    const Ran received = run("session receive --json --peer " + address + " --tp " + std::to_string(decode) + " --peer-tp " +
+                                 std::to_string(prefill) + " --order hnd --block-tokens 24 --out '" + back + "'" + model,
+                             " 2>/dev/null");
+    const Ran sent = sender.get();
+    ASSERT_EQ(received.exit_code, 0) << received.text;
+    ASSERT_EQ(sent.exit_code, 0) << sent.text;
+    EXPECT_EQ(read_file(back), read_file(kv));
+    for (const char* const name : {"hash", "bytes"}) {
+      EXPECT_EQ(json::parse(sent.text).at(name), json::parse(received.text).at(name)) << name;
+    }
+  }
+}
+
+// One process a rank: the second of four has the first of two heads, the third the second.
+TEST_F(SessionCommand, one_rank_of_more_than_there_are_heads_has_its_head_alone) {
+  const std::string model = " --layers 2 --heads 2 --head-size 32 --tokens 20";
+  const std::string kv = make_kv(size_t{2} * 2 * 2 * 20 * 32 * 2);
+  const std::string back = folder_.path() + "/back.bin";
+  std::string address;
+  auto sender = start("send '" + kv + "'" + model, address);
+  ASSERT_FALSE(address.empty());
+  const Ran received = run("session receive --json --peer " + address + " --tp 4 --rank 2 --out '" + back + "'" + model, " 2>/dev/null");
+  ASSERT_EQ(received.exit_code, 0) << received.text;
+  (void)sender.get();
+  const std::string all = read_file(kv);
+  const size_t head = size_t{20} * 32 * 2;
+  std::string second;
+  for (size_t plane = 0; plane < 4; ++plane) second += all.substr((2 * plane + 1) * head, head);
+  EXPECT_EQ(read_file(back), second);
+}
+
 TEST_F(SessionCommand, what_is_read_from_a_listening_sender_comes_layer_by_layer) {
   const std::string kv = make_kv(kBytes);
   const std::string back = folder_.path() + "/back.bin";

@@ -260,7 +260,7 @@ class UcxSession : public UcxNode {
     if (wanted != KVBM_OK) return;
     std::vector<std::byte> layer_bytes(kLayerBytes);
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
-      side.value()->read_layer(layer, layer_bytes.data());
+      EXPECT_TRUE(side.value()->read_layer(layer, layer_bytes.data())) << layer;
       EXPECT_EQ(std::memcmp(layer_bytes.data(), bytes_.data() + layer * kLayerBytes, kLayerBytes), 0) << layer;
     }
     const Taken taken(side.value()->member());

@@ -124,8 +124,7 @@ Status SessionPair::check() const {
   std::vector<std::byte> layer_bytes(kLayerBytes);
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
     number(wanted, layer);
-    decode_->read_layer(layer, layer_bytes.data());
-    if (layer_bytes != wanted) return {Code::damaged, "a layer has other bytes than were offered"};
+    if (!decode_->read_layer(layer, layer_bytes.data()) || layer_bytes != wanted) return {Code::damaged, "a layer has other bytes than were offered"};
   }
   return {};
 }

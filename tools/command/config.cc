@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/config.h"
+#include "base/machine_limits.h"
 #include "kvbm.h"
 #include "terminal/json_text.h"
 
@@ -77,6 +78,17 @@ int check_host(const nlohmann::ordered_json& list) {
               "raise host.capacity or lower host.block_bytes");
 }
 
+// What a manager of this configuration would warn of.
+void warn_of_host(const nlohmann::ordered_json& list) {
+  for (const auto& item : list) {
+    if (item["key"] != "host.capacity" || !item["value"].is_string()) continue;
+    const auto bytes = parse_bytes(item["value"].get<std::string>());
+    if (!bytes.ok()) continue;
+    const Status fits = check_host_capacity(bytes.value(), read_machine_limits());
+    if (!fits.ok()) std::fprintf(stderr, "kvbm: warning: %s\n", fits.message().c_str());
+  }
+}
+
 int print_reference(const Output& output) {
   const std::string text =
       text_of([](char* out, size_t capacity, size_t* needed) { return kvbm_config_reference(out, capacity, needed); });
@@ -119,6 +131,7 @@ int run(const ConfigOptions& options, const Output& output) {
   const auto list = json_of(text);
   const int possible = check_host(list);
   if (possible != kDone) return possible;
+  warn_of_host(list);
   std::fputs(output.json ? (terminal::json_text(list) + "\n").c_str() : text.c_str(), stdout);
   return kDone;
 }

@@ -20,8 +20,9 @@ int run(const std::string& dir, const std::string& driver, const std::string& cu
     return fail(kBadInput, "--dir " + dir + " is not a directory", "give the directory that a disk tier would use");
   }
   doctor::Findings findings;
-  doctor::probe_cpu(findings);
-  doctor::probe_memory(findings);
+  const MachineLimits limits = read_machine_limits();
+  doctor::probe_cpu(limits, findings);
+  doctor::probe_memory(limits, findings);
   doctor::probe_storage(dir, findings);
   doctor::probe_devices(findings);
   doctor::probe_gpu(driver, cufile, findings);

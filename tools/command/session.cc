@@ -1,7 +1,5 @@
 #include "command/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/machine_limits.h"
 #include "base/random.h"
 #include "command/node.h"
 #include "session/side.h"
@@ -100,7 +99,9 @@ std::unique_ptr<session::Side> open_side(SessionArguments& arguments, const Outp
 
 // What the side holds at once: the caches of its ranks, and what is sent. More may be asked for than 64 bits count.
 double memory_needed(const SessionArguments& arguments, double bytes_per_token, bool sends) {
-  const double share = arguments.rank < 0 ? 1 : 1.0 / arguments.side.tp;
+  // Each rank has a head at least.
+  const double each = std::max(1.0 / arguments.side.tp, 1.0 / arguments.side.heads);
+  const double share = each * (arguments.rank < 0 ? arguments.side.tp : 1);
   return static_cast<double>(arguments.side.tokens) * bytes_per_token * (share + (sends ? 1 : 0));
 }
 
@@ -119,7 +120,7 @@ int no_memory(const SessionArguments& arguments, bool sends) {
 bool fits_memory(const SessionArguments& arguments, bool sends) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return true;  // refused elsewhere
-  const double there = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const auto there = static_cast<double>(read_machine_limits().memory());
   return memory_needed(arguments, static_cast<double>(each.value()), sends) <= there;
 }
 
@@ -155,11 +156,9 @@ Result<std::string> bytes_to_send(SessionArguments& arguments) {
 std::string layer_of(const std::string& bytes, const session::SideOptions& side, uint32_t layer) {
   const uint64_t plane = bytes.size() / side.layers / 2;
   const uint64_t head = plane / side.heads;
-  const uint64_t heads = uint64_t{side.heads / side.tp} * side.ranks;
+  const session::Heads heads = session::heads_of(side, side.first_rank, side.ranks);
   std::string out;
-  for (uint32_t p = 0; p < 2; ++p) {
-    out += bytes.substr((2 * layer + p) * plane + head * (side.heads / side.tp) * side.first_rank, head * heads);
-  }
+  for (uint32_t p = 0; p < 2; ++p) out += bytes.substr((2 * layer + p) * plane + head * heads.first, head * heads.count());
   return out;
 }
 
@@ -350,7 +349,9 @@ Status take_layers(Sessions& sessions, const session::Side& side, const SessionA
     if (Status s = sessions.wait_layer(layer); !s.ok()) return s;
     if (layer == 0) first = seconds_since(start);
     if (!quiet) std::cerr << "layer " << layer << " in place after " << seconds_since(start) << " s\n";
-    side.read_layer(layer, layer_bytes.data());
+    if (!side.read_layer(layer, layer_bytes.data())) {
+      return {Code::damaged, "ranks that hold the same head hold other bytes of it", "layer " + std::to_string(layer)};
+    }
     digest.add(layer_bytes.data(), layer_bytes.size());
     if (file.is_open()) {
       file.write(reinterpret_cast<const char*>(layer_bytes.data()), static_cast<std::streamsize>(layer_bytes.size()));
@@ -439,7 +440,7 @@ void add_common(Command app, SessionArguments& arguments) {
                                 .type_name("N")
                                 .range(uint64_t{1}, uint64_t{1} << 30)
                                 .show_default();
-  number("--tp", side.tp, "Tensor-parallel ranks of this side");
+  number("--tp", side.tp, "Tensor-parallel ranks of this side; more than there are heads share them");
   app.add_option("--rank", arguments.rank, "The one that this process is; all of them if missing")
       .type_name("N")
       .range(0, 4095);

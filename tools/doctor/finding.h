@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/machine_limits.h"
+
 namespace kvbm::doctor {
 
 enum class State { ok, limited, absent };
@@ -19,8 +21,11 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 const char* state_name(State state) noexcept;
-void probe_cpu(Findings& out);
-void probe_memory(Findings& out);
+void probe_cpu(const MachineLimits& limits, Findings& out);
+void probe_memory(const MachineLimits& limits, Findings& out);
+// Why io_uring is refused and what to do, where `call` failed with `error`: `disabled` is what kernel.io_uring_disabled says
+// ("" where there is no such setting), `filtered` whether a seccomp filter is in force on this process.
+std::string ring_advice(const std::string& call, int error, const std::string& disabled, bool filtered);
 // Opens an unlinked temporary file in `dir`, and a ring of io_uring; leaves nothing behind.
 void probe_storage(const std::string& dir, Findings& out);
 // Loads UCX where it is installed; the process keeps its own signal dispositions.

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "doctor/finding.h"
 #include "terminal/quantity.h"
@@ -78,7 +78,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-void probe_cpu(Findings& out) {
+void probe_cpu(const MachineLimits& limits, Findings& out) {
   const std::string flags = cpu_flags();
   for (const char* name : {"avx2", "bmi2", "sha_ni", "vaes", "avx512f", "avx512bw", "avx512vl"}) {
     std::string word(1, ' ');
@@ -87,15 +87,28 @@ void probe_cpu(Findings& out) {
     out.push_back({"cpu", name, has ? State::ok : State::absent, has ? "yes" : "no",
                    has ? "" : "hashing and copying use a slower path; results are the same"});
   }
-  out.push_back({"cpu", "processors", State::ok, std::to_string(std::thread::hardware_concurrency()), ""});
+  out.push_back({"cpu", "processors", State::ok, std::to_string(limits.machine_processors), ""});
+  if (limits.processor_limit > 0) {
+    std::array<char, 32> share{};
+    std::snprintf(share.data(), share.size(), "%.3g", limits.processor_limit);
+    const bool less = limits.processor_limit < limits.machine_processors;
+    out.push_back({"cpu", "control group", less ? State::limited : State::ok,
+                   std::string(share.data()) + " processors (" + limits.processor_file + ")",
+                   less ? "the threads of this process together get no more, and stand still for the rest of each period; raise the limit of the container for more speed" : ""});
+  }
   const size_t nodes = numa_nodes();
   out.push_back({"cpu", "NUMA nodes", nodes > 0 ? State::ok : State::absent, std::to_string(nodes),
                  nodes > 0 ? "" : "the system does not tell; memory is treated as one node"});
 }
 
-void probe_memory(Findings& out) {
-  out.push_back({"memory", "total", State::ok, format_size(static_cast<double>(meminfo("MemTotal"))), ""});
-  out.push_back({"memory", "available", State::ok, format_size(static_cast<double>(meminfo("MemAvailable"))), ""});
+void probe_memory(const MachineLimits& limits, Findings& out) {
+  const auto size = [](uint64_t bytes) { return bytes == MachineLimits::kNone ? "unknown" : format_size(static_cast<double>(bytes)); };
+  out.push_back({"memory", "total", State::ok, size(limits.machine_memory), ""});
+  if (limits.memory_limit != MachineLimits::kNone) {
+    out.push_back({"memory", "control group", State::limited, size(limits.memory_limit) + " (" + limits.memory_file + ")",
+                   "a process that needs more is killed; keep host.capacity and what the engine needs below it together, or raise the limit of the container"});
+  }
+  out.push_back({"memory", "available", State::ok, size(limits.available()), ""});
   probe_huge_pages(out);
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);

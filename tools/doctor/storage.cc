@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 #include "doctor/finding.h"
@@ -17,22 +18,36 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// 0 when a ring was made and completed a no-op, else the errno.
-int try_ring() {
+struct Refusal {
+  const char* call = "";
+  int error = 0;
+};
+
+// No error when a ring was made and completed a no-op.
+Refusal try_ring() {
   io_uring ring{};
-  int error = -io_uring_queue_init(4, &ring, 0);
-  if (error != 0) return error;
+  const int made = io_uring_queue_init(4, &ring, 0);
+  if (made != 0) return {"io_uring_setup", -made};
   io_uring_sqe* sqe = io_uring_get_sqe(&ring);
   io_uring_prep_nop(sqe);
   const int submitted = io_uring_submit(&ring);
   io_uring_cqe* cqe = nullptr;
-  error = submitted < 0 ? -submitted : -io_uring_wait_cqe(&ring, &cqe);
-  if (error == 0) {
-    error = -cqe->res;
+  Refusal refused{"io_uring_enter", submitted < 0 ? -submitted : -io_uring_wait_cqe(&ring, &cqe)};
+  if (refused.error == 0) {
+    refused.error = -cqe->res;
     io_uring_cqe_seen(&ring, cqe);
   }
   io_uring_queue_exit(&ring);
-  return error;
+  return refused;
+}
+
+// "Seccomp:\t2" of /proc/self/status: a filter is in force.
+bool has_seccomp_filter() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Seccomp:")) return line.ends_with("2");
+  }
+  return false;
 }
 
 // 0 when an aligned page went out and came back past the page cache, else the errno.
@@ -73,11 +88,29 @@ std::string file_system_name(unsigned long magic) {
 
 }  // namespace
 
+std::string ring_advice(const std::string& call, int error, const std::string& disabled, bool filtered) {
+  const std::string meanwhile = "the disk tier uses pread and pwrite; ";
+  const bool forbidden = error == EPERM || error == EACCES || error == ENOSYS;
+  // The setting refuses the making of a ring alone, and with EPERM.
+  const bool by_setting = error == EPERM && call == "io_uring_setup" && !disabled.empty() && disabled != "0";
+  const std::string setting = "set kernel.io_uring_disabled, which is " + disabled + ", to 0 with sysctl";
+  const std::string filter =
+      "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp profile of the container (Docker: "
+      "--security-opt seccomp=FILE; Kubernetes: securityContext.seccompProfile)";
+  if (by_setting) return meanwhile + setting + (filtered ? "; a seccomp filter is in force too: " + filter : "");
+  if (forbidden && filtered) return meanwhile + "a seccomp filter refuses " + call + ": " + filter;
+  if (error == ENOSYS) return meanwhile + "the kernel has no io_uring: it needs Linux 5.6 or later with CONFIG_IO_URING";
+  if (forbidden) return meanwhile + "a security module of the kernel (SELinux, AppArmor, a sandbox) refuses " + call + ": allow it in its policy";
+  if (error == ENOMEM) return meanwhile + "a ring does not fit the limit of locked memory: raise `ulimit -l` or LimitMEMLOCK=";
+  return meanwhile + call + " fails";
+}
+
 void probe_storage(const std::string& dir, Findings& out) {
-  const int ring = try_ring();
-  out.push_back({"storage", "io_uring", ring == 0 ? State::ok : State::absent,
-                 ring == 0 ? "a ring completed a no-op" : std::strerror(ring),
-                 ring == 0 ? "" : "the disk tier uses pread and pwrite; allow io_uring in the container or kernel.io_uring_disabled"});
+  const Refusal ring = try_ring();
+  const bool usable = ring.error == 0;
+  out.push_back({"storage", "io_uring", usable ? State::ok : State::absent,
+                 usable ? "a ring completed a no-op" : std::string(ring.call) + ": " + std::strerror(ring.error),
+                 usable ? "" : ring_advice(ring.call, ring.error, first_line("/proc/sys/kernel/io_uring_disabled"), has_seccomp_filter())});
   struct statfs fs {};
   if (::statfs(dir.c_str(), &fs) != 0) {
     out.push_back({"storage", dir, State::absent, std::strerror(errno), "give an existing directory with --dir"});

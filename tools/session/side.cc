@@ -34,10 +34,17 @@ Result<uint64_t> bytes_per_token(const SideOptions& options) {
   return uint64_t{2} * options.layers * options.heads * options.head_size * layout::element_bytes(element.value());
 }
 
+Heads heads_of(const SideOptions& options, uint32_t rank, uint32_t ranks) {
+  const auto first_of = [&](uint32_t r) { return static_cast<uint32_t>(uint64_t{r} * options.heads / options.tp); };
+  const uint32_t last = rank + ranks - 1;
+  return {first_of(rank), std::max(first_of(last) + 1, first_of(last + 1))};
+}
+
 Result<std::unique_ptr<Side>> Side::open(const SideOptions& options) {
   const auto element = element_named(options.element);
   if (!element.ok()) return element.status();
-  if (options.tp == 0 || options.heads % options.tp != 0 || options.ranks == 0 ||
+  // Ranks that outnumber the heads share them; else each has as many.
+  if (options.tp == 0 || (options.tp < options.heads && options.heads % options.tp != 0) || options.ranks == 0 ||
       options.first_rank + options.ranks > options.tp) {
     return Status(Code::invalid_argument, "the ranks do not fit the heads",
                   std::to_string(options.heads) + " heads in " + std::to_string(options.tp) + " ranks, of which from " +
@@ -45,8 +52,8 @@ Result<std::unique_ptr<Side>> Side::open(const SideOptions& options) {
   }
   auto side = std::unique_ptr<Side>(new Side(options));
   side->row_bytes_ = uint64_t{options.head_size} * layout::element_bytes(element.value());
-  side->rank_heads_ = options.heads / options.tp;
-  side->layer_bytes_ = 2 * options.tokens * side->row_bytes_ * side->rank_heads_ * options.ranks;
+  side->heads_ = heads_of(options, options.first_rank, options.ranks);
+  side->layer_bytes_ = 2 * options.tokens * side->row_bytes_ * side->heads_.count();
   node::MemberOptions node = options.node;
   const uint64_t block = 2 * uint64_t{options.layers} * options.block_tokens * options.heads * side->row_bytes_;
   node.block_bytes = std::max<uint64_t>(64 << 10, (block + 4095) / 4096 * 4096);
@@ -89,12 +96,14 @@ Status Side::open_rank(uint32_t number) {
   const auto geometry = layout::Geometry::make(
       options_.block_tokens, {layout::attention(options_.layers, options_.heads, options_.head_size, element)});
   if (!geometry.ok()) return geometry.status();
-  const auto first_head = static_cast<uint16_t>(number * rank_heads_);
-  const Shard shard{0, static_cast<uint16_t>(options_.layers), first_head, static_cast<uint16_t>(rank_heads_), 0};
+  const Heads heads = heads_of(options_, number, 1);
+  const Shard shard{0, static_cast<uint16_t>(options_.layers), static_cast<uint16_t>(heads.first),
+                    static_cast<uint16_t>(heads.count()), 0};
   const auto shape = layout::RecordShape::make(geometry.value(), 0, shard, 1);
   if (!shape.ok()) return shape.status();
   Rank& rank = ranks_.emplace_back();
   rank.number = number;
+  rank.heads = heads;
   // As in an engine that has been running for a while: blocks of a request lie anywhere.
   rank.blocks.resize((options_.tokens + options_.block_tokens - 1) / options_.block_tokens);
   std::iota(rank.blocks.begin(), rank.blocks.end(), 0U);
@@ -132,18 +141,18 @@ Status Side::make_cache(Rank& rank, uint32_t form, const kvbm_shard_t& shard) {
   return failed("the cache is refused", error);
 }
 
-// visit(row in a cache, its place among the layer's canonical bytes)
+// visit(row in a cache, its place among the layer's canonical bytes), of each rank that holds it in turn
 template <class Visit>
 void Side::rows_of(uint32_t layer, Visit&& visit) const {
-  uint64_t at = 0;
-  for (uint32_t plane = 0; plane < 2; ++plane) {
-    for (const Rank& rank : ranks_) {
+  for (const Rank& rank : ranks_) {
+    for (uint32_t plane = 0; plane < 2; ++plane) {
       const layout::PlaneView& view = rank.arrangement->view(layer, plane);
-      for (uint32_t head = 0; head < rank_heads_; ++head) {
+      for (uint32_t head = rank.heads.first; head < rank.heads.end; ++head) {
+        uint64_t at = (uint64_t{plane} * heads_.count() + head - heads_.first) * options_.tokens * row_bytes_;
         for (uint64_t position = 0; position < options_.tokens; ++position, at += row_bytes_) {
           const auto block = static_cast<int64_t>(rank.blocks[position / options_.block_tokens]);
           const auto token = static_cast<int64_t>(position % options_.block_tokens);
-          visit(view.base + block * view.block_stride + int64_t{head} * view.head_stride + token * view.token_stride,
+          visit(rank, head, view.base + block * view.block_stride + int64_t{head - rank.heads.first} * view.head_stride + token * view.token_stride,
                 at);
         }
       }
@@ -152,11 +161,20 @@ void Side::rows_of(uint32_t layer, Visit&& visit) const {
 }
 
 void Side::write_layer(uint32_t layer, const std::byte* from) {
-  rows_of(layer, [&](std::byte* row, uint64_t at) { std::memcpy(row, from + at, row_bytes_); });
+  rows_of(layer, [&](const Rank&, uint32_t, std::byte* row, uint64_t at) { std::memcpy(row, from + at, row_bytes_); });
 }
 
-void Side::read_layer(uint32_t layer, std::byte* to) const {
-  rows_of(layer, [&](const std::byte* row, uint64_t at) { std::memcpy(to + at, row, row_bytes_); });
+bool Side::read_layer(uint32_t layer, std::byte* to) const {
+  bool equal = true;
+  rows_of(layer, [&](const Rank& rank, uint32_t head, const std::byte* row, uint64_t at) {
+    const bool again = &rank != ranks_.data() && head < (&rank - 1)->heads.end;  // an earlier rank's, who was read before
+    if (again) {
+      equal = std::memcmp(to + at, row, row_bytes_) == 0 && equal;
+    } else {
+      std::memcpy(to + at, row, row_bytes_);
+    }
+  });
+  return equal;
 }
 
 void Digest::add(const std::byte* data, uint64_t bytes) {

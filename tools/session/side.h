@@ -1,7 +1,7 @@
 // One side of a prefill->decode session on the public C interface, as an engine would be it: ranks with attached caches
 // of a given form and block size, all in this process and behind one node. Their bytes are read and written here in
-// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, so that two sides with different
-// shapes can be compared.
+// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, each head once, so that two sides
+// with different shapes can be compared. Where there are more ranks than heads, several ranks hold the same head.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,15 @@ struct SideOptions {
 // Bytes of all heads of one token; invalid_argument for an element that is none.
 Result<uint64_t> bytes_per_token(const SideOptions& options);
 
+// The heads of a run of ranks: [first, end).
+struct Heads {
+  uint32_t first = 0;
+  uint32_t end = 0;
+  [[nodiscard]] uint32_t count() const noexcept { return end - first; }
+};
+// Of the ranks [rank, rank + ranks) of options.tp. Needs the ranks to fit the heads.
+Heads heads_of(const SideOptions& options, uint32_t rank, uint32_t ranks);
+
 class Side {
  public:
   static Result<std::unique_ptr<Side>> open(const SideOptions& options);
@@ -43,6 +52,7 @@ class Side {
   struct Rank {
     uint32_t number = 0;
     kvbm_cache_t* cache = nullptr;
+    Heads heads;
     std::vector<uint32_t> blocks;  // in the order of the request
     std::vector<std::vector<std::byte>> memory;
     std::unique_ptr<layout::Arrangement> arrangement;  // the same as the cache's, to read and write it by hand
@@ -50,12 +60,12 @@ class Side {
 
   [[nodiscard]] std::vector<Rank>& ranks() noexcept { return ranks_; }
   [[nodiscard]] const node::Member& member() const noexcept { return *member_; }
-  // Of the ranks here: a layer, and all.
+  // Of the heads of the ranks here: a layer, and all.
   [[nodiscard]] uint64_t layer_bytes() const noexcept { return layer_bytes_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return layer_bytes_ * options_.layers; }
-  // Canonical bytes of one layer, into or out of the caches.
+  // Canonical bytes of one layer, into or out of the caches. False: ranks that hold the same head hold other bytes of it.
   void write_layer(uint32_t layer, const std::byte* from);
-  void read_layer(uint32_t layer, std::byte* to) const;
+  [[nodiscard]] bool read_layer(uint32_t layer, std::byte* to) const;
 
  private:
   explicit Side(const SideOptions& options) : options_(options) {}
@@ -69,7 +79,7 @@ class Side {
   kvbm_geometry_t* geometry_ = nullptr;
   kvbm_namespace_t* ns_ = nullptr;
   std::vector<Rank> ranks_;
-  uint32_t rank_heads_ = 0;
+  Heads heads_;
   uint64_t row_bytes_ = 0;
   uint64_t layer_bytes_ = 0;
 };

@@ -24,6 +24,49 @@ Result<OptionSet> resolve(std::string_view file, std::vector<NamedText> environm
   return resolve_config(schema(), s);
 }
 
+// What Kubernetes gives to a pod beside services called kvbm, kvbm-node and kvbm-a-b, and Docker to a linked container.
+TEST(Config, what_describes_a_service_is_passed_over) {
+  const std::vector<NamedText> given = {{"KVBM_SERVICE_HOST", "10.0.0.1"}, {"KVBM_SERVICE_PORT", "7000"}, {"KVBM_SERVICE_PORT_DATA", "7000"},
+                                        {"KVBM_SERVICE_PORT_HTTP_METRICS", "9090"}, {"KVBM_PORT", "tcp://10.0.0.1:7000"},
+                                        {"KVBM_PORT_7000_TCP", "tcp://10.0.0.1:7000"}, {"KVBM_PORT_7000_TCP_PROTO", "tcp"},
+                                        {"KVBM_PORT_7000_TCP_PORT", "7000"}, {"KVBM_PORT_7000_TCP_ADDR", "10.0.0.1"},
+                                        {"KVBM_PORT_53_UDP", "udp://10.0.0.1:53"}, {"KVBM_PORT_9_SCTP_ADDR", "fd00::1"},
+                                        {"KVBM_NODE_SERVICE_HOST", "fd00::1"}, {"KVBM_NODE_SERVICE_PORT", "7000"},
+                                        {"KVBM_NODE_PORT", "tcp://[fd00::1]:7000"}, {"KVBM_NODE_PORT_7000_TCP_ADDR", "fd00::1"},
+                                        {"KVBM_A_B_PORT_1_TCP", "tcp://10.0.0.1:1"}, {"KVBM_A_PORT_1_PORT_2_TCP_PORT", "2"}};
+  for (const NamedText& variable : given) {
+    const auto got = resolve("", {variable});
+    EXPECT_TRUE(got.ok()) << variable.name << ": " << got.status().message();
+  }
+  EXPECT_TRUE(resolve("", given).ok());
+}
+
+TEST(Config, what_only_looks_like_a_service_is_refused) {
+  const std::vector<NamedText> given = {{"KVBM_NODE_PORT", "7000"}, {"KVBM_PORT", ""}, {"KVBM_SERVICE", "x"}, {"KVBM_SERVICE_PORT_", "1"},
+                                        {"KVBM_SERVICE_HOSTS", "x"}, {"KVBM_PORT_7000", "1"}, {"KVBM_PORT_TCP", "1"},
+                                        {"KVBM_PORT_x_TCP", "1"}, {"KVBM_PORT_7000_TCP_", "1"}, {"KVBM_PORT_7000_TCP_NAME", "1"},
+                                        {"KVBM_PORT_7000_TCPS", "1"}, {"KVBM_PORTS", "tcp://10.0.0.1:7000"}};
+  for (const NamedText& variable : given) {
+    const Status s = resolve("", {variable}).status();
+    EXPECT_EQ(s.code(), Code::bad_config) << variable.name;
+    EXPECT_NE(s.message().find(variable.name), std::string::npos) << s.message();
+  }
+}
+
+TEST(Config, an_option_that_is_named_like_a_service_is_that_option) {
+  const std::vector<OptionRow> rows = {{"metrics.port", OptionType::count, "1", "", 0, 65535, {}, {}},
+                                       {"node.service_host", OptionType::string, "", "", 0, 0, {}, {}}};
+  const std::vector<NamedText> given = {{"KVBM_METRICS_PORT", "9"}, {"KVBM_NODE_SERVICE_HOST", "a"}, {"KVBM_SERVICE_HOST", "b"}};
+  ConfigSources s{"", "", given, {}, {}};
+  auto got = resolve_config(rows, s);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  EXPECT_EQ(got.value().values["metrics.port"].number, 9U);
+  EXPECT_EQ(got.value().values["node.service_host"].text, "a");
+  const std::vector<NamedText> wrong = {{"KVBM_METRICS_PORT", "tcp://10.0.0.1:7000"}};
+  s.environment = wrong;
+  EXPECT_EQ(resolve_config(rows, s).status().code(), Code::bad_config);
+}
+
 TEST(Config, later_sources_win_and_each_value_knows_its_origin) {
   auto got = resolve("threads = 3\n[host]\ncapacity = \"1GiB\"\n", {{"KVBM_THREADS", "4"}, {"HOME", "/"}}, {{"deadline", "250ms"}});
   ASSERT_TRUE(got.ok()) << got.status().message();
