@@ -50,8 +50,8 @@
  *   1. Functions return kvbm_status_t: 0 done, above 0 accepted or partly done, below 0 failed, in bands
  *      of 100 that name the remedy. A cache miss is a count, not an error.
  *   2. Arguments come in the order: subject, inputs (pointer, then count), options, outputs (out_*),
- *      then a nullable kvbm_error_t that receives the particulars. Outputs are written only on success
- *      unless said otherwise; out_ counts are always written.
+ *      then a nullable kvbm_error_t that receives the particulars; kvbm_error_last has those of calls without one.
+ *      Outputs are written only on success unless said otherwise; out_ counts are always written.
  *   3. Options structs begin with struct_size. Call the *_options_init function, set what you want, pass it.
  *      Unset means the default. NULL options mean all defaults. A field that this library does not
  *      know and that is not zero is refused (KVBM_ERR_UNSUPPORTED), never ignored.

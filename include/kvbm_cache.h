@@ -201,7 +201,7 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * (kvbm_manager_register): then it is replaced. queue NULL: blocks until done and returns the result; else returns
  * KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
  * (a block id out of range; more than 2^28 of them; a stream for a cache in host memory, of another device, of a context
- * that is gone, or that is being captured into a graph: one line of the log says which, kvbm_context_options_t.log),
+ * that is gone, or that is being captured into a graph: kvbm_error_last says which, and so does one line of the log),
  * KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
  * held or lies nowhere else and nothing is being given back, or for host.room_wait no store got room: until then a store
  * waits, in order; or room would have to be made and the `parent` is in no tier, so that the block could not be found),
@@ -237,7 +237,8 @@ typedef struct kvbm_load_options {
 KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
 /* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
  * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
- * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED,
+ * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. Without block ids nothing is loaded, and that is
+ * KVBM_OK: `match` may be NULL then, as a lookup that hit nothing gives it. An item that fails (KVBM_ERR_MISS, _DAMAGED,
  * _MISMATCH, _DEADLINE, ...) leaves its engine blocks undefined and is never reported as loaded: compute it. At the
  * deadline the completion comes at once (GPU: kvbm_device.h, ends) and no tensor is written any more. queue as for store.
  *

@@ -64,6 +64,14 @@ KVBM_API kvbm_status_t kvbm_manager_nodes(kvbm_manager_t *manager, kvbm_node_row
 KVBM_API kvbm_status_t kvbm_manager_node_address(kvbm_manager_t *manager, char *out, size_t capacity,
                                                  size_t *out_needed);
 
+/* Waits until every address of node.peers is a connected node whose contents are known, so that the next lookup that asks
+ * nodes (ask_nodes_ns) asks all of them; without this, one that comes while they are being connected finds nothing there. At
+ * once for a manager without node.peers: nodes that will dial this one are not waited for. Errors: KVBM_ERR_INVALID;
+ * KVBM_ERR_DEADLINE when timeout_ns (KVBM_FOREVER: none) has passed, and KVBM_ERR_PERMISSION as soon as the addresses that
+ * are left refuse this node, or it them: `err` names each and says why. Nodes that are connected by then are used all the
+ * same. Thread: any. Blocks: up to timeout_ns. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t *manager, uint64_t timeout_ns, kvbm_error_t *err);
+
 typedef struct kvbm_locate_options {
   uint32_t struct_size;
   uint32_t reserved;         /* 0 */

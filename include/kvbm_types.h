@@ -78,6 +78,13 @@ typedef struct kvbm_error {
   char message[504]; /* what was refused, why, and what to do; zero-terminated, cut if longer */
 } kvbm_error_t;
 
+/* Particulars of the last call on this thread that was not given a kvbm_error_t, because it takes none or was given NULL: which
+ * argument was refused and why. Its status is that call's if that failed and there is more to say than the status; else 0,
+ * with an empty message. Such a call forgets what the one before it said, and calls that are given a kvbm_error_t change
+ * nothing. Functions that return no status do not count. What a completion or an item reports is not here. Errors:
+ * KVBM_ERR_INVALID for NULL. Thread: any; each has particulars of its own. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_error_last(kvbm_error_t *out_error);
+
 /* ------------------------------------------------------------------ handles */
 
 typedef struct kvbm_context kvbm_context_t;

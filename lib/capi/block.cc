@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@ using kvbm::block::Hold;
 using kvbm::block::HoldKind;
 using kvbm::block::HoldValue;
 using kvbm::capi::guarded;
+using kvbm::capi::invalid;
+using kvbm::capi::refuse;
 using kvbm::capi::to_c;
 using kvbm::manager::Manager;
 
@@ -26,6 +29,10 @@ static_assert(sizeof(kvbm_block_t) == sizeof(HoldValue));
 static_assert(sizeof(kvbm_position_t) == sizeof(kvbm::codec::Position));
 
 namespace {
+
+constexpr const char* kOtherManager = "the namespace belongs to another manager";
+constexpr const char* kRepeated = "a block is in the batch twice";
+constexpr const char* kNoBatch = "the manager or an array of the batch is NULL, or it has more than 2^28 blocks";
 
 // One value per block of a call, undefined at first; small batches need no heap.
 template <class T>
@@ -95,14 +102,19 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
                                     size_t* out_n_evicted) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n_evicted != nullptr) *out_n_evicted = 0;
-    if (manager == nullptr || ns == nullptr || (out_evicted == nullptr && evicted_capacity != 0)) return KVBM_ERR_INVALID;
-    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    if (manager == nullptr || ns == nullptr || (out_evicted == nullptr && evicted_capacity != 0)) {
+      return invalid("manager, ns or out_evicted is NULL");
+    }
+    if (ns->tenancy != manager->tenancy) return refuse(Code::foreign_handle, kOtherManager);
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_blocks == 0) return KVBM_OK;
-    if (out_blocks == nullptr) return KVBM_ERR_INVALID;
+    if (out_blocks == nullptr) return invalid("out_blocks is NULL");
     Manager& core = *manager->tenancy->manager;
-    if (n_blocks > core.table().slots()) return KVBM_ERR_NO_ROOM;
+    if (n_blocks > core.table().slots()) {
+      return kvbm::capi::fail(nullptr, {Code::no_room, "the host tier has fewer blocks",
+                                        std::to_string(n_blocks) + " of " + std::to_string(core.table().slots()) + "; raise host.capacity"});
+    }
     Slots slots(n_blocks);
     std::vector<kvbm::block::Evicted> evicted;
     const bool report = out_evicted != nullptr || out_n_evicted != nullptr;
@@ -123,13 +135,17 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
 kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                     const uint64_t* bytes) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(blocks, n_blocks)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
-    if (repeats(blocks, n_blocks)) return KVBM_ERR_INVALID;
+    if (repeats(blocks, n_blocks)) return invalid(kRepeated);
     const uint64_t limit = core.arena().block_bytes();
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
-      if (bytes[i] == 0 || bytes[i] > limit) return KVBM_ERR_INVALID;
+      if (bytes[i] == 0 || bytes[i] > limit) {
+        return kvbm::capi::fail(nullptr, {Code::invalid_argument, "a length is none of a block",
+                                          "bytes[" + std::to_string(i) + "] is " + std::to_string(bytes[i]) + ", a block has 1 to " +
+                                              std::to_string(limit)});
+      }
     }
     Slots slots(n_blocks);
     return to_c(kvbm::block::complete_held(core.holds(), core.table(), {blocks, n_blocks}, slots,
@@ -144,16 +160,17 @@ kvbm_status_t kvbm_register_options_init(kvbm_register_options_t* out_options, u
 kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* ns, kvbm_block_t* inout_blocks,
                                     const kvbm_key_t* keys, size_t n_blocks, const kvbm_register_options_t* options) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || ns == nullptr) return KVBM_ERR_INVALID;
-    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    if (manager == nullptr || ns == nullptr) return invalid("manager or ns is NULL");
+    if (ns->tenancy != manager->tenancy) return refuse(Code::foreign_handle, kOtherManager);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     kvbm_register_options_t given{};
-    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
-    if (given.duplicates > KVBM_DUPLICATE_KEEP || given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
+    if (!kvbm::capi::take_options(options, given)) return refuse(Code::unsupported, kvbm::capi::kUnknownOptions);
+    if (given.duplicates > KVBM_DUPLICATE_KEEP) return invalid("options.duplicates is not a KVBM_DUPLICATE_* value");
+    if (given.priority > KVBM_PRIORITY_KEEP) return invalid("options.priority is not a KVBM_PRIORITY_* value");
     if (n_blocks == 0) return KVBM_OK;
-    if (!is_batch(inout_blocks, n_blocks, keys)) return KVBM_ERR_INVALID;
+    if (!is_batch(inout_blocks, n_blocks, keys)) return invalid(kNoBatch);
     Manager& core = *manager->tenancy->manager;
-    if (repeats(inout_blocks, n_blocks)) return KVBM_ERR_INVALID;
+    if (repeats(inout_blocks, n_blocks)) return invalid(kRepeated);
     kvbm::manager::ManagedBlocks what;
     if (given.part == nullptr) {
       const auto family = ns->ns->default_family();
@@ -161,7 +178,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       what.family = family.value();
     } else {
       const auto plan = ns->ns->plan(kvbm::capi::to_part(given.part));
-      if (!plan.ok()) return to_c(plan.status().code());
+      if (!plan.ok()) return kvbm::capi::fail(nullptr, plan.status());
       what.family = plan.value().family;
     }
     what.keys = {reinterpret_cast<const Key*>(keys), n_blocks};
@@ -192,7 +209,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
 kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                               kvbm_view_t* out_views) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(blocks, n_blocks, out_views)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_views)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     for (size_t i = 0; i < n_blocks; ++i) {
@@ -210,7 +227,7 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
 kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(blocks, n_blocks, out_blocks)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
@@ -222,7 +239,7 @@ kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* bloc
 
 kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(blocks, n_blocks)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     constexpr size_t kPage = 128;
@@ -247,7 +264,7 @@ kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* bl
 kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                    kvbm_block_t* out_weak) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(blocks, n_blocks, out_weak)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_weak)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
@@ -261,7 +278,7 @@ kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* 
 kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* weak, size_t n_blocks,
                                  kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || !is_batch(weak, n_blocks, out_blocks)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(weak, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     std::vector<Hold> holds(n_blocks);

@@ -1,6 +1,10 @@
 #include "manager/cache.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +25,11 @@ using kvbm::Result;
 using kvbm::Status;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
+using kvbm::capi::invalid;
 using kvbm::capi::items;
 using kvbm::capi::kTooMany;
 using kvbm::capi::point_on;
+using kvbm::capi::refuse;
 using kvbm::capi::refuse_count;
 using kvbm::capi::to_c;
 using kvbm::manager::CachePart;
@@ -109,12 +115,34 @@ Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager
   return manager.devices().place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
 }
 
+// Whether this process has memory at an address. What the system does not say counts as there.
+bool is_mapped(uintptr_t at) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return ::mincore(reinterpret_cast<void*>(at / page * page), 1, &resident) == 0 || errno != ENOMEM;
+}
+
+// An address of a device, or a wrong one, would end the process at the first store or load.
+Status check_host_memory(const kvbm_cache_options_t& given) {
+  for (size_t p = 0; p < given.n_parts; ++p) {
+    for (size_t t = 0; t < given.parts[p].n_tensors; ++t) {
+      const kvbm_tensor_t& tensor = given.parts[p].tensors[t];
+      const auto first = reinterpret_cast<uintptr_t>(tensor.data);
+      if (tensor.bytes == 0 || (is_mapped(first) && is_mapped(first + tensor.bytes - 1))) continue;
+      return {Code::invalid_argument, "a tensor is no memory of this process",
+              "part " + std::to_string(p) + ": tensor " + std::to_string(t) +
+                  "; if it lies on a device, say so: memory = KVBM_MEMORY_CUDA and its device"};
+    }
+  }
+  return {};
+}
+
 kvbm::device::CuStream to_stream(void* stream) noexcept { return static_cast<kvbm::device::CuStream>(stream); }
 
-// There is no room for words in a submission's refusal: the log has them.
-kvbm_status_t refuse(const kvbm::manager::Cache& cache, const Status& why) {
+// A submission has no slot for words: kvbm_error_last has them, and the log.
+kvbm_status_t refuse_submission(const kvbm::manager::Cache& cache, const Status& why) {
   cache.manager()->env().log->write(kvbm::LogLevel::warning, "cache", why.message());
-  return to_c(why.code());
+  return fail(nullptr, why);
 }
 
 // Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the
@@ -164,13 +192,13 @@ Status check_match(const kvbm::manager::Cache& cache, const kvbm::manager::Match
 kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest request, const kvbm_load_options_t& given,
                              kvbm_queue_t* queue, uint64_t user_data) {
   const auto& core = cache.cache;
-  if (given.wait_layers != 1) return refuse(*core, Status(Code::unsupported, "wait_layers is neither 0 nor 1"));
+  if (given.wait_layers != 1) return refuse_submission(*core, Status(Code::unsupported, "wait_layers is neither 0 nor 1"));
   if (core->device() == nullptr || queue == nullptr || given.out_operation == nullptr) {
-    return refuse(*core, Status(Code::invalid_argument,
+    return refuse_submission(*core, Status(Code::invalid_argument,
                                 "wait_layers needs a cache on a device, a queue and out_operation"));
   }
   auto marks = core->mark_layers(given.first_layer, given.n_layers);
-  if (!marks.ok()) return refuse(*core, marks.status());
+  if (!marks.ok()) return refuse_submission(*core, marks.status());
   request.layers = marks.value();
   kvbm::manager::LayerWaits::Place place = kvbm::manager::LayerWaits::place(std::move(marks).value());
   auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
@@ -208,6 +236,9 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     }
     auto device = find_device(*manager->tenancy->manager, given);
     if (!device.ok()) return fail(err, device.status());
+    if (device.value() == nullptr) {
+      if (const Status there = check_host_memory(given); !there.ok()) return fail(err, there);
+    }
     auto cache = kvbm::manager::Cache::create(manager->tenancy->manager, ns->ns, std::move(parts),
                                               std::move(device).value());
     if (!cache.ok()) return fail(err, cache.status());
@@ -231,26 +262,27 @@ kvbm_status_t kvbm_store_options_init(kvbm_store_options_t* out_options, uint32_
 kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, const uint32_t* block_ids, size_t n_keys,
                                const kvbm_store_options_t* options, kvbm_queue_t* queue, uint64_t user_data) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (cache == nullptr || (n_keys != 0 && (keys == nullptr || block_ids == nullptr))) return KVBM_ERR_INVALID;
+    if (cache == nullptr) return invalid("cache is NULL");
+    if (n_keys != 0 && (keys == nullptr || block_ids == nullptr)) return invalid("keys or block_ids is NULL, and n_keys is not 0");
     kvbm_store_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
-    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
-    if (given.reserved != 0 || given.reserved2 != 0) return KVBM_ERR_UNSUPPORTED;
+    if (!kvbm::capi::take_options(options, given)) return refuse(Code::unsupported, kvbm::capi::kUnknownOptions);
+    if (given.reserved != 0 || given.reserved2 != 0) return refuse(Code::unsupported, "options.reserved must be zero");
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
     if (given.priority > KVBM_PRIORITY_KEEP) {
-      return refuse(*core, Status(Code::invalid_argument, "priority is not a KVBM_PRIORITY_* value"));
+      return refuse_submission(*core, Status(Code::invalid_argument, "priority is not a KVBM_PRIORITY_* value"));
     }
     const size_t per_part = items({n_keys, core->units()});
     const size_t n_ids = items({per_part, core->parts().size()});
-    if (n_ids == kTooMany) return refuse(*core, refuse_count("n_keys * units * parts"));
+    if (n_ids == kTooMany) return refuse_submission(*core, refuse_count("n_keys * units * parts"));
     kvbm::manager::StoreRequest request;
     request.cache = core;
     const auto* list = reinterpret_cast<const kvbm::Key*>(keys);
     request.keys.assign(list, list + n_keys);
     request.block_ids.assign(block_ids, block_ids + n_ids);
-    if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok()) return refuse(*core, fits);
+    if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok()) return refuse_submission(*core, fits);
     if (given.parent != nullptr) request.parent = *reinterpret_cast<const kvbm::Key*>(given.parent);
     request.unchained = given.unchained != 0;
     if (given.positions != nullptr) {
@@ -266,7 +298,7 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
     auto after = point_on(*core, given.stream, given.has_stream);
-    if (!after.ok()) return refuse(*core, after.status());
+    if (!after.ok()) return refuse_submission(*core, after.status());
     request.after = std::move(after).value();
     auto operation = std::make_shared<kvbm::manager::StoreOperation>(std::move(request));
     return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);
@@ -282,23 +314,29 @@ kvbm_status_t kvbm_load_options_init(kvbm_load_options_t* out_options, uint32_t 
 kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const uint32_t* block_ids, size_t n_block_ids,
                               const kvbm_load_options_t* options, kvbm_queue_t* queue, uint64_t user_data) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (cache == nullptr || match == nullptr || (block_ids == nullptr && n_block_ids != 0)) return KVBM_ERR_INVALID;
-    if (match->tenancy != cache->tenancy) return KVBM_ERR_FOREIGN;
+    if (cache == nullptr) return invalid("cache is NULL");
+    if (block_ids == nullptr && n_block_ids != 0) return invalid("block_ids is NULL, and n_block_ids is not 0");
+    if (match == nullptr && n_block_ids != 0) return invalid("match is NULL, as of a lookup that hit nothing, and there are block ids to load into");
+    if (match != nullptr && match->tenancy != cache->tenancy) return refuse(Code::foreign_handle, "the match is of another manager");
     kvbm_load_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
-    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    if (!kvbm::capi::take_options(options, given)) return refuse(Code::unsupported, kvbm::capi::kUnknownOptions);
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
     const size_t n_ids = items({n_block_ids, core->parts().size()});
-    if (n_ids == kTooMany) return refuse(*core, refuse_count("n_block_ids * parts"));
+    if (n_ids == kTooMany) return refuse_submission(*core, refuse_count("n_block_ids * parts"));
     const size_t n_keys = (n_block_ids + core->units() - 1) / core->units();
-    if (const Status fits = check_match(*core, *match->match, given, n_keys); !fits.ok()) return refuse(*core, fits);
+    if (match == nullptr) {
+      given.compute_block_ns = 0;  // there is nothing to weigh
+    } else if (const Status fits = check_match(*core, *match->match, given, n_keys); !fits.ok()) {
+      return refuse_submission(*core, fits);
+    }
     kvbm::manager::LoadRequest request;
     request.cache = core;
-    request.match = match->match;
+    if (match != nullptr) request.match = match->match;  // else there is no key to look at in one
     request.block_ids.assign(block_ids, block_ids + n_ids);
-    if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse(*core, fits);
+    if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse_submission(*core, fits);
     request.n_ids = n_block_ids;
     request.first_key = given.first_key;
     request.any_position = given.any_position != 0;
@@ -313,7 +351,7 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     request.compute_block_ns = given.compute_block_ns;
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
     auto after = point_on(*core, given.stream, given.has_stream);
-    if (!after.ok()) return refuse(*core, after.status());
+    if (!after.ok()) return refuse_submission(*core, after.status());
     request.after = std::move(after).value();
     if (given.wait_layers != 0) return load_by_layers(*cache, std::move(request), given, queue, user_data);
     auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
@@ -323,11 +361,11 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
 
 kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t* cache, uint64_t operation, uint32_t layer, void* stream) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (cache == nullptr) return KVBM_ERR_INVALID;
+    if (cache == nullptr) return invalid("cache is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const Status waits = cache->cache->wait_layer(operation, layer, to_stream(stream));
-    return waits.ok() ? KVBM_OK : refuse(*cache->cache, waits);
+    return waits.ok() ? KVBM_OK : refuse_submission(*cache->cache, waits);
   });
 }
 

@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,18 +26,22 @@ struct Subject {
 Subject subject(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part, const kvbm_key_t* keys,
                 size_t n_keys) {
   Subject out;
-  if (manager == nullptr || ns == nullptr || (keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) {
-    out.status = KVBM_ERR_INVALID;
+  if (manager == nullptr || ns == nullptr) {
+    out.status = kvbm::capi::invalid("manager or ns is NULL");
+    return out;
+  }
+  if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) {
+    out.status = kvbm::capi::invalid("keys is NULL, or has more than 2^28 keys");
     return out;
   }
   if (ns->tenancy != manager->tenancy) {
-    out.status = KVBM_ERR_FOREIGN;
+    out.status = kvbm::capi::refuse(kvbm::Code::foreign_handle, "the namespace belongs to another manager");
     return out;
   }
   out.status = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
   if (out.status != KVBM_OK) return out;
   auto plan = ns->ns->plan(kvbm::capi::to_part(part));
-  out.status = to_c(plan.status().code());
+  if (!plan.ok()) out.status = kvbm::capi::fail(nullptr, plan.status());
   if (plan.ok()) out.plan = std::move(plan).value();
   out.keys = {reinterpret_cast<const Key*>(keys), n_keys};
   return out;
@@ -69,7 +74,10 @@ kvbm_status_t kvbm_manager_offload(kvbm_manager_t* manager, kvbm_namespace_t* ns
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
     const auto& core = manager->tenancy->manager;
-    if (tier == 0 || tier > core->tiers_below()) return KVBM_ERR_INVALID;
+    if (tier == 0 || tier > core->tiers_below()) {
+      return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "there is no such tier below the host tier",
+                                        "tier is " + std::to_string(tier) + ", there are 1 to " + std::to_string(core->tiers_below())});
+    }
     auto operation = std::make_shared<kvbm::manager::OffloadOperation>(
         core, static_cast<kvbm::TierIndex>(tier), s.plan.family, std::vector<Key>(s.keys.begin(), s.keys.end()),
         kvbm::kNever);
@@ -94,7 +102,7 @@ kvbm_status_t kvbm_manager_hint(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
   return guarded(nullptr, [&]() -> kvbm_status_t {
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    if (priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
+    if (priority > KVBM_PRIORITY_KEEP) return kvbm::capi::invalid("priority is not a KVBM_PRIORITY_* value");
     manager->tenancy->manager->hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
     return KVBM_OK;
   });
@@ -107,7 +115,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
     if (out_n != nullptr) *out_n = 0;
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    if (out_pin == nullptr) return KVBM_ERR_INVALID;
+    if (out_pin == nullptr) return kvbm::capi::invalid("out_pin is NULL");
     *out_pin = 0;
     auto& core = *manager->tenancy->manager;
     size_t count = 0;
@@ -120,7 +128,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
 
 kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     return to_c(manager->tenancy->manager->unpin(pin));
   });
@@ -129,7 +137,7 @@ kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
 kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const size_t n = manager->tenancy->manager->unpin_owner(owner);
     if (out_n != nullptr) *out_n = n;

@@ -22,23 +22,23 @@ static_assert(layout::kLeafCountLimit == kvbm::codec::kMaxLeaves);
 
 namespace {
 
-kvbm::Status refuse(size_t index, const char* field, const char* wanted) {
+kvbm::Status refuse_component(size_t index, const char* field, const char* wanted) {
   return {Code::invalid_argument, "geometry refused", "component " + std::to_string(index) + ": " + field + " " + wanted};
 }
 
 // What a kind has no use for must not be set: it would be the mark of another model than is made.
 kvbm::Result<layout::ComponentGeometry> to_component(size_t index, const kvbm_component_t& in) {
-  if (in.kind > KVBM_COMPONENT_STATE) return refuse(index, "kind", "is not a KVBM_COMPONENT_* value");
-  if (in.element >= layout::kElementCount) return refuse(index, "element", "is not a KVBM_ELEMENT_* value");
-  if (in.reserved[0] != 0 || in.reserved[1] != 0) return refuse(index, "reserved", "must be zero");
+  if (in.kind > KVBM_COMPONENT_STATE) return refuse_component(index, "kind", "is not a KVBM_COMPONENT_* value");
+  if (in.element >= layout::kElementCount) return refuse_component(index, "element", "is not a KVBM_ELEMENT_* value");
+  if (in.reserved[0] != 0 || in.reserved[1] != 0) return refuse_component(index, "reserved", "must be zero");
   if (in.window_tokens != 0 && in.kind != KVBM_COMPONENT_WINDOW) {
-    return refuse(index, "window_tokens", "must be 0 but for KVBM_COMPONENT_WINDOW");
+    return refuse_component(index, "window_tokens", "must be 0 but for KVBM_COMPONENT_WINDOW");
   }
   if (in.state_bytes != 0 && in.kind != KVBM_COMPONENT_STATE) {
-    return refuse(index, "state_bytes", "must be 0 but for KVBM_COMPONENT_STATE");
+    return refuse_component(index, "state_bytes", "must be 0 but for KVBM_COMPONENT_STATE");
   }
   if (in.heads > 1 && (in.kind == KVBM_COMPONENT_LATENT || in.kind == KVBM_COMPONENT_STATE)) {
-    return refuse(index, "heads", "must be 1 for a latent or a state");
+    return refuse_component(index, "heads", "must be 1 for a latent or a state");
   }
   const auto element = static_cast<layout::Element>(in.element);
   switch (in.kind) {

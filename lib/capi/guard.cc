@@ -7,9 +7,12 @@ namespace kvbm::capi {
 
 namespace {
 
+// Of the last call of a thread that has no slot of the caller's. Constant-initialized: it takes no memory and runs no code.
+constinit thread_local kvbm_error_t last_error{};
+
 // Takes no memory: what was refused is told also where there is none. Status::message(), as far as there is room.
 kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::string_view detail) noexcept {
-  if (err == nullptr) return to_c(code);
+  if (err == nullptr) err = &last_error;
   size_t n = 0;
   const auto add = [&](std::string_view text) {
     if (text.empty()) return;  // its address may be null, which memcpy takes for no length
@@ -27,6 +30,8 @@ kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::st
 }
 
 }  // namespace
+
+void forget_last_error() noexcept { last_error.status = KVBM_OK; }
 
 kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept { return write(err, code, text, {}); }
 
@@ -52,3 +57,13 @@ kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capac
 }
 
 }  // namespace kvbm::capi
+
+extern "C" kvbm_status_t kvbm_error_last(kvbm_error_t* out_error) {
+  if (out_error == nullptr) return KVBM_ERR_INVALID;
+  if (kvbm::capi::last_error.status == KVBM_OK) {
+    *out_error = {};
+  } else {
+    *out_error = kvbm::capi::last_error;
+  }
+  return KVBM_OK;
+}

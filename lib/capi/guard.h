@@ -16,14 +16,20 @@ namespace kvbm::capi {
 
 inline kvbm_status_t to_c(Code code) noexcept { return static_cast<kvbm_status_t>(code); }
 
-// Writes code and text into a caller's error slot, if there is one.
+// Writes code and text into a caller's error slot; where there is none, into this thread's own, for kvbm_error_last.
 kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept;
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept;
+// Of a call that has no slot.
+inline kvbm_status_t refuse(Code code, const char* text) noexcept { return fail(nullptr, code, text); }
+inline kvbm_status_t invalid(const char* text) noexcept { return refuse(Code::invalid_argument, text); }
+// What this thread's own slot says is of an earlier call.
+void forget_last_error() noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
 // What may throw is allocation; an operation's own step ends in manager/operation.cc.
 template <class Fn>
 kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
+  if (err == nullptr) forget_last_error();
   try {
     return body();
   } catch (const std::bad_alloc&) {

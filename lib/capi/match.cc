@@ -1,6 +1,7 @@
 #include "manager/match.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "manager/namespace.h"
 
 using kvbm::capi::guarded;
+using kvbm::capi::invalid;
+using kvbm::capi::refuse;
 using kvbm::capi::to_c;
 using kvbm::manager::PartPlan;
 
@@ -21,17 +24,23 @@ namespace {
 // What a call asks for; KVBM_ERR_UNSUPPORTED and KVBM_ERR_INVALID for options that nobody can follow.
 kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_options_t& given,
                            kvbm::manager::LookupRequest& request) {
-  if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
-  if (given.mode > KVBM_LOOKUP_ANY || given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
-      (given.unit_keys == nullptr && given.n_unit_keys != 0) ||
-      (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX) || kvbm::capi::too_many(given.n_unit_keys)) {
-    return KVBM_ERR_INVALID;
+  if (!kvbm::capi::take_options(options, given)) return refuse(kvbm::Code::unsupported, kvbm::capi::kUnknownOptions);
+  if (given.mode > KVBM_LOOKUP_ANY) return invalid("options.mode is not a KVBM_LOOKUP_* value");
+  if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0)) return invalid("options.parts is NULL, or has more than 32 parts");
+  if ((given.unit_keys == nullptr && given.n_unit_keys != 0) || kvbm::capi::too_many(given.n_unit_keys)) {
+    return invalid("options.unit_keys is NULL, or has more than 2^28 keys");
   }
+  if (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX) return invalid("options.unit_keys needs the mode KVBM_LOOKUP_PREFIX");
   request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
   request.host_only = given.host_only != 0;
   request.no_use = given.no_use != 0;
   request.unit_keys = {reinterpret_cast<const kvbm::Key*>(given.unit_keys), given.n_unit_keys};
   return KVBM_OK;
+}
+
+kvbm_status_t refuse_range(size_t first, size_t n, size_t keys) {
+  return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "the match does not have as many keys",
+                                    std::to_string(n) + " from " + std::to_string(first) + " on of " + std::to_string(keys)});
 }
 
 // Runs a lookup and wraps its match. `parts` is not empty.
@@ -64,8 +73,10 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
     if (out_match != nullptr) *out_match = nullptr;
-    if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
-    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) {
+      return invalid("manager, ns, out_match or out_n is NULL");
+    }
+    if (ns->tenancy != manager->tenancy) return refuse(kvbm::Code::foreign_handle, "the namespace belongs to another manager");
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
     const kvbm_status_t taken = take_request(options, given, request);
@@ -73,11 +84,11 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return KVBM_ERR_INVALID;
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return invalid("keys is NULL, or has more than 2^28 keys");
     std::vector<PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
-      if (!plan.ok()) return to_c(plan.status().code());
+      if (!plan.ok()) return kvbm::capi::fail(nullptr, plan.status());
       parts.push_back(std::move(plan).value());
     }
     return look_up(manager->tenancy, ns->ns, parts, keys, n_keys, given.ask_nodes_ns, request, out_match, out_n);
@@ -89,18 +100,18 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
     if (out_match != nullptr) *out_match = nullptr;
-    if (cache == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
+    if (cache == nullptr || out_match == nullptr || out_n == nullptr) return invalid("cache, out_match or out_n is NULL");
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
     const kvbm_status_t taken = take_request(options, given, request);
     if (taken != KVBM_OK) return taken;
-    if (given.n_parts != 0) return KVBM_ERR_INVALID;
+    if (given.n_parts != 0) return invalid("options.parts must be NULL: a cache looks for its own parts");
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return KVBM_ERR_INVALID;
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return invalid("keys is NULL, or has more than 2^28 keys");
     const auto plans = cache->cache->plans();
-    if (!plans.ok()) return to_c(plans.status().code());
+    if (!plans.ok()) return kvbm::capi::fail(nullptr, plans.status());
     return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request,
                    out_match, out_n);
   });
@@ -116,10 +127,10 @@ size_t kvbm_match_units(const kvbm_match_t* match) {
 
 kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n, kvbm_match_item_t* out_items) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (match == nullptr || (out_items == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (match == nullptr || (out_items == nullptr && n != 0)) return invalid("match or out_items is NULL");
     if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
-    if (first > found.keys().size() || n > found.keys().size() - first) return KVBM_ERR_INVALID;
+    if (first > found.keys().size() || n > found.keys().size() - first) return refuse_range(first, n, found.keys().size());
     for (size_t i = 0; i < n; ++i) {
       kvbm_match_item_t item{};
       for (size_t p = 0; p < found.parts().size(); ++p) {
@@ -143,12 +154,11 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
 
 kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first, size_t n, kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (match == nullptr || (out_blocks == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (match == nullptr || (out_blocks == nullptr && n != 0)) return invalid("match or out_blocks is NULL");
     if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
-    if (part >= found.parts().size() || first > found.keys().size() || n > found.keys().size() - first) {
-      return KVBM_ERR_INVALID;
-    }
+    if (part >= found.parts().size()) return invalid("the match has not so many parts");
+    if (first > found.keys().size() || n > found.keys().size() - first) return refuse_range(first, n, found.keys().size());
     auto& manager = found.manager();
     std::vector<kvbm::SlotId> slots;
     for (size_t i = 0; i < n; ++i) {
@@ -176,10 +186,10 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
 
 kvbm_status_t kvbm_match_cost(const kvbm_match_t* match, size_t first, size_t n, uint64_t* out_load_ns) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (match == nullptr || (out_load_ns == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (match == nullptr || (out_load_ns == nullptr && n != 0)) return invalid("match or out_load_ns is NULL");
     if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const size_t keys = match->match->keys().size();
-    if (first > keys || n > keys - first) return KVBM_ERR_INVALID;
+    if (first > keys || n > keys - first) return refuse_range(first, n, keys);
     kvbm::manager::predict_load(*match->match, first, {out_load_ns, n});
     return KVBM_OK;
   });

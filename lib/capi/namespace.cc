@@ -83,7 +83,8 @@ kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t* ns, kvbm_error_t* err) {
 
 kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t* ns, uint64_t quota_bytes, uint32_t quota_mode) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (ns == nullptr || quota_mode > KVBM_QUOTA_REJECT) return KVBM_ERR_INVALID;
+    if (ns == nullptr) return kvbm::capi::invalid("ns is NULL");
+    if (quota_mode > KVBM_QUOTA_REJECT) return kvbm::capi::invalid("quota_mode is not a KVBM_QUOTA_* value");
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     const auto mode = quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
     return kvbm::capi::to_c(ns->tenancy->manager->set_quota(*ns->ns, quota_bytes, mode).code());

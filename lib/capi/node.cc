@@ -1,9 +1,12 @@
 #include "manager/node.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,9 +51,53 @@ kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRe
   return KVBM_OK;
 }
 
+constexpr uint64_t kLookAgainNs = 2'000'000;
+
+// What is known of the addresses of node.peers at one moment.
+struct Peers {
+  size_t missing = 0;  // not connected, or not known yet
+  size_t refused = 0;  // of these, without a prospect
+  std::string why;     // "address: state" of each that is missing
+};
+
+Peers peers_of(kvbm::manager::Node& node) {
+  Peers out;
+  for (const auto& row : node.nodes()) {
+    const auto& link = row.link;
+    if (link.state == "this node") continue;
+    if (link.state == "ready" && link.status.capacity_bytes != 0) continue;  // it has said what it has
+    ++out.missing;
+    if (link.state.starts_with("refused: ")) ++out.refused;
+    out.why.append(out.why.empty() ? "" : "; ").append(link.address).append(": ").append(link.state);
+  }
+  return out;
+}
+
 }  // namespace
 
 extern "C" {
+
+kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t* manager, uint64_t timeout_ns, kvbm_error_t* err) {
+  return guarded(err, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return kvbm::capi::fail(err, kvbm::Code::invalid_argument, "manager is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
+    if (here != KVBM_OK) return here;
+    const auto& node = manager->tenancy->node;
+    if (node == nullptr) return kvbm::capi::done(err);
+    const auto& clock = manager->tenancy->manager->env().clock();
+    const uint64_t deadline = kvbm::deadline_after(clock, timeout_ns);
+    for (;;) {
+      const Peers peers = peers_of(*node);
+      if (peers.missing == 0) return kvbm::capi::done(err);
+      if (peers.refused == peers.missing) {
+        return kvbm::capi::fail(err, {kvbm::Code::not_permitted, "not all peers let this node in", peers.why});
+      }
+      const uint64_t now = clock.now_ns();
+      if (now >= deadline) return kvbm::capi::fail(err, {kvbm::Code::deadline, "not all peers are connected", peers.why});
+      std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kLookAgainNs, deadline - now)));
+    }
+  });
+}
 
 kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_rows, size_t capacity, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {

@@ -151,6 +151,28 @@ static void what_one_node_has_the_other_finds_and_loads(void) {
   member_close(&a);
 }
 
+static void who_waits_for_peers_finds_at_once_what_they_have(void) {
+  member_t a, b, c;
+  kvbm_key_t keys[BLOCKS];
+  kvbm_error_t err;
+  char both[300];
+  CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
+  CHECK_STATUS(fill(&a, 10, keys, BLOCKS), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_wait_for_peers(a.manager, 0, &err), KVBM_OK); /* those that dial it are not waited for */
+  CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 60000000000ULL, &err), KVBM_OK);
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 60000000000ULL), BLOCKS);
+  CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 0, NULL), KVBM_OK);
+  /* One is there, at the other address nobody listens. */
+  snprintf(both, sizeof both, "%s,127.0.0.1:1", a.address);
+  CHECK_STATUS(member_open(&c, "", both), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_wait_for_peers(c.manager, 20000000ULL, &err), KVBM_ERR_DEADLINE);
+  CHECK(strstr(err.message, "127.0.0.1:1") != NULL);
+  member_close(&c);
+  member_close(&b);
+  member_close(&a);
+}
+
 static void what_is_offloaded_to_the_last_tier_is_at_its_home(void) {
   member_t a, b;
   kvbm_key_t keys[BLOCKS];
@@ -310,6 +332,7 @@ static void options_that_cannot_be_are_refused_by_name(void) {
 
 int main(void) {
   RUN(what_one_node_has_the_other_finds_and_loads);
+  RUN(who_waits_for_peers_finds_at_once_what_they_have);
   RUN(what_is_offloaded_to_the_last_tier_is_at_its_home);
   RUN(a_router_learns_who_has_how_much_of_each_request);
   RUN(a_node_that_has_gone_is_a_miss);

@@ -155,7 +155,7 @@ class World : CodingCalls {
     size_t first = match->keys.empty() ? 0 : in_.below(match->keys.size());
     room.options.first_key = static_cast<uint32_t>(first);
     op->keys.assign(match->keys.begin() + static_cast<std::ptrdiff_t>(first), match->keys.end());
-    bool wrong = match->match == nullptr;
+    bool wrong = match->match == nullptr && !op->keys.empty();  // a load of nothing needs no match
     if (in_.bad()) room.options.first_key = static_cast<uint32_t>(in_.edge()), op->compare = false;
     if (in_.bad()) room.options.first_layer = static_cast<uint32_t>(in_.edge()), op->compare = false;
     if (in_.bad()) room.options.n_layers = static_cast<uint32_t>(in_.edge()), op->compare = false;
