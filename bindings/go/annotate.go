@@ -26,6 +26,8 @@ package libkvbm
 #cgo nocallback kvbm_context_config
 #cgo noescape kvbm_context_release
 #cgo nocallback kvbm_context_release
+#cgo noescape kvbm_error_last
+#cgo nocallback kvbm_error_last
 #cgo noescape kvbm_geometry_create
 #cgo nocallback kvbm_geometry_create
 #cgo noescape kvbm_geometry_fingerprint
@@ -78,6 +80,8 @@ package libkvbm
 #cgo nocallback kvbm_manager_unpin
 #cgo noescape kvbm_manager_unpin_owner
 #cgo nocallback kvbm_manager_unpin_owner
+#cgo noescape kvbm_manager_wait_for_peers
+#cgo nocallback kvbm_manager_wait_for_peers
 #cgo noescape kvbm_match_blocks
 #cgo nocallback kvbm_match_blocks
 #cgo noescape kvbm_match_cost

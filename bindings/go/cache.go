@@ -300,7 +300,8 @@ func (c *Cache) refuse(err error) error {
 
 // Load brings matched blocks into the engine's blocks, every byte verified on the way. blockIDs are the blocks of each
 // part in turn; NoBlock skips a block. It returns nil when everything is loaded; otherwise the engine blocks of the
-// items that failed, which a *PartialError names, are undefined: compute them.
+// items that failed, which a *PartialError names, are undefined: compute them. Without block ids nothing is loaded, also of
+// a nil match, which a lookup that hit nothing gives.
 func (c *Cache) Load(ctx context.Context, match *Match, blockIDs []uint32, o *LoadOptions) error {
 	const op = "Cache.Load"
 	operation, err := c.loadOperation(op, ctx, match, blockIDs, o)
@@ -308,7 +309,7 @@ func (c *Cache) Load(ctx context.Context, match *Match, blockIDs []uint32, o *Lo
 		return err
 	}
 	defer c.h.exit()
-	defer match.h.exit()
+	defer match.exit()
 	return operation.run(ctx, c.core)
 }
 
@@ -319,7 +320,7 @@ func (c *Cache) SubmitLoad(q *Queue, match *Match, blockIDs []uint32, o *LoadOpt
 		return 0, err
 	}
 	defer c.h.exit()
-	defer match.h.exit()
+	defer match.exit()
 	return operation.submit(q, userData)
 }
 
@@ -332,8 +333,10 @@ func (c *Cache) WaitLayer(operation uint64, layer uint32, stream Stream) error {
 		return err
 	}
 	defer c.h.exit()
-	if status := C.kvbmgo_wait_layer(c.c(), C.uint64_t(operation), C.uint32_t(layer), C.uint64_t(stream)); status < 0 {
-		return fail(op, status)
+	if err := told(op, func() C.kvbm_status_t {
+		return C.kvbmgo_wait_layer(c.c(), C.uint64_t(operation), C.uint32_t(layer), C.uint64_t(stream))
+	}); err != nil {
+		return err
 	}
 	return nil
 }
@@ -341,12 +344,21 @@ func (c *Cache) WaitLayer(operation uint64, layer uint32, stream Stream) error {
 // loadOperation begins a call of the cache's and the match's, unless it fails.
 func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, blockIDs []uint32, o *LoadOptions) (
 	*operation, error) {
-	if err := enterBoth(op, c.handle(), "cache", match.handle(), "match"); err != nil {
+	if err := c.handle().enter(op, "cache"); err != nil {
 		return nil, err
 	}
+	if match != nil {
+		if err := match.h.enter(op, "match"); err != nil {
+			return nil, c.refuse(err)
+		}
+	}
 	refuse := func(err error) (*operation, error) {
-		match.h.exit()
+		match.exit()
 		return nil, c.refuse(err)
+	}
+	if match == nil && len(blockIDs) > 0 {
+		return refuse(invalid(op, "the match is nil, as of a lookup that hit nothing, and there are %d block ids to load into",
+			len(blockIDs)))
 	}
 	if o == nil {
 		o = &LoadOptions{}

@@ -89,8 +89,10 @@ func (m *Manager) Drop(ns *Namespace, part *Part, keys []Key) (int, error) {
 	defer ns.h.exit()
 	in, n := keysOf(keys)
 	var dropped C.size_t
-	status := C.kvbm_manager_drop(m.c(), ns.c(), partOf(part), in, n, &dropped)
-	return int(dropped), fail(op, status)
+	err := told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_drop(m.c(), ns.c(), partOf(part), in, n, &dropped)
+	})
+	return int(dropped), err
 }
 
 // Hint tells the policies what is known of blocks. Absent keys are ignored.
@@ -102,7 +104,9 @@ func (m *Manager) Hint(ns *Namespace, part *Part, keys []Key, priority Priority)
 	defer m.h.exit()
 	defer ns.h.exit()
 	in, n := keysOf(keys)
-	return fail(op, C.kvbm_manager_hint(m.c(), ns.c(), partOf(part), in, n, C.uint32_t(priority)))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_hint(m.c(), ns.c(), partOf(part), in, n, C.uint32_t(priority))
+	})
 }
 
 // Pin keeps host blocks resident for owner until timeout has passed (0 = for ever) or Unpin. The leading keys that are
@@ -125,9 +129,11 @@ func (m *Manager) pin(ns *Namespace, part *Part, keys []Key, owner, timeoutNS ui
 	in, n := keysOf(keys)
 	var out C.kvbm_pin_t
 	var pinned C.size_t
-	status := C.kvbm_manager_pin(m.c(), ns.c(), partOf(part), in, n, C.uint64_t(owner), C.uint64_t(timeoutNS), &out,
-		&pinned)
-	return Pin(out), int(pinned), fail(op, status)
+	err := told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_pin(m.c(), ns.c(), partOf(part), in, n, C.uint64_t(owner), C.uint64_t(timeoutNS), &out,
+			&pinned)
+	})
+	return Pin(out), int(pinned), err
 }
 
 // Unpin ends a pin early. ErrStale if it has ended.
@@ -137,7 +143,9 @@ func (m *Manager) Unpin(pin Pin) error {
 		return err
 	}
 	defer m.h.exit()
-	return fail(op, C.kvbm_manager_unpin(m.c(), C.kvbm_pin_t(pin)))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_unpin(m.c(), C.kvbm_pin_t(pin))
+	})
 }
 
 // UnpinOwner ends every pin of an owner, as when it has died, and returns how many there were.

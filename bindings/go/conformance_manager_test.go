@@ -39,6 +39,11 @@ func init() {
 			address, err := object[*Manager](a, "manager").NodeAddress()
 			return results{"address": address}, err
 		},
+		"manager.wait_for_peers": func(r *runner, a *arguments) (results, error) {
+			ctx, cancel := timeoutContext(a.uint64("timeout_ns"))
+			defer cancel()
+			return nil, object[*Manager](a, "manager").WaitForPeers(ctx)
+		},
 		"manager.locate": stepManagerLocate,
 		"manager.share": func(r *runner, a *arguments) (results, error) {
 			s, err := object[*Manager](a, "manager").Share()

@@ -10,6 +10,7 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 )
 
@@ -209,6 +210,31 @@ func fail(op string, status C.kvbm_status_t) error {
 	}
 	s := Status(status)
 	return &Error{Op: op, Status: s, Message: s.Text()}
+}
+
+// told makes the call and, where it fails, the error with what the library has to say about it. It is asked of the thread
+// that made the call, so the goroutine stays on it.
+func told(op string, call func() C.kvbm_status_t) error {
+	_, err := toldStatus(op, call)
+	return err
+}
+
+// toldStatus is told for a call that may be done in part.
+func toldStatus(op string, call func() C.kvbm_status_t) (C.kvbm_status_t, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	status := call()
+	return status, failHere(op, status)
+}
+
+// failHere makes the error of a call that this thread has just made; the goroutine has stayed on it.
+func failHere(op string, status C.kvbm_status_t) error {
+	if status >= 0 {
+		return nil
+	}
+	var detail C.kvbm_error_t
+	C.kvbm_error_last(&detail)
+	return failWith(op, status, &detail)
 }
 
 // failWith makes the error of a call that also gives particulars.

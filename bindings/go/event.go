@@ -25,7 +25,7 @@ const (
 type Event struct {
 	Sequence    uint64 // from 1, without gaps; a gap means that events were lost
 	Kind        EventKind
-	Tier        uint32 // 0 = host
+	Tier        TierNumber
 	NamespaceID ID
 	Key         Key
 	Parent      Key // zero = none or unknown
@@ -74,7 +74,7 @@ func (c *queueCore) takeEvents(out []Event) int {
 	n := int(C.kvbm_queue_poll_events(c.queue, &raw[0], C.size_t(min(len(raw), len(out)))))
 	for i := range raw[:n] {
 		e := &raw[i]
-		out[i] = Event{Sequence: uint64(e.sequence), Kind: EventKind(e.kind), Tier: uint32(e.tier),
+		out[i] = Event{Sequence: uint64(e.sequence), Kind: EventKind(e.kind), Tier: TierNumber(e.tier),
 			NamespaceID: goID(e.namespace_id), Key: goKey(e.key), Parent: goKey(e.parent), Component: uint32(e.component)}
 	}
 	return n

@@ -26,16 +26,20 @@ func allocateHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, n int
 	out, count := holdsOf(holds)
 	keys, capacity := keysOf(evicted)
 	var nEvicted C.size_t
-	status := C.kvbm_manager_allocate(m, ns, count, out, keys, capacity, &nEvicted)
-	if status < 0 {
-		return nil, int(nEvicted), fail(op, status)
+	_, err := toldStatus(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_allocate(m, ns, count, out, keys, capacity, &nEvicted)
+	})
+	if err != nil {
+		return nil, int(nEvicted), err
 	}
 	return holds, int(nEvicted), nil
 }
 
 func completeHolds(op string, m *C.kvbm_manager_t, holds []Hold, bytes []uint64) error {
 	in, count := holdsOf(holds)
-	return fail(op, C.kvbm_manager_complete(m, in, count, (*C.uint64_t)(unsafe.SliceData(bytes))))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_complete(m, in, count, (*C.uint64_t)(unsafe.SliceData(bytes)))
+	})
 }
 
 func registerHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, holds []Hold, keys []Key,
@@ -52,11 +56,13 @@ func registerHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, holds
 	items := make([]Status, len(holds))
 	inout, count := holdsOf(holds)
 	in, _ := keysOf(keys)
-	status := C.kvbmgo_register(m, ns, inout, in, count, C.uint32_t(o.Duplicates), partOf(o.Part),
-		(*C.kvbm_key_t)(unsafe.Pointer(o.Parent)), bit(o.Unchained), C.uint32_t(o.Priority),
-		positionsOf(o.Positions), statusesOf(items))
-	if status < 0 {
-		return nil, fail(op, status)
+	_, err := toldStatus(op, func() C.kvbm_status_t {
+		return C.kvbmgo_register(m, ns, inout, in, count, C.uint32_t(o.Duplicates), partOf(o.Part),
+			(*C.kvbm_key_t)(unsafe.Pointer(o.Parent)), bit(o.Unchained), C.uint32_t(o.Priority),
+			positionsOf(o.Positions), statusesOf(items))
+	})
+	if err != nil {
+		return nil, err
 	}
 	return items, nil
 }

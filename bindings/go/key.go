@@ -67,11 +67,13 @@ func (n *Namespace) keys(op string, content bool, previous *Key, tokens []uint32
 	if content {
 		mode = 1
 	}
-	status := C.kvbmgo_keys(n.c(), mode, (*C.kvbm_key_t)(unsafe.Pointer(previous)),
-		(*C.uint32_t)(unsafe.SliceData(tokens)), C.size_t(len(tokens)), perBlock,
-		(*C.uint8_t)(unsafe.SliceData(data)), unsafe.SliceData(lengths), C.size_t(len(lengths)), out, capacity, &made)
-	if status < 0 {
-		return nil, fail(op, status)
+	err = told(op, func() C.kvbm_status_t {
+		return C.kvbmgo_keys(n.c(), mode, (*C.kvbm_key_t)(unsafe.Pointer(previous)),
+			(*C.uint32_t)(unsafe.SliceData(tokens)), C.size_t(len(tokens)), perBlock,
+			(*C.uint8_t)(unsafe.SliceData(data)), unsafe.SliceData(lengths), C.size_t(len(lengths)), out, capacity, &made)
+	})
+	if err != nil {
+		return nil, err
 	}
 	return keys[:min(len(keys), int(made))], nil
 }

@@ -184,13 +184,17 @@ func (m *Manager) Subscribe(q *Queue) error {
 	}
 	defer m.h.exit()
 	if q == nil {
-		return fail(op, C.kvbm_manager_subscribe(m.c(), nil))
+		return told(op, func() C.kvbm_status_t {
+			return C.kvbm_manager_subscribe(m.c(), nil)
+		})
 	}
 	if err := q.h.enter(op, "queue"); err != nil {
 		return err
 	}
 	defer q.h.exit()
-	return fail(op, C.kvbm_manager_subscribe(m.c(), q.core.queue))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_manager_subscribe(m.c(), q.core.queue)
+	})
 }
 
 // Metrics returns all metrics as Prometheus text exposition.

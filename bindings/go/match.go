@@ -23,7 +23,7 @@ const (
 )
 
 // NoTier is the tier of a key that missed.
-const NoTier uint32 = 1<<32 - 1
+const NoTier TierNumber = 1<<32 - 1
 
 // LookupOptions is how blocks are looked up; nil and the zero value are the defaults.
 type LookupOptions struct {
@@ -48,10 +48,10 @@ type Match struct {
 
 // MatchItem is what is known of one key of a match.
 type MatchItem struct {
-	Tier        uint32 // the slowest tier that a part of it must come from; NoTier = missed
-	PartsNeeded uint32 // bit i: part i is needed and there
-	Bytes       uint64 // payload bytes to move for it
-	BelowBytes  uint64 // of these, bytes that are not in the host tier yet
+	Tier        TierNumber // the slowest tier that a part of it must come from; NoTier = missed
+	PartsNeeded uint32     // bit i: part i is needed and there
+	Bytes       uint64     // payload bytes to move for it
+	BelowBytes  uint64     // of these, bytes that are not in the host tier yet
 }
 
 // Lookup finds blocks in every tier. What it finds is held by the match; close it.
@@ -78,10 +78,12 @@ func lookup(op string, manager *handle, m *C.kvbm_manager_t, cache *C.kvbm_cache
 	unitKeys, nUnitKeys := keysOf(o.UnitKeys)
 	var out *C.kvbm_match_t
 	var hits, units C.size_t
-	status := C.kvbmgo_lookup(m, cache, ns, in, n, C.uint32_t(o.Mode), bit(o.HostOnly), bit(o.NoUse),
-		partsOf(o.Parts), C.size_t(len(o.Parts)), unitKeys, nUnitKeys, C.uint64_t(o.AskNodes), &out, &hits, &units)
-	if status < 0 {
-		return nil, fail(op, status)
+	_, err := toldStatus(op, func() C.kvbm_status_t {
+		return C.kvbmgo_lookup(m, cache, ns, in, n, C.uint32_t(o.Mode), bit(o.HostOnly), bit(o.NoUse),
+			partsOf(o.Parts), C.size_t(len(o.Parts)), unitKeys, nUnitKeys, C.uint64_t(o.AskNodes), &out, &hits, &units)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if out == nil {
 		return nil, nil
@@ -101,7 +103,19 @@ func (m *Match) handle() *handle {
 	return m.h
 }
 
-func (m *Match) c() *C.kvbm_match_t { return (*C.kvbm_match_t)(m.h.ptr) }
+// c is nil of a match of nothing, which is nil.
+func (m *Match) c() *C.kvbm_match_t {
+	if m == nil {
+		return nil
+	}
+	return (*C.kvbm_match_t)(m.h.ptr)
+}
+
+func (m *Match) exit() {
+	if m != nil {
+		m.h.exit()
+	}
+}
 
 // Close lets go of everything that the match held; loads that were submitted with it go on.
 func (m *Match) Close() error {
@@ -145,13 +159,15 @@ func (m *Match) Items(first, n int) ([]MatchItem, error) {
 	}
 	defer m.h.exit()
 	raw := make([]C.kvbm_match_item_t, n)
-	status := C.kvbm_match_items(m.c(), C.size_t(first), C.size_t(n), unsafe.SliceData(raw))
-	if status < 0 {
-		return nil, fail(op, status)
+	_, err := toldStatus(op, func() C.kvbm_status_t {
+		return C.kvbm_match_items(m.c(), C.size_t(first), C.size_t(n), unsafe.SliceData(raw))
+	})
+	if err != nil {
+		return nil, err
 	}
 	items := make([]MatchItem, n)
 	for i, r := range raw {
-		items[i] = MatchItem{uint32(r.tier), uint32(r.parts_needed), uint64(r.bytes), uint64(r.below_bytes)}
+		items[i] = MatchItem{TierNumber(r.tier), uint32(r.parts_needed), uint64(r.bytes), uint64(r.below_bytes)}
 	}
 	return items, nil
 }
@@ -164,8 +180,10 @@ func (m *Match) Cost(first, n int) ([]time.Duration, error) {
 	}
 	defer m.h.exit()
 	raw := make([]C.uint64_t, n)
-	if status := C.kvbm_match_cost(m.c(), C.size_t(first), C.size_t(n), unsafe.SliceData(raw)); status < 0 {
-		return nil, fail(op, status)
+	if err := told(op, func() C.kvbm_status_t {
+		return C.kvbm_match_cost(m.c(), C.size_t(first), C.size_t(n), unsafe.SliceData(raw))
+	}); err != nil {
+		return nil, err
 	}
 	times := make([]time.Duration, n)
 	for i, ns := range raw {
@@ -192,7 +210,9 @@ func (m *Match) Blocks(part uint32, first, n int) (*Blocks, error) {
 func (m *Match) blockHolds(op string, part uint32, first, n int) ([]Hold, error) {
 	holds := make([]Hold, n)
 	out, count := holdsOf(holds)
-	return holds, fail(op, C.kvbm_match_blocks(m.c(), C.uint32_t(part), C.size_t(first), count, out))
+	return holds, told(op, func() C.kvbm_status_t {
+		return C.kvbm_match_blocks(m.c(), C.uint32_t(part), C.size_t(first), count, out)
+	})
 }
 
 func (m *Match) enterRange(op string, first, n int) error {

@@ -156,5 +156,7 @@ func (n *Namespace) SetQuota(bytes uint64, mode QuotaMode) error {
 		return err
 	}
 	defer n.h.exit()
-	return fail(op, C.kvbm_namespace_set_quota(n.c(), C.uint64_t(bytes), C.uint32_t(mode)))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_namespace_set_quota(n.c(), C.uint64_t(bytes), C.uint32_t(mode))
+	})
 }

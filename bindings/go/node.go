@@ -8,6 +8,7 @@ package libkvbm
 import "C"
 
 import (
+	"context"
 	"time"
 	"unsafe"
 )
@@ -70,6 +71,36 @@ func nodeRow(r *C.kvbm_node_row_t) NodeRow {
 		CodecStoredBytes: uint64(r.codec_stored_bytes)}
 }
 
+// How long a wait stays in the library at a time, so that the end of a context is seen between.
+const waitSlice = 100 * time.Millisecond
+
+// WaitForPeers waits until every address of node.peers is a connected node whose contents are known, so that the first
+// lookup that asks nodes asks all of them. At once for a manager without node.peers. The error names the addresses that are
+// not connected, and why: [ErrDeadline] or [ErrCancelled] when ctx ends, [ErrPermission] where they refuse this node.
+func (m *Manager) WaitForPeers(ctx context.Context) error {
+	const op = "Manager.WaitForPeers"
+	if ctx == nil {
+		return invalid(op, "the context.Context is nil")
+	}
+	if err := m.handle().enter(op, "manager"); err != nil {
+		return err
+	}
+	defer m.h.exit()
+	for {
+		var detail C.kvbm_error_t
+		status := C.kvbm_manager_wait_for_peers(m.c(), timeoutOf(ctx, waitSlice), &detail)
+		err := failWith(op, status, &detail)
+		if status != C.KVBM_ERR_DEADLINE {
+			return err
+		}
+		if ctx.Err() != nil {
+			late := ended(op, ctx).(*Error)
+			late.Message = err.(*Error).Message
+			return late
+		}
+	}
+}
+
 // NodeAddress returns the address on which this manager listens, with the port that it got; "" if it does not.
 func (m *Manager) NodeAddress() (string, error) {
 	const op = "Manager.NodeAddress"
@@ -91,12 +122,12 @@ type LocateOptions struct {
 
 // Location is how far one node has the keys of one request.
 type Location struct {
-	Node    ID     // zero: this manager
-	Request uint32 // index of the request
-	Tier    uint32 // the node's own number of it, 0 = its host memory
-	Prefix  uint64 // leading keys that lie in this tier or faster ones
-	InTier  uint64 // keys of the prefix of which something lies in this tier itself
-	Bytes   uint64 // payload bytes of the prefix
+	Node    ID         // zero: this manager
+	Request uint32     // index of the request
+	Tier    TierNumber // the node's own number of it, 0 = its host memory
+	Prefix  uint64     // leading keys that lie in this tier or faster ones
+	InTier  uint64     // keys of the prefix of which something lies in this tier itself
+	Bytes   uint64     // payload bytes of the prefix
 }
 
 // Locate says which node has the longest prefix of each request, and in which tiers: what a router compares before it
@@ -146,7 +177,7 @@ func locations(op string, raw []C.kvbm_location_t, status C.kvbm_status_t) ([]Lo
 	rows := make([]Location, len(raw))
 	for i := range raw {
 		r := &raw[i]
-		rows[i] = Location{Node: goID(r.node), Request: uint32(r.request), Tier: uint32(r.tier),
+		rows[i] = Location{Node: goID(r.node), Request: uint32(r.request), Tier: TierNumber(r.tier),
 			Prefix: uint64(r.n_prefix), InTier: uint64(r.n_in_tier), Bytes: uint64(r.bytes)}
 	}
 	if status == C.KVBM_PARTIAL {

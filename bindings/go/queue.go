@@ -197,7 +197,9 @@ func (q *Queue) Cancel(operation uint64) error {
 		return err
 	}
 	defer q.h.exit()
-	return fail(op, C.kvbm_queue_cancel(q.core.queue, C.uint64_t(operation)))
+	return told(op, func() C.kvbm_status_t {
+		return C.kvbm_queue_cancel(q.core.queue, C.uint64_t(operation))
+	})
 }
 
 // submit registers what an operation needs until its completion and starts it. call gets the pending operation, nil

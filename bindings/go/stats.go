@@ -109,7 +109,7 @@ type ScanRow struct {
 	Key         Key
 	NamespaceID ID
 	Bytes       uint64
-	Tier        uint32
+	Tier        TierNumber
 	Component   uint32
 	Uses        uint32
 	Holds       uint32
@@ -137,7 +137,7 @@ func (m *Manager) Scan(cursor uint64, rows []ScanRow) (n int, next uint64, err e
 	for i := range raw[:count] {
 		r := &raw[i]
 		rows[i] = ScanRow{Key: goKey(r.key), NamespaceID: goID(r.namespace_id), Bytes: uint64(r.bytes),
-			Tier: uint32(r.tier), Component: uint32(r.component), Uses: uint32(r.uses), Holds: uint32(r.holds),
+			Tier: TierNumber(r.tier), Component: uint32(r.component), Uses: uint32(r.uses), Holds: uint32(r.holds),
 			Pins: uint32(r.pins), Age: uint32(r.age)}
 	}
 	return int(count), uint64(at), nil

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -86,15 +87,18 @@ func (o *operation) run(ctx context.Context, core *contextCore) error {
 	if err != nil {
 		return err
 	}
+	runtime.LockOSThread() // for failHere
 	_, status := q.core.submit(o.items, o.memory, 0, func(memory *C.kvbmgo_pending_t, id C.uint64_t) C.kvbm_status_t {
 		if memory == nil {
 			return o.start(nil, nil, q.core.queue, id)
 		}
 		return o.start(C.kvbmgo_pending_status(memory), &memory.operation, q.core.queue, id)
 	})
-	if status < 0 {
+	err = failHere(o.op, status)
+	runtime.UnlockOSThread()
+	if err != nil {
 		core.queues.put(q)
-		return fail(o.op, status)
+		return err
 	}
 	return o.await(ctx, core, q)
 }
@@ -129,7 +133,7 @@ func (o *operation) runHere() error {
 	if o.memory && o.items > 0 {
 		first = &items[0]
 	}
-	status := o.start(first, nil, nil, 0)
+	status, err := toldStatus(o.op, func() C.kvbm_status_t { return o.start(first, nil, nil, 0) })
 	if status == C.KVBM_PARTIAL {
 		e := &PartialError{Op: o.op}
 		if o.memory {
@@ -140,7 +144,7 @@ func (o *operation) runHere() error {
 		}
 		return e
 	}
-	return fail(o.op, status)
+	return err
 }
 
 func (c *queueCore) cancelAll() {
@@ -205,6 +209,8 @@ func (o *operation) submit(q *Queue, userData uint64) (uint64, error) {
 		return 0, err
 	}
 	defer q.h.exit()
+	runtime.LockOSThread() // for failHere
+	defer runtime.UnlockOSThread()
 	number, status := q.core.submit(o.items, o.memory, userData,
 		func(memory *C.kvbmgo_pending_t, id C.uint64_t) C.kvbm_status_t {
 			if memory == nil {
@@ -212,5 +218,5 @@ func (o *operation) submit(q *Queue, userData uint64) (uint64, error) {
 			}
 			return o.start(C.kvbmgo_pending_status(memory), &memory.operation, q.core.queue, id)
 		})
-	return number, fail(o.op, status)
+	return number, failHere(o.op, status)
 }
