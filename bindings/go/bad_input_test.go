@@ -284,3 +284,30 @@ func TestLogReachesGo(t *testing.T) {
 	ok(t, kv.Close())
 	ok(t, manager.Close())
 }
+
+func TestWhatAnErrorAndAnObjectSay(t *testing.T) {
+	b := newBench(t, ManagerOptions{})
+	keys := b.keys(t, 1, 2)
+	err := b.cache.Store(context.Background(), keys, []uint32{0, 99}, nil)
+	if err == nil || !strings.Contains(err.Error(), "block_ids[1] is 99, the cache has 32 blocks") {
+		t.Errorf("the error is %v", err)
+	}
+	match, err := b.cache.Lookup(keys, nil)
+	ok(t, err)
+	ids := blockIDs(0, 2)
+	ok(t, b.cache.Load(context.Background(), match, ids[:match.Hits()], nil))
+	wantStatus(t, b.cache.Load(context.Background(), match, ids, nil), StatusInvalid)
+	ok(t, b.manager.WaitForPeers(context.Background()))
+	for text, want := range map[string]string{
+		OpLoad.String(): "load", EventStored.String(): "stored", TierNumber(0).String(): "host", NoTier.String(): "no tier",
+		TierNumber(2).String(): "tier 2", match.String(): "libkvbm.Match(nil)", b.cache.String(): "libkvbm.Cache(parts 1, units 1)",
+	} {
+		if text != want {
+			t.Errorf("%q is not %q", text, want)
+		}
+	}
+	b.cache.Close()
+	if text := b.cache.String(); text != "libkvbm.Cache(parts 1, units 1, closed)" {
+		t.Errorf("the text is %q", text)
+	}
+}

@@ -16,7 +16,27 @@
 static __thread kvbm_error_t kvbm_particulars;
 static int kvbm_check(kvbm_status_t status) {
   if (status >= 0) return 0;
-  return kvbm_raise(status, kvbm_particulars.status == status ? kvbm_particulars.message : NULL);
+  if (kvbm_particulars.status != status) kvbm_error_last(&kvbm_particulars);
+  const int raised = kvbm_raise(status, kvbm_particulars.status == status ? kvbm_particulars.message : NULL);
+  kvbm_particulars.status = 0;  // the next call has its own
+  return raised;
+}
+// A whole number from 0 to `most`, or OverflowError, which names the argument; TypeError for what is no whole number.
+static int kvbm_number(PyObject *object, unsigned long long most, const char *what, unsigned long long *out) {
+  PyObject *index = PyNumber_Index(object);
+  if (index == NULL) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: expected a whole number, got %R", what, object);
+    return -1;
+  }
+  *out = PyLong_AsUnsignedLongLong(index);
+  const int refused = PyErr_Occurred() != NULL || *out > most;
+  if (refused) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_OverflowError, "%s: %R is not between 0 and %llu", what, index, most);
+  }
+  Py_DECREF(index);
+  return refused ? -1 : 0;
 }
 // Takes as many bytes as n items have, or raises.
 static void *kvbm_items(size_t n, size_t size) {
@@ -86,6 +106,20 @@ KVBM_QUICK(kvbm_codec_mode_by_name)
 KVBM_QUICK(kvbm_codec_kernel)
 KVBM_QUICK(kvbm_codec_room)
 
+// ---- numbers
+
+%define KVBM_NUMBER(TYPE, MOST)
+%typemap(in) TYPE (unsigned long long number) {
+  if (kvbm_number($input, MOST, "$1_name", &number) < 0) SWIG_fail;
+  $1 = (TYPE)number;
+}
+%enddef
+KVBM_NUMBER(uint8_t, UINT8_MAX)
+KVBM_NUMBER(uint16_t, UINT16_MAX)
+KVBM_NUMBER(uint32_t, UINT32_MAX)
+KVBM_NUMBER(uint64_t, UINT64_MAX)
+KVBM_NUMBER(size_t, SIZE_MAX)
+
 // ---- statuses and errors
 
 %typemap(out) kvbm_status_t {
@@ -124,10 +158,12 @@ KVBM_HANDLE(kvbm_geometry_t, KVBM_KIND_GEOMETRY, 1)
 KVBM_HANDLE(kvbm_manager_t, KVBM_KIND_MANAGER, 0)
 KVBM_HANDLE(kvbm_namespace_t, KVBM_KIND_NAMESPACE, 0)
 KVBM_HANDLE(kvbm_cache_t, KVBM_KIND_CACHE, 0)
-KVBM_HANDLE(kvbm_match_t, KVBM_KIND_MATCH, 0)
+KVBM_HANDLE(kvbm_match_t, KVBM_KIND_MATCH, 1)
 KVBM_HANDLE(kvbm_offer_t, KVBM_KIND_OFFER, 0)
 KVBM_HANDLE(kvbm_session_t, KVBM_KIND_SESSION, 0)
 
+// kvbm_check asks it.
+%ignore kvbm_error_last;
 // Handles release themselves.
 %ignore kvbm_context_release;
 %ignore kvbm_queue_release;

@@ -19,8 +19,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -53,10 +55,13 @@ class Error : public std::runtime_error {
   kvbm_status_t status_;
 };
 
-// Throws where a call failed; else gives its status, KVBM_OK or KVBM_PARTIAL.
+// Throws where a call that this thread has just made failed, with what the library has to say of it; else gives its status,
+// KVBM_OK or KVBM_PARTIAL.
 inline kvbm_status_t check(kvbm_status_t status) {
-  if (status < 0) throw Error(status);
-  return status;
+  if (status >= 0) return status;
+  kvbm_error_t last{};
+  kvbm_error_last(&last);
+  throw Error(status, last.status == status ? last.message : "");
 }
 inline kvbm_status_t check(kvbm_status_t status, const kvbm_error_t& particulars) {
   if (status < 0) throw Error(status, particulars.message);
@@ -538,6 +543,12 @@ class Manager {
         [this](char* out, std::size_t n, std::size_t* need) { return kvbm_manager_metrics(get(), out, n, need); });
   }
   // NULL = stop.
+  // Until every address of node.peers is a connected node whose contents are known, so that the first lookup that asks
+  // nodes asks all of them. The error names those that are not, and why.
+  void wait_for_peers(uint64_t timeout_ns) {
+    kvbm_error_t err{};
+    check(kvbm_manager_wait_for_peers(get(), timeout_ns, &err), err);
+  }
   void subscribe(Queue* queue) { check(kvbm_manager_subscribe(get(), queue ? queue->get() : nullptr)); }
   // Everything there is, read in pages.
   std::vector<kvbm_scan_row_t> scan(std::size_t page = 256) const {
@@ -809,6 +820,51 @@ inline std::vector<uint8_t> decode(Span<const uint8_t> coded, uint32_t flags = 0
 }
 
 }  // namespace codec
+
+// --------------------------------------------------------------------------------------------------------------- text
+
+inline std::string op_name(uint32_t op) {
+  constexpr const char* kNames[] = {"store", "load", "prefetch", "offload", "offer", "receive", "layer"};
+  constexpr uint32_t kOps[] = {KVBM_OP_STORE, KVBM_OP_LOAD,    KVBM_OP_PREFETCH, KVBM_OP_OFFLOAD,
+                               KVBM_OP_OFFER, KVBM_OP_RECEIVE, KVBM_OP_LAYER};
+  for (std::size_t i = 0; i < std::size(kOps); ++i) {
+    if (kOps[i] == op) return kNames[i];
+  }
+  return "operation " + std::to_string(op);
+}
+inline std::string tier_name(uint32_t tier) {
+  return tier == 0 ? "host" : tier == KVBM_NO_TIER ? "no tier" : "tier " + std::to_string(tier);
+}
+
+namespace detail {
+inline std::string shown(const char* name, bool there, const std::string& facts = {}) {
+  return std::string("kvbm::") + name + "(" + facts + (there ? "" : facts.empty() ? "closed" : ", closed") + ")";
+}
+}  // namespace detail
+
+inline std::string to_string(const Context& c) { return detail::shown("Context", c.get() != nullptr); }
+inline std::string to_string(const Queue& q) { return detail::shown("Queue", q.get() != nullptr); }
+inline std::string to_string(const Geometry& g) { return detail::shown("Geometry", g.get() != nullptr); }
+inline std::string to_string(const Namespace& n) { return detail::shown("Namespace", n.get() != nullptr); }
+inline std::string to_string(const Manager& m) { return detail::shown("Manager", m.get() != nullptr); }
+inline std::string to_string(const Cache& c) { return detail::shown("Cache", c.get() != nullptr); }
+inline std::string to_string(const Offer& o) { return detail::shown("Offer", o.get() != nullptr); }
+inline std::string to_string(const Session& s) { return detail::shown("Session", s.get() != nullptr); }
+// An empty one, of a lookup that hit nothing, is no closed one.
+inline std::string to_string(const Match& m) { return detail::shown("Match", true, "hits " + std::to_string(m.hits())); }
+inline std::string to_string(const Blocks& b) { return detail::shown("Blocks", true, std::to_string(b.size())); }
+
+template <class T, class = decltype(kvbm::to_string(std::declval<const T&>()))>
+std::ostream& operator<<(std::ostream& out, const T& object) {
+  return out << kvbm::to_string(object);
+}
+inline std::string to_string(const kvbm_completion_t& c) {
+  return "completion(" + op_name(c.op) + ", " + kvbm_status_name(c.status) + ", " + std::to_string(c.items_done) + " of " +
+         std::to_string(c.items) + " items, " + std::to_string(c.bytes) + " bytes)";
+}
+inline std::string to_string(const kvbm_match_item_t& i) {
+  return "match item(" + tier_name(i.tier) + ", " + std::to_string(i.bytes) + " bytes)";
+}
 
 }  // namespace kvbm
 

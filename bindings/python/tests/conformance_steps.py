@@ -310,6 +310,12 @@ def manager_node_address(r: Runner, a: Step) -> Results:
     return {"address": a["manager"].node_address()}
 
 
+@kind("manager.wait_for_peers")
+def manager_wait_for_peers(r: Runner, a: Step) -> Results:
+    a["manager"].wait_for_peers(number(a["timeout_ns"]) / 1e9)
+    return {}
+
+
 @kind("manager.locate")
 def manager_locate(r: Runner, a: Step) -> Results:
     rows = a["manager"].locate(a["namespace"], keys_of(a["keys"]), **options_of(
@@ -507,9 +513,11 @@ def cache_store(r: Runner, a: Step) -> Results:
 def cache_load(r: Runner, a: Step) -> Results:
     given = options_of(a, "first_key", "any_position", "first_layer", "n_layers", "keep_below", positions=positions_of,
                        timeout_ns=number, compute_block_ns=number, stream=number, wait_layers=bool)
-    return submitted(a, lambda: a["cache"].load(a["match"], a["block_ids"], **given),
-                     lambda queue, data: a["cache"].load_submit(a["match"], a["block_ids"], queue, user_data=data,
-                                                                **given))
+    match = a.get("match")
+    if match is None:
+        match = a["cache"].lookup([])
+    return submitted(a, lambda: a["cache"].load(match, a["block_ids"], **given),
+                     lambda queue, data: a["cache"].load_submit(match, a["block_ids"], queue, user_data=data, **given))
 
 
 @kind("cache.wait_layer")

@@ -112,7 +112,7 @@ def test_a_dlpack_tensor_is_given_back(manager: libkvbm.Manager, ns: libkvbm.Nam
 @pytest.mark.parametrize("ids", [
     [0, 1], (0, 1), range(2), array.array("I", [0, 1]), array.array("i", [0, 1]), np.array([0, 1], np.int32),
     np.array([0, 1], np.uint32), OnlyDlpack(np.array([0, 1], np.int32)), iter([0, 1]),
-    np.array([0, 1], np.int32).data,
+    np.array([0, 1], np.int32).data, np.array([0, 1]), OnlyDlpack(np.array([0, 1])),
 ], ids=lambda ids: type(ids).__name__)
 def test_block_ids_may_be_lists_and_buffers(manager: libkvbm.Manager, ns: libkvbm.Namespace, ids: Any) -> None:
     with attach(manager, ns, bytearray(8 * BLOCK)) as cache:
@@ -121,8 +121,8 @@ def test_block_ids_may_be_lists_and_buffers(manager: libkvbm.Manager, ns: libkvb
 
 
 @pytest.mark.parametrize("ids", [
-    np.array([0, 1]), np.array([0.0, 1.0], np.float32), b"\0" * 8, "01", 5, None, [0, "x"], [0, 1.5],
-    OnlyDlpack(np.array([0, 1])), OnlyDlpack(np.array([0, 1], np.float32)),
+    np.array([0.0, 1.0], np.float32), b"\0" * 8, "01", 5, None, [0, "x"], [0, 1.5],
+    OnlyDlpack(np.array([0, 1], np.float32)), OnlyDlpack(np.array([0, 1], np.int8)),
 ], ids=str)
 def test_block_ids_of_another_type_are_refused(manager: libkvbm.Manager, ns: libkvbm.Namespace, ids: Any) -> None:
     with attach(manager, ns, bytearray(8 * BLOCK)) as cache:

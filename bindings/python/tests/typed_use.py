@@ -23,7 +23,7 @@ assert_type(cache.store(keys, [0, 1, 2, 3]).status, int)
 assert_type(cache.store([bytes(16)], np.zeros(1, np.int32)), libkvbm.Outcome)
 with cache.lookup(keys, mode=libkvbm.Lookup.EACH) as match:
     assert_type(match, libkvbm.Match)
-    assert_type(match.items()[0].tier, int)
+    assert_type(match.items()[0].tier, libkvbm.TierNumber)
     assert_type(cache.load_future(match, range(4)), "concurrent.futures.Future[libkvbm.Completion]")
 with manager.allocate(ns, 2) as blocks, blocks.view(0) as view:
     view[:4] = b"abcd"

@@ -97,7 +97,9 @@ Json load(Args& args) {
   uint64_t user_data = 0;
   args.number("user_data", user_data);
   auto& cache = args.object<kvbm::Cache>("cache");
-  auto& match = args.object<kvbm::Match>("match");
+  const auto* given = args.object_or_null<kvbm::Match>("match");
+  const kvbm::Match nothing = cache.lookup(kvbm::Keys());
+  const kvbm::Match& match = given != nullptr ? *given : nothing;
   const auto ids = args.numbers<uint32_t>("block_ids");
   auto* queue = args.object_or_null<kvbm::Queue>("queue");
   if (queue != nullptr) return submitted(args, cache.load(match, ids, *queue, user_data, options));

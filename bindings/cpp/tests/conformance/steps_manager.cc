@@ -276,6 +276,10 @@ void add_manager_steps(Steps& steps) {
   steps["manager.node_address"] = [](Args& args) {
     return Json::object({{"address", args.object<kvbm::Manager>("manager").node_address()}});
   };
+  steps["manager.wait_for_peers"] = [](Args& args) {
+    args.object<kvbm::Manager>("manager").wait_for_peers(args.number<uint64_t>("timeout_ns"));
+    return Json();
+  };
   steps["manager.locate"] = locate;
   steps["manager.share"] = share;
   steps["manager.prefetch"] = [](Args& args) { return move_blocks(args, false); };

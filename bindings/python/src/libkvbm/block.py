@@ -10,7 +10,7 @@ from .constants import Duplicate, Priority
 from .errors import KvbmError, invalid
 from .geometry import Part, part_memory
 from .key import Position, as_keys, one_key, position_memory
-from .memory import statuses
+from .memory import shown, statuses
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -154,6 +154,9 @@ class Blocks:
         """Ends the holds, once the last view has gone. Partial and Complete blocks go back to the pool; Registered
         ones stay findable. Twice is fine."""
         self._holds.end()
+
+    def __repr__(self) -> str:
+        return shown(self, self.released, n=len(self), weak=self.weak)
 
     def __enter__(self) -> Blocks:
         return self

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 from . import _native as raw
 from . import _raw
 from .codec import mode_by_name
-from .constants import FOREVER, CodecMode, Element, Form, Lookup, MemoryKind, Priority
+from .constants import (FOREVER, CodecMode, Element, Form, Lookup, MemoryKind, Priority, status_names,
+                        status_of)
 from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
 from .key import Position, as_keys, one_key, position_memory
 from .match import Match, lookup_options
-from .memory import as_u32, device_extent, extent_of, readable, statuses
+from .memory import as_u32, device_extent, extent_of, readable, shown, statuses
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 
@@ -50,11 +51,15 @@ class Tensor:
     page_bytes: int = 0
 
 
+Tensors = Sequence["Union[Tensor, Bytes, DeviceMemory]"]
+
+
 @dataclass(frozen=True)
 class CachePart:
-    """How the engine holds one part of the model: tensors in the order that the form says."""
+    """How the engine holds one part of the model: tensors in the order that the form says, in a list, or the only one.
+    An array of several dimensions is one tensor."""
 
-    tensors: Sequence[Union[Tensor, Bytes, DeviceMemory]]
+    tensors: Union[Tensors, Tensor, Bytes, DeviceMemory]
     form: Form = Form.OPAQUE
     part: Part = Part()
 
@@ -65,9 +70,13 @@ class Outcome(NamedTuple):
     status: int
     item_status: memoryview
 
+    def __repr__(self) -> str:
+        return f"Outcome(status={self.status}, item_status={status_names(self.item_status)})"
+
 
 class Cache:
-    """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
+    """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes]: a
+    list of them, or the only one. A tensor whose shape or size is no multiple of n_blocks is refused.
 
     The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
     which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`);
@@ -79,15 +88,15 @@ class Cache:
     __slots__ = ("_handle", "manager", "ns", "n_blocks", "n_parts", "units", "__weakref__")
 
     def __init__(self, manager: Manager, ns: Namespace, n_blocks: int, parts: Optional[Sequence[CachePart]] = None, *,
-                 tensors: Optional[Sequence[Union[Tensor, Bytes, DeviceMemory]]] = None,
+                 tensors: Union[Tensors, Tensor, Bytes, DeviceMemory, None] = None,
                  memory: MemoryKind = MemoryKind.AUTO, device: int = 0) -> None:
         if (parts is None) == (tensors is None):
             raise TypeError("give either parts or tensors")
-        described = list(parts) if parts is not None else [CachePart(tensors or ())]
+        described = list(parts) if parts is not None else [CachePart(() if tensors is None else tensors)]
         kept: list[object] = []
         rows = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
         for i, part in enumerate(described):
-            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, memory, kept)
+            _describe(raw.kvbm_cache_part_t_at(rows, i), part, i, n_blocks, memory, kept)
         options = _raw.kvbm_cache_options_t()
         options.n_blocks, options.parts, options.n_parts = n_blocks, rows, len(described)
         options.memory, options.device = memory, device
@@ -247,6 +256,9 @@ class Cache:
         """Waits for operations that touch the tensors, then lets go of them. Twice is fine."""
         self._handle = None
 
+    def __repr__(self) -> str:
+        return shown(self, self.closed, n_blocks=self.n_blocks, n_parts=self.n_parts, units=self.units)
+
     def __enter__(self) -> Cache:
         return self
 
@@ -299,7 +311,7 @@ class Cache:
         options.positions, options.compute_block_ns = where, compute_block_ns
         options.stream, options.has_stream = stream or 0, int(stream is not None)
         options.wait_layers = int(wait_layers)
-        cache, found = self._handle, match._handle
+        cache, found = self._handle, match._found()
 
         def call(queue: Optional[raw.Handle], token: int) -> int:
             return raw.kvbm_cache_load(cache, found, ids, each, options, queue, token)
@@ -337,24 +349,53 @@ class _Call:
 def _run(call: _Call) -> Outcome:
     items = memoryview(call.statuses)[:call.n]
     try:
-        return Outcome(call(None, 0, None), items)
+        return Outcome(status_of(call(None, 0, None)), items)
     except KvbmError as error:
         error.item_status = items
         raise
 
 
-def _describe(item: raw.Struct, part: CachePart, n_blocks: int, place: MemoryKind, kept: list[object]) -> None:
+def _listed(tensors: object) -> list[Any]:
+    """An array of several dimensions is one tensor, whose rows are not some each."""
+    if isinstance(tensors, (list, tuple)):
+        return list(tensors)
+    if isinstance(tensors, (Tensor, DeviceMemory)) or hasattr(tensors, "__dlpack__") or device_extent(tensors) is not None:
+        return [tensors]
+    try:
+        memoryview(tensors)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return list(tensors)  # type: ignore[call-overload, no-any-return]
+    return [tensors]
+
+
+def _page_bytes(tensor: Tensor, size: int, n_blocks: int, which: str) -> int:
+    """Of a tensor of an opaque part, [n_blocks][bytes]."""
+    if tensor.page_bytes or tensor.block_stride:
+        return tensor.page_bytes or tensor.block_stride
+    shape = tuple(getattr(tensor.data, "shape", ()))
+    if size % n_blocks != 0 or (len(shape) > 1 and shape[0] % n_blocks != 0):
+        there = f"the shape {shape}" if len(shape) > 1 else f"{size} bytes"
+        raise invalid(f"{which} has {there}, which is not {n_blocks} blocks of one size: give as many blocks first, or "
+                      "Tensor(..., page_bytes=...)")
+    return size // n_blocks
+
+
+def _describe(item: raw.Struct, part: CachePart, number: int, n_blocks: int, place: MemoryKind, kept: list[object]) -> None:
     item.part.component = part.part.component
     fill_shard(item.part.shard, part.part.shard)
     item.form = part.form
-    memory = raw.Memory(raw.kvbm_tensor_t_size * max(len(part.tensors), 1))
-    item.tensors, item.n_tensors = memory, len(part.tensors)
+    tensors = _listed(part.tensors)
+    memory = raw.Memory(raw.kvbm_tensor_t_size * max(len(tensors), 1))
+    item.tensors, item.n_tensors = memory, len(tensors)
     kept.append(memory)
-    for i, tensor in enumerate(part.tensors):
+    for i, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             tensor = Tensor(tensor)
         owner: object = tensor.data
         if isinstance(tensor.data, DeviceMemory):
+            if place == MemoryKind.HOST:
+                raise invalid(f"tensor {i} of part {number} is DeviceMemory, and memory is HOST: an address of a device is none of "
+                              "the host")
             address, size = tensor.data.address, tensor.data.bytes
         elif place != MemoryKind.HOST and (extent := device_extent(tensor.data)) is not None:
             address, size = extent
@@ -363,6 +404,6 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, place: MemoryKin
         row = raw.kvbm_tensor_t_at(memory, i)
         row.data, row.bytes, row.block_stride = address, size, tensor.block_stride
         row.page_bytes = tensor.page_bytes
-        if part.form == Form.OPAQUE and tensor.page_bytes == 0 and n_blocks > 0:
-            row.page_bytes = tensor.block_stride or size // n_blocks
+        if part.form == Form.OPAQUE and n_blocks > 0:
+            row.page_bytes = _page_bytes(tensor, size, n_blocks, f"tensors[{i}]")
         kept.append(owner)

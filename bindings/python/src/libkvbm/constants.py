@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Iterable
 
 from . import _native as raw
 
@@ -13,7 +14,27 @@ NO_TIER: int = raw.KVBM_NO_TIER
 """The tier of a key that missed."""
 
 
-class Status(IntEnum):
+class _Named(IntEnum):
+    """Prints as its name, also within a text."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    __format__ = object.__format__  # type: ignore[assignment]
+
+
+class TierNumber(int):
+    """A tier by its number, which is all that it is to the library. It prints as what it is: "host", "tier 1", "no tier"."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "host" if self == 0 else "no tier" if self == NO_TIER else f"tier {int(self)}"
+
+    __str__ = __repr__
+
+
+class Status(_Named):
     """Statuses that are no errors, and those of the items of a batch."""
 
     OK = raw.KVBM_OK
@@ -47,7 +68,7 @@ class Status(IntEnum):
     TIER_DISABLED = raw.KVBM_ERR_TIER_DISABLED
 
 
-class Op(IntEnum):
+class Op(_Named):
     STORE = raw.KVBM_OP_STORE
     LOAD = raw.KVBM_OP_LOAD
     PREFETCH = raw.KVBM_OP_PREFETCH
@@ -57,7 +78,7 @@ class Op(IntEnum):
     LAYER = raw.KVBM_OP_LAYER
 
 
-class EventKind(IntEnum):
+class EventKind(_Named):
     STORED = raw.KVBM_EVENT_STORED
     REMOVED = raw.KVBM_EVENT_REMOVED
     CLEARED = raw.KVBM_EVENT_CLEARED
@@ -170,3 +191,25 @@ class Form(IntEnum):
     SGLANG_PAGE_FIRST_DIRECT = raw.KVBM_FORM_SGLANG_PAGE_FIRST_DIRECT
     SGLANG_PAGE_HEAD = raw.KVBM_FORM_SGLANG_PAGE_HEAD
     OPAQUE = raw.KVBM_FORM_OPAQUE
+
+
+def status_of(number: int) -> int:
+    """A Status, or the number of one that this version does not know."""
+    try:
+        return Status(number)
+    except ValueError:
+        return number
+
+
+def op_of(number: int) -> int:
+    """An Op, or the number of one that this version does not know."""
+    try:
+        return Op(number)
+    except ValueError:
+        return number
+
+
+def status_names(items: Iterable[int], most: int = 16) -> str:
+    """The statuses of a batch by their names, for a text."""
+    names = [str(status_of(item)) for item in items]
+    return f"[{', '.join(names[:most])}{', ...' if len(names) > most else ''}]"

@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Union
 from . import _native as raw
 from . import _raw
 from .log import LogLine, listen
-from .memory import read_text, text
+from .memory import read_text, shown, text
 
 SettingValue = Union[str, int, float, bool]
 
@@ -55,6 +55,9 @@ class Context:
     def close(self) -> None:
         """Ends this reference; twice is fine."""
         self._handle = None
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed)
 
     def __enter__(self) -> Context:
         return self

@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from . import _native as raw
+from .constants import EventKind, TierNumber, op_of, status_names, status_of
 from .errors import KvbmError, error_of
 
 # How long a wait stays in the library at a time, so that signals (Ctrl-C) are seen between.
@@ -37,6 +38,12 @@ class Completion(NamedTuple):
     service_ns: int
     item_status: Optional[memoryview] = None  # one status an item, of calls that have them
 
+    def __repr__(self) -> str:
+        items = "" if self.item_status is None else f", item_status={status_names(self.item_status)}"
+        return (f"Completion(user_data={self.user_data!r}, operation={self.operation}, op={self.op}, status={self.status}, "
+                f"items_done={self.items_done}, items={self.items}, bytes={self.bytes}, wait_ns={self.wait_ns}, "
+                f"service_ns={self.service_ns}{items})")
+
     def check(self) -> Completion:
         """Raises what the status says, if it is an error."""
         if self.status < 0:
@@ -56,6 +63,12 @@ class Event(NamedTuple):
     component: int
 
 
+def event_of(row: tuple[Any, ...]) -> Event:
+    sequence, kind, tier, *rest = row
+    return Event._make((sequence, EventKind(kind) if kind in _EVENT_KINDS else kind, TierNumber(tier), *rest))
+
+
+_EVENT_KINDS = frozenset(map(int, EventKind))
 _Future = Union["asyncio.Future[Completion]", "concurrent.futures.Future[Completion]"]
 
 
@@ -120,7 +133,9 @@ class Core:
             if pending is None:
                 continue
             items = None if pending.statuses is None else memoryview(pending.statuses)
-            completion = Completion._make((pending.user_data, *row[1:], None if is_layer else items))
+            number, op, status, *counts = row[1:]
+            completion = Completion._make((pending.user_data, number, op_of(op), status_of(status), *counts,
+                                           None if is_layer else items))
             if pending.future is None and pending.on_layer is None:
                 returned.append(completion)
             else:
@@ -204,7 +219,7 @@ class Core:
     def buffer_events(self) -> None:
         while self.handle is not None:
             rows = raw.kvbm_queue_poll_events(self.handle, BATCH)[1]
-            self.events.extend(map(Event._make, rows))
+            self.events.extend(map(event_of, rows))
             if len(rows) < BATCH:
                 return
 

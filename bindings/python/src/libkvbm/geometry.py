@@ -7,6 +7,7 @@ from typing import Iterable, Optional, Sequence
 
 from . import _native as raw
 from .constants import ComponentKind, Element
+from .memory import shown
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ class Geometry:
         if self._handle is None:
             raise closed("geometry")
         return self._handle
+
+    def __repr__(self) -> str:
+        return shown(self, self._handle is None, tokens_per_block=self.tokens_per_block, units=self.units)
 
     def __enter__(self) -> Geometry:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence
 from . import _native as raw
 from . import _raw
 from .block import Blocks
-from .constants import FOREVER, Admit, CodecMode, Lookup, Priority
+from .constants import FOREVER, Admit, CodecMode, Lookup, Priority, TierNumber, status_of
+from .errors import DeadlineError
 from .geometry import Part, part_memory, parts_memory
 from .key import Keys, as_keys
 from .match import Match, lookup_options
-from .memory import read_text, text
+from .memory import read_text, shown, text
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 from .stats import DeviceMoves, DeviceRow, Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from .namespace import Namespace
 
 _PAGE = 256
+# How long a wait stays in the library at a time, so that signals (Ctrl-C) are seen between.
+_SLICE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,8 @@ class Manager:
         while True:
             status, n, rows = raw.kvbm_manager_locate(self._handle, ns._handle, names, options, capacity)
             if n <= capacity:
-                found = Locations(map(Location._make, rows))
-                found.status = status
+                found = Locations(Location(node, request, TierNumber(tier), *rest) for node, request, tier, *rest in rows)
+                found.status = status_of(status)
                 return found
             capacity = n
 
@@ -128,8 +132,7 @@ class Manager:
 
     def prefetch(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None) -> int:
         """Brings blocks up into the host tier; returns the status (OK or PARTIAL) when they are there."""
-        status: int = self._move(ns, keys, part, None)(None, 0, None)
-        return status
+        return status_of(self._move(ns, keys, part, None)(None, 0, None))
 
     def prefetch_async(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None,
                        queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
@@ -147,8 +150,7 @@ class Manager:
 
     def offload(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None) -> int:
         """Copies host blocks to tier `tier` (1 = the first below) now; returns the status when they are there."""
-        status: int = self._move(ns, keys, part, tier)(None, 0, None)
-        return status
+        return status_of(self._move(ns, keys, part, tier)(None, 0, None))
 
     def offload_async(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None,
                       queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
@@ -195,8 +197,8 @@ class Manager:
         loss of power; PARTIAL also where a disk could not make some so, which have left it and are sent again by the next
         flush; UnsupportedError where nothing was promised: no tier below host memory, or a plug-in tier."""
         if durable:
-            return raw.kvbm_manager_flush_durable(self._handle, timeout_ns)
-        return raw.kvbm_manager_flush(self._handle, timeout_ns)
+            return status_of(raw.kvbm_manager_flush_durable(self._handle, timeout_ns))
+        return status_of(raw.kvbm_manager_flush(self._handle, timeout_ns))
 
     def reset(self) -> None:
         """Forgets every block of every tier that nothing holds."""
@@ -222,7 +224,7 @@ class Manager:
         cursor = 0
         while True:
             _, cursor, _, rows = raw.kvbm_manager_scan(self._handle, cursor, _PAGE)
-            yield from map(ScanRow._make, rows)
+            yield from (ScanRow(key, ns, size, TierNumber(tier), *rest) for key, ns, size, tier, *rest in rows)
             if cursor == 0:
                 return
 
@@ -237,6 +239,20 @@ class Manager:
                 return [NodeRow._make((*said, CodecMode(codec), bool(automatic), bool(sealed), refused, plain, stored))
                         for *said, codec, automatic, sealed, refused, plain, stored in rows]
             capacity = n
+
+    def wait_for_peers(self, timeout: Optional[float] = None) -> None:
+        """Waits until every address of node.peers is a connected node whose contents are known, so that the first lookup
+        that asks nodes asks them all; `timeout` in seconds, None = for ever. DeadlineError, a TimeoutError, names those that
+        are not connected by then, and why; UnavailableError those that refuse this node. At once without node.peers."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _SLICE_S if end is None else max(0.0, min(_SLICE_S, end - time.monotonic()))
+            try:
+                raw.kvbm_manager_wait_for_peers(self._handle, int(left * 1e9))
+                return
+            except DeadlineError:
+                if end is not None and time.monotonic() >= end:
+                    raise
 
     def devices(self) -> list[DeviceRow]:
         """The devices that caches of this manager were attached on."""
@@ -280,6 +296,9 @@ class Manager:
             queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed, block_bytes=self.block_bytes)
 
     def __enter__(self) -> Manager:
         return self

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
 from . import _native as raw
 from . import _raw
 from .block import Blocks
-from .constants import Lookup
+from .constants import Lookup, TierNumber
 from .geometry import Part, closed, parts_memory
 from .key import Keys, as_keys
+from .memory import shown
 
 if TYPE_CHECKING:
     from .key import KeysLike
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class MatchItem(NamedTuple):
     """What is known of one key of a match."""
 
-    tier: int  # the slowest that a part must come from; NO_TIER = missed
+    tier: TierNumber  # the slowest that a part must come from; NO_TIER = missed
     parts_needed: int  # bit i: part i is needed and there
     bytes: int
     below_bytes: int  # of these, bytes that are not in the host tier yet
@@ -57,7 +58,7 @@ class Match:
         if not self._held():
             return []
         n = len(self) - first if n is None else n
-        return [MatchItem._make(row) for row in raw.kvbm_match_items(self._open(), first, n)[1]]
+        return [MatchItem(TierNumber(tier), *rest) for tier, *rest in raw.kvbm_match_items(self._open(), first, n)[1]]
 
     def cost(self, first: int = 0, n: Optional[int] = None) -> list[int]:
         """Predicted nanoseconds of loading keys [first, first + i], for each i; by default of the leading hits."""
@@ -90,8 +91,17 @@ class Match:
         """False for a match of nothing. One that was released raises in _open."""
         return self._handle is not None or self._released
 
-    def _open(self) -> Optional[raw.Handle]:
-        return self._handle  # the raw layer says "closed" of None
+    def _found(self) -> Optional[raw.Handle]:
+        """What a load of it loads: None of a match of nothing. One that was released raises."""
+        return self._open() if self._held() else None
+
+    def _open(self) -> raw.Handle:
+        if self._handle is None:
+            raise closed("match")
+        return self._handle
+
+    def __repr__(self) -> str:
+        return shown(self, self.released, hits=self.hits, keys=len(self.keys))
 
     def __enter__(self) -> Match:
         return self

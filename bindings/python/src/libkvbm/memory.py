@@ -5,8 +5,10 @@ that speak DLPack and live in host memory (torch). Lists of integers are copied 
 """
 from __future__ import annotations
 
+import re
+import sys
 from array import array
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Protocol, Sequence, Union
 
 from . import _native as raw
 from .errors import error_of
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, and the pinned host memory of CUDA and ROCm
 _CUDA = 2  # kDLCUDA
-assert array("I").itemsize == 4
+_MOST_U32 = 0xFFFFFFFF
+assert array("I").itemsize == 4 and sys.byteorder == "little"
 
 
 def extent_of(tensor: Bytes) -> tuple[memoryview, int, int]:
@@ -31,6 +34,7 @@ def extent_of(tensor: Bytes) -> tuple[memoryview, int, int]:
     if isinstance(tensor, (int, str)):
         raise TypeError(f"expected a buffer or a tensor, got {type(tensor).__name__}")
     view = memoryview(_from_dlpack(tensor)) if _is_dlpack(tensor) else memoryview(tensor)  # type: ignore[arg-type]
+    _refuse_objects(view, "a tensor")
     if view.readonly:
         raise BufferError("the library writes into the engine's memory: the buffer must not be read-only")
     if not view.c_contiguous:
@@ -61,16 +65,24 @@ def readable(source: Bytes, what: str) -> memoryview:
     if isinstance(source, (int, str)):
         raise TypeError(f"{what}: expected a buffer or a tensor, got {type(source).__name__}")
     view = memoryview(_from_dlpack(source)) if _is_dlpack(source) else memoryview(source)  # type: ignore[arg-type]
+    _refuse_objects(view, what)
     if not view.c_contiguous:
         raise BufferError(f"{what}: the buffer is not contiguous")
     return view
 
 
+def _refuse_objects(view: memoryview, what: str) -> None:
+    """Bytes of a block mean nothing as references to Python objects: using them would end the interpreter."""
+    if set(re.sub(":[^:]*:", "", view.format)) & set("OP"):
+        raise TypeError(f"{what}: the buffer holds references to Python objects (format {view.format!r}), not numbers")
+
+
 def as_u32(values: Integers, what: str) -> memoryview:
-    """32-bit integers (token or block ids): a buffer as it is, or a list, copied. The view that is returned also keeps
-    the buffer from changing its length between a check and the call."""
+    """32-bit integers (token or block ids): a buffer of them as it is; other integers, 64-bit ones above all, and lists
+    are copied. A number that is negative or too large raises OverflowError. The view that is returned also keeps the
+    buffer from changing its length between a check and the call."""
     if isinstance(values, (list, tuple, range)):
-        return memoryview(array("I", values))
+        return _copied(values, what)
     if _is_dlpack(values):
         return _dlpack_integers(values, what)
     try:
@@ -78,10 +90,53 @@ def as_u32(values: Integers, what: str) -> memoryview:
     except TypeError:
         if isinstance(values, (str, int)):
             raise TypeError(f"{what}: expected integers, got {type(values).__name__}") from None
-        return memoryview(array("I", values))  # type: ignore[arg-type]
-    if view.itemsize != 4 or view.format.strip("@=<") not in ("i", "I", "l", "L"):
-        raise TypeError(f"{what}: expected 32-bit integers, got items of {view.itemsize} bytes, format {view.format!r}")
-    return view
+        return _copied(list(values), what)  # type: ignore[arg-type]
+    kind = view.format.lstrip("@=<")
+    if kind not in tuple("hHiIlLqQnN"):  # what is bytes is no list of numbers
+        raise TypeError(f"{what}: expected integers, got items of {view.itemsize} bytes, format {view.format!r}")
+    if view.itemsize == 4:
+        return view if kind.isupper() else _not_negative(view, what)
+    if view.itemsize == 8:
+        return _narrowed(view.tobytes(), what)
+    return _copied(view.cast("B").cast(kind).tolist(), what)  # type: ignore[call-overload]
+
+
+def _copied(values: Sequence[Any], what: str) -> memoryview:
+    try:
+        return memoryview(array("I", values))
+    except OverflowError:
+        pass
+    except TypeError:
+        raise TypeError(f"{what}: expected integers") from None
+    raise _out_of_range(next(i for i, value in enumerate(values) if not 0 <= value <= _MOST_U32), values, what)
+
+
+def _out_of_range(i: int, values: Any, what: str) -> OverflowError:
+    return OverflowError(f"{what}[{i}] is {values[i]}, which is not between 0 and {_MOST_U32}")
+
+
+def _not_negative(view: memoryview, what: str) -> memoryview:
+    """Of 32-bit integers with a sign, whose highest byte is below 128."""
+    if view.tobytes()[3::4].isascii():
+        return view
+    values = array("i", view.tobytes())
+    raise _out_of_range(next(i for i, value in enumerate(values) if value < 0), values, what)
+
+
+def _narrowed(data: bytes, what: str) -> memoryview:
+    """Of 64-bit integers, the lower halves; the upper ones must be zero."""
+    halves = array("I", data)
+    high = halves[1::2].tobytes()
+    if high.count(0) == len(high):
+        return memoryview(halves[0::2])
+    values = array("q", data)
+    raise _out_of_range(next(i for i, value in enumerate(values) if not 0 <= value <= _MOST_U32), values, what)
+
+
+def shown(item: object, ended: bool, **facts: object) -> str:
+    """What repr() says of an object of the library."""
+    words = [f"{name}={value!r}" for name, value in facts.items()] + (["closed"] if ended else [])
+    return f"<libkvbm.{' '.join([type(item).__name__, *words])}>"
 
 
 def text(value: Optional[str], what: str) -> Optional[bytes]:
@@ -135,6 +190,9 @@ def _dlpack_integers(tensor: Any, what: str) -> memoryview:
     for size in tensor.shape:
         n *= int(size)
     view = memoryview(held)
-    if view.nbytes != n * 4 or "int32" not in str(tensor.dtype):
-        raise TypeError(f"{what}: expected 32-bit integers, got {tensor.dtype}")
-    return view.cast("I")
+    kind = str(tensor.dtype)
+    if view.nbytes == n * 4 and "int32" in kind:
+        return view.cast("I") if "uint32" in kind else _not_negative(view.cast("I"), what)
+    if view.nbytes == n * 8 and "int64" in kind:
+        return _narrowed(view.tobytes(), what)
+    raise TypeError(f"{what}: expected integers of 32 or 64 bits, got {tensor.dtype}")

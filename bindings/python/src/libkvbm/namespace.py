@@ -8,7 +8,7 @@ from . import _native as raw
 from . import _raw
 from .constants import Quota
 from .errors import invalid
-from .memory import text
+from .memory import shown, text
 
 if TYPE_CHECKING:
     from .geometry import Geometry
@@ -69,6 +69,9 @@ class Namespace:
     def close(self) -> None:
         """Ends this reference; the blocks stay. Twice is fine."""
         self._handle = None
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed) if self.closed else shown(self, False, id=self.id.hex(), units=self.units)
 
     def __enter__(self) -> Namespace:
         return self

@@ -12,7 +12,7 @@ from . import _native as raw
 from . import _raw
 from .constants import FOREVER
 from .errors import KvbmError, invalid
-from .memory import text
+from .memory import shown, text
 from .dispatch import Completion
 from .queue import Queue, submit, submit_async, submit_future
 
@@ -88,6 +88,9 @@ class Offer:
     def close(self) -> None:
         """Aborts one that goes on. Twice is fine."""
         self._handle = None
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed)
 
     def __enter__(self) -> Offer:
         return self

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _native as raw
 from .constants import FOREVER
-from .dispatch import BATCH, SLICE_NS, Completion, Core, Event, Pending, cancel, front
+from .dispatch import BATCH, SLICE_NS, Completion, Core, Event, Pending, cancel, event_of, front
 from .errors import error_of
+from .memory import shown
 
 if TYPE_CHECKING:
     from .context import Context
@@ -36,6 +37,9 @@ class Operation:
     @property
     def number(self) -> int:
         return int(memoryview(self._number)[0])
+
+    def __repr__(self) -> str:
+        return f"<libkvbm.Operation {self.number}>"
 
     def cancel(self) -> None:
         """Asks that it ends early; the completion still comes. ClosedError if it has come."""
@@ -98,7 +102,7 @@ class Queue:
             raise error_of(raw.KVBM_ERR_STALE, "the queue is closed")
         taken = front(core.events, capacity)
         rows = raw.kvbm_queue_poll_events(core.handle, capacity - len(taken))[1] if len(taken) < capacity else []
-        return taken + [Event._make(row) for row in rows]
+        return taken + [event_of(row) for row in rows]
 
     @property
     def closed(self) -> bool:
@@ -107,6 +111,9 @@ class Queue:
     def close(self) -> None:
         """Cancels what is in flight, waits for it, and ends the queue. Twice is fine."""
         self._finalizer()
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed, in_flight=len(self._core.pending))
 
     def __enter__(self) -> Queue:
         return self

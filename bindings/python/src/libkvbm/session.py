@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 from . import _native as raw
 from . import _raw
 from .constants import FOREVER
-from .memory import text
+from .memory import shown, text
 from .offer import RequestId, request_bytes, starter, wait_in_slices
 from .dispatch import Completion
 from .queue import Queue, submit
@@ -99,6 +99,9 @@ class Session:
     def close(self) -> None:
         """Aborts one that goes on. Twice is fine."""
         self._handle = None
+
+    def __repr__(self) -> str:
+        return shown(self, self.closed)
 
     def __enter__(self) -> Session:
         return self

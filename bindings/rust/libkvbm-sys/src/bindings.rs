@@ -71,6 +71,9 @@ impl Default for kvbm_error {
     }
 }
 pub type kvbm_error_t = kvbm_error;
+extern "C" {
+    pub fn kvbm_error_last(out_error: *mut kvbm_error_t) -> kvbm_status_t;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_context {
@@ -967,6 +970,13 @@ extern "C" {
         out: *mut ::core::ffi::c_char,
         capacity: usize,
         out_needed: *mut usize,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_manager_wait_for_peers(
+        manager: *mut kvbm_manager_t,
+        timeout_ns: u64,
+        err: *mut kvbm_error_t,
     ) -> kvbm_status_t;
 }
 #[repr(C)]

@@ -128,6 +128,7 @@ pub struct PartialBlocks {
 exclusive_batch!(PartialBlocks);
 
 /// What an allocation gave, and what it cost.
+#[derive(Debug)]
 pub struct Allocation {
     /// The new blocks.
     pub blocks: PartialBlocks,
@@ -250,6 +251,7 @@ pub struct RegisterOptions {
 }
 
 /// What became of blocks that were registered.
+#[derive(Debug)]
 #[must_use]
 pub struct Registration {
     /// Those that are found by their keys now (or kept private, where they are duplicates), in order.
@@ -413,6 +415,7 @@ pub struct WeakBlocks {
 exclusive_batch!(WeakBlocks);
 
 /// Those of a batch that are still there.
+#[derive(Debug)]
 pub struct Present {
     /// Their blocks.
     pub blocks: RegisteredBlocks,

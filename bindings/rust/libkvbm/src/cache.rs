@@ -447,10 +447,11 @@ impl Cache {
     }
 
     /// Brings matched blocks into engine blocks, every byte verified on the way, and waits for it. `block_ids` is one
-    /// list for each part, `units` ids a key; the last key may have fewer.
+    /// list for each part, `units` ids a key; the last key may have fewer. Without ids nothing is loaded, also of a match
+    /// of nothing.
     pub fn load(&self, found: &Match, block_ids: &[u32], given: &LoadOptions) -> Result<Outcome> {
         let (n_ids, n_keys) = self.check_load(block_ids, given)?;
-        let (raw, raw_match) = (self.raw()?, found.raw()?);
+        let (raw, raw_match) = (self.raw()?, found.raw_for_load(n_ids)?);
         let _claim = self.claim(Access::Write, block_ids)?;
         let mut item_status = vec![Status::OK; n_keys];
         let mut options = Cache::load_options(given)?;
@@ -472,7 +473,7 @@ impl Cache {
         queue: &Queue,
     ) -> Result<Operation> {
         let (n_ids, n_keys) = self.check_load(block_ids, given)?;
-        let (raw, raw_match) = (self.raw()?, found.raw()?);
+        let (raw, raw_match) = (self.raw()?, found.raw_for_load(n_ids)?);
         let claim = self.claim(Access::Write, block_ids)?;
         let mut options = Cache::load_options(given)?;
         queue.submit(n_keys, Box::new((claim, self.clone())), |slots, queue, user_data| {

@@ -174,9 +174,25 @@ impl<B> From<Refused<B>> for Error {
     }
 }
 
-/// An error unless `status` is 0 or above.
+/// An error unless `status` is 0 or above: of a call without a `kvbm_error_t` that this thread has just made.
 pub(crate) fn check(status: sys::kvbm_status_t) -> Result<Status> {
-    Status(status).check()
+    if status >= 0 {
+        return Ok(Status(status));
+    }
+    let mut said = 0;
+    let error = explained(|slot| {
+        // SAFETY: the slot is explained's.
+        unsafe {
+            sys::kvbm_error_last(slot);
+            said = (*slot).status;
+        }
+        status
+    });
+    if said == status {
+        error
+    } else {
+        Err(Status(status).into())
+    }
 }
 
 /// Runs a call that takes a `kvbm_error_t`.

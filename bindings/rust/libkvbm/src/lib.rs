@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #![doc = include_str!("../README.md")]
-#![warn(missing_docs, unsafe_op_in_unsafe_fn)]
+#![warn(missing_debug_implementations, missing_docs, unsafe_op_in_unsafe_fn)]
 #![deny(rustdoc::broken_intra_doc_links)]
 
 mod block;
@@ -25,6 +25,7 @@ mod offer;
 mod queue;
 mod reactor;
 mod session;
+mod shown;
 mod stats;
 #[cfg(feature = "tokio")]
 mod tokio_driver;

@@ -121,6 +121,14 @@ impl Match {
         }
     }
 
+    /// What a load of `n` block ids needs: NULL, as the library takes it, where nothing was found and nothing is wanted.
+    pub(crate) fn raw_for_load(&self, n: usize) -> Result<*mut sys::kvbm_match> {
+        if self.handle.is_none() && n == 0 {
+            return Ok(std::ptr::null_mut());
+        }
+        self.raw()
+    }
+
     /// How many hit: leading keys (Prefix), all of them (Each), 0 or 1 (Any).
     pub fn hits(&self) -> usize {
         self.hits

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libkvbm_sys as sys;
 
-use crate::error::{check, Error, Result, Status};
+use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{nanoseconds, options, pointer, read_text};
 use crate::key::{raw_keys, Key};
 use crate::manager::Manager;
@@ -152,6 +152,15 @@ pub(crate) fn read_rows<T: Clone + Default>(
 }
 
 impl Manager {
+    /// Waits until every address of `node.peers` is a connected node whose contents are known, so that the first lookup
+    /// that asks nodes asks all of them. At once for a manager without `node.peers`. `None`: for ever. Errors, which name
+    /// the addresses that are not connected, and why: DEADLINE; PERMISSION where they refuse this node.
+    pub fn wait_for_peers(&self, timeout: Option<Duration>) -> Result<()> {
+        let manager = self.raw()?;
+        // SAFETY: the handle is live, and the slot is explained's.
+        explained(|err| unsafe { sys::kvbm_manager_wait_for_peers(manager, nanoseconds(timeout), err) }).map(drop)
+    }
+
     /// The nodes that are connected and the addresses that are not; none for a manager that is no node.
     pub fn nodes(&self) -> Result<Vec<NodeRow>> {
         let raw = self.raw()?;

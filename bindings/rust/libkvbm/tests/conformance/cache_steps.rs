@@ -132,7 +132,9 @@ impl Objects {
             }
             "cache.load" if !queued => {
                 call.get("user_data");
-                let (cache, found) = (self.cache(call, "cache")?, self.found(call, "match")?);
+                let cache = self.cache(call, "cache")?;
+                let nothing = cache.lookup(&[], &libkvbm::LookupOptions::default())?;
+                let found = if call.get("match").map_or(true, Value::is_null) { &nothing } else { self.found(call, "match")? };
                 outcome(cache.load(found, &call.numbers("block_ids")?, &load_options(call)?)?)
             }
             "cache.code_room" | "cache.encode" | "cache.decode" => self.block_coding_step(kind, call),

@@ -192,7 +192,9 @@ impl Objects {
             wait_layers: given.wait_layers.into(),
         };
         let cache = self.cache(call, "cache")?;
-        let (found, queue) = (self.found(call, "match")?.as_raw(), self.queue(call, "queue")?.0);
+        let nothing = call.get("match").map_or(true, Value::is_null);
+        let found = if nothing { std::ptr::null_mut() } else { self.found(call, "match")?.as_raw() };
+        let queue = self.queue(call, "queue")?.0;
         let user_data = call.number_or("user_data", 0)?;
         let n = ids.len() / cache.n_parts();
         let status =

@@ -267,6 +267,10 @@ impl Objects {
             }
             "manager.metrics" => results(json!({"text": manager.metrics()?})),
             "manager.node_address" => results(json!({"address": manager.node_address()?})),
+            "manager.wait_for_peers" => {
+                manager.wait_for_peers(call.timeout("timeout_ns")?)?;
+                results(Value::Null)
+            }
             "manager.stats" => results(stats(manager)?),
             "manager.scan" => results(json!({"rows": scan(manager, call.number("page")? as usize)?})),
             "manager.nodes" => results(nodes(manager)?),

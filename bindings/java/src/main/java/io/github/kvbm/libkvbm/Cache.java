@@ -42,6 +42,7 @@ public final class Cache extends NativeObject {
 
   static Cache attach(Manager manager, Namespace ns, int nBlocks, List<CachePart> parts, int memory, int device) {
     List<CachePart> all = List.copyOf(parts);
+    Call.size(nBlocks, "nBlocks");
     try (Call call = Call.begin()) {
       Struct options = call.memory(SIZEOF_cache_options);
       Call.check(kvbm.kvbm_cache_options_init(options.address, SIZEOF_cache_options));

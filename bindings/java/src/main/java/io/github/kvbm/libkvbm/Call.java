@@ -7,6 +7,7 @@ import io.github.kvbm.libkvbm.raw.kvbm;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Objects;
 
@@ -149,12 +150,43 @@ final class Call implements AutoCloseable {
 
   /** Throws what a failed status stands for, with the library's words about it. */
   static int check(int status, Struct error) {
-    if (status < 0) throw KvbmException.of(status, error == null ? "" : error.text(error_message, SIZEOF_error - 8));
+    if (status < 0) throw KvbmException.of(status, error.text(error_message, SIZEOF_error - 8));
     return status;
   }
 
+  /** As above, of a call without particulars of its own, which this thread has just made: the library keeps them. */
   static int check(int status) {
-    return check(status, null);
+    if (status >= 0) return status;
+    try (Call call = begin()) {
+      Struct error = call.memory(SIZEOF_error);
+      kvbm.kvbm_error_last(error.address);
+      throw KvbmException.of(status, error.getInt(0) == status ? error.text(error_message, SIZEOF_error - 8) : "");
+    }
+  }
+
+  /**
+   * Nanoseconds of a time of the caller's; null is for ever.
+   *
+   * @throws IllegalArgumentException for one that is negative
+   */
+  static long nanoseconds(Duration time, String name) {
+    if (time == null) return Kvbm.FOREVER;
+    if (time.isNegative()) throw new IllegalArgumentException(name + " is negative: " + time);
+    try {
+      return time.toNanos();
+    } catch (ArithmeticException tooLong) {
+      return Kvbm.FOREVER; // centuries
+    }
+  }
+
+  /**
+   * A size or count of the caller's.
+   *
+   * @throws IllegalArgumentException for one that is negative
+   */
+  static long size(long number, String name) {
+    if (number < 0) throw new IllegalArgumentException(name + " is negative: " + number);
+    return number;
   }
 
   /** A text of two phases: asked for its length first, and again if it grew meanwhile. */

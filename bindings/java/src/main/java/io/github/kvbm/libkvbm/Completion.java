@@ -45,4 +45,16 @@ public record Completion(
         in.getLong(at + completion_items), in.getLong(at + completion_bytes), in.getLong(at + completion_wait_ns),
         in.getLong(at + completion_service_ns));
   }
+
+  /** {@return what it is of} */
+  public OperationKind kind() {
+    return OperationKind.of(op);
+  }
+
+  /** {@return its operation and status by their names, and how much was done} */
+  @Override
+  public String toString() {
+    return "Completion[id=" + id + ", " + kind() + ", " + Status.name(status) + ", " + itemsDone + " of " + items + " items, "
+        + bytes + " bytes]";
+  }
 }

@@ -30,4 +30,14 @@ public final class Kvbm {
   public static String configReference() {
     return Call.twoPhase(kvbm::kvbm_config_reference);
   }
+
+  /**
+   * Names a tier.
+   *
+   * @param tier its number
+   * @return "host", "tier 1" and so on, or "no tier"
+   */
+  public static String tierName(int tier) {
+    return tier == 0 ? "host" : tier == NO_TIER ? "no tier" : "tier " + Integer.toUnsignedString(tier);
+  }
 }

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.List;
 
 /** Options of {@link Cache#load}. What is not set has its default. */
@@ -82,6 +83,16 @@ public final class LoadOptions {
   }
 
   /**
+   * As {@link #timeoutNs}.
+   *
+   * @param time null = for ever
+   * @return this
+   */
+  public LoadOptions timeout(Duration time) {
+    return timeoutNs(Call.nanoseconds(time, "timeout"));
+  }
+
+  /**
    * Sets how long it may take.
    *
    * @param ns {@link Kvbm#FOREVER} = as long as it takes
@@ -90,6 +101,16 @@ public final class LoadOptions {
   public LoadOptions timeoutNs(long ns) {
     timeoutNs = ns;
     return this;
+  }
+
+  /**
+   * As {@link #computeBlockNs}.
+   *
+   * @param time null = not known
+   * @return this
+   */
+  public LoadOptions computeBlock(Duration time) {
+    return computeBlockNs(time == null ? 0 : Call.nanoseconds(time, "computeBlock"));
   }
 
   /**

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.List;
 
 /** Options of a lookup. What is not set has its default. */
@@ -36,6 +37,16 @@ public final class LookupOptions {
   public LookupOptions mode(int how) {
     mode = how;
     return this;
+  }
+
+  /**
+   * Sets what counts as a hit.
+   *
+   * @param how the mode
+   * @return this
+   */
+  public LookupOptions mode(LookupMode how) {
+    return mode(how.number);
   }
 
   /**
@@ -80,6 +91,16 @@ public final class LookupOptions {
   public LookupOptions unitKeys(KeyArray keys) {
     unitKeys = keys;
     return this;
+  }
+
+  /**
+   * As {@link #askNodesNs}.
+   *
+   * @param time null = not to ask
+   * @return this
+   */
+  public LookupOptions askNodes(Duration time) {
+    return askNodesNs(time == null ? 0 : Call.nanoseconds(time, "askNodes"));
   }
 
   /**

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -66,7 +67,43 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Waits as {@link #flush} does, and until what the disks then have survives the loss of power.
+   * Waits until no offload is queued or in flight.
+   *
+   * @param timeout how long at most; null = for ever
+   * @return as {@link #flush(long)}
+   */
+  public int flush(Duration timeout) {
+    return flush(Call.nanoseconds(timeout, "timeout"));
+  }
+
+  /**
+   * Waits until what the disks have survives the loss of power.
+   *
+   * @param timeout how long at most; null = for ever
+   * @return as {@link #flushDurable(long)}
+   */
+  public int flushDurable(Duration timeout) {
+    return flushDurable(Call.nanoseconds(timeout, "timeout"));
+  }
+
+  /**
+   * Waits until every address of node.peers is a connected node whose contents are known, so that the first lookup that
+   * asks nodes asks all of them. At once for a manager without node.peers.
+   *
+   * @param timeout how long at most; null = for ever
+   * @throws PeerException KVBM_ERR_DEADLINE after that time; names the addresses that are not connected, and why
+   * @throws UnavailableException KVBM_ERR_PERMISSION where the addresses that are left refuse this node
+   */
+  public void waitForPeers(Duration timeout) {
+    try (Call call = Call.begin()) {
+      Struct error = call.error();
+      long ns = Call.nanoseconds(timeout, "timeout");
+      Call.check(kvbm.kvbm_manager_wait_for_peers(call.use(handle), ns, error.address), error);
+    }
+  }
+
+  /**
+   * Waits as {@link #flush(long)} does, and until what the disks then have survives the loss of power.
    *
    * @param timeoutNs how long at most
    * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier did not take some blocks, or could not make some
@@ -313,6 +350,20 @@ public final class Manager extends NativeObject {
           keys.size(), owner, timeoutNs, out.address, out.address + 8));
       return new Pin(out.getLong(0), (int) out.getLong(8));
     }
+  }
+
+  /**
+   * Keeps host blocks resident: the leading keys that are there.
+   *
+   * @param ns whose keys they are
+   * @param part null = component 0, whole model
+   * @param keys the keys
+   * @param owner any number of the caller's choosing
+   * @param timeout for how long; null = until it is ended
+   * @return the pin
+   */
+  public Pin pin(Namespace ns, Part part, KeyArray keys, long owner, Duration timeout) {
+    return pin(ns, part, keys, owner, Call.nanoseconds(timeout, "timeout"));
   }
 
   /**

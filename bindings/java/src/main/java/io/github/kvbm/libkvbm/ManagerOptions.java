@@ -36,7 +36,7 @@ public final class ManagerOptions {
    * @return this
    */
   public ManagerOptions blockBytes(long bytes) {
-    blockBytes = bytes;
+    blockBytes = Call.size(bytes, "blockBytes");
     return this;
   }
 
@@ -47,7 +47,7 @@ public final class ManagerOptions {
    * @return this
    */
   public ManagerOptions hostCapacityBytes(long bytes) {
-    hostCapacityBytes = bytes;
+    hostCapacityBytes = Call.size(bytes, "hostCapacityBytes");
     return this;
   }
 

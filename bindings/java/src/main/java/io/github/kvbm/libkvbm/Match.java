@@ -124,4 +124,10 @@ public final class Match extends NativeObject {
       throw new IndexOutOfBoundsException("keys [" + first + ", " + ((long) first + n) + ") of " + count);
     }
   }
+
+  /** {@return how much hit, and whether it is closed} */
+  @Override
+  public String toString() {
+    return "Match(hits " + hits + (isClosed() ? ", closed)" : ")");
+  }
 }

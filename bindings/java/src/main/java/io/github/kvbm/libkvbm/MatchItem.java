@@ -9,4 +9,10 @@ package io.github.kvbm.libkvbm;
  * @param bytes payload bytes to move for it
  * @param belowBytes of these, bytes that are not in the host tier yet
  */
-public record MatchItem(int tier, int partsNeeded, long bytes, long belowBytes) {}
+public record MatchItem(int tier, int partsNeeded, long bytes, long belowBytes) {
+  /** {@return what is known, the tier by its name} */
+  @Override
+  public String toString() {
+    return "MatchItem[" + Kvbm.tierName(tier) + ", parts " + partsNeeded + ", " + bytes + " bytes]";
+  }
+}

@@ -33,4 +33,10 @@ abstract class NativeObject implements AutoCloseable {
   public boolean isClosed() {
     return handle.closed();
   }
+
+  /** {@return what it is, and whether it is closed} */
+  @Override
+  public String toString() {
+    return getClass().getSimpleName() + (isClosed() ? "(closed)" : "");
+  }
 }

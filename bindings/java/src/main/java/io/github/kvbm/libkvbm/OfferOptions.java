@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 
 /** Options of {@link Offer#open}. What is not set has its default. */
 public final class OfferOptions {
@@ -50,6 +51,16 @@ public final class OfferOptions {
     begin = first;
     end = afterLast;
     return this;
+  }
+
+  /**
+   * As {@link #timeoutNs}.
+   *
+   * @param time null = for ever
+   * @return this
+   */
+  public OfferOptions timeout(Duration time) {
+    return timeoutNs(Call.nanoseconds(time, "timeout"));
   }
 
   /**

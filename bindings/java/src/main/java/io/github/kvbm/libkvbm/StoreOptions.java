@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.List;
 
 /** Options of {@link Cache#store}. What is not set has its default. */
@@ -63,6 +64,16 @@ public final class StoreOptions {
   public StoreOptions positions(List<Position> list) {
     positions = list == null ? null : List.copyOf(list);
     return this;
+  }
+
+  /**
+   * As {@link #timeoutNs}.
+   *
+   * @param time null = for ever
+   * @return this
+   */
+  public StoreOptions timeout(Duration time) {
+    return timeoutNs(Call.nanoseconds(time, "timeout"));
   }
 
   /**

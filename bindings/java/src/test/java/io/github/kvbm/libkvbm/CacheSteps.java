@@ -96,7 +96,8 @@ final class CacheSteps {
 
   private static Map<String, Object> load(Steps steps, Arguments in) {
     Cache cache = in.object("cache", Cache.class);
-    Match match = in.object("match", Match.class);
+    Match given = in.object("match", Match.class);
+    Match match = given == null ? cache.lookup(KeyArray.of(List.of())) : given;
     int[] ids = in.integers("block_ids");
     LoadOptions options = new LoadOptions().firstKey(in.integer("first_key", 0)).anyPosition(in.flag("any_position"))
         .layers(in.integer("first_layer", 0), in.integer("n_layers", 0)).keepBelow(in.flag("keep_below"))

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.Steps.results;
 
 import java.lang.reflect.RecordComponent;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -45,6 +46,10 @@ final class SeeingSteps {
       return results("n", (long) rows.size(), "rows", rows);
     });
     steps.put("manager.node_address", in -> results("address", in.object("manager", Manager.class).nodeAddress()));
+    steps.put("manager.wait_for_peers", in -> {
+      in.object("manager", Manager.class).waitForPeers(Duration.ofNanos(in.number("timeout_ns", 0)));
+      return results();
+    });
     steps.put("manager.locate", in -> {
       int[] requests = in.has("request_keys") ? in.integers("request_keys") : null;
       LocateResult found = in.object("manager", Manager.class).locate(in.object("namespace", Namespace.class),
