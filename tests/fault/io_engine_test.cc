@@ -516,10 +516,12 @@ TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
 // A ring that can be made and not be used is no ring.
 TEST_P(IoEngines, a_ring_that_is_refused_at_once_is_not_used) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
-  meddling.submit_error = ENOSYS;
-  meddling.submit_times = 1'000'000;
   memory_.reset();
   file_.reset();
+  directory_.reset();
+  files_.reset();
+  meddling.submit_error = ENOSYS;
+  meddling.submit_times = 1'000'000;
   EXPECT_FALSE(make());
   OsFileOptions options;
   options.log = &log_;

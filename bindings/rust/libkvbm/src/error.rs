@@ -118,6 +118,23 @@ impl Error {
     pub(crate) fn invalid(message: impl Into<Box<str>>) -> Self {
         Error::new(Status::INVALID, message)
     }
+    /// For callers of the raw layer: the error of a failed call without a `kvbm_error_t`, the last one that this thread has
+    /// made, with what `kvbm_error_last` says of it.
+    pub fn of_last_call(status: Status) -> Self {
+        let mut said = 0;
+        let error = explained(|slot| {
+            // SAFETY: the slot is explained's.
+            unsafe {
+                sys::kvbm_error_last(slot);
+                said = (*slot).status;
+            }
+            status.0
+        });
+        match error {
+            Err(error) if said == status.0 => error,
+            _ => status.into(),
+        }
+    }
     /// The status.
     pub fn status(&self) -> Status {
         self.status
@@ -179,20 +196,7 @@ pub(crate) fn check(status: sys::kvbm_status_t) -> Result<Status> {
     if status >= 0 {
         return Ok(Status(status));
     }
-    let mut said = 0;
-    let error = explained(|slot| {
-        // SAFETY: the slot is explained's.
-        unsafe {
-            sys::kvbm_error_last(slot);
-            said = (*slot).status;
-        }
-        status
-    });
-    if said == status {
-        error
-    } else {
-        Err(Status(status).into())
-    }
+    Err(Error::of_last_call(Status(status)))
 }
 
 /// Runs a call that takes a `kvbm_error_t`.

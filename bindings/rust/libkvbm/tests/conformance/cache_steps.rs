@@ -134,7 +134,8 @@ impl Objects {
                 call.get("user_data");
                 let cache = self.cache(call, "cache")?;
                 let nothing = cache.lookup(&[], &libkvbm::LookupOptions::default())?;
-                let found = if call.get("match").map_or(true, Value::is_null) { &nothing } else { self.found(call, "match")? };
+                let found =
+                    if call.get("match").map_or(true, Value::is_null) { &nothing } else { self.found(call, "match")? };
                 outcome(cache.load(found, &call.numbers("block_ids")?, &load_options(call)?)?)
             }
             "cache.code_room" | "cache.encode" | "cache.decode" => self.block_coding_step(kind, call),

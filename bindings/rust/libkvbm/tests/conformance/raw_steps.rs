@@ -5,7 +5,7 @@ use std::ffi::{c_void, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use libkvbm::{sys, Key, Offer, Position, Session, Shard, Status, Stream};
+use libkvbm::{sys, Error, Key, Offer, Position, Session, Shard, Status, Stream};
 use serde_json::{json, Value};
 
 use crate::cache_steps::{load_options, offer_options, session_options, sources, store_options};
@@ -26,8 +26,12 @@ fn positions(list: &[Position]) -> *const sys::kvbm_position_t {
 fn stream(given: Option<Stream>) -> *mut c_void {
     given.map_or(std::ptr::null_mut(), Stream::as_raw)
 }
+/// Of a call without a kvbm_error_t, which was made just now: what kvbm_error_last says.
 fn checked(status: i32) -> Result<(), Failure> {
-    Ok(Status(status).check().map(drop)?)
+    if status >= 0 {
+        return Ok(());
+    }
+    Err(Error::of_last_call(Status(status)).into())
 }
 fn nanoseconds(timeout: Option<Duration>) -> u64 {
     timeout.map_or(sys::KVBM_FOREVER, |t| t.as_nanos() as u64)
@@ -35,7 +39,7 @@ fn nanoseconds(timeout: Option<Duration>) -> u64 {
 /// A call that takes a kvbm_error_t; a failure of it through the status alone would lose its message.
 fn explained(call: impl FnOnce(*mut sys::kvbm_error_t) -> i32) -> Result<(), Failure> {
     let mut err = sys::kvbm_error_t { status: 0, reserved: 0, message: [0; 504] };
-    checked(call(&mut err))
+    Ok(Status(call(&mut err)).check().map(drop)?)
 }
 
 /// Statuses that stay where they are: the library may write them at any time until the completion.

@@ -148,8 +148,9 @@ final class Call implements AutoCloseable {
     return key == null ? 0 : memory(SIZEOF_key).put(0, key.bytesShared()).address;
   }
 
-  /** Throws what a failed status stands for, with the library's words about it. */
+  /** Throws what a failed status stands for, with the library's words about it; null where the call has no slot for them. */
   static int check(int status, Struct error) {
+    if (error == null) return check(status);
     if (status < 0) throw KvbmException.of(status, error.text(error_message, SIZEOF_error - 8));
     return status;
   }
