@@ -324,7 +324,7 @@ TEST_F(NodeCommand, a_full_file_system_is_told_to_whoever_stores_and_to_the_log_
   int refused = 0;
   for (const char* name : {"one", "two", "three", "large"}) {
     const bool large = std::string(name) == "large";
-    const Ran put = run("put --host 48MiB" + set + name + " '" + make(name, large ? 100'000'000 : 40'000'000) + "'");
+    const Ran put = run("put --host 48MiB" + set + name + " '" + make(name, large ? 200'000'000 : 40'000'000) + "'");
     if (put.exit_code == 0) continue;
     ++refused;
     EXPECT_TRUE(put.exit_code == 1 || put.exit_code == 3) << put.text;

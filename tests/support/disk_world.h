@@ -159,6 +159,7 @@ class DiskWorld {
     batch->done = [&](tier::GetBatch& b) {
       got.code = b.status[0];
       got.right = b.items[0].head_bytes == want.head.size() && b.items[0].payload_bytes == bytes &&
+                  std::memcmp(head.data(), want.head.data(), want.head.size()) == 0 &&
                   std::memcmp(payload.data(), want.memory.data(), bytes) == 0;
       done = true;
     };
@@ -183,7 +184,8 @@ class DiskWorld {
     batch->done = [&](tier::GetBatch& b) {
       for (size_t i = 0; i < numbers.size(); ++i) {
         const TestRecord want(numbers[i], bytes, family_of(1));
-        got[i] = {b.status[i], b.items[i].payload_bytes == bytes &&
+        got[i] = {b.status[i], b.items[i].payload_bytes == bytes && b.items[i].head_bytes == want.head.size() &&
+                                   std::memcmp(b.items[i].head.data(), want.head.data(), want.head.size()) == 0 &&
                                    std::memcmp(b.items[i].payload.data(), want.memory.data(), bytes) == 0};
       }
       done = true;

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "benchmark/disk_chain.h"
+#include "benchmark/disk_share.h"
 #include "benchmark/disk_store.h"
 #include "benchmark/raw_ring.h"
 #include "benchmark/scratch.h"
@@ -352,7 +353,7 @@ Status measure_reopen(const std::string& dir, uint64_t records, std::vector<Row>
 Result<std::vector<Row>> bench_disk(const DiskOptions& options) {
   const Scratch scratch(options.dir);
   if (scratch.path().empty()) return Status(Code::invalid_argument, "cannot make a directory in --dir", options.dir);
-  terminal::Progress progress("disk", 2 * kStepsPerVariant + 3, terminal::Unit::items, options.quiet);
+  terminal::Progress progress("disk", 2 * kStepsPerVariant + 4, terminal::Unit::items, options.quiet);
   auto rows = measure_sizes(scratch.path(), options.rounds, true, "", progress);
   if (!rows.ok()) return rows;
   const auto without = measure_without_memlock(scratch.path(), options.rounds, progress);
@@ -361,6 +362,8 @@ Result<std::vector<Row>> bench_disk(const DiskOptions& options) {
   for (const DiskSize& size : kDiskSizes) {
     if (Status s = measure_chain(scratch.path(), size.bytes, size.name, options.rounds, rows.value()); !s.ok()) return s;
   }
+  progress.advance(1);
+  if (Status s = measure_payload_share(scratch.path(), rows.value()); !s.ok()) return s;
   progress.advance(1);
   {
     const Scratch own(options.dir);

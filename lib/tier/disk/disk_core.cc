@@ -34,7 +34,7 @@ void DiskCore::find(std::span<const Identity> ids, std::span<Found> out, bool to
     const uint32_t entry = index_.find(ids[i]);
     if (entry == DiskIndex::kNone) continue;
     IndexEntry& e = index_.at(entry);
-    out[i] = Found{true, static_cast<uint32_t>(e.head_bytes), e.payload_bytes, uint64_t{e.location} + 1};
+    out[i] = Found{true, e.head_bytes(), e.payload_bytes, uint64_t{e.location} + 1};
     if (!touch) continue;
     e.last_use = now;
     if (e.uses != UINT8_MAX) ++e.uses;
@@ -69,7 +69,7 @@ void DiskCore::unpin(const Identity& id) noexcept {
 
 void DiskCore::drop_entry(uint32_t entry) {
   const IndexEntry& e = index_.at(entry);
-  segments_[segment_of(e.location)]->gone(record_bytes(e.head_bytes, e.payload_bytes));
+  segments_[segment_of(e.location)]->gone(e.bytes());
   stats_.payload_bytes -= e.payload_bytes;
   index_.erase(entry);
 }

@@ -60,6 +60,7 @@ struct SyncWait {
 struct GetOp {
   struct Place {
     uint32_t segment = 0, location = 0;
+    RecordPlace record;
     uint32_t extents = 0;       // reads outstanding
     uint64_t from = 0, to = 0;  // of the payload, what was asked, page-aligned outward
     bool internal = false;
@@ -79,6 +80,8 @@ struct Extent {
   uint64_t offset = 0;
   IoRun run;
   bool alone = false;  // a read together with others has failed: it is read by itself
+  bool shared_head = false;
+  std::vector<uint32_t> others;  // items of the same batch whose heads share that page
 };
 
 struct ReadRun {
@@ -93,7 +96,7 @@ struct WriteRun {
     std::shared_ptr<PutOp> op;
     uint32_t item = 0;
     uint32_t row = 0;  // of the segment
-    uint32_t page = 0;
+    RecordPlace place;
     uint64_t sequence = 0;
     std::byte* area = nullptr;          // where head and envelope are laid out
     std::byte* payload_copy = nullptr;  // for a payload that direct I/O could not take as it is
@@ -103,6 +106,9 @@ struct WriteRun {
   uint64_t sent = 0;  // of bytes: those on the medium
   std::vector<IoRun> runs;
   std::vector<Item> items;
+  std::byte* shared = nullptr;   // the page of small heads that was begun last,
+  uint32_t shared_page = 0;
+  uint32_t shared_used = 0;  // and its units that are taken
   std::byte* staging = nullptr;  // a slot of the staging ring,
   AlignedBuffer own;             // or memory of its own for what does not fit one
 };
@@ -209,7 +215,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   bool open_segment() KVBM_REQUIRES(mutex_);
   std::unique_ptr<WriteRun> next_write(Work& work, uint64_t most) KVBM_REQUIRES(mutex_);
   bool start_run(WriteRun& run, const PutItem& item, uint64_t& room) KVBM_REQUIRES(mutex_);
-  void add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* at) KVBM_REQUIRES(mutex_);
+  // Bytes of `staging` that it took.
+  uint64_t add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* staging)
+      KVBM_REQUIRES(mutex_);
   void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool loads_are_near(uint64_t now) const KVBM_REQUIRES(mutex_);
   bool yields(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
@@ -246,7 +254,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void read_apart(ReadRun& run) KVBM_REQUIRES(mutex_);
   void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
   Code verify(const GetItem& item, const GetOp::Place& place) const;
+  void queue_reads(std::vector<Extent> extents) KVBM_REQUIRES(mutex_);
+  static void part_heads(const Extent& extent);
   void extent_done(const Extent& extent, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void found_damaged(const Identity& id, uint32_t location, Work& work) KVBM_REQUIRES(mutex_);
   void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void refuse_reads(Code code, Work& work) KVBM_REQUIRES(mutex_);

@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "tier/disk/disk_families.h"
+#include "tier/disk/segment_format.h"
 
 namespace kvbm::tier::disk {
 
@@ -25,10 +26,27 @@ struct IndexEntry {
   uint32_t location = 0;  // segment * pages per segment + page; 0 marks a free entry
   uint32_t last_use = 0;  // seconds of the tier's clock
   uint32_t parent = 0;    // entry number or kNone, of a record that may have gone; link of the free list while free
-  uint64_t head_bytes : 22 = 0;
-  uint64_t payload_bytes : 34 = 0;
+  uint64_t head : RecordPlace::kHeadBits = 0;  // RecordPlace::packed(), but for kShares,
+  uint64_t shares : 1 = 0;                     // which is this
+  uint64_t payload_bytes : 33 = 0;
   uint64_t priority : 2 = 0;
   uint64_t parent_tag : 6 = 0;  // of the parent's key
+
+  // `page`: of `location`.
+  [[nodiscard]] RecordPlace place(uint32_t page) const {
+    RecordPlace out;
+    out.page = page;
+    out.unpack(static_cast<uint32_t>(head) | (shares != 0 ? RecordPlace::kShares : 0));
+    out.payload_bytes = payload_bytes;
+    return out;
+  }
+  [[nodiscard]] uint32_t head_bytes() const { return place(0).head_bytes; }
+  [[nodiscard]] uint64_t bytes() const { return place(0).bytes(); }
+  void set_place(const RecordPlace& at) {
+    head = at.packed() & ((1U << RecordPlace::kHeadBits) - 1);
+    shares = at.shares() ? 1 : 0;
+    payload_bytes = at.payload_bytes & 0x1FFFFFFFFULL;
+  }
 };
 static_assert(sizeof(IndexEntry) == 40);
 

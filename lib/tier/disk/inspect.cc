@@ -21,7 +21,7 @@ Result<SegmentLife> read_life(File& file) {
 
 void count(const Row& row, bool damaged, SegmentReport& segment, InspectReport& report, RecordSeen& seen) {
   ++segment.records;
-  segment.record_bytes += record_bytes(row.head_bytes, row.payload_bytes);
+  segment.record_bytes += row.place().bytes();
   segment.uses += row.uses;
   segment.damaged += damaged ? 1 : 0;
   report.payload_bytes += row.payload_bytes;
@@ -57,9 +57,11 @@ void read_heads(File& file, const std::vector<Row>& rows, uint64_t most, CodingR
   const uint64_t n = std::min<uint64_t>(most, rows.size());
   for (uint64_t i = 0; i < n; ++i) {
     const Row& row = rows[static_cast<size_t>(i * rows.size() / n)];
-    auto got = file.read_now(uint64_t{row.page} * kPage, page.span());
-    if (!got.ok() || got.value() < codec::kHeaderBytes) continue;
-    const auto head = codec::peek_header(page.span().first(codec::kHeaderBytes));
+    const RecordPlace place = row.place();
+    const uint64_t at = place.head_at() - place.head_page_at();
+    auto got = file.read_now(place.head_page_at(), page.span());
+    if (!got.ok() || got.value() < at + codec::kHeaderBytes) continue;
+    const auto head = codec::peek_header(page.span().subspan(at, codec::kHeaderBytes));
     if (head.ok() && head.value().header.key == row.key) count_coding(head.value().header, out);
   }
 }

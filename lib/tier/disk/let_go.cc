@@ -73,10 +73,10 @@ uint64_t DiskCore::choose_part(Reclaim& r, GetBatch& batch) {
     const IndexEntry& e = index_.at(entry);
     GetItem item;
     item.id = id;
-    item.head_bytes = static_cast<uint32_t>(e.head_bytes);
+    item.head_bytes = e.head_bytes();
     item.payload_bytes = e.payload_bytes;
     batch.items.push_back(item);
-    bytes += record_bytes(e.head_bytes, e.payload_bytes);
+    bytes += record_bytes(item.head_bytes, item.payload_bytes);
   }
   return bytes;
 }

@@ -34,7 +34,7 @@ void DiskCore::lend_file(GetItem& item, const GetOp::Place& place) {
   if (!segment.file->direct() || segment.file->descriptor() < 0) return;
   item.file.hold = std::make_shared<FileHold>(shared_from_this(), place.segment);
   item.file.fd = segment.file->descriptor();
-  item.file.offset = page_of(place.location) * kPage + head_area(item.head_bytes);
+  item.file.offset = place.record.payload_at();
   ++segment.reads;
   ++gets_open_;
   ++loads_open_;
@@ -77,17 +77,18 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
       GetOp::Place& place = op->places[i];
       ++segments_[place.segment]->reads;
       if (op->batch->receiver_reads) lend_file(item, place);
-      const uint64_t at = page_of(place.location) * kPage;
-      extents.push_back({op, i, place.segment, at, IoRun{item.head.data(), round_up(item.head_bytes, kPage)}});
+      const RecordPlace& record = place.record;
+      extents.push_back({op, i, place.segment, record.head_page_at(), IoRun{item.head.data(), record.head_read_bytes()},
+                         false, record.shares(), {}});
       if (place.to > place.from)
-        extents.push_back({op, i, place.segment, at + head_area(item.head_bytes) + place.from,
-                           IoRun{item.payload.data() + place.from, place.to - place.from}});
+        extents.push_back({op, i, place.segment, record.payload_at() + place.from,
+                           IoRun{item.payload.data() + place.from, place.to - place.from}, false, false, {}});
       place.extents = place.to > place.from ? 2 : 1;
     }
     std::stable_sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
       return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
     });
-    for (Extent& e : extents) read_queue_.push_back(std::move(e));
+    queue_reads(std::move(extents));
     wait = op->open != 0;
     if (wait) {
       ++gets_open_;
@@ -104,6 +105,30 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
   pump();
 }
 
+// Sorted by place. A page that has heads of several items is read once.
+void DiskCore::queue_reads(std::vector<Extent> extents) {
+  Extent* page = nullptr;  // of heads, read last
+  for (Extent& e : extents) {
+    if (e.shared_head && page != nullptr && page->segment == e.segment && page->offset == e.offset) {
+      page->others.push_back(e.item);
+      continue;
+    }
+    read_queue_.push_back(std::move(e));
+    if (read_queue_.back().shared_head) page = &read_queue_.back();
+  }
+}
+
+// The page of heads lies where the first of them is wanted: each comes to its place, that one last.
+void DiskCore::part_heads(const Extent& e) {
+  std::vector<GetItem>& items = e.op->batch->items;
+  const auto at = [&](uint32_t item) {
+    const RecordPlace& record = e.op->places[item].record;
+    return e.run.data + (record.head_at() - record.head_page_at());
+  };
+  for (const uint32_t other : e.others) std::memcpy(items[other].head.data(), at(other), items[other].head_bytes);
+  std::memmove(items[e.item].head.data(), at(e.item), items[e.item].head_bytes);
+}
+
 // again = to be read; anything else is the item's result.
 Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   GetItem& item = op.batch->items[i];
@@ -116,7 +141,8 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
     return Code::miss;
   }
   const IndexEntry& e = index_.at(entry);
-  item.head_bytes = static_cast<uint32_t>(e.head_bytes);
+  place.record = e.place(page_of(e.location));
+  item.head_bytes = place.record.head_bytes;
   item.payload_bytes = e.payload_bytes;
   const uint64_t offset = item.payload_wanted == 0 ? 0 : item.payload_offset;
   const uint64_t wanted = item.payload_wanted == 0 ? item.payload_bytes : item.payload_wanted;
@@ -184,6 +210,9 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
   const bool ok = moved.ok() && moved.value() == run->bytes;
   Work work;
   std::vector<std::pair<std::shared_ptr<GetOp>, uint32_t>> whole;
+  for (const Extent& e : run->extents) {
+    if (ok && e.shared_head) part_heads(e);
+  }
   {
     MutexLock lock(mutex_);
     read_bytes_ -= run->bytes;
@@ -192,14 +221,20 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
     else if (++failures_ >= kFailuresToDisable)
       fail(work);
     if (!ok && !disabled_ && run->extents.size() > 1) read_apart(*run);
+    const auto came = [&](const std::shared_ptr<GetOp>& op, uint32_t item) KVBM_NO_TSA {
+      if (op->places[item].extents == 1 && op->batch->status[item] == Code::again) {
+        whole.emplace_back(op, item);  // its last extent: check it, unlocked
+      } else {
+        item_read(op, item, Code::again, work);
+      }
+    };
     for (const Extent& e : run->extents) {
       if (!ok) {
         extent_done(e, Code::io_error, work);
-      } else if (e.op->places[e.item].extents == 1 && e.op->batch->status[e.item] == Code::again) {
-        whole.emplace_back(e.op, e.item);  // its last extent: check it, unlocked
-      } else {
-        extent_done(e, Code::again, work);
+        continue;
       }
+      came(e.op, e.item);
+      for (const uint32_t other : e.others) came(e.op, other);
     }
   }
   std::vector<Code> codes;
@@ -224,16 +259,22 @@ void DiskCore::read_apart(ReadRun& run) {
   run.extents.clear();
 }
 
-// One of an item's reads is over; `again` says without an error. The item settles with its last.
+// A read is over, for all items that it was for.
 void DiskCore::extent_done(const Extent& e, Code code, Work& work) {
-  GetOp::Place& place = e.op->places[e.item];
-  Code& status = e.op->batch->status[e.item];
+  item_read(e.op, e.item, code, work);
+  for (const uint32_t other : e.others) item_read(e.op, other, code, work);
+}
+
+// One of an item's reads is over; `again` says without an error. The item settles with its last.
+void DiskCore::item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) {
+  GetOp::Place& place = op->places[item];
+  Code& status = op->batch->status[item];
   if (status == Code::again) status = code;
   if (place.extents > 1) {
     --place.extents;
     return;
   }
-  settle_read(e.op, e.item, status, work);
+  settle_read(op, item, status, work);
 }
 
 // Quarantine: forgotten, and its place is not used again before the whole segment is.

@@ -98,7 +98,7 @@ void DiskCore::follow(uint32_t entry, Followed& out) const {
   while (entry != DiskIndex::kNone && out.add(entry)) {
     const IndexEntry& e = index_.at(entry);
     if (e.location == 0) return;
-    out.bytes[segment_of(e.location)] += record_bytes(e.head_bytes, e.payload_bytes);
+    out.bytes[segment_of(e.location)] += e.bytes();
     entry = index_.parent_of(entry);
   }
 }
@@ -242,7 +242,7 @@ void DiskCore::reclaim_choose(Reclaim& r) {
   uint64_t bytes = 0;
   for (const auto& [w, id] : hot) {
     const IndexEntry& e = index_.at(index_.find(id));
-    bytes += record_bytes(e.head_bytes, e.payload_bytes);
+    bytes += e.bytes();
     if (bytes > segment_bytes_ / 4) break;
     r.carry.push_back(id);
   }
@@ -265,12 +265,12 @@ void DiskCore::reclaim_carry() {
       const IndexEntry& e = index_.at(entry);
       GetItem item;
       item.id = id;
-      item.head_bytes = static_cast<uint32_t>(e.head_bytes);
+      item.head_bytes = e.head_bytes();
       item.payload_bytes = e.payload_bytes;
       batch->items.push_back(item);
       from.push_back(e.location);
       at.push_back(bytes);
-      bytes += record_bytes(e.head_bytes, e.payload_bytes);
+      bytes += record_bytes(item.head_bytes, item.payload_bytes);
     }
     if (reclaim_ == nullptr) advance(work);
   }

@@ -327,7 +327,7 @@ Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
       const AlignedBuffer written(bytes.size());
       const uint64_t start = segment_bytes_ - bytes.size();
       const Row& last = rows.back();
-      if (written.data() != nullptr && last.page * kPage + record_bytes(last.head_bytes, last.payload_bytes) <= start) {
+      if (written.data() != nullptr && last.place().end() <= start) {
         std::memcpy(written.data(), bytes.data(), bytes.size());
         // A failure costs a scan at the next open, nothing else.
         (void)(s.file->write_now(start, written.span()).ok() && s.file->sync_now().ok());
@@ -368,13 +368,12 @@ void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
     if (entry == DiskIndex::kNone) continue;
     IndexEntry& e = index_.at(entry);
     e.location = number * segment_pages_ + row.page;
-    e.head_bytes = row.head_bytes & 0x3FFFFFU;
-    e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
+    e.set_place(row.place());
     e.uses = row.uses;
     e.priority = row.priority & 3U;
     e.last_use = now;
     if (row.has_parent) (void)index_.link(entry, Identity{row.parent, family.value()});
-    s.live_bytes += record_bytes(row.head_bytes, row.payload_bytes);
+    s.live_bytes += e.bytes();
     ++s.live_records;
     stats_.payload_bytes += row.payload_bytes;
   }

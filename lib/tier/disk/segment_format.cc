@@ -80,6 +80,12 @@ uint64_t checksum(ConstBytes bytes, uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }
 
+bool RecordPlace::fits(uint64_t segment_bytes) const {
+  if (page == 0 || head_bytes < codec::kHeaderBytes || head_bytes >= 1U << kHeadBits || payload_bytes > segment_bytes) return false;
+  if (shares() && (!may_share(head_bytes, payload_bytes) || uint64_t{back} * kHeadUnit > (page - 1) * kPage)) return false;
+  return end() <= segment_bytes;
+}
+
 void encode_segment_header(const SegmentLife& life, MutableBytes page) {
   std::memset(page.data(), 0, kPage);
   std::byte* p = page.data();
@@ -129,20 +135,21 @@ void encode_head_area(const Envelope& e, ConstBytes head, MutableBytes area) {
   put<uint32_t>(p, e.generation);
   put<uint32_t>(p, e.epoch);
   put<uint32_t>(p, e.page);
-  put<uint32_t>(p, e.head_bytes);
+  put<uint32_t>(p, e.place().packed());
   put<uint32_t>(p, 0);
   put<uint64_t>(p, e.payload_bytes);
   put<uint64_t>(p, checksum(area.first(area.size() - 8), kEnvelopeMagic));
 }
 
 Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
-  if (head_bytes < codec::kHeaderBytes || area.size() != head_area(head_bytes))
+  const bool whole = area.size() == head_area(head_bytes) || (area.size() == kHeadUnit && may_share(head_bytes, 1));
+  if (head_bytes < codec::kHeaderBytes || !whole)
     return Status(Code::damaged, "record area has the wrong size");
   const std::byte* p = area.data() + area.size() - kEnvelopeBytes;
   if (take<uint32_t>(p) != kEnvelopeMagic) return Status(Code::damaged, "no envelope");
   if (load_le<uint64_t>(area.data() + area.size() - 8) != checksum(area.first(area.size() - 8), kEnvelopeMagic))
     return Status(Code::damaged, "envelope fails its checksum");
-  if (take<uint8_t>(p) != kFormatVersion) return Status(Code::newer_version, "record of another format");
+  if (take<uint8_t>(p) > kFormatVersion) return Status(Code::newer_version, "record of a later format");
   Envelope e;
   e.priority = take<uint8_t>(p);
   e.uses = take<uint16_t>(p);
@@ -152,10 +159,13 @@ Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
   e.generation = take<uint32_t>(p);
   e.epoch = take<uint32_t>(p);
   e.page = take<uint32_t>(p);
-  e.head_bytes = take<uint32_t>(p);
+  RecordPlace place;
+  place.unpack(take<uint32_t>(p));
+  e.head_bytes = place.head_bytes;
+  e.back = place.back;
   p += 4;
   e.payload_bytes = take<uint64_t>(p);
-  if (e.head_bytes != head_bytes) return Status(Code::damaged, "envelope and head disagree");
+  if (e.head_bytes != head_bytes || area.size() != e.place().area_bytes()) return Status(Code::damaged, "envelope and head disagree");
   return e;
 }
 
@@ -192,7 +202,7 @@ std::vector<std::byte> encode_footer(const SegmentLife& life, const std::vector<
     std::memcpy(p, row.key.bytes.data(), 16);
     p += 16;
     put<uint32_t>(p, row.page);
-    put<uint32_t>(p, row.head_bytes);
+    put<uint32_t>(p, row.place().packed());
     put<uint64_t>(p, row.payload_bytes);
     put<uint32_t>(p, parent_link(rows, keys, row, elsewhere));
     put<uint16_t>(p, ids[row.family]);
@@ -226,7 +236,7 @@ Result<FooterTail> decode_footer_tail(const SegmentLife& life, ConstBytes bytes)
   if (bytes.size() != kFooterTailBytes) return Status(Code::miss, "footer is cut short");
   const std::byte* p = bytes.data();
   if (take<uint32_t>(p) != kFooterMagic) return Status(Code::miss, "segment has no footer");
-  if (take<uint32_t>(p) != kFormatVersion) return Status(Code::miss, "footer of another format");
+  if (take<uint32_t>(p) > kFormatVersion) return Status(Code::miss, "footer of a later format");
   const uint64_t directory_id = take<uint64_t>(p);
   const uint64_t sequence = take<uint64_t>(p);
   const uint32_t segment = take<uint32_t>(p);
@@ -271,16 +281,16 @@ Result<std::vector<Row>> decode_footer(const SegmentLife& life, ConstBytes foote
     std::memcpy(row.key.bytes.data(), p, 16);
     p += 16;
     row.page = take<uint32_t>(p);
-    row.head_bytes = take<uint32_t>(p);
+    RecordPlace place;
+    place.unpack(take<uint32_t>(p));
+    row.back = place.back;
+    row.head_bytes = place.head_bytes;
     row.payload_bytes = take<uint64_t>(p);
     const uint32_t parent = take<uint32_t>(p);
     const uint16_t family = take<uint16_t>(p);
     row.uses = take<uint8_t>(p);
     row.priority = take<uint8_t>(p);
-    const uint64_t end =
-        row.page * kPage + record_bytes(row.head_bytes, std::min(row.payload_bytes, life.segment_bytes));
-    if (family >= t.families || row.page == 0 || row.head_bytes < codec::kHeaderBytes ||
-        row.payload_bytes > life.segment_bytes || end > t.start_page * kPage)
+    if (family >= t.families || !row.place().fits(t.start_page * kPage))
       return Status(Code::miss, "footer row does not fit the segment");
     row.family = families[family];
     row.has_parent = parent != kNoParent;

@@ -16,15 +16,17 @@ class Window {
   Result<ConstBytes> at(uint64_t offset, uint64_t bytes) {
     if (offset + bytes > end_) return ConstBytes{};
     if (offset < start_ || offset + bytes > start_ + have_) {
-      if (bytes > buffer_.size()) buffer_ = AlignedBuffer(bytes);
+      const uint64_t from = offset & ~(kPage - 1);
+      const uint64_t needed = round_up(offset + bytes, kPage) - from;
+      if (needed > buffer_.size()) buffer_ = AlignedBuffer(needed);
       if (buffer_.data() == nullptr) return Status(Code::no_memory, "no memory to scan a segment");
-      const uint64_t want = std::min(buffer_.size(), end_ - offset);
+      const uint64_t want = std::min(buffer_.size(), end_ - from);
       have_ = 0;
-      auto got = file_.read_now(offset, buffer_.span().first(want));
+      auto got = file_.read_now(from, buffer_.span().first(want));
       if (!got.ok()) return got.status();
-      start_ = offset;
+      start_ = from;
       have_ = got.value();
-      if (bytes > have_) return ConstBytes{};
+      if (offset + bytes > start_ + have_) return ConstBytes{};
     }
     return ConstBytes(buffer_.data() + (offset - start_), bytes);
   }
@@ -45,46 +47,47 @@ bool leaves_verify(const codec::HeadView& head, ConstBytes payload) {
   return true;
 }
 
-bool envelope_fits(const Envelope& e, const SegmentLife& life, uint64_t offset) {
+bool envelope_fits(const Envelope& e, const SegmentLife& life, uint64_t head_at) {
   return e.directory_id == life.directory_id && e.segment == life.segment && e.generation == life.generation &&
-         e.epoch == life.epoch && e.page * kPage == offset;
+         e.epoch == life.epoch && e.place().fits(life.segment_bytes) && e.place().head_at() == head_at;
 }
 
 struct Candidate {
   Row row;
   bool head_good = false;
   bool good = false;
-  uint64_t bytes = 0;
 };
 
-// What lies at `offset`, if it is a record of this life.
-Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t offset) {
+// What lies at `offset`, if it is a record of this life: one whose head has pages of its own, or one that `shares` a page.
+Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t offset, bool shares) {
   Candidate out;
-  auto first = window.at(offset, kPage);
+  auto first = window.at(offset, kHeadUnit);
   if (!first.ok()) return first.status();
   if (first.value().empty()) return out;
   auto peek = codec::peek_header(first.value().first(codec::kHeaderBytes));
   if (!peek.ok()) return out;
   const uint32_t head_bytes = peek.value().head_bytes;
   const codec::Header header = peek.value().header;
-  if (header.stored_bytes > life.segment_bytes) return out;
-  auto area = window.at(offset, head_area(head_bytes));
+  if (header.stored_bytes > life.segment_bytes || (shares && !may_share(head_bytes, header.stored_bytes))) return out;
+  auto area = window.at(offset, shares ? kHeadUnit : head_area(head_bytes));
   if (!area.ok()) return area.status();
   if (area.value().empty()) return out;
   auto envelope = decode_head_area(area.value(), head_bytes);
   if (!envelope.ok() || !envelope_fits(envelope.value(), life, offset) ||
       envelope.value().payload_bytes != header.stored_bytes)
     return out;
-  auto whole = window.at(offset, record_bytes(head_bytes, header.stored_bytes));
-  if (!whole.ok()) return whole.status();
-  if (whole.value().empty()) return out;
-  auto head = codec::HeadView::parse(whole.value().first(head_bytes));
+  const std::vector<std::byte> head_copy(area.value().begin(), area.value().begin() + head_bytes);
+  auto head = codec::HeadView::parse(head_copy);
   if (!head.ok()) return out;
+  const RecordPlace place = envelope.value().place();
+  auto payload = window.at(place.payload_at(), round_up(place.payload_bytes, kPage));
+  if (!payload.ok()) return payload.status();
+  if (payload.value().size() < place.payload_bytes) return out;
   out.head_good = true;
-  out.bytes = whole.value().size();
-  out.good = leaves_verify(head.value(), whole.value().subspan(head_area(head_bytes), header.stored_bytes));
+  out.good = leaves_verify(head.value(), payload.value().first(place.payload_bytes));
   out.row.key = header.key;
-  out.row.page = pages(offset);
+  out.row.page = place.page;
+  out.row.back = place.back;
   out.row.head_bytes = head_bytes;
   out.row.payload_bytes = header.stored_bytes;
   out.row.family = Family{header.ns, header.geometry, header.component, header.shard};
@@ -127,35 +130,46 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
   ScanResult result;
   Window window(file, life.segment_bytes);
   uint64_t last_good = kPage;
-  for (uint64_t offset = kPage; offset < life.segment_bytes && offset <= last_good + kScanAhead;) {
-    auto record = record_at(window, life, offset);
-    if (!record.ok()) return record.status();
-    const Candidate& c = record.value();
-    if (!c.head_good) {
-      offset += kPage;
-      continue;
-    }
+  const auto add = [&](const Candidate& c) {
+    if (!c.head_good) return;
     if (c.good)
       result.rows.push_back(c.row);
     else
       ++result.damaged;
-    offset += c.bytes;
-    last_good = offset;
+    last_good = std::max(last_good, c.row.place().end());
+  };
+  for (uint64_t offset = kPage; offset < life.segment_bytes && offset <= last_good + kScanAhead;) {
+    const uint64_t before = last_good;
+    auto whole = record_at(window, life, offset, false);
+    if (!whole.ok()) return whole.status();
+    add(whole.value());
+    for (uint32_t unit = 0; unit < kHeadUnits && !whole.value().head_good; ++unit) {
+      auto part = record_at(window, life, offset + unit * kHeadUnit, true);
+      if (!part.ok()) return part.status();
+      add(part.value());
+    }
+    offset = last_good != before ? last_good : offset + kPage;
   }
   return result;
 }
 
 Result<bool> verify_record(File& file, const Row& row) {
-  const AlignedBuffer buffer(record_bytes(row.head_bytes, row.payload_bytes));
+  const RecordPlace place = row.place();
+  const uint64_t head_bytes = place.shares() ? kPage : place.area_bytes();
+  const AlignedBuffer buffer(head_bytes + round_up(place.payload_bytes, kPage));
   if (buffer.data() == nullptr) return Status(Code::no_memory, "no memory to verify a record");
-  auto got = file.read_now(row.page * kPage, buffer.span());
+  const MutableBytes area = buffer.span().first(head_bytes);
+  const MutableBytes payload = buffer.span().subspan(head_bytes);
+  auto got = file.read_now(place.head_page_at(), area);
   if (!got.ok()) return got.status();
-  if (got.value() != buffer.size()) return false;
-  const ConstBytes all = buffer.span();
-  auto head = codec::HeadView::parse(all.first(row.head_bytes));
+  if (got.value() != area.size()) return false;
+  got = file.read_now(place.payload_at(), payload);
+  if (!got.ok()) return got.status();
+  if (got.value() != payload.size()) return false;
+  auto head = codec::HeadView::parse(ConstBytes(area).subspan(place.head_at() - place.head_page_at(), row.head_bytes));
   if (!head.ok() || head.value().header().key != row.key || head.value().header().stored_bytes != row.payload_bytes)
     return false;
-  return leaves_verify(head.value(), all.subspan(head_area(row.head_bytes), row.payload_bytes));
+  return leaves_verify(head.value(), ConstBytes(payload).first(row.payload_bytes));
 }
 
 }  // namespace kvbm::tier::disk

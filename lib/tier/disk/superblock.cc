@@ -1,7 +1,5 @@
 #include "tier/disk/superblock.h"
 
-#include <algorithm>
-
 #include "tier/disk/aligned_buffer.h"
 #include "tier/disk/segment_format.h"
 
@@ -15,14 +13,6 @@ constexpr size_t kMarkBytes = 8;
 // Behind the longest lists that there may be: what wrote no marks has zeros here, which say "not a peer's word".
 constexpr size_t kMarksAt = kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones;
 static_assert(kMarksAt + kMarkBytes * kMaxEpochs + 8 <= kSuperblockSlotBytes);
-
-// An earlier kvbm knows no tombstone of all families, and must not open what one is needed for.
-constexpr uint32_t kWithEveryFamily = 2;
-uint32_t version_of(const Superblock& s) {
-  const bool every = std::any_of(s.tombstones.begin(), s.tombstones.end(),
-                                 [](const Tombstone& t) { return t.family == kEveryFamily; });
-  return every ? kWithEveryFamily : kFormatVersion;
-}
 
 void store_family(std::byte* p, const Family& f) {
   std::memcpy(p, f.ns.bytes.data(), 16);
@@ -51,7 +41,7 @@ Status encode_superblock(const Superblock& s, MutableBytes slot) {
   std::memset(slot.data(), 0, slot.size());
   std::byte* p = slot.data();
   store_le<uint32_t>(p, kSuperblockMagic);
-  store_le<uint32_t>(p + 4, version_of(s));
+  store_le<uint32_t>(p + 4, kFormatVersion);
   store_le<uint64_t>(p + 8, s.directory_id);
   store_le<uint64_t>(p + 16, s.writes);
   store_le<uint64_t>(p + 24, s.segment_bytes);
@@ -86,7 +76,7 @@ Result<Superblock> decode_superblock(ConstBytes slot) {
   if (load_le<uint64_t>(p + fields) != checksum(slot.first(fields), kSuperblockMagic))
     return Status(Code::damaged, "superblock fails its checksum");
   const uint32_t version = load_le<uint32_t>(p + 4);
-  if (version > kWithEveryFamily) return Status(Code::newer_version, "the tier directory was written by a newer kvbm");
+  if (version > kFormatVersion) return Status(Code::newer_version, "the tier directory was written by a newer kvbm");
   if (version == 0) return Status(Code::damaged, "superblock has no version");
   Superblock s;
   s.directory_id = load_le<uint64_t>(p + 8);

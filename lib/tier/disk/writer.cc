@@ -18,6 +18,7 @@ constexpr uint64_t kLoadsAreNear = 20'000'000;
 
 bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
 
+// At most: small heads share a page.
 uint64_t staging_need(const PutItem& item) {
   return head_area(item.head.size()) + (direct_ready(item.payload) ? 0 : round_up(item.payload.size(), kPage));
 }
@@ -172,8 +173,7 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work, uint64_t most) {
     }
     if (run->items.empty() && !start_run(*run, item, room)) return nullptr;
     std::byte* const base = run->staging != nullptr ? run->staging : run->own.data();
-    add_record(*run, op, i, base + used);
-    used += staging_need(item);
+    used += add_record(*run, op, i, base + used);
     ++op->next;
   }
   if (run->items.empty()) return nullptr;
@@ -181,36 +181,64 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work, uint64_t most) {
   return run;
 }
 
-void DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t i, std::byte* at) {
+uint64_t DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t i, std::byte* const staging) {
   const PutItem& item = op->batch->items[i];
   Segment& segment = *segments_[run.segment];
-  const uint64_t area = head_area(item.head.size());
   const uint64_t payload = round_up(item.payload.size(), kPage);
+  std::byte* at = staging;
+  const auto add_head_pages = [&](uint64_t bytes) {
+    run.runs.push_back(IoRun{at, bytes});
+    run.bytes += bytes;
+    segment.next_page += pages(bytes);
+    at += bytes;
+  };
+  RecordPlace place{segment.next_page, 0, static_cast<uint32_t>(item.head.size()), item.payload.size()};
+  std::byte* area = at;
+  if (!may_share(item.head.size(), item.payload.size())) {
+    run.shared = nullptr;
+    add_head_pages(place.area_bytes());
+  } else {
+    if (run.shared == nullptr || run.shared_used == kHeadUnits) {
+      run.shared = at;
+      run.shared_page = segment.next_page;
+      run.shared_used = 0;
+      std::memset(at, 0, kPage);
+      add_head_pages(kPage);
+    }
+    place.page = segment.next_page;
+    place.back = (place.page - run.shared_page) * kHeadUnits - run.shared_used;
+    area = run.shared + run.shared_used * kHeadUnit;
+    ++run.shared_used;
+  }
   Segment::LiveRow row;
   row.row.key = item.id.key;
-  row.row.page = segment.next_page;
-  row.row.head_bytes = static_cast<uint32_t>(item.head.size());
-  row.row.payload_bytes = item.payload.size();
+  row.row.page = place.page;
+  row.row.back = place.back;
+  row.row.head_bytes = place.head_bytes;
+  row.row.payload_bytes = place.payload_bytes;
   row.row.family = families_.get(item.id.family);
   row.row.parent = item.parent.key;
   row.row.has_parent = item.has_parent;
   row.row.uses = static_cast<uint8_t>(std::min<uint16_t>(item.uses, UINT8_MAX));
   row.row.priority = item.priority;
-  WriteRun::Item out{op, i, static_cast<uint32_t>(segment.rows.size()), segment.next_page, next_record_++, at, nullptr};
+  WriteRun::Item out{op, i, static_cast<uint32_t>(segment.rows.size()), place, next_record_++, area, nullptr};
   if (segment.footer_size.add(row.row.family)) ++listed_[row.row.family];
   segment.rows.push_back(row);
-  segment.next_page += pages(area + payload);
-  run.runs.push_back(IoRun{at, area});
+  segment.next_page += pages(payload);
   if (payload != 0) {
     // The write reads this memory only; IoRun serves both directions.
     auto* data = const_cast<std::byte*>(item.payload.data());
-    if (!direct_ready(item.payload)) data = out.payload_copy = at + area;
+    if (!direct_ready(item.payload)) {
+      data = out.payload_copy = at;
+      at += payload;
+    }
     run.runs.push_back(IoRun{data, payload});
   }
-  run.bytes += area + payload;
+  run.bytes += payload;
   run.items.push_back(std::move(out));
   if (std::find(op->segments.begin(), op->segments.end(), run.segment) == op->segments.end())
     op->segments.push_back(run.segment);
+  return static_cast<uint64_t>(at - staging);
 }
 
 bool DiskCore::loads_are_near(uint64_t now) const {
@@ -276,12 +304,13 @@ void DiskCore::encode(WriteRun& run) {
     e.segment = run.segment;
     e.generation = life.generation;
     e.epoch = life.epoch;
-    e.page = out.page;
-    e.head_bytes = static_cast<uint32_t>(item.head.size());
+    e.page = out.place.page;
+    e.back = out.place.back;
+    e.head_bytes = out.place.head_bytes;
     e.payload_bytes = item.payload.size();
     e.uses = item.uses;
     e.priority = item.priority;
-    encode_head_area(e, item.head, MutableBytes(out.area, head_area(item.head.size())));
+    encode_head_area(e, item.head, MutableBytes(out.area, out.place.area_bytes()));
     if (out.payload_copy == nullptr) continue;
     std::memcpy(out.payload_copy, item.payload.data(), item.payload.size());
     std::memset(out.payload_copy + item.payload.size(), 0, round_up(item.payload.size(), kPage) - item.payload.size());
@@ -335,7 +364,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
   const PutItem& put = op.batch->items[item.item];
   Segment& segment = *segments_[number];
   Row& row = segment.rows[item.row].row;
-  const uint64_t bytes = record_bytes(row.head_bytes, row.payload_bytes);
+  const uint64_t bytes = row.place().bytes();
   const uint32_t location = number * segment_pages_ + row.page;
   const uint32_t known = index_.find(put.id);
   // Another batch was faster.
@@ -347,12 +376,13 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     const uint32_t from = op.moved_from[item.item];
     if (known == DiskIndex::kNone || index_.at(known).location != from)
       return settle(item.op, item.item, Code::ok, work);
-    segments_[segment_of(from)]->gone(bytes);
+    segments_[segment_of(from)]->gone(index_.at(known).bytes());
     if (const auto pin = pins_.find(put.id); pin != pins_.end() && pin->second.segment == segment_of(from)) {
       --segments_[pin->second.segment]->pins;
       pin->second.segment = number;
       ++segment.pins;
     }
+    index_.at(known).set_place(row.place());
     index_.at(known).uses /= 2;  // so that nothing lives for ever on old merits
     stats_.rewritten_bytes += bytes;
   } else {
@@ -365,8 +395,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     IndexEntry& e = index_.at(entry);
     e.uses = row.uses;
     e.last_use = seconds();
-    e.head_bytes = row.head_bytes & 0x3FFFFFU;
-    e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
+    e.set_place(row.place());
     if (op.hints[item.item] != PutOp::kNoHint) row.priority = op.hints[item.item];
     e.priority = row.priority & 3U;
     stats_.payload_bytes += row.payload_bytes;

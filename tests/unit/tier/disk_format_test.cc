@@ -13,7 +13,9 @@ std::vector<Row> rows(uint32_t n) {
   std::vector<Row> out(n);
   for (uint32_t i = 0; i < n; ++i) {
     out[i].key = test::key_of(i);
-    out[i].page = 1 + 2 * i;
+    // Two of three share a page of heads with the next one.
+    out[i].page = i % 3 == 0 ? 2 + 3 * i : 3 + 3 * i;
+    out[i].back = i % 3 == 0 ? 0 : i % 3 + 3;
     out[i].head_bytes = 184;
     out[i].payload_bytes = 4096;
     out[i].family = test::family_of(static_cast<uint8_t>(i % 3));
@@ -37,7 +39,8 @@ TEST(SegmentFormat, a_footer_gives_back_its_rows) {
     const Row& a = want[i];
     const Row& b = got.value()[i];
     EXPECT_TRUE(a.key == b.key && a.page == b.page && a.family == b.family && a.parent == b.parent &&
-                a.has_parent == b.has_parent && a.uses == b.uses && a.payload_bytes == b.payload_bytes)
+                a.has_parent == b.has_parent && a.uses == b.uses && a.payload_bytes == b.payload_bytes && a.back == b.back &&
+                a.head_bytes == b.head_bytes)
         << i;
   }
 }
@@ -68,22 +71,49 @@ TEST(SegmentFormat, a_footer_of_an_earlier_life_is_not_taken) {
 
 TEST(SegmentFormat, every_bit_of_a_head_area_counts) {
   const test::TestRecord record(1, 4096, test::family_of(1));
-  Envelope e;
-  e.directory_id = 5;
-  e.page = 7;
-  e.head_bytes = static_cast<uint32_t>(record.head.size());
-  e.payload_bytes = 4096;
-  std::vector<std::byte> area(head_area(record.head.size()));
-  encode_head_area(e, record.head, area);
-  EXPECT_EQ(decode_head_area(area, e.head_bytes).value(), e);
-  for (size_t bit = 0; bit < area.size() * 8; ++bit) {
-    area[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-    ASSERT_FALSE(decode_head_area(area, e.head_bytes).ok()) << bit;
-    area[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+  for (const uint32_t back : {0U, 3U}) {
+    Envelope e;
+    e.directory_id = 5;
+    e.page = 7;
+    e.back = back;
+    e.head_bytes = static_cast<uint32_t>(record.head.size());
+    e.payload_bytes = 4096;
+    std::vector<std::byte> area(e.place().area_bytes());
+    EXPECT_EQ(area.size(), back == 0 ? kPage : kHeadUnit);
+    encode_head_area(e, record.head, area);
+    EXPECT_EQ(decode_head_area(area, e.head_bytes).value(), e);
+    for (size_t bit = 0; bit < area.size() * 8; ++bit) {
+      area[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      ASSERT_FALSE(decode_head_area(area, e.head_bytes).ok()) << bit;
+      area[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    }
   }
 }
 
-TEST(SegmentFormat, a_small_record_takes_two_pages) { EXPECT_EQ(record_bytes(codec::head_bytes(1, 0), 4096), 8192U); }
+TEST(SegmentFormat, a_place_comes_back_from_what_is_written_and_says_where_both_parts_lie) {
+  const RecordPlace own{7, 0, 4000, 5000};
+  EXPECT_EQ(own.head_at(), 7 * kPage);
+  EXPECT_EQ(own.payload_at(), 8 * kPage);
+  EXPECT_EQ(own.end(), 10 * kPage);
+  const RecordPlace shared{7, 6, 184, 4096};  // the third unit of page 5
+  EXPECT_EQ(shared.head_at(), 5 * kPage + 2 * kHeadUnit);
+  EXPECT_EQ(shared.head_page_at(), 5 * kPage);
+  EXPECT_EQ(shared.payload_at(), 7 * kPage);
+  EXPECT_EQ(shared.bytes(), kHeadUnit + kPage);
+  for (const RecordPlace& place : {own, shared, RecordPlace{900, 1023, 960, 1}}) {
+    RecordPlace back;
+    back.unpack(place.packed());
+    EXPECT_EQ(back.back, place.back);
+    EXPECT_EQ(back.head_bytes, place.head_bytes);
+    EXPECT_TRUE(place.fits(uint64_t{1} << 30));
+  }
+  EXPECT_FALSE((RecordPlace{0, 0, 184, 4096}).fits(1 << 20));                 // the header's page
+  EXPECT_FALSE((RecordPlace{2, 5, 184, 4096}).fits(1 << 20));                 // a head in the header's page
+  EXPECT_FALSE((RecordPlace{7, 3, 961, 4096}).fits(1 << 20));                 // a head that is larger than a unit
+  EXPECT_FALSE((RecordPlace{7, 3, 184, kSharedPayload + 1}).fits(1 << 20));
+  EXPECT_FALSE((RecordPlace{255, 3, 184, 8192}).fits(1 << 20));               // beyond the end
+  EXPECT_FALSE((RecordPlace{7, 0, 1U << 22, 4096}).fits(uint64_t{1} << 30));
+}
 
 TEST(SegmentFormat, a_segment_header_comes_back_and_every_field_bit_counts) {
   std::vector<std::byte> page(kPage);
@@ -115,19 +145,6 @@ TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
     ASSERT_FALSE(decode_superblock(slot).ok()) << bit;
     slot[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
   }
-}
-
-// A kvbm that knows no such tombstone would find again what was forgotten: it must refuse the directory.
-TEST(Superblock, a_tombstone_of_all_families_raises_the_version) {
-  Superblock s;
-  s.segment_bytes = 1 << 20;
-  std::vector<std::byte> slot(kSuperblockSlotBytes);
-  ASSERT_TRUE(encode_superblock(s, slot).ok());
-  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), 1U);
-  s.tombstones.push_back(Tombstone{kEveryFamily, 77});
-  ASSERT_TRUE(encode_superblock(s, slot).ok());
-  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), 2U);
-  EXPECT_EQ(decode_superblock(slot).value(), s);
 }
 
 }  // namespace

@@ -313,6 +313,62 @@ TEST(DiskTier, forgets_erased_records_and_families_across_a_crash) {
   for (uint64_t n = 2; n <= 20; ++n) EXPECT_TRUE(w.get_now(n, 4096, 2).right) << n;
 }
 
+// Heads of small records share pages: four of 4 KiB take five pages, not eight.
+TEST(DiskTier, small_records_share_pages_of_heads_and_come_back_one_by_one_and_together) {
+  DiskWorld w(34);
+  ASSERT_TRUE(w.open().ok());
+  std::vector<uint64_t> all;
+  for (uint64_t n = 1; n <= 64; ++n) all.push_back(n);
+  std::vector<Code> codes;
+  w.put(all, 4096, true, &codes);
+  ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
+  for (const Code code : codes) ASSERT_EQ(code, Code::ok);
+  EXPECT_LE(w.tier->stats().put_bytes, 64 * 5 * 1024U);
+  const auto check = [&](const char* when) {
+    SCOPED_TRACE(when);
+    for (const DiskWorld::Got& got : w.get_together(all, 4096)) EXPECT_TRUE(got.code == Code::ok && got.right);
+    const std::vector<uint64_t> backwards(all.rbegin(), all.rend());
+    for (const DiskWorld::Got& got : w.get_together(backwards, 4096)) EXPECT_TRUE(got.code == Code::ok && got.right);
+    for (const uint64_t n : all) {
+      const DiskWorld::Got got = w.get_now(n, 4096);
+      EXPECT_TRUE(got.code == Code::ok && got.right) << n;
+    }
+  };
+  check("as they were written");
+  w.power_cut();  // no footer: each is looked for
+  ASSERT_TRUE(w.open().ok());
+  check("after a scan");
+  ASSERT_TRUE(w.close());
+  ASSERT_TRUE(w.open().ok());
+  check("by the footer");
+}
+
+// One that is damaged does not take along those whose heads lie beside its own.
+TEST(DiskTier, damage_in_a_page_of_heads_costs_the_record_that_it_hits) {
+  for (const bool scanned : {false, true}) {
+    DiskWorld w(35);
+    ASSERT_TRUE(w.open().ok());
+    std::vector<Code> codes;
+    w.put({1, 2, 3, 4, 5, 6}, 4096, true, &codes);
+    ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
+    if (scanned) w.power_cut();
+    else ASSERT_TRUE(w.close());
+    {
+      auto dir = w.disk.open_directory("/tier", false);
+      auto file = dir.value()->open("segment-000001.kv", OpenMode::read_write, false);
+      tier::disk::AlignedBuffer page(tier::disk::kPage);
+      ASSERT_TRUE(file.value()->read_now(tier::disk::kPage, page.span()).ok());
+      page.data()[2 * tier::disk::kHeadUnit + 100] ^= std::byte{4};  // the third head
+      ASSERT_TRUE(file.value()->write_now(tier::disk::kPage, page.span()).ok());
+    }
+    ASSERT_TRUE(w.open().ok());
+    const auto got = w.get_together({1, 2, 3, 4, 5, 6}, 4096);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(i == 2 ? got[i].code != Code::ok : got[i].code == Code::ok && got[i].right) << i << scanned;
+    }
+  }
+}
+
 // What is forgotten while it waits to be written must not be written into a later life than its tombstone's.
 TEST(DiskTier, what_was_forgotten_while_it_waited_stays_forgotten_after_a_crash) {
   DiskWorld w(32);
