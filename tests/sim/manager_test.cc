@@ -75,32 +75,6 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   }
 }
 
-// A router sends a prompt to where events say that its blocks are.
-TEST(ManagerSim, what_events_add_up_to_is_what_is_there_after_every_step) {
-  Seen all;
-  const uint64_t n = number("KVBMTEST_SIM_SEEDS", std::getenv("KVBMTEST_LONG") != nullptr ? 2000 : 60);
-  const uint64_t first = number("KVBMTEST_SIM_FIRST", 1);
-  for (uint64_t seed = first; seed < first + n && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world(seed, seed % 3 != 0);
-    if (::testing::Test::HasFatalFailure()) return;
-    if (!world.follow_events()) continue;
-    world.run(150);
-    all.events_compared += world.seen.events_compared, all.stored_events += world.seen.stored_events;
-    all.removed_below += world.seen.removed_below, all.cleared_events += world.seen.cleared_events;
-    all.disabled_events += world.seen.disabled_events;
-  }
-  std::printf("  compared %llu times; %llu stored, %llu removed from tiers below, %llu cleared, %llu disabled\n",
-              static_cast<unsigned long long>(all.events_compared), static_cast<unsigned long long>(all.stored_events),
-              static_cast<unsigned long long>(all.removed_below), static_cast<unsigned long long>(all.cleared_events),
-              static_cast<unsigned long long>(all.disabled_events));
-  EXPECT_GT(all.events_compared, n * 20);
-  if (n < 60) return;
-  for (const uint64_t count : {all.stored_events, all.removed_below, all.cleared_events, all.disabled_events}) {
-    EXPECT_GT(count, 0U);
-  }
-}
-
 TEST(ManagerSim, a_seed_run_twice_gives_the_same_log) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     uint64_t hash[2];
