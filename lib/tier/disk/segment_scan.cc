@@ -143,6 +143,11 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
     auto whole = record_at(window, life, offset, false);
     if (!whole.ok()) return whole.status();
     add(whole.value());
+    if (!whole.value().head_good) {
+      // Heads that share this page and their payloads at once: looking at one after the other would read the window again.
+      auto group = window.at(offset, std::min(kPage + kHeadUnits * kSharedPayload, life.segment_bytes - offset));
+      if (!group.ok()) return group.status();
+    }
     for (uint32_t unit = 0; unit < kHeadUnits && !whole.value().head_good; ++unit) {
       auto part = record_at(window, life, offset + unit * kHeadUnit, true);
       if (!part.ok()) return part.status();
