@@ -228,7 +228,7 @@ bool is_service_port(std::string_view rest) {
 
 // Of a service, as Kubernetes (and Docker's links) describe it to every container beside it. A service is named by letters,
 // digits and '-', which becomes '_': kvbm and kvbm-node give KVBM_PORT and KVBM_NODE_PORT. A plain ..._PORT also has to
-// have an address for its value, for KVBM_NODE_PORT=7000 is more likely an option that somebody guessed.
+// have an address for its value, for KVBM_NODE_PORT=7000 is more likely a misspelt option.
 bool tells_of_service(const NamedText& variable) {
   const std::string_view name = variable.name;
   const auto ends_with = [&](std::string_view end) { return name.size() > end.size() && name.ends_with(end); };

@@ -167,7 +167,7 @@ void Side::write_layer(uint32_t layer, const std::byte* from) {
 bool Side::read_layer(uint32_t layer, std::byte* to) const {
   bool equal = true;
   rows_of(layer, [&](const Rank& rank, uint32_t head, const std::byte* row, uint64_t at) {
-    const bool again = &rank != ranks_.data() && head < (&rank - 1)->heads.end;  // an earlier rank's, who was read before
+    const bool again = &rank != ranks_.data() && head < (&rank - 1)->heads.end;  // read with an earlier rank
     if (again) {
       equal = std::memcmp(to + at, row, row_bytes_) == 0 && equal;
     } else {

@@ -1,4 +1,4 @@
-"""What somebody meets who uses the binding for the first time: arrays of their framework, numbers that cannot be, an empty
+"""What a first use of the binding meets: arrays of frameworks, numbers that cannot be, an empty
 load, and what things print as."""
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_one_namespace_cleared_leaves_the_others_and_the_last_one_clears_all() -
         for number in range(3):
             one.describe(name(space, number), described(10 * space + number))
             one.stored((name(space, number), 0, number))
-    one.stored((name(1, 7), 0, 0))  # and one that nobody described
+    one.stored((name(1, 7), 0, 0))  # and one that was not described
     one.take()
     one.cleared(SPACES[1])
     assert one.take() == [BlockRemoved([10], "HOST"), BlockRemoved([11, 12], "DISK")] and one.undescribed == 0

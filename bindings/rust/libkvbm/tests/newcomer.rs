@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What somebody meets who uses the crate for the first time: an empty load, what an error says, what objects print as.
+//! What a first use of the crate meets: an empty load, what an error says, what objects print as.
 
 use std::time::Duration;
 
