@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -134,6 +135,38 @@ TEST_F(ReplayCommand, blocks_have_the_size_that_the_trace_says) {
   const Ran converted = run("trace convert --json " + trace() + " -o " + written);
   EXPECT_EQ(number(converted.text, "block_tokens"), 16) << converted.text;
   EXPECT_EQ(number(run("replay --json --capacity-tokens 4096 " + written).text, "hits"), 32);
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_F(ReplayCommand, an_array_of_requests_is_a_trace_packed_or_not) {
+  std::string text = "[\n" + text_of(trace());
+  for (size_t at = 0; (at = text.find("}\n{", at)) != std::string::npos;) text.replace(at, 3, "}, {");
+  const std::string array = dir_.path() + "/array.json";
+  std::ofstream(array) << text << "]\n";
+  const std::string written = dir_.path() + "/written.jsonl";
+  // What the build reads of what the machine can pack.
+  for (const char* pack : {"cat < %s > %s", "gzip -c < %s > %s", "zstd -q -c < %s > %s"}) {
+    const std::string file = dir_.path() + "/packed";
+    char command[4096];
+    std::snprintf(command, sizeof command, pack, array.c_str(), file.c_str());
+    if (std::system(command) != 0) continue;  // NOLINT: the programs of the machine
+    const Ran converted = run("trace convert " + file + " -o " + written, " 2>&1");
+    if (contains(converted.text, "this build reads no")) continue;
+    ASSERT_EQ(converted.exit_code, 0) << converted.text;
+    EXPECT_TRUE(text_of(written) == text_of(trace())) << pack;
+    const double hits = number(run("replay --json --capacity-blocks 100 " + file).text, "hits");
+    EXPECT_GT(hits, 0) << pack;
+    EXPECT_EQ(hits, number(run("replay --json --capacity-blocks 100 " + trace()).text, "hits")) << pack;
+  }
+  std::ofstream(array) << text;
+  refused(array + " --capacity-blocks 10", "request 301: the array has no end");
+  const Ran skipped = run("replay --skip-bad --capacity-blocks 10 " + array);
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.text;
+  EXPECT_TRUE(contains(skipped.text, "1 bad requests skipped")) << skipped.text;
 }
 
 TEST_F(ReplayCommand, a_trace_with_lengths_alone_says_what_is_in_it_and_no_more) {

@@ -188,10 +188,10 @@ int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {
   if (!parsed.ok()) return fail_trace(arguments.path, parsed.status());
   const trace::Parsed& read = parsed.value();
   for (const trace::BadLine& bad : read.bad) {
-    std::fprintf(stderr, "kvbm: skipped line %llu: %s\n", static_cast<unsigned long long>(bad.line), bad.what.c_str());
+    std::fprintf(stderr, "kvbm: skipped %s %llu: %s\n", read.unit(), static_cast<unsigned long long>(bad.line), bad.what.c_str());
   }
   if (read.bad_lines != 0) {
-    std::fprintf(stderr, "kvbm: %llu bad lines skipped\n", static_cast<unsigned long long>(read.bad_lines));
+    std::fprintf(stderr, "kvbm: %llu bad %ss skipped\n", static_cast<unsigned long long>(read.bad_lines), read.unit());
   }
   if (read.trace.requests.empty()) return fail(kBadInput, arguments.path + " has no requests");
   out = std::move(parsed).value();

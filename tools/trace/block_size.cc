@@ -40,13 +40,13 @@ bool BlockSize::add(uint64_t line, uint64_t length, uint64_t ids) {
   return true;
 }
 
-Result<uint32_t> BlockSize::find(uint32_t usual) const {
+Result<uint32_t> BlockSize::find(uint32_t usual, const char* unit) const {
   if (named_.empty() && left_out_.empty()) {
     return Status(Code::invalid_argument, "no block size fits the trace",
-                  "lines " + std::to_string(std::min(named_.least_line, named_.most_line)) + " and " +
+                  std::string(unit) + "s " + std::to_string(std::min(named_.least_line, named_.most_line)) + " and " +
                       std::to_string(std::max(named_.least_line, named_.most_line)) +
                       " have lengths and numbers of hash_ids that no one size gives; --block-tokens says it, and takes "
-                      "lines that do not fit it as bad");
+                      "those that do not fit it as bad");
   }
   const Range& range = named_.empty() ? left_out_ : named_;
   if (range.least <= usual && usual <= range.most) return usual;

@@ -16,8 +16,9 @@ class BlockSize {
  public:
   // A prompt of the trace. False where no block size fits this prompt alone.
   bool add(uint64_t line, uint64_t length, uint64_t ids);
-  // `usual` where it fits all, else the only power of two that does, else the only number that does.
-  [[nodiscard]] Result<uint32_t> find(uint32_t usual) const;
+  // `usual` where it fits all, else the only power of two that does, else the only number that does. `unit`: what the numbers
+  // given to add() count, "line".
+  [[nodiscard]] Result<uint32_t> find(uint32_t usual, const char* unit = "line") const;
 
  private:
   // The sizes that fit all prompts so far, and the lines that set either end.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trace/array.h"
 #include "trace/block_size.h"
 
 namespace kvbm::trace {
@@ -80,27 +81,38 @@ class Lines {
  public:
   explicit Lines(const ParseOptions& options) : options_(options) { parsed_.form = options.form; }
 
-  // False, and what is wrong, for a bad line.
-  bool read(std::string_view line, std::string& what) {
-    if (line.size() > options_.limits.line_bytes) {
-      what = "longer than " + std::to_string(options_.limits.line_bytes) + " bytes";
-      return false;
+  // These fail where something is bad and bad lines are not to be skipped.
+  Status read_lines(std::string_view text) {
+    Status so_far;
+    while (!text.empty() && so_far.ok()) {
+      const size_t end = text.find('\n');
+      const std::string_view line = text.substr(0, end);
+      text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+      parsed_.lines += 1;
+      if (!blank(line)) so_far = read(line);
     }
-    const json object = json::parse(line.begin(), line.end(), nullptr, false);
-    if (object.is_discarded() || !object.is_object()) {
-      what = object.is_discarded() ? "not valid JSON" : "not a JSON object";
-      return false;
+    return so_far;
+  }
+
+  // `text` begins behind the array's bracket.
+  Status read_array(std::string_view text) {
+    parsed_.array = true;
+    Elements elements(text);
+    Status so_far;
+    for (std::string_view element; so_far.ok() && elements.next(element);) {
+      parsed_.lines += 1;
+      so_far = read(element);
     }
-    // The first line decides, as no file is of both.
-    if (parsed_.form == Form::automatic) parsed_.form = is_bailian(object) ? Form::bailian : Form::mooncake;
-    return read_request(object, what);
+    if (!so_far.ok() || (elements.closed() && blank(elements.rest()))) return so_far;
+    parsed_.lines += 1;
+    return bad(elements.closed() ? "more text after the end of the array" : "the array has no end: the trace is cut off");
   }
 
   Status find_block_size() {
     Trace& trace = parsed_.trace;
     trace.tokens_per_block = options_.tokens_per_block;
     if (options_.tokens_per_block != 0) return {};
-    const Result<uint32_t> found = size_.find(parsed_.form == Form::bailian ? 16 : kTokensPerBlock);
+    const Result<uint32_t> found = size_.find(parsed_.form == Form::bailian ? 16 : kTokensPerBlock, parsed_.unit());
     if (!found.ok()) return found.status();
     trace.tokens_per_block = found.value();
     return {};
@@ -109,6 +121,29 @@ class Lines {
   Parsed& parsed() { return parsed_; }
 
  private:
+  Status bad(const std::string& what) {
+    parsed_.bad_lines += 1;
+    if (!options_.skip_bad) {
+      return {Code::invalid_argument, parsed_.array ? "bad trace request" : "bad trace line",
+              std::string(parsed_.unit()) + " " + std::to_string(parsed_.lines) + ": " + what};
+    }
+    if (parsed_.bad.size() < options_.reported_bad) parsed_.bad.push_back({parsed_.lines, what});
+    return {};
+  }
+
+  Status read(std::string_view text) {
+    if (text.size() > options_.limits.line_bytes) {
+      return bad("longer than " + std::to_string(options_.limits.line_bytes) + " bytes");
+    }
+    const json object = json::parse(text.begin(), text.end(), nullptr, false);
+    if (object.is_discarded()) return bad("not valid JSON");
+    if (!object.is_object()) return bad("not a JSON object");
+    // The first request decides, as no file is of both.
+    if (parsed_.form == Form::automatic) parsed_.form = is_bailian(object) ? Form::bailian : Form::mooncake;
+    std::string what;
+    return read_request(object, what) ? Status() : bad(what);
+  }
+
   bool read_request(const json& object, std::string& what) {
     Trace& trace = parsed_.trace;
     const ParseLimits& limits = options_.limits;
@@ -151,21 +186,11 @@ void append(std::string& out, const char* text, uint64_t number) {
 
 Result<Parsed> parse_json_lines(std::string_view text, const ParseOptions& options) {
   Lines lines(options);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool array = first != std::string_view::npos && text[first] == '[';
+  const Status read = array ? lines.read_array(text.substr(first + 1)) : lines.read_lines(text);
+  if (!read.ok()) return read;
   Parsed& parsed = lines.parsed();
-  std::string what;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
-    parsed.lines += 1;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    if (lines.read(line, what)) continue;
-    parsed.bad_lines += 1;
-    if (!options.skip_bad) {
-      return Status(Code::invalid_argument, "bad trace line", "line " + std::to_string(parsed.lines) + ": " + what);
-    }
-    if (parsed.bad.size() < options.reported_bad) parsed.bad.push_back({parsed.lines, what});
-  }
   if (parsed.form == Form::automatic) parsed.form = Form::mooncake;
   if (const Status found = lines.find_block_size(); !found.ok()) return found;
   return Result<Parsed>(std::move(parsed));

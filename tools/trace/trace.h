@@ -35,21 +35,21 @@ struct Trace {
 
 enum class Form {
   automatic,  // told apart by their first line
-  mooncake,   // JSON lines with hash_ids; timestamps in milliseconds
+  mooncake,   // JSON objects with hash_ids; timestamps in milliseconds
   bailian,    // the same with chat_id and parent_chat_id (Alibaba's Qwen traces); seconds
   azure,      // CSV: TIMESTAMP,ContextTokens,GeneratedTokens
   burstgpt,   // CSV: Timestamp,...,Request tokens,Response tokens,...
 };
 
 struct BadLine {
-  uint64_t line = 0;  // from 1
+  uint64_t line = 0;  // from 1; of an array, the request
   std::string what;
 };
 
 // Far above any real prompt (the largest published line is below 2 KiB and 256 blocks), and low
 // enough that a hostile line costs little memory.
 struct ParseLimits {
-  size_t line_bytes = size_t{1} << 20;
+  size_t line_bytes = size_t{1} << 20;  // or of one request of an array
   uint32_t hash_ids = 65536;            // a line: 32 Mi tokens in blocks of 512
   uint32_t tokens = uint32_t{1} << 30;  // input_length and output_length
   uint64_t timestamp_ms = uint64_t{1} << 53;
@@ -68,9 +68,12 @@ struct ParseOptions {
 struct Parsed {
   Trace trace;
   Form form = Form::mooncake;
+  bool array = false;      // one JSON array, whose requests are counted where lines are
   uint64_t lines = 0;      // lines read, blank ones included
   uint64_t bad_lines = 0;
   std::vector<BadLine> bad;
+
+  [[nodiscard]] const char* unit() const noexcept { return array ? "request" : "line"; }
 };
 
 }  // namespace kvbm::trace

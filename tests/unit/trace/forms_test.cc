@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "trace/array.h"
 #include "trace/block_size.h"
 #include "trace/csv.h"
 #include "trace/mooncake.h"
@@ -96,7 +97,88 @@ TEST(Forms, mooncake_lines_need_lengths_and_ids) {
   EXPECT_TRUE(says(refusal_of(R"({"input_length": 600.5, "hash_ids": [1, 2]})"), "input_length must be a whole"));
   EXPECT_TRUE(says(refusal_of(R"({"input_length": 1e300, "hash_ids": [1, 2]})"), "input_length is above"));
   EXPECT_TRUE(says(refusal_of(R"({"input_length": 600, "hash_ids": ["a", "b"]})"), "hash_ids[0] must be"));
-  EXPECT_TRUE(says(refusal_of(R"([{"input_length": 600, "hash_ids": [1, 2]}])"), "not a JSON object"));
+}
+
+std::vector<std::string> elements_of(const std::string& text, bool* closed = nullptr, std::string* rest = nullptr) {
+  Elements elements(text);
+  std::vector<std::string> out;
+  for (std::string_view element; elements.next(element);) out.emplace_back(element);
+  if (closed != nullptr) *closed = elements.closed();
+  if (rest != nullptr) *rest = elements.rest();
+  return out;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Array, is_cut_into_its_elements) {
+  bool closed = false;
+  std::string rest;
+  EXPECT_EQ(elements_of("1, [2,3] ,{\"a\":[4,5]}] more", &closed, &rest), (Texts{"1", " [2,3] ", "{\"a\":[4,5]}"}));
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(rest, " more");
+  EXPECT_EQ(elements_of(R"("a,]\"}",{"]\\":","}])", &closed), (Texts{R"("a,]\"}")", R"({"]\\":","})"}));
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(elements_of(" ]", &closed), Texts{});
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(elements_of(",1,]"), (Texts{"", "1", ""}));  // what is between commas, nothing included
+}
+
+TEST(Array, that_is_cut_off_gives_what_is_left) {
+  bool closed = true;
+  EXPECT_EQ(elements_of("1,{\"a\":", &closed), (Texts{"1", "{\"a\":"}));
+  EXPECT_FALSE(closed);
+  EXPECT_EQ(elements_of("1, ", &closed), Texts{"1"});
+  EXPECT_FALSE(closed);
+  for (const char* none : {"", " ", "\n"}) EXPECT_EQ(elements_of(none, &closed), Texts{}) << none;
+  EXPECT_EQ(elements_of("\"a\\", &closed), Texts{"\"a\\"});
+  EXPECT_FALSE(closed);
+}
+
+TEST(Forms, an_array_of_requests_is_read_as_lines_are) {
+  const std::string lines = line(600, 2, R"("timestamp": 5, "note": "], [{\"",)") + line(1024, 2);
+  const Result<Parsed> as_lines = parse(lines, {});
+  ASSERT_TRUE(as_lines.ok());
+  std::string array = lines;
+  array[lines.find("}\n") + 1] = ',';
+  for (const std::string& text : {"[" + array + "]", "\xef\xbb\xbf \r\n[\n" + array + "\n]\n\n"}) {
+    const Result<Parsed> parsed = parse(text, {});
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(to_mooncake(parsed.value().trace), to_mooncake(as_lines.value().trace));
+    EXPECT_EQ(parsed.value().lines, 2U);
+    EXPECT_TRUE(parsed.value().array);
+  }
+  EXPECT_TRUE(parse("[]", {}).value().trace.requests.empty());
+  const std::string chat = R"("chat_id": 159, "parent_chat_id": 55, "timestamp": 61.114, )";
+  EXPECT_EQ(parse("[" + line(521, 33, chat) + "]", {}).value().form, Form::bailian);
+}
+
+TEST(Forms, what_is_bad_in_an_array_is_named_by_the_request) {
+  const std::string good = line(600, 2);
+  struct Bad {
+    std::string text;
+    const char* what;
+    size_t good;
+  };
+  for (const auto& [text, what, left] : std::initializer_list<Bad>{
+           {"[" + good + ",{\"input_length\": 600}," + good + "]", "request 2: hash_ids is missing", 2},
+           {"[" + good + ",," + good + "]", "request 2: not valid JSON", 2},
+           {"[" + good + ",]", "request 2: not valid JSON", 1},
+           {"[" + good + ",[1],7]", "request 2: not a JSON object", 1},
+           {"[{\"note\": \"" + std::string(size_t{1} << 20, 'x') + "\"}," + good + "]", "request 1: longer than 1048576", 1},
+           {"[" + good + "," + good, "request 3: the array has no end", 2},
+           {"[" + good + "," + good + ",", "request 3: the array has no end", 2},
+           {"[", "request 1: the array has no end", 0},
+           {"[" + good + "]\n" + good, "request 2: more text after the end", 1},
+           {"[" + good + "][" + good + "]", "request 2: more text after the end", 1}}) {
+    EXPECT_TRUE(says(refusal_of(text), what)) << what << ": " << refusal_of(text);
+    ParseOptions skipping;
+    skipping.skip_bad = true;
+    const Result<Parsed> skipped = parse(text, skipping);
+    ASSERT_TRUE(skipped.ok()) << what << ": " << skipped.status().message();
+    EXPECT_EQ(skipped.value().trace.requests.size(), left) << what;
+    EXPECT_GE(skipped.value().bad_lines, 1U) << what;
+  }
+  EXPECT_TRUE(says(refusal_of("[" + line(521, 33) + "," + line(51200, 100) + "]"), "requests 1 and 2"));
 }
 
 TEST(Forms, bailian_lines_have_seconds_and_blocks_of_sixteen) {

@@ -61,6 +61,7 @@ TEST(Mooncake, any_damage_is_an_error_or_a_trace_but_no_crash) {
     for (uint64_t i = 0; i <= random.below(4); ++i) text[random.below(text.size())] = static_cast<char>(random.next());
     (void)parse_json_lines(text, kSkipping);
     (void)parse_json_lines(text.substr(0, random.below(text.size())), {});
+    (void)parse_json_lines("[" + text, kSkipping);
   }
   (void)parse_json_lines(std::string(900'000, '['), {});
 }
