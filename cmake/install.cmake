@@ -1,4 +1,4 @@
-# What `cmake --install` and CPack give: libkvbm.so, kvbm.h and its chapters, kvbm.hpp, kvbm.pc, the CMake package, the
+# What `cmake --install` and CPack give: libkvbm.so, kvbm.h and its chapters, kvbm.hpp and its parts, kvbm.pc, the CMake package, the
 # command with its manual page and completions, and a .deb.
 include(CMakePackageConfigHelpers)
 
@@ -22,7 +22,8 @@ if(TARGET kvbm_shared)
     configure_file(\"${PROJECT_SOURCE_DIR}/pkgconfig/kvbm.pc.in\" \"${PROJECT_BINARY_DIR}/kvbm.pc\" @ONLY)")
   install(FILES "${PROJECT_BINARY_DIR}/kvbm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
   file(GLOB kvbm_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h")
-  install(FILES ${kvbm_headers} bindings/cpp/include/kvbm.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  file(GLOB kvbm_wrapper CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bindings/cpp/include/*.hpp")
+  install(FILES ${kvbm_headers} ${kvbm_wrapper} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
 # A sanitized command can be run at install time too, but there is no reason to package it.

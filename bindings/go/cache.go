@@ -378,9 +378,12 @@ func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, bloc
 	if err != nil {
 		return refuse(err)
 	}
+	if o.ComputeBlock < 0 {
+		return refuse(invalid(op, "ComputeBlock is %v", o.ComputeBlock))
+	}
 	how := C.kvbmgo_load_t{first_key: first, any_position: bit(o.AnyPosition), first_layer: C.uint32_t(o.FirstLayer),
 		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow), wait_layers: bit(o.WaitLayers),
-		compute_block_ns: C.uint64_t(max(0, o.ComputeBlock))}
+		compute_block_ns: C.uint64_t(o.ComputeBlock)}
 	how.stream, how.has_stream = o.Stream.c()
 	start := func(status *C.kvbm_status_t, number *C.uint64_t, queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {
 		return C.kvbmgo_load(c.c(), match.c(), (*C.uint32_t)(unsafe.SliceData(blockIDs)), C.size_t(perPart), &how,

@@ -59,7 +59,7 @@ func init() {
 			return results{"count": number(m.Count()), "units": number(m.Units()),
 				"items": listOf(items, func(i MatchItem) any {
 					return results{"tier": number(i.Tier), "parts_needed": number(i.PartsNeeded), "bytes": number(i.Bytes),
-						"below_bytes": number(i.BelowBytes)}
+						"below_bytes": number(i.BelowBytes), "text": shown(i)}
 				})}, err
 		},
 		"match.blocks": func(r *runner, a *arguments) (results, error) {
@@ -162,7 +162,7 @@ func stepCacheLoad(r *runner, a *arguments) (results, error) {
 	c, m, ids := object[*Cache](a, "cache"), object[*Match](a, "match"), each(a, "block_ids", toUint32)
 	o := &LoadOptions{FirstKey: a.int("first_key"), AnyPosition: a.flag("any_position"),
 		FirstLayer: a.uint32("first_layer"), Layers: a.uint32("n_layers"), KeepBelow: a.flag("keep_below"),
-		ComputeBlock: time.Duration(a.uint64("compute_block_ns")),
+		ComputeBlock: time.Duration(a.int("compute_block_ns")),
 		Positions:    each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns"), Stream: a.stream(),
 		WaitLayers: a.flag("wait_layers")}
 	q, userData := object[*Queue](a, "queue"), a.uint64("user_data")

@@ -154,7 +154,7 @@ func stepManagerScan(r *runner, a *arguments) (results, error) {
 		for _, row := range page[:n] {
 			all = append(all, results{"key": row.Key.String(), "namespace_id": row.NamespaceID.String(),
 				"bytes": number(row.Bytes), "tier": number(row.Tier), "component": number(row.Component),
-				"uses": number(row.Uses), "holds": number(row.Holds), "pins": number(row.Pins)})
+				"uses": number(row.Uses), "holds": number(row.Holds), "pins": number(row.Pins), "text": shown(row)})
 		}
 		if cursor = next; cursor == 0 {
 			return results{"rows": all}, nil
@@ -179,7 +179,8 @@ func stepManagerLocate(r *runner, a *arguments) (results, error) {
 	status, err := partly(err)
 	return results{"status": status, "n": number(len(rows)), "rows": listOf(rows, func(l Location) any {
 		return results{"node": l.Node.String(), "request": number(l.Request), "tier": number(l.Tier),
-			"n_prefix": number(l.Prefix), "n_in_tier": number(l.InTier), "bytes": number(l.Bytes)}
+			"n_prefix": number(l.Prefix), "n_in_tier": number(l.InTier), "bytes": number(l.Bytes),
+			"text": shown(l)}
 	})}, err
 }
 

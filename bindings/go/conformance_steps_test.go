@@ -40,10 +40,13 @@ var steps = map[string]func(r *runner, a *arguments) (results, error){
 		if !items.done {
 			throw("the completion was not taken")
 		}
-		return results{"items": statusList(items.statuses)}, nil
+		return results{"items": statusList(items.statuses), "text": shown(items.statuses)}, nil
+	},
+	"show": func(r *runner, a *arguments) (results, error) {
+		return results{"text": fmt.Sprint(a.get("it"))}, nil
 	},
 	"status.name": func(r *runner, a *arguments) (results, error) {
-		s := Status(int64(a.uint64("status")))
+		s := Status(a.int("status"))
 		return results{"name": s.String(), "text": s.Text(), "band": number(s.Band())}, nil
 	},
 	"version": func(r *runner, a *arguments) (results, error) {
@@ -206,7 +209,7 @@ func stepQueueWait(r *runner, a *arguments) (results, error) {
 			r.completed(q, c)
 			came = append(came, results{"user_data": number(c.UserData), "operation": decimal(c.Operation),
 				"op": number(c.Op), "status": number(c.Status), "items_done": number(c.ItemsDone),
-				"items": number(c.ItemCount), "bytes": number(c.Bytes)})
+				"items": number(c.ItemCount), "bytes": number(c.Bytes), "text": shown(*c)})
 		}
 		if ctx.Err() != nil || timeout == 0 {
 			break
@@ -229,7 +232,7 @@ func stepQueueEvents(r *runner, a *arguments) (results, error) {
 		for _, e := range out[:got] {
 			came = append(came, results{"sequence": number(e.Sequence), "kind": number(e.Kind), "tier": number(e.Tier),
 				"namespace_id": e.NamespaceID.String(), "key": e.Key.String(), "parent": e.Parent.String(),
-				"component": number(e.Component)})
+				"component": number(e.Component), "text": shown(e)})
 		}
 		if ctx.Err() != nil {
 			break

@@ -96,6 +96,9 @@ func (r *runner) releaseAll() {
 // wrong is a scenario that the runner does not understand, or that is not as it should be; thrown.
 type wrong string
 
+// unfit is a number that the type of an argument cannot hold; thrown.
+type unfit string
+
 func throw(format string, args ...any) { panic(wrong(fmt.Sprintf(format, args...))) }
 
 func (r *runner) step(step map[string]any) error {
@@ -113,16 +116,21 @@ func (r *runner) step(step map[string]any) error {
 
 // Members of a step that are not arguments.
 var notArguments = map[string]bool{"do": true, "as": true, "expect": true, "error": true, "message": true,
-	"within_ns": true, "why": true}
+	"range": true, "within_ns": true, "why": true}
 
 func (r *runner) once(step map[string]any) (failure error) {
 	defer func() {
 		if p := recover(); p != nil {
-			w, is := p.(wrong)
-			if !is {
+			switch p := p.(type) {
+			case unfit:
+				if step["range"] == nil {
+					failure = errors.New(string(p))
+				}
+			case wrong:
+				failure = errors.New(string(p))
+			default:
 				panic(p)
 			}
-			failure = errors.New(string(w))
 		}
 	}()
 	do, known := steps[step["do"].(string)]
@@ -137,6 +145,9 @@ func (r *runner) once(step map[string]any) (failure error) {
 	}
 	results, err := do(r, a)
 	a.checkUsed()
+	if name, has := step["range"].(string); has {
+		return checkRefusedNumber(err, a.values[name])
+	}
 	if want, has := step["error"].(string); has {
 		return r.checkError(err, want, step["message"])
 	}
@@ -188,6 +199,14 @@ func (r *runner) checkError(err error, want string, message any) error {
 		return fmt.Errorf("the error of %s is not one of its band: %w", want, err)
 	case message != nil && !strings.Contains(e.Message, r.resolve(message).(string)):
 		return fmt.Errorf("the message is %q, without %q", e.Message, message)
+	}
+	return nil
+}
+
+// checkRefusedNumber wants the error by which the layer itself refuses a number, which names it.
+func checkRefusedNumber(err error, given any) error {
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(given)) {
+		return fmt.Errorf("%v was not refused by this layer: %w", given, err)
 	}
 	return nil
 }

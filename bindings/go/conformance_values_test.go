@@ -4,9 +4,11 @@ package libkvbm
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -68,9 +70,15 @@ func (a *arguments) text(name string) string {
 func toUint64(value any) uint64 {
 	switch v := value.(type) {
 	case int64:
+		if v < 0 {
+			panic(unfit(fmt.Sprintf("%d is negative", v)))
+		}
 		return uint64(v)
 	case string:
 		n, err := strconv.ParseUint(v, 10, 64)
+		if errors.Is(err, strconv.ErrRange) {
+			panic(unfit(err.Error()))
+		}
 		if err != nil {
 			throw("%q is no number", v)
 		}
@@ -80,6 +88,26 @@ func toUint64(value any) uint64 {
 	return 0
 }
 
+// toInt reads a number of Go's own type, which may be negative.
+func toInt(value any) int {
+	if v, is := value.(int64); is {
+		return int(v)
+	}
+	n := toUint64(value)
+	if n > math.MaxInt {
+		panic(unfit(fmt.Sprintf("%d is no int", n)))
+	}
+	return int(n)
+}
+
+func toUint32(value any) uint32 {
+	n := toUint64(value)
+	if n > math.MaxUint32 {
+		panic(unfit(fmt.Sprintf("%d is no uint32", n)))
+	}
+	return uint32(n)
+}
+
 func (a *arguments) uint64(name string) uint64 {
 	if value := a.get(name); value != nil {
 		return toUint64(value)
@@ -87,9 +115,21 @@ func (a *arguments) uint64(name string) uint64 {
 	return 0
 }
 
-func (a *arguments) int(name string) int       { return int(a.uint64(name)) }
-func (a *arguments) uint32(name string) uint32 { return uint32(a.uint64(name)) }
-func (a *arguments) flag(name string) bool     { return a.uint64(name) != 0 }
+func (a *arguments) int(name string) int {
+	if value := a.get(name); value != nil {
+		return toInt(value)
+	}
+	return 0
+}
+
+func (a *arguments) uint32(name string) uint32 {
+	if value := a.get(name); value != nil {
+		return toUint32(value)
+	}
+	return 0
+}
+
+func (a *arguments) flag(name string) bool { return a.uint64(name) != 0 }
 
 // timeout gives a time in the form of the options: 0 where it is left out or for ever, negative for 0.
 func (a *arguments) timeout(name string) time.Duration {
@@ -131,9 +171,6 @@ func each[T any](a *arguments, name string, read func(any) T) []T {
 	}
 	return out
 }
-
-func toUint32(value any) uint32 { return uint32(toUint64(value)) }
-func toInt(value any) int       { return int(toUint64(value)) }
 
 func toBytes(value any) []byte {
 	s, is := value.(string)
@@ -231,6 +268,9 @@ func (a *arguments) tokens(name string) []uint32 {
 
 func number[T ~int | ~int32 | ~uint32 | ~uint64](n T) int64 { return int64(n) }
 func decimal[T ~uint64](n T) string                         { return strconv.FormatUint(uint64(n), 10) }
+
+// shown is the text of a row, in lower case.
+func shown(row any) string { return strings.ToLower(fmt.Sprintf("%+v", row)) }
 
 func flagOf(b bool) int64 {
 	if b {

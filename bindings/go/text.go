@@ -60,16 +60,26 @@ func (c *Context) String() string { return c.handle().shown("Context", "") }
 // String says what it is, and whether it is closed.
 func (m *Manager) String() string { return m.handle().shown("Manager", "") }
 
-// String says what it is, and whether it is closed.
+// String says what it is, and its id, or that it is closed.
 func (n *Namespace) String() string {
 	if n == nil {
 		return n.handle().shown("Namespace", "")
 	}
-	return n.h.shown("Namespace", "units %d", n.units)
+	id, err := n.ID()
+	if err != nil {
+		return n.h.shown("Namespace", "")
+	}
+	return n.h.shown("Namespace", "%v, units %d", id, n.units)
 }
 
-// String says what it is, and whether it is closed.
-func (g *Geometry) String() string { return g.handle().shown("Geometry", "") }
+// String says what it is, and its fingerprint, or that it is closed.
+func (g *Geometry) String() string {
+	fingerprint, err := g.Fingerprint()
+	if err != nil {
+		return g.handle().shown("Geometry", "")
+	}
+	return g.h.shown("Geometry", "%016x", fingerprint)
+}
 
 // String says what it is, and whether it is closed.
 func (q *Queue) String() string { return q.handle().shown("Queue", "") }

@@ -38,6 +38,12 @@ static int kvbm_number(PyObject *object, unsigned long long most, const char *wh
   Py_DECREF(index);
   return refused ? -1 : 0;
 }
+static int kvbm_count(PyObject *object, size_t most, const char *what, size_t *out) {
+  unsigned long long number;
+  if (kvbm_number(object, most, what, &number) < 0) return -1;
+  *out = (size_t)number;
+  return 0;
+}
 // Takes as many bytes as n items have, or raises.
 static void *kvbm_items(size_t n, size_t size) {
   void *items = n < (size_t)1 << 32 ? calloc(n == 0 ? 1 : n, size) : NULL;
@@ -401,8 +407,7 @@ KVBM_OUT(size_t, out_bytes, PyLong_FromSize_t)
 %define KVBM_ROOM(NAME)
 %typemap(in) (void *NAME, size_t capacity) (Py_buffer buffer, PyObject *created = NULL) {
   if (PyLong_Check($input)) {
-    $2 = PyLong_AsSize_t($input);
-    if (PyErr_Occurred()) SWIG_fail;
+    if (kvbm_count($input, SIZE_MAX, "$2_name", &$2) < 0) SWIG_fail;
     created = PyBytes_FromStringAndSize(NULL, $2 > PY_SSIZE_T_MAX ? PY_SSIZE_T_MAX : (Py_ssize_t)$2);
     if (created == NULL) SWIG_fail;
     $1 = PyBytes_AsString(created);
@@ -465,12 +470,7 @@ KVBM_KEYS_OUT(out_evicted, evicted_capacity)
 // New holds: a Memory of format Q, as long as what was asked for.
 %typemap(in) (size_t n_blocks, kvbm_block_t *out_blocks) (PyObject *created = NULL, void *address),
              (size_t n, kvbm_block_t *out_blocks) (PyObject *created = NULL, void *address) {
-  $1 = PyLong_AsSize_t($input);
-  if (PyErr_Occurred()) SWIG_fail;
-  if ($1 > (size_t)1 << 32) {
-    PyErr_SetString(PyExc_OverflowError, "too many blocks");
-    SWIG_fail;
-  }
+  if (kvbm_count($input, (size_t)1 << 32, "$1_name", &$1) < 0) SWIG_fail;
   created = kvbm_memory_new($1 * sizeof(kvbm_block_t), 'Q');
   if (created == NULL || kvbm_address(created, 0, 1, &address) < 0) SWIG_fail;
   $2 = (kvbm_block_t *)address;
@@ -507,8 +507,8 @@ KVBM_MORE_HOLDS(weak, out_blocks)
 // are, which may be more than the capacity; where COUNTED, it comes before the list.
 %define KVBM_ROWS(ARGUMENTS, TYPE, COUNT, ROWS, WRITTEN, COUNTED, ...)
 %typemap(in) ARGUMENTS (TYPE *rows = NULL) {
-  COUNT = PyLong_AsSize_t($input);
-  if (PyErr_Occurred() || (rows = (TYPE *)kvbm_items(COUNT, sizeof(TYPE))) == NULL) SWIG_fail;
+  if (kvbm_count($input, SIZE_MAX, "capacity", &COUNT) < 0) SWIG_fail;
+  if ((rows = (TYPE *)kvbm_items(COUNT, sizeof(TYPE))) == NULL) SWIG_fail;
   ROWS = rows;
 }
 %typemap(argout) ARGUMENTS {
@@ -562,8 +562,8 @@ KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvb
           row->bytes)
 %define KVBM_COUNTED_ROWS(TYPE)
 %typemap(in) (TYPE *out_rows, size_t capacity, size_t *out_n) (TYPE *rows = NULL, size_t written = 0) {
-  $2 = PyLong_AsSize_t($input);
-  if (PyErr_Occurred() || (rows = (TYPE *)kvbm_items($2, sizeof(TYPE))) == NULL) SWIG_fail;
+  if (kvbm_count($input, SIZE_MAX, "capacity", &$2) < 0) SWIG_fail;
+  if ((rows = (TYPE *)kvbm_items($2, sizeof(TYPE))) == NULL) SWIG_fail;
   $1 = rows;
   $3 = &written;
 }

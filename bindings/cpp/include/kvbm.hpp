@@ -11,6 +11,7 @@
 //     point to is yours, and must live as long as the call.
 //   - Item statuses of a submission live until its completion was taken, whatever happens to the Submission.
 // Programs that want no exceptions call kvbm.h; get() gives the object of every handle.
+// Included with it: kvbm_codec.hpp, coding by hand, and kvbm_text.hpp, what objects and rows print as.
 #ifndef KVBM_HPP
 #define KVBM_HPP
 
@@ -19,10 +20,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <mutex>
-#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -55,8 +54,8 @@ class Error : public std::runtime_error {
   kvbm_status_t status_;
 };
 
-// Throws where a call that this thread has just made failed, with what the library has to say of it; else gives its status,
-// KVBM_OK or KVBM_PARTIAL.
+// Throws where a call that this thread has just made failed, with what the library has to say of it; else gives its
+// status, KVBM_OK or KVBM_PARTIAL.
 inline kvbm_status_t check(kvbm_status_t status) {
   if (status >= 0) return status;
   kvbm_error_t last{};
@@ -659,8 +658,8 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
   void wait_layer(uint64_t operation, uint32_t layer, void* stream) {
     check(kvbm_cache_wait_layer(get(), operation, layer, stream));
   }
-  // Blocks of one part (options.part) coded by hand, on a device by its kernels, to the same bytes; namespace codec reads
-  // them. `options`: stream, and for opaque parts what the pages hold.
+  // Blocks of one part (options.part) coded by hand, on a device by its kernels, to the same bytes; namespace codec
+  // reads them. `options`: stream, and for opaque parts what the pages hold.
   std::size_t code_room(std::size_t n_blocks, const kvbm_cache_code_options_t& options = code_options()) const {
     kvbm_error_t err{};
     uint64_t out = 0;
@@ -671,7 +670,8 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
                      const kvbm_cache_code_options_t& options = code_options()) {
     kvbm_error_t err{};
     std::size_t n = 0;
-    check(kvbm_cache_encode(get(), block_ids.data(), block_ids.size(), mode, &options, into.data(), into.size(), &n, &err),
+    check(kvbm_cache_encode(get(), block_ids.data(), block_ids.size(), mode, &options, into.data(), into.size(), &n,
+                            &err),
           err);
     return n;
   }
@@ -686,8 +686,10 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
   void decode(Span<const uint8_t> coded, Span<const uint32_t> block_ids,
               const kvbm_cache_code_options_t& options = code_options()) {
     kvbm_error_t err{};
-    check(kvbm_cache_decode(get(), coded.data(), coded.size(), block_ids.data(), block_ids.size(), &options, &err), err);
+    check(kvbm_cache_decode(get(), coded.data(), coded.size(), block_ids.data(), block_ids.size(), &options, &err),
+          err);
   }
+  std::size_t parts() const noexcept { return parts_; }
   // How many ids each part has.
   std::size_t per_part(Span<const uint32_t> block_ids) const {
     if (parts_ == 0 || block_ids.size() % parts_ != 0)
@@ -762,110 +764,9 @@ class Session : public detail::Handle<kvbm_session_t, kvbm_session_release> {
   void abort(const char* reason = nullptr) { check(kvbm_session_abort(get(), reason)); }
 };
 
-// ------------------------------------------------------------------------------------------------------------ codecs
-
-// Coding by hand, in the caller's own buffers: no context, no manager. What was changed on its way is KVBM_ERR_DAMAGED,
-// never wrong bytes; what was coded with loss is KVBM_ERR_PERMISSION without KVBM_CODEC_ALLOW_LOSSY.
-namespace codec {
-
-// All zero: opaque bytes.
-inline auto options() { return detail::options(kvbm_codec_options_init); }
-
-// KVBM_CODEC_* of a name, as "default".
-inline uint32_t mode(const std::string& name) {
-  kvbm_error_t err{};
-  uint32_t out = 0;
-  check(kvbm_codec_mode_by_name(name.c_str(), &out, &err), err);
-  return out;
-}
-inline std::size_t room(uint64_t raw_bytes, const kvbm_codec_options_t& form = options()) {
-  kvbm_error_t err{};
-  uint64_t out = 0;
-  check(kvbm_codec_room(raw_bytes, &form, &out, &err), err);
-  return static_cast<std::size_t>(out);
-}
-// Into the caller's memory, which has room(); how much of it is used. The buffers must not overlap.
-inline std::size_t encode(Span<const uint8_t> raw, Span<uint8_t> into, uint32_t mode = KVBM_CODEC_DEFAULT,
-                          const kvbm_codec_options_t& form = options()) {
-  kvbm_error_t err{};
-  std::size_t n = 0;
-  check(kvbm_codec_encode(raw.data(), raw.size(), mode, &form, into.data(), into.size(), &n, &err), err);
-  return n;
-}
-inline std::vector<uint8_t> encode(Span<const uint8_t> raw, uint32_t mode = KVBM_CODEC_DEFAULT,
-                                   const kvbm_codec_options_t& form = options()) {
-  std::vector<uint8_t> out(room(raw.size(), form));
-  out.resize(encode(raw, out, mode, form));
-  return out;
-}
-// Look before room is taken for what comes from elsewhere.
-inline kvbm_codec_info_t inspect(Span<const uint8_t> coded) {
-  kvbm_error_t err{};
-  kvbm_codec_info_t out{};
-  out.struct_size = sizeof out;
-  check(kvbm_codec_inspect(coded.data(), coded.size(), &out, &err), err);
-  return out;
-}
-// Into the caller's memory; how many bytes were written.
-inline std::size_t decode(Span<const uint8_t> coded, Span<uint8_t> into, uint32_t flags = 0) {
-  kvbm_error_t err{};
-  std::size_t n = 0;
-  check(kvbm_codec_decode(coded.data(), coded.size(), flags, into.data(), into.size(), &n, &err), err);
-  return n;
-}
-inline std::vector<uint8_t> decode(Span<const uint8_t> coded, uint32_t flags = 0) {
-  std::vector<uint8_t> out(static_cast<std::size_t>(inspect(coded).raw_bytes));
-  out.resize(decode(coded, out, flags));
-  return out;
-}
-
-}  // namespace codec
-
-// --------------------------------------------------------------------------------------------------------------- text
-
-inline std::string op_name(uint32_t op) {
-  constexpr const char* kNames[] = {"store", "load", "prefetch", "offload", "offer", "receive", "layer"};
-  constexpr uint32_t kOps[] = {KVBM_OP_STORE, KVBM_OP_LOAD,    KVBM_OP_PREFETCH, KVBM_OP_OFFLOAD,
-                               KVBM_OP_OFFER, KVBM_OP_RECEIVE, KVBM_OP_LAYER};
-  for (std::size_t i = 0; i < std::size(kOps); ++i) {
-    if (kOps[i] == op) return kNames[i];
-  }
-  return "operation " + std::to_string(op);
-}
-inline std::string tier_name(uint32_t tier) {
-  return tier == 0 ? "host" : tier == KVBM_NO_TIER ? "no tier" : "tier " + std::to_string(tier);
-}
-
-namespace detail {
-inline std::string shown(const char* name, bool there, const std::string& facts = {}) {
-  return std::string("kvbm::") + name + "(" + facts + (there ? "" : facts.empty() ? "closed" : ", closed") + ")";
-}
-}  // namespace detail
-
-inline std::string to_string(const Context& c) { return detail::shown("Context", c.get() != nullptr); }
-inline std::string to_string(const Queue& q) { return detail::shown("Queue", q.get() != nullptr); }
-inline std::string to_string(const Geometry& g) { return detail::shown("Geometry", g.get() != nullptr); }
-inline std::string to_string(const Namespace& n) { return detail::shown("Namespace", n.get() != nullptr); }
-inline std::string to_string(const Manager& m) { return detail::shown("Manager", m.get() != nullptr); }
-inline std::string to_string(const Cache& c) { return detail::shown("Cache", c.get() != nullptr); }
-inline std::string to_string(const Offer& o) { return detail::shown("Offer", o.get() != nullptr); }
-inline std::string to_string(const Session& s) { return detail::shown("Session", s.get() != nullptr); }
-// An empty one, of a lookup that hit nothing, is no closed one.
-inline std::string to_string(const Match& m) { return detail::shown("Match", true, "hits " + std::to_string(m.hits())); }
-inline std::string to_string(const Blocks& b) { return detail::shown("Blocks", true, std::to_string(b.size())); }
-
-template <class T, class = decltype(kvbm::to_string(std::declval<const T&>()))>
-std::ostream& operator<<(std::ostream& out, const T& object) {
-  return out << kvbm::to_string(object);
-}
-inline std::string to_string(const kvbm_completion_t& c) {
-  return "completion(" + op_name(c.op) + ", " + kvbm_status_name(c.status) + ", " + std::to_string(c.items_done) + " of " +
-         std::to_string(c.items) + " items, " + std::to_string(c.bytes) + " bytes)";
-}
-inline std::string to_string(const kvbm_match_item_t& i) {
-  return "match item(" + tier_name(i.tier) + ", " + std::to_string(i.bytes) + " bytes)";
-}
-
 }  // namespace kvbm
+
+#include <kvbm_codec.hpp>
+#include <kvbm_text.hpp>
 
 #endif  // KVBM_HPP

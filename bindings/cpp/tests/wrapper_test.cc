@@ -331,6 +331,22 @@ TEST(Fork, gives_the_child_errors_and_nothing_else) {
   EXPECT_EQ(w.manager.lookup(w.ns, keys).hits(), 0u);
 }
 
+TEST(Texts, say_what_is_closed_and_give_numbers_that_have_no_name) {
+  World w;
+  kvbm::Queue queue(w.context, 1);
+  EXPECT_EQ(kvbm::to_string(queue), "kvbm::Queue()");
+  queue.close();
+  w.ns.close();
+  EXPECT_EQ(kvbm::to_string(queue), "kvbm::Queue(closed)");
+  std::ostringstream out;
+  out << w.ns;
+  EXPECT_EQ(out.str(), "kvbm::Namespace(closed)");
+  EXPECT_EQ(kvbm::op_name(99), "operation 99");
+  EXPECT_EQ(kvbm::event_name(99), "event 99");
+  EXPECT_EQ(kvbm::tier_name(2) + kvbm::tier_name(KVBM_NO_TIER), "tier 2no tier");
+  EXPECT_EQ(kvbm::to_string(std::vector<kvbm_status_t>{KVBM_OK, KVBM_ERR_MISS}), "[KVBM_OK, KVBM_ERR_MISS]");
+}
+
 TEST(Constants, are_those_of_the_header) {
   std::ifstream json(CONSTANTS);
   std::stringstream text;

@@ -13,7 +13,7 @@ public class CodePage {
     for (int i = 0; i < page.capacity(); i += 2) {
       page.put(i, (byte) random.nextInt(128)).put(i + 1, (byte) (59 + random.nextInt(3) + 128 * random.nextInt(2)));
     }
-    ByteBuffer coded = Codec.encode(page, Codec.DEFAULT, new Codec.Form(Component.BF16, heads * dim, 0));
+    ByteBuffer coded = Codec.encode(page, CodecMode.DEFAULT, new Codec.Form(Element.BF16, heads * dim, 0));
     if (!Codec.decode(coded, false).equals(page)) throw new AssertionError("other bytes came back");
     int middle = coded.remaining() / 2;
     coded.put(middle, (byte) (coded.get(middle) ^ 1));

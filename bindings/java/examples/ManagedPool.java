@@ -21,7 +21,8 @@ public class ManagedPool {
         blocks.register(ns, keys);
       } // Nothing holds them now: they stay until their memory is needed.
 
-      try (Match match = manager.lookup(ns, keys); BlockArray found = match.blocks(); BlockViews views = found.views()) {
+      try (Match match = manager.lookup(ns, keys); BlockArray found = match.blocks();
+           BlockViews views = found.views()) {
         System.out.println(match.hits() + " of " + keys.size() + " blocks were there; the last begins with "
             + views.get(found.size() - 1).getInt(0));
         if (match.hits() != 4 || views.get(3).getInt(0) != 3) System.exit(1);

@@ -19,7 +19,7 @@ public class PrefillDecode {
 
   private static Namespace namespace(Manager manager, int blockTokens) {
     try (Geometry geometry =
-        Geometry.create(blockTokens, 1, List.of(Component.attention(Component.BF16, LAYERS, 2, 8)))) {
+        Geometry.create(blockTokens, 1, List.of(Component.attention(Element.BF16, LAYERS, 2, 8)))) {
       return manager.namespace(new NamespaceOptions("my-model, bf16").geometry(geometry));
     }
   }
@@ -30,7 +30,7 @@ public class PrefillDecode {
     return layers;
   }
 
-  private static Cache attach(Manager manager, Namespace ns, int blocks, int form, List<ByteBuffer> memory) {
+  private static Cache attach(Manager manager, Namespace ns, int blocks, Form form, List<ByteBuffer> memory) {
     List<Tensor> tensors = memory.stream().map(layer -> Tensor.of(layer, 0, 0)).toList();
     return manager.attach(ns, blocks, List.of(new CachePart(null, form, tensors)));
   }
@@ -56,10 +56,10 @@ public class PrefillDecode {
         for (int l = 0; l < LAYERS; ++l) {
           for (int i = 0; i < LAYER_BYTES; ++i) here.get(l).put(i, (byte) (l + i)); // prefill: compute a layer,
           offer.publish(0, l, 1, 0, 0); // then say so
-          session.awaitLayer(0, l, Kvbm.FOREVER); // decode: use it while the next one is computed
+          session.awaitLayer(0, l, null); // decode: use it while the next one is computed
         }
         Completion done = session.done().get();
-        offer.await(Kvbm.FOREVER); // the prefill's blocks are free
+        offer.await(null); // the prefill's blocks are free
         System.out.println(done.items() + " layers arrived, " + done.bytes() + " bytes");
         if (done.bytes() != (long) LAYERS * LAYER_BYTES) System.exit(1);
       }

@@ -128,9 +128,12 @@ class Runner:
 
     def once(self, step: Step) -> None:
         arguments = Arguments((name, self.value(item)) for name, item in step.items()
-                              if name not in ("do", "as", "expect", "error", "message", "within_ns", "why"))
+                              if name not in ("do", "as", "expect", "error", "message", "range", "within_ns", "why"))
         if step["do"] not in KINDS:
             raise Failure("unknown step kind")
+        if "range" in step:
+            self.refused_number(step, arguments)
+            return
         if "error" not in step:
             results = KINDS[step["do"]](self, arguments)
             if arguments.left():
@@ -152,6 +155,15 @@ class Runner:
                 raise Failure(f"the message is: {error.message}")
             return
         raise Failure(f"did not fail with {step['error']}")
+
+    def refused_number(self, step: Step, arguments: Arguments) -> None:
+        if isinstance(given := arguments[step["range"]], str):
+            arguments[step["range"]] = int(given)
+        try:
+            results = KINDS[step["do"]](self, arguments)
+        except OverflowError:
+            return
+        raise Failure(f"took a number that cannot be, and gave {results}")
 
     def check(self, results: dict[str, Any], step: Step) -> None:
         status = results.get("status", 0)

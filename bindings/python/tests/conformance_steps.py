@@ -15,6 +15,7 @@ from conformance import (
 )
 from libkvbm import _native as raw
 from libkvbm import _raw
+from libkvbm.constants import status_names
 from libkvbm.geometry import part_memory
 from libkvbm.key import position_memory
 from libkvbm.memory import statuses as status_memory
@@ -132,7 +133,12 @@ def queue_events(r: Runner, a: Step) -> Results:
 
 @kind("items.read")
 def items_read(r: Runner, a: Step) -> Results:
-    return {"items": list(a["items"])}
+    return {"items": list(a["items"]), "text": status_names(a["items"]).lower()}
+
+
+@kind("show")
+def show(r: Runner, a: Step) -> Results:
+    return {"text": repr(a["it"])}
 
 
 @kind("status.name")
@@ -287,7 +293,7 @@ def manager_scan(r: Runner, a: Step) -> Results:
         _, cursor, n, page = raw.kvbm_manager_scan(a["manager"]._handle, cursor, a["page"])
         if len(page) > a["page"] or n != len(page):
             raise Failure("the page is too long")
-        rows += [named(libkvbm.ScanRow._make(row)) for row in page]
+        rows += [named(libkvbm.ScanRow(*row[:3], libkvbm.TierNumber(row[3]), *row[4:])) for row in page]
         if cursor == 0:
             return {"rows": rows}
 
@@ -650,8 +656,9 @@ def session_abort(r: Runner, a: Step) -> Results:
 
 
 def named(row: Any) -> dict[str, Any]:
-    """A named tuple as an object of JSON."""
-    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row._asdict().items()}
+    """A named tuple as an object of JSON, and as text."""
+    members = {name: value.hex() if isinstance(value, bytes) else value for name, value in row._asdict().items()}
+    return members | {"text": repr(row).lower()}
 
 
 # ---- coding by hand

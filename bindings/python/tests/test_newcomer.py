@@ -101,9 +101,13 @@ def test_numbers_that_cannot_be_are_overflows_that_name_the_argument(context: li
                        ("block_bytes", lambda: libkvbm.Manager(context, block_bytes=1 << 64)),
                        ("timeout_ns", lambda: cache.store(keys, [0], timeout_ns=-1)),
                        ("timeout_ns", lambda: manager.flush(-1)),
+                       ("n_blocks", lambda: manager.allocate(ns, -1)),
+                       ("capacity", lambda: libkvbm.Queue(context, 1).poll(-1)),
+                       ("hash_bytes", lambda: libkvbm.Keys.from_hashes(ns, bytes(32), -16)),
+                       ("block_tokens", lambda: libkvbm.Keys.chain(ns, range(8), -4)),
                        ("priority", lambda: manager.hint(ns, keys, 1 << 32)),  # type: ignore[arg-type]
                        ("n_blocks", lambda: libkvbm.Cache(manager, ns, -8, tensors=[bytearray(4096)]))):
-        with pytest.raises(OverflowError, match=name):
+        with pytest.raises(OverflowError, match=f"^{name}: .* is not between 0 and "):
             call()
     with pytest.raises(TypeError, match="timeout_ns: expected a whole number, got 1.5"):
         manager.flush(1.5)  # type: ignore[arg-type]
@@ -158,6 +162,17 @@ def test_objects_say_what_they_are(context: libkvbm.Context, manager: libkvbm.Ma
 def test_who_has_no_peers_waits_for_none(manager: libkvbm.Manager) -> None:
     manager.wait_for_peers(0)
     manager.wait_for_peers()
+
+
+def test_a_closed_manager_says_what_futures_lack(manager: libkvbm.Manager, ns: libkvbm.Namespace, cache: libkvbm.Cache,
+                                                 context: libkvbm.Context) -> None:
+    keys = libkvbm.Keys.chain(ns, range(4), 4)
+    manager.close()
+    assert cache.store(keys, [0]).status == Status.OK  # the cache keeps what it needs of the manager
+    with pytest.raises(libkvbm.ClosedError, match="give the call a queue"):
+        cache.store_future(keys, [0])
+    with libkvbm.Queue(context, 4) as queue:
+        assert cache.store_future(keys, [0], queue=queue).result(60).status == Status.OK
 
 
 def test_peers_that_are_not_there_are_named_in_time() -> None:

@@ -71,7 +71,8 @@ std::vector<kvbm_position_t> Args::positions() {
 }
 
 void Args::finish() const {
-  static const std::set<std::string> of_every_step = {"do", "as", "expect", "error", "message", "within_ns", "why"};
+  static const std::set<std::string> of_every_step = {"do",      "as",    "expect",    "error",
+                                                      "message", "range", "within_ns", "why"};
   for (const auto& [name, value] : values_.items()) {
     if (seen_.count(name) == 0 && of_every_step.count(name) == 0)
       throw Failure("no argument of this step kind: " + name);
@@ -119,16 +120,20 @@ class Run {
     const auto kind = all_steps().find(given.at("do").get<std::string>());
     if (kind == all_steps().end()) throw Failure("no step kind " + given.at("do").get<std::string>());
     Json values = given;
-    for (const char* name : {"error", "message", "why"}) values.erase(name);
+    const bool out_of_range = given.contains("range");
+    for (const char* name : {"error", "message", "range", "why"}) values.erase(name);
     values = resolve(values, variables_, constants_);
     Args args(objects_, values);
     Json results;
     try {
       results = kind->second(args);
     } catch (const kvbm::Error& error) {
-      return refusal(given, wanted, error);
+      return out_of_range ? std::string("reached the library: ") + error.what() : refusal(given, wanted, error);
+    } catch (const std::out_of_range& error) {
+      return out_of_range ? "" : error.what();
     }
     args.finish();
+    if (out_of_range) return "took a number that cannot be, and gave " + results.dump();
     if (!wanted.empty()) return "did not fail with " + wanted + ", but gave " + results.dump();
     const Json names = given.value("as", Json::object());
     for (const auto& [name, variable] : names.items()) {

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <any>
+#include <cctype>
+#include <charconv>
 #include <functional>
 #include <memory>
 #include <set>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,14 @@ class Objects {
   template <class T>
   Json add(T&& object) {
     all_.push_back(std::make_shared<std::decay_t<T>>(std::forward<T>(object)));
+    texts_.emplace_back();
+    if constexpr (has_text<std::decay_t<T>>::value) {
+      texts_.back() = [](const std::any& of) {
+        std::ostringstream out;
+        out << **std::any_cast<std::shared_ptr<std::decay_t<T>>>(&of);
+        return out.str();
+      };
+    }
     return Json::object({{"object", all_.size() - 1}});
   }
   template <class T>
@@ -36,17 +48,29 @@ class Objects {
     if (found == nullptr) throw Failure("an object of another kind, or one that was released: " + value.dump());
     return **found;
   }
+  // What is written of it to a stream.
+  std::string text(const Json& value) {
+    const std::any& of = slot(value);
+    const auto& text = texts_.at(value.at("object").get<std::size_t>());
+    if (!of.has_value() || !text) throw Failure("an object that has no text: " + value.dump());
+    return text(of);
+  }
   void release(const Json& value) { slot(value).reset(); }
   ~Objects() {
     while (!all_.empty()) all_.pop_back();  // the newest first
   }
 
  private:
+  template <class T, class = void>
+  struct has_text : std::false_type {};
+  template <class T>
+  struct has_text<T, std::void_t<decltype(kvbm::to_string(std::declval<const T&>()))>> : std::true_type {};
   std::any& slot(const Json& value) {
     if (!value.is_object() || !value.contains("object")) throw Failure("no object: " + value.dump());
     return all_.at(value.at("object").get<std::size_t>());
   }
   std::vector<std::any> all_;
+  std::vector<std::function<std::string(const std::any&)>> texts_;
 };
 
 // The arguments of a step. What was not asked for is an argument that the step kind does not have.
@@ -106,9 +130,14 @@ class Args {
 
   template <class T>
   static T to_number(const Json& value) {
-    if (value.is_string()) return static_cast<T>(std::stoull(value.get<std::string>()));
-    if (!value.is_number_integer()) throw Failure("no number: " + value.dump());
-    return value.get<T>();
+    if (!value.is_string() && !value.is_number_integer()) throw Failure("no number: " + value.dump());
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    T out{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    const bool negative = std::is_unsigned_v<T> && text[0] == '-';
+    if (negative || error == std::errc::result_out_of_range) throw std::out_of_range(text + " does not fit");
+    if (error != std::errc{} || end != text.data() + text.size()) throw Failure("no number: " + text);
+    return out;
   }
   static kvbm_key_t to_key(const Json& hex);
   static kvbm_part_t to_part(const Json& value);
@@ -135,6 +164,11 @@ void add_device_steps(Steps& steps);
 void run_scenario(const Json& scenario, const Json& constants, const std::string& directory,
                   const std::string& driver = {});
 
+// The text of a row, in lower case.
+inline Json shown(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 inline Json hex_of(const kvbm_key_t& key) { return to_hex(key.bytes, sizeof key.bytes); }
 inline Json keys_json(const kvbm::Keys& keys) {
   Json out = Json::array();

@@ -92,7 +92,8 @@ Json match_items(Args& args) {
     items.push_back({{"tier", item.tier},
                      {"parts_needed", item.parts_needed},
                      {"bytes", item.bytes},
-                     {"below_bytes", item.below_bytes}});
+                     {"below_bytes", item.below_bytes},
+                     {"text", shown(kvbm::to_string(item))}});
   }
   return Json::object({{"count", match.count()}, {"units", match.units()}, {"items", items}});
 }

@@ -160,7 +160,8 @@ Json scan(Args& args) {
                    {"component", row.component},
                    {"uses", row.uses},
                    {"holds", row.holds},
-                   {"pins", row.pins}});
+                   {"pins", row.pins},
+                   {"text", shown(kvbm::to_string(row))}});
   }
   return Json::object({{"rows", out}});
 }
@@ -202,7 +203,8 @@ Json locate(Args& args) {
                    {"tier", row.tier},
                    {"n_prefix", row.n_prefix},
                    {"n_in_tier", row.n_in_tier},
-                   {"bytes", row.bytes}});
+                   {"bytes", row.bytes},
+                   {"text", shown(kvbm::to_string(row))}});
   }
   return Json::object({{"status", status}, {"n", out.size()}, {"rows", out}});
 }

@@ -96,7 +96,8 @@ Json completion_json(const kvbm_completion_t& c) {
                        {"status", c.status},
                        {"items_done", c.items_done},
                        {"items", c.items},
-                       {"bytes", c.bytes}});
+                       {"bytes", c.bytes},
+                       {"text", shown(kvbm::to_string(c))}});
 }
 
 Json wait_queue(Args& args) {
@@ -122,7 +123,8 @@ Json event_json(const kvbm_event_t& e) {
                        {"namespace_id", to_hex(e.namespace_id, 16)},
                        {"key", hex_of(e.key)},
                        {"parent", hex_of(e.parent)},
-                       {"component", e.component}});
+                       {"component", e.component},
+                       {"text", shown(kvbm::to_string(e))}});
 }
 
 Json take_events(Args& args) {
@@ -217,10 +219,12 @@ void add_own_steps(Steps& steps) {
   steps["memory.compare"] = compare_rows;
   steps["memory.clear"] = clear;
   steps["file.write"] = write_file;
+  steps["show"] = [](Args& args) { return Json::object({{"text", args.objects().text(args.at("it"))}}); };
   steps["status.name"] = status_name;
   steps["version"] = [](Args&) { return Json::object({{"number", kvbm_version()}, {"text", kvbm_version_string()}}); };
   steps["items.read"] = [](Args& args) {
-    return Json::object({{"items", *args.object<kvbm::Submission>("items").items}});
+    const auto& items = *args.object<kvbm::Submission>("items").items;
+    return Json::object({{"items", items}, {"text", shown(kvbm::to_string(items))}});
   };
   steps["context.create"] = create_context;
   steps["context.config"] = [](Args& args) {

@@ -77,7 +77,8 @@ class Geometry:
         return self._handle
 
     def __repr__(self) -> str:
-        return shown(self, self._handle is None, tokens_per_block=self.tokens_per_block, units=self.units)
+        facts = {} if self._handle is None else {"fingerprint": f"{self.fingerprint:016x}"}
+        return shown(self, self._handle is None, tokens_per_block=self.tokens_per_block, units=self.units, **facts)
 
     def __enter__(self) -> Geometry:
         return self
@@ -87,10 +88,10 @@ class Geometry:
         self.close()
 
 
-def closed(what: str) -> Exception:
+def closed(what: str, more: str = "") -> Exception:
     from .errors import error_of
 
-    return error_of(raw.KVBM_ERR_STALE, f"the {what} is closed")
+    return error_of(raw.KVBM_ERR_STALE, f"the {what} is closed" + (f", {more}" if more else ""))
 
 
 def fill_shard(item: raw.Struct, shard: Shard) -> None:

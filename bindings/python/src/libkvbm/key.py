@@ -83,7 +83,9 @@ class Keys(raw.Memory):
             if any(len(item) != hash_bytes for item in hashes):
                 raise invalid("hashes of different lengths")
             hashes = b"".join(hashes)
-        if hash_bytes is None or hash_bytes < 1:
+        if hash_bytes is not None and not 0 <= hash_bytes < 1 << 64:
+            raise OverflowError(f"hash_bytes: {hash_bytes} is not between 0 and {(1 << 64) - 1}")
+        if hash_bytes is None or hash_bytes == 0:
             raise invalid("hash_bytes says how long a hash in the buffer is")
         data = memoryview(hashes)  # type: ignore[arg-type]
         size = data.nbytes
@@ -156,8 +158,10 @@ def one_key(key: Buffer) -> Keys:
 
 
 def _tokens(tokens: Integers, block_tokens: int) -> tuple[memoryview, int]:
-    if not 0 < block_tokens < 1 << 32:
+    if block_tokens == 0:
         raise invalid("block_tokens is at least 1")
+    if not 0 < block_tokens < 1 << 32:
+        raise OverflowError(f"block_tokens: {block_tokens} is not between 0 and {(1 << 32) - 1}")
     data = as_u32(tokens, "tokens")
     return data, data.nbytes // 4 // block_tokens
 

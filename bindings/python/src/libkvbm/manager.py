@@ -14,7 +14,7 @@ from . import _raw
 from .block import Blocks
 from .constants import FOREVER, Admit, CodecMode, Lookup, Priority, TierNumber, status_of
 from .errors import DeadlineError
-from .geometry import Part, part_memory, parts_memory
+from .geometry import Part, closed, part_memory, parts_memory
 from .key import Keys, as_keys
 from .match import Match, lookup_options
 from .memory import read_text, shown, text
@@ -281,7 +281,7 @@ class Manager:
         with self._queue_lock:
             if self._queue is None:
                 if self._handle is None:
-                    raw.kvbm_manager_flush(self._handle, 0)  # raises that the manager is closed
+                    raise closed("manager", "and its queue with it; give the call a queue of your own")
                 self._queue = Queue._of(self._context, 4096)
             return self._queue
 

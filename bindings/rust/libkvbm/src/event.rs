@@ -10,6 +10,7 @@ use crate::error::{check, explained, Result};
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::manager::Manager;
+use crate::types::TierNumber;
 
 /// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub struct Event {
     pub sequence: u64,
     /// What happened.
     pub kind: EventKind,
-    /// 0 = host.
-    pub tier: u32,
+    /// Where.
+    pub tier: TierNumber,
     /// Of which namespace.
     pub namespace_id: [u8; 16],
     /// Which block.
@@ -57,7 +58,7 @@ impl From<&sys::kvbm_event_t> for Event {
                 sys::KVBM_EVENT_DISABLED => EventKind::Disabled,
                 _ => EventKind::Other(raw.kind),
             },
-            tier: raw.tier,
+            tier: TierNumber(raw.tier),
             namespace_id: raw.namespace_id,
             key: raw.key.into(),
             parent: Some(Key::from(raw.parent)).filter(|k| *k != Key::default()),

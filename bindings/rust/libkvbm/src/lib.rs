@@ -56,7 +56,7 @@ pub use session::{Layer, NextLayer, Session, SessionOptions, Source};
 pub use stats::{ScanRow, Stats, TierCodecStats, TierStats};
 #[cfg(feature = "tokio")]
 pub use tokio_driver::Driver;
-pub use types::{Part, Priority, Shard};
+pub use types::{Part, Priority, Shard, TierNumber};
 pub use view::{Views, ViewsMut};
 
 /// The raw declarations, for what is not wrapped.

@@ -13,7 +13,7 @@ use crate::handle::{nanoseconds, options, pointer, Handle};
 use crate::key::{raw_keys, Key};
 use crate::manager::Manager;
 use crate::namespace::Namespace;
-use crate::types::{from_number, Part};
+use crate::types::{from_number, Part, TierNumber};
 
 /// What a lookup looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -50,7 +50,7 @@ pub struct LookupOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchItem {
     /// The slowest tier that a part of it must come from; `None` = missed.
-    pub tier: Option<u32>,
+    pub tier: Option<TierNumber>,
     /// Bit i: part i is needed and there.
     pub parts_needed: u32,
     /// Payload bytes to move for it.
@@ -158,7 +158,7 @@ impl Match {
         // SAFETY: the handle is live, and there is room for an item of each key.
         check(unsafe { sys::kvbm_match_items(raw, keys.start, keys.len(), items.as_mut_ptr()) })?;
         let item = |i: &sys::kvbm_match_item_t| MatchItem {
-            tier: Some(i.tier).filter(|t| *t != sys::KVBM_NO_TIER),
+            tier: Some(i.tier).filter(|t| *t != sys::KVBM_NO_TIER).map(TierNumber),
             parts_needed: i.parts_needed,
             bytes: i.bytes,
             below_bytes: i.below_bytes,

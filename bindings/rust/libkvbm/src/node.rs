@@ -10,7 +10,7 @@ use crate::handle::{nanoseconds, options, pointer, read_text};
 use crate::key::{raw_keys, Key};
 use crate::manager::Manager;
 use crate::namespace::Namespace;
-use crate::types::Part;
+use crate::types::{Part, TierNumber};
 
 /// A node that is connected, or an address of `node.peers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub struct Location {
     /// `None`: this manager.
     pub node: Option<[u8; 16]>,
     pub request: u32,
-    /// The node's own number of it, 0 = its host memory.
-    pub tier: u32,
+    /// As the node numbers its own.
+    pub tier: TierNumber,
     /// So many leading keys lie in this tier or faster ones.
     pub n_prefix: u64,
     pub n_in_tier: u64,
@@ -195,7 +195,7 @@ impl Manager {
         let location = |r: &sys::kvbm_location_t| Location {
             node: Some(r.node).filter(|n| *n != [0; 16]),
             request: r.request,
-            tier: r.tier,
+            tier: TierNumber(r.tier),
             n_prefix: r.n_prefix,
             n_in_tier: r.n_in_tier,
             bytes: r.bytes,

@@ -6,6 +6,7 @@ use libkvbm_sys as sys;
 use crate::error::{check, Result};
 use crate::key::Key;
 use crate::manager::Manager;
+use crate::types::TierNumber;
 
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident from $raw:ident { $($field:ident),* $(,)? }) => {
@@ -130,7 +131,7 @@ pub struct ScanRow {
     pub key: Key,
     pub namespace_id: [u8; 16],
     pub bytes: u64,
-    pub tier: u32,
+    pub tier: TierNumber,
     pub component: u32,
     pub uses: u32,
     pub holds: u32,
@@ -145,7 +146,7 @@ impl From<&sys::kvbm_scan_row_t> for ScanRow {
             key: raw.key.into(),
             namespace_id: raw.namespace_id,
             bytes: raw.bytes,
-            tier: raw.tier,
+            tier: TierNumber(raw.tier),
             component: raw.component,
             uses: raw.uses,
             holds: raw.holds,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Small values that several calls take.
 
+use std::fmt;
+
 use libkvbm_sys as sys;
 
 /// What is known of blocks, for the eviction policies.
@@ -16,6 +18,28 @@ pub enum Priority {
     Continues = 2,
     /// Keep as long as there is room.
     Keep = 3,
+}
+
+/// A tier by its number, which is all that it is to the library. It prints as what it is: `host`, `tier 1`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TierNumber(pub u32);
+
+impl TierNumber {
+    /// The memory of the host.
+    pub const HOST: TierNumber = TierNumber(0);
+}
+impl fmt::Display for TierNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            TierNumber::HOST => f.write_str("host"),
+            TierNumber(number) => write!(f, "tier {number}"),
+        }
+    }
+}
+impl fmt::Debug for TierNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Which layers and heads of a component a record holds; all zero = all of them.

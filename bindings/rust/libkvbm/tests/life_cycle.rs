@@ -19,7 +19,11 @@ fn what_is_written_is_found_and_read_without_a_copy() {
     let registered = blocks.complete_with(&[100, 200, BLOCK as u64]).unwrap().register(&w.ns, &keys).unwrap();
     let found = w.manager.lookup(&w.ns, &keys, &LookupOptions::default()).unwrap();
     assert_eq!((found.hits(), found.count(), found.units()), (3, 3, 3));
-    assert!(found.items(0..3).unwrap().iter().all(|item| item.tier == Some(0) && item.parts_needed == 1));
+    assert!(found
+        .items(0..3)
+        .unwrap()
+        .iter()
+        .all(|item| item.tier == Some(TierNumber::HOST) && item.parts_needed == 1));
     let held = found.blocks(0, 0..3).unwrap();
     let views = held.views().unwrap();
     let lengths: Vec<usize> = views.iter().map(<[u8]>::len).collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use libkvbm::{
     Context, ContextOptions, Key, LookupOptions, Manager, ManagerOptions, Namespace, NamespaceOptions, Part, Status,
+    TierNumber,
 };
 
 fn shown<T: std::fmt::Debug>(item: &T) -> String {
@@ -23,10 +24,11 @@ fn objects_print_what_they_are_and_peers_are_waited_for() {
     manager.wait_for_peers(None).unwrap();
     let nothing = manager.lookup(&ns, &[Key([7; 16])], &LookupOptions::default()).unwrap();
     for text in [shown(&context), shown(&manager), shown(&ns)] {
-        assert!(text.ends_with("{ .. }"), "{text}");
+        assert!(text.ends_with(".. }"), "{text}");
     }
     assert_eq!(shown(&nothing), "Match { hits: 0, units: 0, .. }");
     assert_eq!(format!("{:?} {}", Status::OK, Status::MISS), "KVBM_OK KVBM_ERR_MISS");
+    assert_eq!(format!("{:?} {}", TierNumber::HOST, TierNumber(2)), "host tier 2");
     let refused = manager.offload(&ns, Part::default(), &[Key([7; 16])], 9).map(drop).unwrap_err();
     assert!(refused.message().contains("tier is 9"), "{refused}");
 }

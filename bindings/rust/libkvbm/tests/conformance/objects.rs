@@ -4,6 +4,7 @@
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use libkvbm::{
@@ -62,8 +63,11 @@ impl Call {
             Some(other) => Err(format!("{name} is {other}, and no list")),
         }
     }
-    pub fn numbers<T: TryFrom<u64>>(&self, name: &str) -> Result<Vec<T>, String> {
-        let one = |v: &Value| T::try_from(number(v)?).map_err(|_| format!("{v} in {name} is too large"));
+    pub fn numbers<T: TryFrom<u64>>(&self, name: &str) -> Result<Vec<T>, String>
+    where
+        T::Error: Display,
+    {
+        let one = |v: &Value| T::try_from(number(v)?).map_err(|e| format!("{v} in {name}: {e}"));
         self.list(name)?.iter().map(one).collect()
     }
     pub fn timeout(&self, name: &str) -> Result<Option<Duration>, String> {
@@ -87,7 +91,9 @@ impl Call {
     }
     pub fn enumerated<T: TryFrom<u32, Error = Error> + Default>(&self, name: &str) -> Result<T, Failure> {
         match self.get(name) {
-            Some(value) => Ok(T::try_from(number(value)? as u32)?),
+            Some(value) => {
+                Ok(T::try_from(u32::try_from(number(value)?).map_err(|e| format!("{value} of {name}: {e}"))?)?)
+            }
             None => Ok(T::default()),
         }
     }
@@ -97,10 +103,13 @@ impl Call {
 }
 
 pub fn number(value: &Value) -> Result<u64, String> {
-    match value {
-        Value::String(text) => text.parse().map_err(|e| format!("{text}: {e}")),
-        _ => value.as_u64().ok_or_else(|| format!("{value} is no number")),
-    }
+    let wide: i128 = match value {
+        Value::String(text) => text.parse().map_err(|e| format!("{text}: {e}"))?,
+        _ => {
+            value.as_i64().map(i128::from).or(value.as_u64().map(i128::from)).ok_or(format!("{value} is no number"))?
+        }
+    };
+    wide.try_into().map_err(|e| format!("{wide}: {e}"))
 }
 
 fn key(value: &Value) -> Result<Key, String> {
@@ -144,8 +153,8 @@ impl Drop for Memory {
     }
 }
 
-/// A queue of the raw layer.
-pub struct RawQueue(pub *mut sys::kvbm_queue);
+/// A queue of the raw layer, and what the safe one of its context prints as.
+pub struct RawQueue(pub *mut sys::kvbm_queue, pub String);
 impl Drop for RawQueue {
     fn drop(&mut self) {
         // SAFETY: an owned reference.
@@ -217,6 +226,20 @@ impl Objects {
         self.all.push(Some(object));
         json!({"@object": self.all.len() - 1})
     }
+    pub fn text(&self, value: &Value) -> Result<String, String> {
+        Ok(match self.object(value)? {
+            Object::Context(it) => format!("{it:?}"),
+            Object::Manager(it) => format!("{it:?}"),
+            Object::Namespace(it) => format!("{it:?}"),
+            Object::Geometry(it) => format!("{it:?}"),
+            Object::Cache(it) => format!("{it:?}"),
+            Object::Match(it) => format!("{it:?}"),
+            Object::Queue(it) => it.1.clone(),
+            Object::Offer(it) => format!("{it:?}"),
+            Object::Session(it) => format!("{it:?}"),
+            Object::Memory(_) | Object::Items(_) => return Err("this has no text".into()),
+        })
+    }
     pub fn release(&mut self, value: &Value) -> Result<(), String> {
         let slot = self.all.get_mut(Objects::index(value)?).ok_or("no such object")?;
         slot.take().map(drop).ok_or("released already".into())
@@ -240,6 +263,11 @@ pub fn results(value: Value) -> Known {
         Value::Object(members) => Ok(Some(members)),
         _ => Ok(Some(Map::new())),
     }
+}
+
+/// The text of a row, in lower case.
+pub fn shown(row: &impl Debug) -> String {
+    format!("{row:?}").to_lowercase()
 }
 
 pub fn statuses(list: &[Status]) -> Value {

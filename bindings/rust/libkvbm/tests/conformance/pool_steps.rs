@@ -9,7 +9,7 @@ use libkvbm::{
 use serde_json::{json, Value};
 
 use crate::cache_steps::positions;
-use crate::objects::{part, results, statuses, Call, Known, Object, Objects};
+use crate::objects::{part, results, shown, statuses, Call, Known, Object, Objects};
 use crate::value::{hex, hold, pattern};
 use crate::Failure;
 
@@ -200,8 +200,8 @@ impl Objects {
         match kind {
             "match.items" => {
                 let item = |i: &libkvbm::MatchItem| {
-                    json!({"tier": i.tier.unwrap_or(u32::MAX), "parts_needed": i.parts_needed, "bytes": i.bytes,
-                           "below_bytes": i.below_bytes})
+                    json!({"tier": i.tier.map_or(u32::MAX, |tier| tier.0), "parts_needed": i.parts_needed,
+                           "bytes": i.bytes, "below_bytes": i.below_bytes, "text": shown(i)})
                 };
                 let items: Vec<Value> = found.items(0..found.count())?.iter().map(item).collect();
                 results(json!({"count": found.count(), "units": found.units(), "items": items}))

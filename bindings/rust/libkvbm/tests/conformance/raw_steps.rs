@@ -5,11 +5,11 @@ use std::ffi::{c_void, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use libkvbm::{sys, Error, Key, Offer, Position, Session, Shard, Status, Stream};
+use libkvbm::{sys, Completion, Error, Event, Key, Offer, Position, Queue, Session, Shard, Status, Stream};
 use serde_json::{json, Value};
 
 use crate::cache_steps::{load_options, offer_options, session_options, sources, store_options};
-use crate::objects::{results, Call, Known, Object, Objects, RawQueue};
+use crate::objects::{results, shown, Call, Known, Object, Objects, RawQueue};
 use crate::value::hex;
 use crate::Failure;
 
@@ -48,13 +48,25 @@ fn item_slots(n: usize) -> &'static [AtomicI32] {
 }
 
 fn completion(c: &sys::kvbm_completion_t) -> Value {
+    let text = shown(&Completion {
+        op: c.op.into(),
+        status: Status(c.status),
+        items_done: c.items_done,
+        items: c.items,
+        bytes: c.bytes,
+        wait: Duration::from_nanos(c.wait_ns),
+        service: Duration::from_nanos(c.service_ns),
+        item_status: Vec::new(),
+    });
     json!({"user_data": c.user_data, "operation": c.operation.to_string(), "op": c.op, "status": c.status,
-           "items_done": c.items_done, "items": c.items, "bytes": c.bytes})
+           "items_done": c.items_done, "items": c.items, "bytes": c.bytes,
+           "text": text})
 }
 
 fn event(e: &sys::kvbm_event_t) -> Value {
     json!({"sequence": e.sequence, "kind": e.kind, "tier": e.tier, "namespace_id": hex(&e.namespace_id),
-           "key": hex(&e.key.bytes), "parent": hex(&e.parent.bytes), "component": e.component})
+           "key": hex(&e.key.bytes), "parent": hex(&e.parent.bytes), "component": e.component,
+           "text": shown(&Event::from(e))})
 }
 
 // SAFETY of the calls below: handles come from live objects of the scenario, lists have the length that is given with
@@ -64,10 +76,11 @@ impl Objects {
     pub fn raw_step(&mut self, kind: &str, call: &Call) -> Known {
         match kind {
             "queue.create" => {
-                let context = self.context(call, "context")?.as_raw();
+                let context = self.context(call, "context")?;
                 let (mut raw, depth) = (std::ptr::null_mut(), call.u32_or("depth", 0)?);
-                explained(|err| unsafe { sys::kvbm_queue_create(context, depth, &mut raw, err) })?;
-                let queue = self.add(Object::Queue(RawQueue(raw)));
+                explained(|err| unsafe { sys::kvbm_queue_create(context.as_raw(), depth, &mut raw, err) })?;
+                let text = format!("{:?}", Queue::new(context, depth)?);
+                let queue = self.add(Object::Queue(RawQueue(raw, text)));
                 results(json!({ "queue": queue }))
             }
             "queue.wait" => self.wait(call),
@@ -84,10 +97,15 @@ impl Objects {
                 results(Value::Null)
             }
             "items.read" => match call.need("items")?.get("@statuses") {
-                Some(list) => results(json!({ "items": list })),
+                Some(list) => {
+                    let numbers = list.as_array().into_iter().flatten().filter_map(Value::as_i64);
+                    let read: Vec<Status> = numbers.map(|n| Status(n as i32)).collect();
+                    results(json!({ "items": list, "text": shown(&read) }))
+                }
                 None => {
                     let read: Vec<i32> = self.items(call, "items")?.iter().map(|i| i.load(Ordering::SeqCst)).collect();
-                    results(json!({ "items": read }))
+                    let text = shown(&read.iter().copied().map(Status).collect::<Vec<_>>());
+                    results(json!({ "items": read, "text": text }))
                 }
             },
             "cache.store" => self.store(call),

@@ -10,7 +10,7 @@ use libkvbm::{
 use serde_json::{json, Map, Value};
 
 use crate::device_steps::devices;
-use crate::objects::{field, part, results, shard, Call, Known, Memory, Object, Objects};
+use crate::objects::{field, part, results, shard, shown, Call, Known, Memory, Object, Objects};
 use crate::value::{hex, pattern, unhex};
 use crate::Failure;
 
@@ -81,6 +81,7 @@ impl Objects {
                 std::fs::write(&path, text).map_err(|e| format!("{path}: {e}"))?;
                 results(Value::Null)
             }
+            "show" => results(json!({ "text": self.text(call.need("it")?)? })),
             "status.name" => {
                 let number = call.need("status")?.as_i64().ok_or("a status is a number".to_string())?;
                 let status = Status(number as i32);
@@ -284,8 +285,8 @@ impl Objects {
                 };
                 let found = manager.locate(self.namespace(call, "namespace")?, &call.keys("keys")?, &options)?;
                 let row = |r: &libkvbm::Location| {
-                    json!({"node": hex(&r.node.unwrap_or_default()), "request": r.request, "tier": r.tier,
-                           "n_prefix": r.n_prefix, "n_in_tier": r.n_in_tier, "bytes": r.bytes})
+                    json!({"node": hex(&r.node.unwrap_or_default()), "request": r.request, "tier": r.tier.0,
+                           "n_prefix": r.n_prefix, "n_in_tier": r.n_in_tier, "bytes": r.bytes, "text": shown(r)})
                 };
                 let rows: Vec<Value> = found.rows.iter().map(row).collect();
                 let status = if found.complete { sys::KVBM_OK } else { sys::KVBM_PARTIAL };
@@ -328,7 +329,9 @@ fn scan(manager: &Manager, page: usize) -> Result<Vec<Value>, Error> {
     let (mut cursor, mut all) = (0, Vec::new());
     loop {
         for row in manager.scan_page(&mut cursor, page)? {
-            let mut value = fields!(row; bytes, tier, component, uses, holds, pins);
+            let mut value = fields!(row; bytes, component, uses, holds, pins);
+            value["tier"] = json!(row.tier.0);
+            value["text"] = json!(shown(&row));
             value["key"] = hex(&row.key.0);
             value["namespace_id"] = hex(&row.namespace_id);
             all.push(value);

@@ -240,4 +240,9 @@ public final class BlockArray extends NativeObject {
   private void sameLength(int n, String what) {
     if (n != holds.length) throw new IllegalArgumentException(n + " " + what + " for " + holds.length + " blocks");
   }
+
+  @Override
+  String facts() {
+    return size() + " " + state;
+  }
 }

@@ -40,7 +40,8 @@ public final class Cache extends NativeObject {
     }
   }
 
-  static Cache attach(Manager manager, Namespace ns, int nBlocks, List<CachePart> parts, int memory, int device) {
+  static Cache attach(
+      Manager manager, Namespace ns, int nBlocks, List<CachePart> parts, MemoryKind memory, int device) {
     List<CachePart> all = List.copyOf(parts);
     Call.size(nBlocks, "nBlocks");
     try (Call call = Call.begin()) {
@@ -51,7 +52,7 @@ public final class Cache extends NativeObject {
       options.put(cache_options_n_blocks, nBlocks);
       options.put(cache_options_parts, rows.address);
       options.put(cache_options_n_parts, (long) all.size());
-      options.put(cache_options_memory, memory);
+      options.put(cache_options_memory, memory.number());
       options.put(cache_options_device, device);
       Struct out = call.memory(8);
       Struct error = call.error();
@@ -98,6 +99,7 @@ public final class Cache extends NativeObject {
    * @param stream a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
    */
   public void waitLayer(Operation load, int layer, long stream) {
+    Call.size(layer, "layer");
     try (Call call = Call.begin()) {
       Call.check(kvbm.kvbm_cache_wait_layer(call.use(handle), load.libraryId(), layer, stream));
     }
@@ -110,7 +112,7 @@ public final class Cache extends NativeObject {
    * @param blockIds [parts][keys * units], {@link Kvbm#NO_BLOCK} where the engine has no block of that part
    * @return {@link Status#OK} or {@link Status#PARTIAL}
    */
-  public int store(KeyArray keys, int[] blockIds) {
+  public Status store(KeyArray keys, int[] blockIds) {
     return store(keys, blockIds, null);
   }
 
@@ -122,7 +124,7 @@ public final class Cache extends NativeObject {
    * @param options null = defaults
    * @return {@link Status#OK} or {@link Status#PARTIAL}
    */
-  public int store(KeyArray keys, int[] blockIds, StoreOptions options) {
+  public Status store(KeyArray keys, int[] blockIds, StoreOptions options) {
     checkStore(keys, blockIds);
     try (Call call = Call.begin()) {
       ItemStatus statuses = new ItemStatus(call, options == null ? null : options.statuses(), keys.size());
@@ -131,7 +133,7 @@ public final class Cache extends NativeObject {
       int status = kvbm.kvbm_cache_store(call.use(handle), keys.address(call), call.ints(blockIds), keys.size(),
           how == null ? 0 : how.address, 0, 0);
       statuses.read();
-      return Call.check(status);
+      return Status.of(Call.check(status));
     }
   }
 
@@ -176,7 +178,7 @@ public final class Cache extends NativeObject {
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
    * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
    */
-  public int load(Match match, int[] blockIds) {
+  public Status load(Match match, int[] blockIds) {
     return load(match, blockIds, null);
   }
 
@@ -188,7 +190,7 @@ public final class Cache extends NativeObject {
    * @param options null = defaults
    * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
    */
-  public int load(Match match, int[] blockIds, LoadOptions options) {
+  public Status load(Match match, int[] blockIds, LoadOptions options) {
     int ids = idsOfPart(blockIds);
     try (Call call = Call.begin()) {
       ItemStatus statuses = new ItemStatus(call, options == null ? null : options.statuses(), keysOf(ids));
@@ -197,7 +199,7 @@ public final class Cache extends NativeObject {
       int status = kvbm.kvbm_cache_load(call.use(handle), call.use(match, "match"), call.ints(blockIds), ids,
           how == null ? 0 : how.address, 0, 0);
       statuses.read();
-      return Call.check(status);
+      return Status.of(Call.check(status));
     }
   }
 
@@ -227,14 +229,14 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * How many bytes {@link #encode(int[], int, CodeOptions, ByteBuffer)} needs.
+   * How many bytes {@link #encode(int[], CodecMode, CodeOptions, ByteBuffer)} needs.
    *
    * @param nBlocks engine blocks
    * @param options null = defaults
    * @return enough whatever is in them and whichever the mode
    */
   public long codeRoom(int nBlocks, CodeOptions options) {
-    if (nBlocks < 0) throw new IllegalArgumentException(nBlocks + " blocks");
+    Call.size(nBlocks, "nBlocks");
     try (Call call = Call.begin()) {
       Struct out = call.memory(8);
       Struct error = call.error();
@@ -249,11 +251,11 @@ public final class Cache extends NativeObject {
    * Nothing of it enters a tier. The calling thread waits until it is done, also when a stream has to get there first.
    *
    * @param blockIds as many as a stored block has engine blocks make one
-   * @param mode one of the modes of {@link Codec}
+   * @param mode how
    * @param options null = defaults
    * @return a direct buffer of the coded bytes
    */
-  public ByteBuffer encode(int[] blockIds, int mode, CodeOptions options) {
+  public ByteBuffer encode(int[] blockIds, CodecMode mode, CodeOptions options) {
     Objects.requireNonNull(blockIds, "blockIds");
     ByteBuffer out = Memory.allocate(codeRoom(blockIds.length, options));
     encode(blockIds, mode, options, out);
@@ -264,20 +266,20 @@ public final class Cache extends NativeObject {
    * Codes engine blocks into a buffer, whose limit is set to the end of what was written. After an exception it may
    * have any bytes.
    *
-   * @param blockIds as for {@link #encode(int[], int, CodeOptions)}
-   * @param mode one of the modes of {@link Codec}
+   * @param blockIds as for {@link #encode(int[], CodecMode, CodeOptions)}
+   * @param mode how
    * @param options null = defaults
    * @param out a direct buffer with {@link #codeRoom} bytes between position and limit
    * @return how many of them are used
    */
-  public int encode(int[] blockIds, int mode, CodeOptions options, ByteBuffer out) {
+  public int encode(int[] blockIds, CodecMode mode, CodeOptions options, ByteBuffer out) {
     Objects.requireNonNull(blockIds, "blockIds");
     long to = Memory.writable(out, "out");
     try (Call call = Call.begin()) {
       call.keep(out);
       Struct n = call.memory(8);
       Struct error = call.error();
-      Call.check(kvbm.kvbm_cache_encode(call.use(handle), call.ints(blockIds), blockIds.length, mode,
+      Call.check(kvbm.kvbm_cache_encode(call.use(handle), call.ints(blockIds), blockIds.length, mode.number(),
           how(call, options, false), to, out.remaining(), n.address, error.address), error);
       int bytes = (int) n.getLong(0);
       out.limit(out.position() + bytes);
@@ -323,5 +325,10 @@ public final class Cache extends NativeObject {
   /** Stored blocks that so many engine blocks are. */
   int keysOf(int ids) {
     return (ids + units - 1) / units;
+  }
+
+  @Override
+  String facts() {
+    return "parts " + parts + ", units " + units;
   }
 }

@@ -148,7 +148,10 @@ final class Call implements AutoCloseable {
     return key == null ? 0 : memory(SIZEOF_key).put(0, key.bytesShared()).address;
   }
 
-  /** Throws what a failed status stands for, with the library's words about it; null where the call has no slot for them. */
+  /**
+   * Throws what a failed status stands for, with the library's words about it; null where the call has no slot for
+   * them.
+   */
   static int check(int status, Struct error) {
     if (error == null) return check(status);
     if (status < 0) throw KvbmException.of(status, error.text(error_message, SIZEOF_error - 8));
@@ -187,6 +190,12 @@ final class Call implements AutoCloseable {
    */
   static long size(long number, String name) {
     if (number < 0) throw new IllegalArgumentException(name + " is negative: " + number);
+    return number;
+  }
+
+  /** As size, of a smaller number. */
+  static int size(int number, String name) {
+    size((long) number, name);
     return number;
   }
 

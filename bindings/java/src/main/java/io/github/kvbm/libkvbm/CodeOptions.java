@@ -53,7 +53,7 @@ public final class CodeOptions {
     Struct out = call.memory(SIZEOF_cache_code_options);
     Call.check(kvbm.kvbm_cache_code_options_init(out.address, SIZEOF_cache_code_options));
     out.put(cache_code_options_part, part);
-    out.put(cache_code_options_element, form.element());
+    out.put(cache_code_options_element, form.element().number());
     out.put(cache_code_options_row_elements, form.rowElements());
     out.put(cache_code_options_rows, form.rows());
     out.put(cache_code_options_flags, flags);

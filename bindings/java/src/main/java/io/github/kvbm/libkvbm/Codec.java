@@ -5,6 +5,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * Coding KV by hand, in the caller's own buffers: no context, no manager.
@@ -12,67 +13,37 @@ import java.nio.ByteBuffer;
  * <p>Coded bytes describe themselves and hold a hash of each part: whatever happened to them, decoding gives the right
  * bytes or a {@link MissException}, never wrong KV. Hashes find faults, not forgery. Buffers are direct, and are read
  * and written in place, from their position to their limit; what was written ends at the limit that the call sets.
- * Modes below 16 give every bit back; from 16 on they are lossy.
  */
 public final class Codec {
-  /** Mode: hashed and not coded. */
-  public static final int OFF = KVBM_CODEC_OFF;
-
-  /** Mode: decodes at about the speed of memory. */
-  public static final int FAST = KVBM_CODEC_FAST;
-
-  /** Mode: a little denser, a little slower. */
-  public static final int DEFAULT = KVBM_CODEC_DEFAULT;
-
-  /** Mode: where space counts. */
-  public static final int MAX = KVBM_CODEC_MAX;
-
-  /** Mode: any bytes; the reference. */
-  public static final int ZSTD = KVBM_CODEC_ZSTD;
-
-  /** Mode: lossy, as are all that follow: 8-bit floats. */
-  public static final int FP8_E4M3 = KVBM_CODEC_FP8_E4M3;
-
-  /** Mode: 8-bit floats of more range. */
-  public static final int FP8_E5M2 = KVBM_CODEC_FP8_E5M2;
-
-  /** Mode: 8-bit integers with a scale for each channel. */
-  public static final int INT8 = KVBM_CODEC_INT8;
-
-  /** Mode: 6 bits. */
-  public static final int INT6 = KVBM_CODEC_INT6;
-
-  /** Mode: 4 bits. */
-  public static final int INT4 = KVBM_CODEC_INT4;
-
-  /** Mode: with an entropy stage: denser, slower. */
-  public static final int INT8_CODED = KVBM_CODEC_INT8_CODED;
-
-  /** Mode: with an entropy stage. */
-  public static final int INT6_CODED = KVBM_CODEC_INT6_CODED;
-
-  /** Mode: with an entropy stage. */
-  public static final int INT4_CODED = KVBM_CODEC_INT4_CODED;
-
-  /** Mode: anchors and coded differences of tokens. */
-  public static final int DELTA = KVBM_CODEC_DELTA;
-
   private Codec() {}
 
   /**
    * What the bytes are: rows of elements, in which the same place is the same channel.
    *
-   * @param element one of the elements of {@link Component}
+   * @param element what they are
    * @param rowElements elements of a row; 0 = not known. [token][head][dim] is heads * dim, [head][token][dim] is dim
    * @param rows rows after which other channels begin, as the tokens of a head; 0 = never
    */
-  public record Form(int element, int rowElements, int rows) {
+  public record Form(Element element, int rowElements, int rows) {
     /** Opaque bytes, which only zstd can make smaller. */
-    public static final Form OPAQUE = new Form(Component.BYTES, 0, 0);
+    public static final Form OPAQUE = new Form(Element.BYTES, 0, 0);
+
+    /**
+     * Checks that an element is given, and that no number is negative.
+     *
+     * @param element what they are
+     * @param rowElements elements of a row; 0 = not known
+     * @param rows rows after which other channels begin; 0 = never
+     */
+    public Form {
+      Objects.requireNonNull(element, "element");
+      Call.size(rowElements, "rowElements");
+      Call.size(rows, "rows");
+    }
 
     private Struct write(Call call) {
       return call.memory(SIZEOF_codec_options).put(codec_options_struct_size, SIZEOF_codec_options)
-          .put(codec_options_element, element).put(codec_options_row_elements, rowElements)
+          .put(codec_options_element, element.number()).put(codec_options_row_elements, rowElements)
           .put(codec_options_rows, rows);
     }
   }
@@ -89,17 +60,17 @@ public final class Codec {
    * @param codedBytes all of it
    * @param errorPpb lossy: sum of squared differences / sum of squared values, in 1e-9
    */
-  public record Info(int mode, Form form, boolean lossy, int leaves, int rawLeaves, long rawBytes, long codedBytes,
-      long errorPpb) {}
+  public record Info(CodecMode mode, Form form, boolean lossy, int leaves, int rawLeaves, long rawBytes,
+      long codedBytes, long errorPpb) {}
 
   /**
    * The name of a mode.
    *
-   * @param mode one of the modes of this class
-   * @return as configuration has it, "int8_coded"; null for a number that is no mode
+   * @param mode which
+   * @return as configuration has it, "int8_coded"; null for {@link CodecMode#UNKNOWN}
    */
-  public static String modeName(int mode) {
-    return kvbm.kvbm_codec_mode_name(mode);
+  public static String modeName(CodecMode mode) {
+    return kvbm.kvbm_codec_mode_name(mode.number());
   }
 
   /**
@@ -108,12 +79,12 @@ public final class Codec {
    * @param name as configuration has it
    * @return the mode
    */
-  public static int modeByName(String name) {
+  public static CodecMode modeByName(String name) {
     try (Call call = Call.begin()) {
       Struct out = call.memory(8);
       Struct error = call.error();
       Call.check(kvbm.kvbm_codec_mode_by_name(call.text(name), out.address, error.address), error);
-      return out.getInt(0);
+      return CodecMode.of(out.getInt(0));
     }
   }
 
@@ -123,13 +94,14 @@ public final class Codec {
   }
 
   /**
-   * How many bytes {@link #encode(ByteBuffer, int, Form, ByteBuffer)} needs.
+   * How many bytes {@link #encode(ByteBuffer, CodecMode, Form, ByteBuffer)} needs.
    *
    * @param rawBytes what is to be coded
    * @param form of it; null = opaque
    * @return enough for any bytes and mode
    */
   public static long room(long rawBytes, Form form) {
+    Call.size(rawBytes, "rawBytes");
     try (Call call = Call.begin()) {
       Struct out = call.memory(8);
       Struct error = call.error();
@@ -142,11 +114,11 @@ public final class Codec {
    * Codes a buffer. One core, and the calling thread, are busy until it is done.
    *
    * @param raw a direct buffer, which may be read-only
-   * @param mode one of the modes of this class
+   * @param mode how
    * @param form what the bytes are; null = opaque
    * @return a direct buffer of the coded bytes
    */
-  public static ByteBuffer encode(ByteBuffer raw, int mode, Form form) {
+  public static ByteBuffer encode(ByteBuffer raw, CodecMode mode, Form form) {
     Memory.address(raw, "raw");
     ByteBuffer out = Memory.allocate(room(raw.remaining(), form));
     encode(raw, mode, form, out);
@@ -157,12 +129,12 @@ public final class Codec {
    * Codes a buffer into another one, whose limit is set to the end of what was written.
    *
    * @param raw a direct buffer, which may be read-only
-   * @param mode one of the modes of this class
+   * @param mode how
    * @param form what the bytes are; null = opaque
    * @param out a direct buffer with {@link #room} bytes between position and limit
    * @return how many of them are used
    */
-  public static int encode(ByteBuffer raw, int mode, Form form, ByteBuffer out) {
+  public static int encode(ByteBuffer raw, CodecMode mode, Form form, ByteBuffer out) {
     long from = Memory.address(raw, "raw");
     long to = Memory.writable(out, "out");
     apart(from, raw, to, out);
@@ -171,14 +143,16 @@ public final class Codec {
       call.keep(out);
       Struct n = call.memory(8);
       Struct error = call.error();
-      Call.check(kvbm.kvbm_codec_encode(from, raw.remaining(), mode, form(call, form), to, out.remaining(), n.address,
-          error.address), error);
+      Call.check(kvbm.kvbm_codec_encode(from, raw.remaining(), mode.number(), form(call, form), to, out.remaining(),
+                     n.address, error.address),
+          error);
       return end(out, n);
     }
   }
 
   /**
-   * Reads what coded bytes say of themselves, without decoding: look before room is taken for what comes from elsewhere.
+   * Reads what coded bytes say of themselves, without decoding: look before room is taken for what comes from
+   * elsewhere.
    *
    * @param coded a direct buffer, which may be read-only
    * @return what they say
@@ -190,10 +164,11 @@ public final class Codec {
       Struct in = call.memory(SIZEOF_codec_info).put(codec_info_struct_size, SIZEOF_codec_info);
       Struct error = call.error();
       Call.check(kvbm.kvbm_codec_inspect(from, coded.remaining(), in.address, error.address), error);
-      Form form = new Form(in.getInt(codec_info_element), in.getInt(codec_info_row_elements), in.getInt(codec_info_rows));
-      return new Info(in.getInt(codec_info_mode), form, in.getInt(codec_info_lossy) != 0, in.getInt(codec_info_leaves),
-          in.getInt(codec_info_raw_leaves), in.getLong(codec_info_raw_bytes), in.getLong(codec_info_coded_bytes),
-          in.getLong(codec_info_error_ppb));
+      Form form = new Form(
+          Element.of(in.getInt(codec_info_element)), in.getInt(codec_info_row_elements), in.getInt(codec_info_rows));
+      return new Info(CodecMode.of(in.getInt(codec_info_mode)), form, in.getInt(codec_info_lossy) != 0,
+          in.getInt(codec_info_leaves), in.getInt(codec_info_raw_leaves), in.getLong(codec_info_raw_bytes),
+          in.getLong(codec_info_coded_bytes), in.getLong(codec_info_error_ppb));
     }
   }
 

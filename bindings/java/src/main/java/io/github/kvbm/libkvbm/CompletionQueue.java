@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -56,6 +57,7 @@ public final class CompletionQueue extends NativeObject {
   }
 
   private static long open(Context context, int depth) {
+    Call.size(depth, "depth");
     try (Call call = Call.begin()) {
       Struct out = call.memory(8);
       Struct error = call.error();
@@ -79,21 +81,21 @@ public final class CompletionQueue extends NativeObject {
    * @throws IllegalStateException if the queue has a thread
    */
   public List<Completion> poll(int max) {
-    return await(max, 0);
+    return await(max, Duration.ZERO);
   }
 
   /**
    * As poll, but waits for the first one.
    *
    * @param max how many at most
-   * @param timeoutNs how long; the list is empty after it
+   * @param timeout how long; the list is empty after it; null = for ever
    * @return what was taken
    * @throws IllegalStateException if the queue has a thread
    */
-  public List<Completion> await(int max, long timeoutNs) {
+  public List<Completion> await(int max, Duration timeout) {
     if (!state.polled) throw new IllegalStateException("this queue's own thread takes its completions");
     if (max < 1) throw new IllegalArgumentException("max is " + max);
-    return state.take(max, timeoutNs);
+    return state.take(max, Call.nanoseconds(timeout, "timeout"));
   }
 
   /**
@@ -250,5 +252,10 @@ public final class CompletionQueue extends NativeObject {
       }
       handle.close();
     }
+  }
+
+  @Override
+  String facts() {
+    return "pending " + pending();
   }
 }

@@ -28,7 +28,8 @@ public final class Context extends NativeObject {
    */
   public static Context create(ContextOptions options) {
     LogListener listener = options.listener();
-    long number = listener == null ? 0 : Log.add(listener::line);
+    long number = listener == null ? 0 : Log.add(
+        (level, component, text) -> listener.line(LogLevel.of(level), component, text));
     Context made = null;
     try (Call call = Call.begin()) {
       Struct out = call.memory(8);

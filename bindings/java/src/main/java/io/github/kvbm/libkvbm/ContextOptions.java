@@ -10,23 +10,11 @@ import java.util.Objects;
 
 /** Options of a {@link Context}. What is not set has its default. */
 public final class ContextOptions {
-  /** Errors alone. */
-  public static final int LOG_ERROR = KVBM_LOG_ERROR;
-
-  /** Errors and warnings. */
-  public static final int LOG_WARNING = KVBM_LOG_WARNING;
-
-  /** What happens. */
-  public static final int LOG_INFO = KVBM_LOG_INFO;
-
-  /** Everything. */
-  public static final int LOG_DEBUG = KVBM_LOG_DEBUG;
-
   private int threads;
   private String configFile;
   private final Map<String, String> settings = new LinkedHashMap<>();
   private LogListener log;
-  private int logLevel;
+  private LogLevel logLevel = LogLevel.ERROR;
 
   /** All defaults. */
   public ContextOptions() {}
@@ -38,7 +26,7 @@ public final class ContextOptions {
    * @return this
    */
   public ContextOptions threads(int count) {
-    threads = count;
+    threads = Call.size(count, "threads");
     return this;
   }
 
@@ -70,12 +58,12 @@ public final class ContextOptions {
    * dropped.
    *
    * @param listener null = nobody
-   * @param level one of the levels of this class
+   * @param level how much it is told
    * @return this
    */
-  public ContextOptions log(LogListener listener, int level) {
+  public ContextOptions log(LogListener listener, LogLevel level) {
     log = listener;
-    logLevel = level;
+    logLevel = Objects.requireNonNull(level, "level");
     return this;
   }
 
@@ -100,7 +88,7 @@ public final class ContextOptions {
     if (listener != 0) {
       out.put(context_options_log, kvbm.kvbm_java_log_function());
       out.put(context_options_log_user, listener);
-      out.put(context_options_log_level, logLevel);
+      out.put(context_options_log_level, logLevel.number());
     }
     return out;
   }

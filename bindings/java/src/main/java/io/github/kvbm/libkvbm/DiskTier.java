@@ -7,26 +7,11 @@ import java.util.Objects;
 
 /** A disk tier below the host's memory. */
 public final class DiskTier {
-  /** Every block of the host comes here. */
-  public static final int ADMIT_ALL = KVBM_ADMIT_ALL;
-
-  /** What the tier above evicts comes here. */
-  public static final int ADMIT_ON_EVICTION = KVBM_ADMIT_ON_EVICTION;
-
-  /** What was used so many times comes here. */
-  public static final int ADMIT_AFTER_USES = KVBM_ADMIT_AFTER_USES;
-
-  /** What is used often comes here. */
-  public static final int ADMIT_FREQUENCY = KVBM_ADMIT_FREQUENCY;
-
-  /** What {@link Manager#offload} sends comes here, and nothing else. */
-  public static final int ADMIT_ON_REQUEST = KVBM_ADMIT_ON_REQUEST;
-
   private final String path;
   private final long capacityBytes;
   private long writeBytesPerS;
   private long readBytesPerS;
-  private int admission = ADMIT_ALL;
+  private Admission admission = Admission.ALL;
   private int admissionUses;
   private String codec;
   private int codecGoal;
@@ -39,7 +24,7 @@ public final class DiskTier {
    */
   public DiskTier(String path, long capacityBytes) {
     this.path = Objects.requireNonNull(path, "path");
-    this.capacityBytes = capacityBytes;
+    this.capacityBytes = Call.size(capacityBytes, "capacityBytes");
   }
 
   /**
@@ -50,21 +35,21 @@ public final class DiskTier {
    * @return this
    */
   public DiskTier bandwidth(long write, long read) {
-    writeBytesPerS = write;
-    readBytesPerS = read;
+    writeBytesPerS = Call.size(write, "write");
+    readBytesPerS = Call.size(read, "read");
     return this;
   }
 
   /**
    * Says which blocks of the host come here.
    *
-   * @param kind one of the admissions of this class
+   * @param kind which
    * @param uses number of uses, or threshold; 1 to 15, 0 = 2
    * @return this
    */
-  public DiskTier admission(int kind, int uses) {
-    admission = kind;
-    admissionUses = uses;
+  public DiskTier admission(Admission kind, int uses) {
+    admission = Objects.requireNonNull(kind, "kind");
+    admissionUses = Call.size(uses, "uses");
     return this;
   }
 
@@ -77,7 +62,7 @@ public final class DiskTier {
    */
   public DiskTier codec(String name, int goal) {
     codec = name;
-    codecGoal = goal;
+    codecGoal = Call.size(goal, "goal");
     return this;
   }
 
@@ -86,7 +71,7 @@ public final class DiskTier {
     out.put(at + tier_capacity_bytes, capacityBytes);
     out.put(at + tier_write_bytes_per_s, writeBytesPerS);
     out.put(at + tier_read_bytes_per_s, readBytesPerS);
-    out.put(at + tier_admission, admission);
+    out.put(at + tier_admission, admission.number());
     out.put(at + tier_admission_uses, admissionUses);
     out.put(at + tier_codec, call.text(codec));
     out.put(at + tier_codec_goal, codecGoal);

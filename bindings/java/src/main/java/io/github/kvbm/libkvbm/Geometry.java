@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.HexFormat;
 import java.util.List;
 
 /** Facts of a model and the tokens of one engine block. */
@@ -29,6 +30,8 @@ public final class Geometry extends NativeObject {
    * @return the geometry
    */
   public static Geometry create(int tokensPerBlock, int units, List<Component> components) {
+    Call.size(tokensPerBlock, "tokensPerBlock");
+    Call.size(units, "units");
     try (Call call = Call.begin()) {
       Struct all = call.memory((long) SIZEOF_component * components.size());
       for (int i = 0; i < components.size(); ++i) components.get(i).write(all, i * SIZEOF_component);
@@ -63,5 +66,10 @@ public final class Geometry extends NativeObject {
       Call.check(kvbm.kvbm_geometry_record_bytes(call.use(handle), component, where, out.address));
       return out.getLong(0);
     }
+  }
+
+  @Override
+  String facts() {
+    return HexFormat.of().toHexDigits(fingerprint()) + ", units " + units();
   }
 }

@@ -3,10 +3,10 @@ package io.github.kvbm.libkvbm;
 
 /** The item statuses of a call that returns when they are written: memory for the library, then the caller's array. */
 final class ItemStatus {
-  private final int[] into;
+  private final Status[] into;
   private final Struct memory;
 
-  ItemStatus(Call call, int[] into, int n) {
+  ItemStatus(Call call, Status[] into, int n) {
     if (into != null && into.length != n) {
       throw new IllegalArgumentException("room for " + into.length + " item statuses, of " + n + " items");
     }
@@ -20,6 +20,6 @@ final class ItemStatus {
 
   void read() {
     if (into == null) return;
-    for (int i = 0; i < into.length; ++i) into[i] = memory.getInt(4 * i);
+    for (int i = 0; i < into.length; ++i) into[i] = Status.of(memory.getInt(4 * i));
   }
 }

@@ -6,7 +6,7 @@ import io.github.kvbm.libkvbm.raw.kvbm;
 /** The library as a whole. */
 public final class Kvbm {
   /** No deadline. */
-  public static final long FOREVER = -1L;
+  static final long FOREVER = -1L;
 
   /** In a list of block ids: none. */
   public static final int NO_BLOCK = -1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.github.kvbm.libkvbm;
 
+import io.github.kvbm.libkvbm.raw.kvbm;
+
 /**
  * A call that failed. The class says what to do about it: {@link CallerException}, {@link NoRoomException},
  * {@link PeerException}, {@link MissException}, {@link UnavailableException}, {@link InternalException}.
@@ -8,11 +10,11 @@ package io.github.kvbm.libkvbm;
 public class KvbmException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
-  /** One of {@link Status}. */
+  /** As kvbm.h has it: also one that this version does not know. */
   private final int status;
 
   KvbmException(int status, String message) {
-    super(Status.name(status) + ": " + (message.isEmpty() ? Status.text(status) : message));
+    super(kvbm.kvbm_status_name(status) + ": " + (message.isEmpty() ? kvbm.kvbm_status_text(status) : message));
     this.status = status;
   }
 
@@ -33,13 +35,18 @@ public class KvbmException extends RuntimeException {
     }
   }
 
-  /** {@return the status, one of {@link Status}} */
-  public int status() {
+  /** {@return the status} */
+  public Status status() {
+    return Status.of(status);
+  }
+
+  /** {@return its number in kvbm.h} */
+  public int statusNumber() {
     return status;
   }
 
   /** {@return the symbolic name of the status, e.g. KVBM_ERR_NO_ROOM} */
   public String statusName() {
-    return Status.name(status);
+    return kvbm.kvbm_status_name(status);
   }
 }

@@ -17,7 +17,7 @@ public final class LoadOptions {
   private List<Position> positions;
   private long timeoutNs = Kvbm.FOREVER;
   private long computeBlockNs;
-  private int[] itemStatus;
+  private Status[] itemStatus;
   private long stream;
   private boolean hasStream;
   private boolean waitLayers;
@@ -32,7 +32,7 @@ public final class LoadOptions {
    * @return this
    */
   public LoadOptions firstKey(int count) {
-    firstKey = count;
+    firstKey = Call.size(count, "firstKey");
     return this;
   }
 
@@ -55,8 +55,8 @@ public final class LoadOptions {
    * @return this
    */
   public LoadOptions layers(int first, int count) {
-    firstLayer = first;
-    nLayers = count;
+    firstLayer = Call.size(first, "firstLayer");
+    nLayers = Call.size(count, "layers");
     return this;
   }
 
@@ -83,45 +83,25 @@ public final class LoadOptions {
   }
 
   /**
-   * As {@link #timeoutNs}.
+   * Sets how long it may take.
    *
-   * @param time null = for ever
+   * @param time null = as long as it takes
    * @return this
    */
   public LoadOptions timeout(Duration time) {
-    return timeoutNs(Call.nanoseconds(time, "timeout"));
-  }
-
-  /**
-   * Sets how long it may take.
-   *
-   * @param ns {@link Kvbm#FOREVER} = as long as it takes
-   * @return this
-   */
-  public LoadOptions timeoutNs(long ns) {
-    timeoutNs = ns;
+    timeoutNs = Call.nanoseconds(time, "timeout");
     return this;
   }
 
   /**
-   * As {@link #computeBlockNs}.
+   * Says what the engine would need to compute one of its blocks. The load then goes as far as it wins, and gives up
+   * when it is late: what is left to compute is {@code KVBM_ERR_DEADLINE}, and the whole {@code KVBM_PARTIAL}.
    *
-   * @param time null = not known
+   * @param time null = unknown: everything is loaded, whatever it takes
    * @return this
    */
   public LoadOptions computeBlock(Duration time) {
-    return computeBlockNs(time == null ? 0 : Call.nanoseconds(time, "computeBlock"));
-  }
-
-  /**
-   * Says what the engine would need to compute one of its blocks. The load then goes as far as it wins, and gives up when
-   * it is late: what is left to compute is {@code KVBM_ERR_DEADLINE}, and the whole {@code KVBM_PARTIAL}.
-   *
-   * @param ns 0 = unknown: everything is loaded, whatever it takes
-   * @return this
-   */
-  public LoadOptions computeBlockNs(long ns) {
-    computeBlockNs = ns;
+    computeBlockNs = time == null ? 0 : Call.nanoseconds(time, "computeBlock");
     return this;
   }
 
@@ -131,7 +111,7 @@ public final class LoadOptions {
    * @param into filled by the call; as long as the keys that are loaded
    * @return this
    */
-  public LoadOptions itemStatus(int[] into) {
+  public LoadOptions itemStatus(Status[] into) {
     itemStatus = into;
     return this;
   }
@@ -159,7 +139,7 @@ public final class LoadOptions {
     return this;
   }
 
-  int[] statuses() {
+  Status[] statuses() {
     return itemStatus;
   }
 

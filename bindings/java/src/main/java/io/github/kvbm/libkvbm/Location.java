@@ -19,4 +19,11 @@ public record Location(Key node, int request, int tier, long prefix, long inTier
         in.getInt(at + location_tier), in.getLong(at + location_n_prefix), in.getLong(at + location_n_in_tier),
         in.getLong(at + location_bytes));
   }
+
+  /** {@return what it says, the tier by its name} */
+  @Override
+  public String toString() {
+    return "Location[" + node + ", request " + request + ", " + Kvbm.tierName(tier) + ", " + prefix + " keys, " + bytes
+        + " bytes]";
+  }
 }

@@ -8,9 +8,9 @@ public interface LogListener {
    * Takes one line. Called on any thread, also on one of the library's; it must not call the library. What it throws
    * is dropped.
    *
-   * @param level 1 error, 2 warning, 3 info, 4 debug
+   * @param level how grave it is
    * @param component the part of the library that speaks
    * @param text the line
    */
-  void line(int level, String component, String text);
+  void line(LogLevel level, String component, String text);
 }

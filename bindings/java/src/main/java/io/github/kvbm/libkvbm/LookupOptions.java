@@ -6,19 +6,11 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 
 /** Options of a lookup. What is not set has its default. */
 public final class LookupOptions {
-  /** Mode: the longest prefix. */
-  public static final int PREFIX = KVBM_LOOKUP_PREFIX;
-
-  /** Mode: each key by itself. */
-  public static final int EACH = KVBM_LOOKUP_EACH;
-
-  /** Mode: the first key that is there. */
-  public static final int ANY = KVBM_LOOKUP_ANY;
-
-  private int mode = PREFIX;
+  private LookupMode mode = LookupMode.PREFIX;
   private List<Part> parts;
   private boolean hostOnly;
   private boolean noUse;
@@ -31,22 +23,12 @@ public final class LookupOptions {
   /**
    * Sets what counts as a hit.
    *
-   * @param how one of the modes of this class
-   * @return this
-   */
-  public LookupOptions mode(int how) {
-    mode = how;
-    return this;
-  }
-
-  /**
-   * Sets what counts as a hit.
-   *
    * @param how the mode
    * @return this
    */
   public LookupOptions mode(LookupMode how) {
-    return mode(how.number);
+    mode = Objects.requireNonNull(how, "how");
+    return this;
   }
 
   /**
@@ -94,30 +76,20 @@ public final class LookupOptions {
   }
 
   /**
-   * As {@link #askNodesNs}.
+   * Asks other nodes for keys that are nowhere here.
    *
-   * @param time null = not to ask
+   * @param time how long to wait for their answers; null = not to ask
    * @return this
    */
   public LookupOptions askNodes(Duration time) {
-    return askNodesNs(time == null ? 0 : Call.nanoseconds(time, "askNodes"));
-  }
-
-  /**
-   * Asks other nodes for keys that are nowhere here.
-   *
-   * @param timeoutNs how long to wait for their answers; 0 = not to ask
-   * @return this
-   */
-  public LookupOptions askNodesNs(long timeoutNs) {
-    askNodesNs = timeoutNs;
+    askNodesNs = time == null ? 0 : Call.nanoseconds(time, "askNodes");
     return this;
   }
 
   Struct write(Call call) {
     Struct out = call.memory(SIZEOF_lookup_options);
     Call.check(kvbm.kvbm_lookup_options_init(out.address, SIZEOF_lookup_options));
-    out.put(lookup_options_mode, mode);
+    out.put(lookup_options_mode, mode.number());
     out.put(lookup_options_parts, Part.write(call, parts));
     out.put(lookup_options_n_parts, parts == null ? 0L : parts.size());
     out.put(lookup_options_host_only, hostOnly ? 1 : 0);

@@ -56,34 +56,14 @@ public final class Manager extends NativeObject {
   /**
    * Waits until no offload is queued or in flight.
    *
-   * @param timeoutNs how long at most
+   * @param timeout how long at most; null = for ever
    * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier, or a shared tier set, did not take some blocks
    * @throws PeerException KVBM_ERR_DEADLINE after that time
    */
-  public int flush(long timeoutNs) {
+  public Status flush(Duration timeout) {
     try (Call call = Call.begin()) {
-      return Call.check(kvbm.kvbm_manager_flush(call.use(handle), timeoutNs));
+      return Status.of(Call.check(kvbm.kvbm_manager_flush(call.use(handle), Call.nanoseconds(timeout, "timeout"))));
     }
-  }
-
-  /**
-   * Waits until no offload is queued or in flight.
-   *
-   * @param timeout how long at most; null = for ever
-   * @return as {@link #flush(long)}
-   */
-  public int flush(Duration timeout) {
-    return flush(Call.nanoseconds(timeout, "timeout"));
-  }
-
-  /**
-   * Waits until what the disks have survives the loss of power.
-   *
-   * @param timeout how long at most; null = for ever
-   * @return as {@link #flushDurable(long)}
-   */
-  public int flushDurable(Duration timeout) {
-    return flushDurable(Call.nanoseconds(timeout, "timeout"));
   }
 
   /**
@@ -103,17 +83,18 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Waits as {@link #flush(long)} does, and until what the disks then have survives the loss of power.
+   * Waits as {@link #flush} does, and until what the disks then have survives the loss of power.
    *
-   * @param timeoutNs how long at most
+   * @param timeout how long at most; null = for ever
    * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier did not take some blocks, or could not make some
    *     durable: those have left it, and the next flush sends them again
    * @throws KvbmException KVBM_ERR_UNSUPPORTED where nothing was promised: no tier below host memory, or a plug-in tier
    * @throws PeerException KVBM_ERR_DEADLINE after that time
    */
-  public int flushDurable(long timeoutNs) {
+  public Status flushDurable(Duration timeout) {
     try (Call call = Call.begin()) {
-      return Call.check(kvbm.kvbm_manager_flush_durable(call.use(handle), timeoutNs));
+      long ns = Call.nanoseconds(timeout, "timeout");
+      return Status.of(Call.check(kvbm.kvbm_manager_flush_durable(call.use(handle), ns)));
     }
   }
 
@@ -151,11 +132,11 @@ public final class Manager extends NativeObject {
    * @param ns whose blocks they are
    * @param nBlocks engine blocks in the tensors
    * @param parts the parts that it holds; tensors on a device are made by {@link Tensor#at}
-   * @param memory one of {@link MemoryKind}
+   * @param memory where they lie
    * @param device CUDA: its ordinal; else 0
    * @return the cache
    */
-  public Cache attach(Namespace ns, int nBlocks, List<CachePart> parts, int memory, int device) {
+  public Cache attach(Namespace ns, int nBlocks, List<CachePart> parts, MemoryKind memory, int device) {
     return Cache.attach(this, ns, nBlocks, parts, memory, device);
   }
 
@@ -180,7 +161,7 @@ public final class Manager extends NativeObject {
    * @return partial blocks
    */
   public BlockArray allocate(Namespace ns, int n, List<Key> evicted) {
-    if (n < 0) throw new IllegalArgumentException(n + " blocks");
+    Call.size(n, "n");
     try (Call call = Call.begin()) {
       long pointer = call.use(handle);
       Struct out = call.output(8L * n);
@@ -234,11 +215,11 @@ public final class Manager extends NativeObject {
    * @param keys the keys
    * @return {@link Status#OK} or {@link Status#PARTIAL}
    */
-  public int prefetch(Namespace ns, Part part, KeyArray keys) {
+  public Status prefetch(Namespace ns, Part part, KeyArray keys) {
     Objects.requireNonNull(keys, "keys");
     try (Call call = Call.begin()) {
-      return Call.check(kvbm.kvbm_manager_prefetch(
-          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), 0, 0));
+      return Status.of(Call.check(kvbm.kvbm_manager_prefetch(
+          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), 0, 0)));
     }
   }
 
@@ -270,11 +251,12 @@ public final class Manager extends NativeObject {
    * @param tier 1 = the first below
    * @return {@link Status#OK} or {@link Status#PARTIAL}
    */
-  public int offload(Namespace ns, Part part, KeyArray keys, int tier) {
+  public Status offload(Namespace ns, Part part, KeyArray keys, int tier) {
     Objects.requireNonNull(keys, "keys");
+    Call.size(tier, "tier");
     try (Call call = Call.begin()) {
-      return Call.check(kvbm.kvbm_manager_offload(
-          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), tier, 0, 0));
+      return Status.of(Call.check(kvbm.kvbm_manager_offload(
+          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), tier, 0, 0)));
     }
   }
 
@@ -290,6 +272,7 @@ public final class Manager extends NativeObject {
    */
   public Operation offloadAsync(Namespace ns, Part part, KeyArray keys, int tier, CompletionQueue queue) {
     Objects.requireNonNull(keys, "keys");
+    Call.size(tier, "tier");
     Objects.requireNonNull(queue, "queue");
     try (Call call = Call.begin()) {
       long pointer = call.use(handle);
@@ -322,33 +305,13 @@ public final class Manager extends NativeObject {
    * @param ns whose keys they are
    * @param part null = component 0, whole model
    * @param keys the keys
-   * @param priority one of {@link Priority}
+   * @param priority what is known
    */
-  public void hint(Namespace ns, Part part, KeyArray keys, int priority) {
+  public void hint(Namespace ns, Part part, KeyArray keys, Priority priority) {
     Objects.requireNonNull(keys, "keys");
     try (Call call = Call.begin()) {
       Call.check(kvbm.kvbm_manager_hint(
-          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), priority));
-    }
-  }
-
-  /**
-   * Keeps host blocks resident: the leading keys that are there.
-   *
-   * @param ns whose keys they are
-   * @param part null = component 0, whole model
-   * @param keys the keys
-   * @param owner any number of the caller's choosing
-   * @param timeoutNs for how long
-   * @return the pin
-   */
-  public Pin pin(Namespace ns, Part part, KeyArray keys, long owner, long timeoutNs) {
-    Objects.requireNonNull(keys, "keys");
-    try (Call call = Call.begin()) {
-      Struct out = call.memory(16);
-      Call.check(kvbm.kvbm_manager_pin(call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call),
-          keys.size(), owner, timeoutNs, out.address, out.address + 8));
-      return new Pin(out.getLong(0), (int) out.getLong(8));
+          call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call), keys.size(), priority.number()));
     }
   }
 
@@ -363,7 +326,14 @@ public final class Manager extends NativeObject {
    * @return the pin
    */
   public Pin pin(Namespace ns, Part part, KeyArray keys, long owner, Duration timeout) {
-    return pin(ns, part, keys, owner, Call.nanoseconds(timeout, "timeout"));
+    Objects.requireNonNull(keys, "keys");
+    try (Call call = Call.begin()) {
+      Struct out = call.memory(16);
+      long left = Call.nanoseconds(timeout, "timeout");
+      Call.check(kvbm.kvbm_manager_pin(call.use(handle), call.use(ns, "ns"), call.part(part), keys.address(call),
+          keys.size(), owner, left, out.address, out.address + 8));
+      return new Pin(out.getLong(0), (int) out.getLong(8));
+    }
   }
 
   /**
@@ -487,11 +457,12 @@ public final class Manager extends NativeObject {
    * @param keys those of several requests one after the other
    * @param requestKeys how many of the keys each request has; null = all are one request's
    * @param parts null = component 0, whole model
-   * @param askNodesNs how long to wait for the nodes' answers; 0 = own tiers alone
+   * @param askNodes how long to wait for the nodes' answers; null = own tiers alone
    * @return a row for each node that has the first key of a request
    */
-  public LocateResult locate(Namespace ns, KeyArray keys, int[] requestKeys, List<Part> parts, long askNodesNs) {
+  public LocateResult locate(Namespace ns, KeyArray keys, int[] requestKeys, List<Part> parts, Duration askNodes) {
     Objects.requireNonNull(keys, "keys");
+    long askNodesNs = askNodes == null ? 0 : Call.nanoseconds(askNodes, "askNodes");
     for (int capacity = 64;;) {
       try (Call call = Call.begin()) {
         Struct options = call.memory(SIZEOF_locate_options);
@@ -513,7 +484,7 @@ public final class Manager extends NativeObject {
         if (n <= capacity) {
           List<Location> rows = new ArrayList<>(n);
           for (int i = 0; i < n; ++i) rows.add(Location.read(out, i * SIZEOF_location));
-          return new LocateResult(rows, status == Status.OK);
+          return new LocateResult(rows, status == Status.OK.number());
         }
         capacity = n + 64;
       }
@@ -525,8 +496,9 @@ public final class Manager extends NativeObject {
     try (Call call = Call.begin()) {
       Struct out = call.memory(SIZEOF_share).put(share_struct_size, SIZEOF_share);
       Call.check(kvbm.kvbm_manager_share(call.use(handle), out.address));
-      return new ShareState(out.getInt(share_role), out.getLong(share_owner_pid), out.getLong(share_clients),
-          out.getLong(share_takeovers), out.getLong(share_owners_lost), out.getLong(share_silent_lookups));
+      return new ShareState(ShareRole.of(out.getInt(share_role)), out.getLong(share_owner_pid),
+          out.getLong(share_clients), out.getLong(share_takeovers), out.getLong(share_owners_lost),
+          out.getLong(share_silent_lookups));
     }
   }
 }

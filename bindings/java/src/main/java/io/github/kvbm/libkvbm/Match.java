@@ -125,9 +125,8 @@ public final class Match extends NativeObject {
     }
   }
 
-  /** {@return how much hit, and whether it is closed} */
   @Override
-  public String toString() {
-    return "Match(hits " + hits + (isClosed() ? ", closed)" : ")");
+  String facts() {
+    return "hits " + hits;
   }
 }

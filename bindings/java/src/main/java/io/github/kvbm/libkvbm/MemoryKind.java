@@ -4,15 +4,30 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /** Where the tensors of a cache lie. */
-public final class MemoryKind {
+public enum MemoryKind implements Numbered {
   /** Host memory, unless the driver knows the tensors as a device's. */
-  public static final int AUTO = KVBM_MEMORY_AUTO;
+  AUTO(KVBM_MEMORY_AUTO),
 
   /** Host memory. */
-  public static final int HOST = KVBM_MEMORY_HOST;
+  HOST(KVBM_MEMORY_HOST),
 
   /** Memory of a CUDA device. */
-  public static final int CUDA = KVBM_MEMORY_CUDA;
+  CUDA(KVBM_MEMORY_CUDA);
 
-  private MemoryKind() {}
+  private final int number;
+
+  MemoryKind(int number) {
+    this.number = number;
+  }
+
+  /** {@return its number in kvbm.h} */
+  @Override
+  public int number() {
+    return number;
+  }
+
+  /** The one of this number; as the library, refuses a number that is none. */
+  static MemoryKind of(int number) {
+    return Numbered.of(values(), number, "kind of memory");
+  }
 }

@@ -50,11 +50,11 @@ public final class Namespace extends NativeObject {
    * Changes the quota, for every handle of the namespace.
    *
    * @param bytes host bytes; 0 = none
-   * @param mode {@link NamespaceOptions#QUOTA_EVICT} or {@link NamespaceOptions#QUOTA_REJECT}
+   * @param mode what a store does that finds it used up
    */
-  public void setQuota(long bytes, int mode) {
+  public void setQuota(long bytes, QuotaMode mode) {
     try (Call call = Call.begin()) {
-      Call.check(kvbm.kvbm_namespace_set_quota(call.use(handle), bytes, mode));
+      Call.check(kvbm.kvbm_namespace_set_quota(call.use(handle), Call.size(bytes, "bytes"), mode.number()));
     }
   }
 
@@ -167,6 +167,7 @@ public final class Namespace extends NativeObject {
   }
 
   private static int blocks(int tokens, int blockTokens, List<byte[]> extras) {
+    Call.size(blockTokens, "blockTokens");
     int blocks = blockTokens < 1 ? 0 : tokens / blockTokens;
     if (extras != null && extras.size() != blocks) {
       throw new IllegalArgumentException(extras.size() + " extras for " + blocks + " full blocks");
@@ -184,5 +185,10 @@ public final class Namespace extends NativeObject {
       all.put(i * SIZEOF_extra + extra_bytes, (long) bytes.length);
     }
     return all.address;
+  }
+
+  @Override
+  String facts() {
+    return id() + ", units " + units();
   }
 }

@@ -4,15 +4,10 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.Objects;
 
 /** Who keys mean something to. The same options give the same namespace on every machine. */
 public final class NamespaceOptions {
-  /** A store that finds the quota used up evicts blocks of its namespace. */
-  public static final int QUOTA_EVICT = KVBM_QUOTA_EVICT;
-
-  /** A store that finds the quota used up fails. */
-  public static final int QUOTA_REJECT = KVBM_QUOTA_REJECT;
-
   private final String model;
   private String tenant;
   private String adapter;
@@ -20,7 +15,7 @@ public final class NamespaceOptions {
   private byte[] secret;
   private long epoch;
   private long quotaBytes;
-  private int quotaMode;
+  private QuotaMode quotaMode = QuotaMode.EVICT;
   private String codec;
   private boolean allowLossy;
   private boolean weakHashes;
@@ -88,7 +83,7 @@ public final class NamespaceOptions {
    * @return this
    */
   public NamespaceOptions epoch(long least) {
-    epoch = least;
+    epoch = Call.size(least, "epoch");
     return this;
   }
 
@@ -96,12 +91,12 @@ public final class NamespaceOptions {
    * Sets how many host bytes the namespace may use.
    *
    * @param bytes 0 = as it is set, or none
-   * @param mode one of the quota modes of this class
+   * @param mode what a store does that finds it used up
    * @return this
    */
-  public NamespaceOptions quota(long bytes, int mode) {
-    quotaBytes = bytes;
-    quotaMode = mode;
+  public NamespaceOptions quota(long bytes, QuotaMode mode) {
+    quotaBytes = Call.size(bytes, "bytes");
+    quotaMode = Objects.requireNonNull(mode, "mode");
     return this;
   }
 
@@ -146,7 +141,7 @@ public final class NamespaceOptions {
   Struct write(Call call) {
     Struct out = call.memory(SIZEOF_namespace_options);
     Call.check(kvbm.kvbm_namespace_options_init(out.address, SIZEOF_namespace_options));
-    out.put(namespace_options_quota_mode, quotaMode);
+    out.put(namespace_options_quota_mode, quotaMode.number());
     out.put(namespace_options_tenant, call.text(tenant));
     out.put(namespace_options_model, call.text(model));
     out.put(namespace_options_adapter, call.text(adapter));

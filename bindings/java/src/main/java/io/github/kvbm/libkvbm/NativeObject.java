@@ -34,9 +34,20 @@ abstract class NativeObject implements AutoCloseable {
     return handle.closed();
   }
 
-  /** {@return what it is, and whether it is closed} */
+  /** What tells it from others of its kind, while it is open. */
+  String facts() {
+    return "";
+  }
+
+  /** {@return what it is, what tells it from others, and whether it is closed} */
   @Override
-  public String toString() {
-    return getClass().getSimpleName() + (isClosed() ? "(closed)" : "");
+  public final String toString() {
+    String facts;
+    try {
+      facts = isClosed() ? "closed" : facts();
+    } catch (IllegalStateException closedMeanwhile) {
+      facts = "closed";
+    }
+    return getClass().getSimpleName() + "(" + facts + ")";
   }
 }

@@ -17,7 +17,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
  * @param path how its host memory is read: "local", "tcp", or "" until known
  * @param pathReason in words why it is not "local"
  * @param localBytes of records read in place
- * @param codec one of the modes of {@link Codec}: that large reads are asked with now
+ * @param codec that large reads are asked with now
  * @param codecAutomatic whether node.codec = auto has chosen it
  * @param codecSealed whether nothing is taken from it that is not sealed
  * @param codecRefused what came and was not used
@@ -25,7 +25,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
  * @param codecStoredBytes and as it came
  */
 public record NodeRow(Key node, String address, String state, long capacityBytes, long usedBytes, long records,
-    long fetchedBytes, long servedBytes, String path, String pathReason, long localBytes, int codec,
+    long fetchedBytes, long servedBytes, String path, String pathReason, long localBytes, CodecMode codec,
     boolean codecAutomatic, boolean codecSealed, int codecRefused, long codecPlainBytes, long codecStoredBytes) {
   static NodeRow read(Struct in, int at) {
     return new NodeRow(Key.of(in.bytes(at + node_row_node, 16)), in.text(at + node_row_address, 96),
@@ -33,7 +33,7 @@ public record NodeRow(Key node, String address, String state, long capacityBytes
         in.getLong(at + node_row_used_bytes), in.getLong(at + node_row_records),
         in.getLong(at + node_row_fetched_bytes), in.getLong(at + node_row_served_bytes),
         in.text(at + node_row_path, 16), in.text(at + node_row_path_reason, 128),
-        in.getLong(at + node_row_local_bytes), in.getByte(at + node_row_codec),
+        in.getLong(at + node_row_local_bytes), CodecMode.of(in.getByte(at + node_row_codec)),
         in.getByte(at + node_row_codec_automatic) != 0, in.getByte(at + node_row_codec_sealed) != 0,
         in.getInt(at + node_row_codec_refused), in.getLong(at + node_row_codec_plain_bytes),
         in.getLong(at + node_row_codec_stored_bytes));

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.Objects;
 
 /**
@@ -113,13 +114,14 @@ public final class Offer extends NativeObject {
   /**
    * Waits until the offer has ended: it returns if every decode rank was served.
    *
-   * @param timeoutNs how long at most
+   * @param timeout how long at most; null = for ever
    * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
    */
-  public void await(long timeoutNs) {
+  public void await(Duration timeout) {
     try (Call call = Call.begin()) {
       Struct error = call.error();
-      Call.check(kvbm.kvbm_offer_wait(call.use(handle), timeoutNs, error.address), error);
+      long ns = Call.nanoseconds(timeout, "timeout");
+      Call.check(kvbm.kvbm_offer_wait(call.use(handle), ns, error.address), error);
     }
   }
 }

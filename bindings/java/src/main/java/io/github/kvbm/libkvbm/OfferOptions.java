@@ -25,7 +25,7 @@ public final class OfferOptions {
    * @return this
    */
   public OfferOptions rank(int number) {
-    rank = number;
+    rank = Call.size(number, "rank");
     return this;
   }
 
@@ -36,7 +36,7 @@ public final class OfferOptions {
    * @return this
    */
   public OfferOptions firstPosition(long position) {
-    firstPosition = position;
+    firstPosition = Call.size(position, "firstPosition");
     return this;
   }
 
@@ -48,29 +48,19 @@ public final class OfferOptions {
    * @return this
    */
   public OfferOptions positions(long first, long afterLast) {
-    begin = first;
-    end = afterLast;
+    begin = Call.size(first, "first");
+    end = Call.size(afterLast, "afterLast");
     return this;
-  }
-
-  /**
-   * As {@link #timeoutNs}.
-   *
-   * @param time null = for ever
-   * @return this
-   */
-  public OfferOptions timeout(Duration time) {
-    return timeoutNs(Call.nanoseconds(time, "timeout"));
   }
 
   /**
    * Sets the deadline of the whole offer.
    *
-   * @param ns from now
+   * @param time from now; null = none
    * @return this
    */
-  public OfferOptions timeoutNs(long ns) {
-    timeoutNs = ns;
+  public OfferOptions timeout(Duration time) {
+    timeoutNs = Call.nanoseconds(time, "timeout");
     timed = true;
     return this;
   }

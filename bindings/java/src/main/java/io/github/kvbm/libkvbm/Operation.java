@@ -65,10 +65,10 @@ public final class Operation extends CompletableFuture<Completion> {
    * @return a status for each key of a store or load; empty for other operations
    * @throws IllegalStateException while it goes on
    */
-  public int[] itemStatus() {
+  public Status[] itemStatus() {
     if (queue.pending(this)) throw new IllegalStateException("the operation goes on");
-    int[] statuses = new int[memory == null ? 0 : items];
-    for (int i = 0; i < statuses.length; ++i) statuses[i] = memory.getInt(8 + 4 * i);
+    Status[] statuses = new Status[memory == null ? 0 : items];
+    for (int i = 0; i < statuses.length; ++i) statuses[i] = Status.of(memory.getInt(8 + 4 * i));
     return statuses;
   }
 
@@ -89,7 +89,7 @@ public final class Operation extends CompletableFuture<Completion> {
 
   /** Takes a completion; true if it was the last one. */
   boolean take(Completion completion) {
-    if (completion.op() == Completion.LAYER) {
+    if (completion.op() == OperationKind.LAYER) {
       if (layers != null) {
         try {
           layers.accept(completion);
@@ -107,8 +107,8 @@ public final class Operation extends CompletableFuture<Completion> {
   void finish(Completion completion) {
     if (completion.status() == Status.CANCELLED) {
       super.cancel(false);
-    } else if (completion.status() < 0) {
-      completeExceptionally(KvbmException.of(completion.status(), ""));
+    } else if (completion.status().number() < 0) {
+      completeExceptionally(KvbmException.of(completion.status().number(), ""));
     } else {
       complete(completion);
     }

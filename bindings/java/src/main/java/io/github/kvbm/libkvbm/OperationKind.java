@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.github.kvbm.libkvbm;
 
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
 /** What a {@link Completion} is of. */
-public enum OperationKind {
+public enum OperationKind implements Numbered {
   /** {@link Cache#storeAsync}. */
-  STORE(Completion.STORE),
+  STORE(KVBM_OP_STORE),
 
   /** {@link Cache#loadAsync}. */
-  LOAD(Completion.LOAD),
+  LOAD(KVBM_OP_LOAD),
 
   /** {@link Manager#prefetchAsync}. */
-  PREFETCH(Completion.PREFETCH),
+  PREFETCH(KVBM_OP_PREFETCH),
 
   /** {@link Manager#offloadAsync}. */
-  OFFLOAD(Completion.OFFLOAD),
+  OFFLOAD(KVBM_OP_OFFLOAD),
 
   /** {@link Offer}. */
-  OFFER(Completion.OFFER),
+  OFFER(KVBM_OP_OFFER),
 
   /** {@link Session}. */
-  RECEIVE(Completion.RECEIVE),
+  RECEIVE(KVBM_OP_RECEIVE),
 
   /** A layer of a {@link Session}. */
-  LAYER(Completion.LAYER),
+  LAYER(KVBM_OP_LAYER),
 
   /** One that this version does not know. */
   UNKNOWN(-1);
+
+  private static final OperationKind[] ALL = values();
 
   private final int number;
 
@@ -33,10 +37,13 @@ public enum OperationKind {
     this.number = number;
   }
 
+  /** {@return its number in kvbm.h} */
+  @Override
+  public int number() {
+    return number;
+  }
+
   static OperationKind of(int number) {
-    for (OperationKind kind : values()) {
-      if (kind.number == number) return kind;
-    }
-    return UNKNOWN;
+    return Numbered.of(ALL, number, UNKNOWN);
   }
 }

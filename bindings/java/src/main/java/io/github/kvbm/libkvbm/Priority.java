@@ -4,18 +4,33 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /** What is known of blocks, for the eviction policies. */
-public final class Priority {
+public enum Priority implements Numbered {
   /** Nothing. */
-  public static final int NORMAL = KVBM_PRIORITY_NORMAL;
+  NORMAL(KVBM_PRIORITY_NORMAL),
 
   /** It will not be used again. */
-  public static final int ONE_SHOT = KVBM_PRIORITY_ONE_SHOT;
+  ONE_SHOT(KVBM_PRIORITY_ONE_SHOT),
 
   /** The conversation goes on. */
-  public static final int CONTINUES = KVBM_PRIORITY_CONTINUES;
+  CONTINUES(KVBM_PRIORITY_CONTINUES),
 
   /** It is to stay. */
-  public static final int KEEP = KVBM_PRIORITY_KEEP;
+  KEEP(KVBM_PRIORITY_KEEP);
 
-  private Priority() {}
+  private final int number;
+
+  Priority(int number) {
+    this.number = number;
+  }
+
+  /** {@return its number in kvbm.h} */
+  @Override
+  public int number() {
+    return number;
+  }
+
+  /** The one of this number; as the library, refuses a number that is none. */
+  static Priority of(int number) {
+    return Numbered.of(values(), number, "priority");
+  }
 }

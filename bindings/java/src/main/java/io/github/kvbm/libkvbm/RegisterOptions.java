@@ -5,22 +5,17 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.util.List;
+import java.util.Objects;
 
 /** Options of {@link BlockArray#register}. What is not set has its default. */
 public final class RegisterOptions {
-  /** A key that is there already gives its block and frees yours. */
-  public static final int REUSE = KVBM_DUPLICATE_REUSE;
-
-  /** Yours stays private until released, and does not become findable. */
-  public static final int KEEP = KVBM_DUPLICATE_KEEP;
-
-  private int duplicates = REUSE;
+  private Duplicates duplicates = Duplicates.REUSE;
   private Part part;
   private Key parent;
   private boolean unchained;
-  private int priority = Priority.NORMAL;
+  private Priority priority = Priority.NORMAL;
   private List<Position> positions;
-  private int[] itemStatus;
+  private Status[] itemStatus;
 
   /** Duplicates are reused; component 0 of the whole model, no parent, chained, normal priority, no positions. */
   public RegisterOptions() {}
@@ -28,11 +23,11 @@ public final class RegisterOptions {
   /**
    * Sets what a key that is there already does.
    *
-   * @param how {@link #REUSE} or {@link #KEEP}
+   * @param how what it does
    * @return this
    */
-  public RegisterOptions duplicates(int how) {
-    duplicates = how;
+  public RegisterOptions duplicates(Duplicates how) {
+    duplicates = Objects.requireNonNull(how, "how");
     return this;
   }
 
@@ -72,11 +67,11 @@ public final class RegisterOptions {
   /**
    * Tells the policies what is known of the blocks.
    *
-   * @param value one of {@link Priority}
+   * @param value the priority
    * @return this
    */
-  public RegisterOptions priority(int value) {
-    priority = value;
+  public RegisterOptions priority(Priority value) {
+    priority = Objects.requireNonNull(value, "value");
     return this;
   }
 
@@ -97,7 +92,7 @@ public final class RegisterOptions {
    * @param into filled by the call; as long as the batch
    * @return this
    */
-  public RegisterOptions itemStatus(int[] into) {
+  public RegisterOptions itemStatus(Status[] into) {
     itemStatus = into;
     return this;
   }
@@ -105,17 +100,17 @@ public final class RegisterOptions {
   Struct write(Call call, ItemStatus statuses, int n) {
     Struct out = call.memory(SIZEOF_register_options);
     Call.check(kvbm.kvbm_register_options_init(out.address, SIZEOF_register_options));
-    out.put(register_options_duplicates, duplicates);
+    out.put(register_options_duplicates, duplicates.number());
     out.put(register_options_part, call.part(part));
     out.put(register_options_parent, call.key(parent));
     out.put(register_options_unchained, unchained ? 1 : 0);
-    out.put(register_options_priority, priority);
+    out.put(register_options_priority, priority.number());
     out.put(register_options_item_status, statuses.address());
     out.put(register_options_positions, Position.write(call, positions, n));
     return out;
   }
 
-  int[] statuses() {
+  Status[] statuses() {
     return itemStatus;
   }
 }

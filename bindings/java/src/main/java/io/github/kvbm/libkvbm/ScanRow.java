@@ -24,4 +24,11 @@ public record ScanRow(
         in.getInt(at + scan_row_uses), in.getInt(at + scan_row_holds), in.getInt(at + scan_row_pins),
         in.getInt(at + scan_row_age));
   }
+
+  /** {@return what it says, the tier by its name} */
+  @Override
+  public String toString() {
+    return "ScanRow[" + key + ", " + Kvbm.tierName(tier) + ", " + bytes + " bytes, uses " + uses + ", holds " + holds
+        + ", pins " + pins + "]";
+  }
 }

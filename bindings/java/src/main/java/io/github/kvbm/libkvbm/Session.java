@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Consumer;
@@ -29,7 +30,7 @@ public final class Session extends NativeObject {
    * @param sources every prefill rank, also those of which nothing is wanted
    * @param options null = defaults
    * @param queue where its layers and its end are told; null = nowhere
-   * @param layers receives the {@link Completion#LAYER} completions, on the queue's thread; null = nobody
+   * @param layers receives the {@link OperationKind#LAYER} completions, on the queue's thread; null = nobody
    * @return the session
    */
   public static Session open(Cache cache, RequestId request, int[] blockIds, List<Source> sources,
@@ -68,13 +69,14 @@ public final class Session extends NativeObject {
   /**
    * Waits until all is in place.
    *
-   * @param timeoutNs how long at most
+   * @param timeout how long at most; null = for ever
    * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
    */
-  public void await(long timeoutNs) {
+  public void await(Duration timeout) {
     try (Call call = Call.begin()) {
       Struct error = call.error();
-      Call.check(kvbm.kvbm_session_wait(call.use(handle), timeoutNs, error.address), error);
+      long ns = Call.nanoseconds(timeout, "timeout");
+      Call.check(kvbm.kvbm_session_wait(call.use(handle), ns, error.address), error);
     }
   }
 
@@ -83,13 +85,14 @@ public final class Session extends NativeObject {
    *
    * @param component index into the geometry's components
    * @param layer number of the layer
-   * @param timeoutNs how long at most
+   * @param timeout how long at most; null = for ever
    * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
    */
-  public void awaitLayer(int component, int layer, long timeoutNs) {
+  public void awaitLayer(int component, int layer, Duration timeout) {
     try (Call call = Call.begin()) {
       Struct error = call.error();
-      Call.check(kvbm.kvbm_session_wait_layer(call.use(handle), component, layer, timeoutNs, error.address), error);
+      long ns = Call.nanoseconds(timeout, "timeout");
+      Call.check(kvbm.kvbm_session_wait_layer(call.use(handle), component, layer, ns, error.address), error);
     }
   }
 

@@ -31,8 +31,8 @@ public final class SessionOptions {
    * @return this
    */
   public SessionOptions rank(int number, int count) {
-    rank = number;
-    ranks = count;
+    rank = Call.size(number, "rank");
+    ranks = Call.size(count, "ranks");
     return this;
   }
 
@@ -54,7 +54,7 @@ public final class SessionOptions {
    * @return this
    */
   public SessionOptions firstPosition(long position) {
-    firstPosition = position;
+    firstPosition = Call.size(position, "firstPosition");
     return this;
   }
 
@@ -66,29 +66,19 @@ public final class SessionOptions {
    * @return this
    */
   public SessionOptions positions(long first, long afterLast) {
-    begin = first;
-    end = afterLast;
+    begin = Call.size(first, "first");
+    end = Call.size(afterLast, "afterLast");
     return this;
-  }
-
-  /**
-   * As {@link #timeoutNs}.
-   *
-   * @param time null = for ever
-   * @return this
-   */
-  public SessionOptions timeout(Duration time) {
-    return timeoutNs(Call.nanoseconds(time, "timeout"));
   }
 
   /**
    * Sets the deadline of the whole session.
    *
-   * @param ns from now
+   * @param time from now; null = none
    * @return this
    */
-  public SessionOptions timeoutNs(long ns) {
-    timeoutNs = ns;
+  public SessionOptions timeout(Duration time) {
+    timeoutNs = Call.nanoseconds(time, "timeout");
     timed = true;
     return this;
   }
@@ -100,7 +90,7 @@ public final class SessionOptions {
    * @return this
    */
   public SessionOptions budgetBytes(long bytes) {
-    budgetBytes = bytes;
+    budgetBytes = Call.size(bytes, "budgetBytes");
     return this;
   }
 

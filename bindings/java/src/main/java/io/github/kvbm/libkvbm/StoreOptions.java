@@ -6,15 +6,16 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 
 /** Options of {@link Cache#store}. What is not set has its default. */
 public final class StoreOptions {
-  private int priority = Priority.NORMAL;
+  private Priority priority = Priority.NORMAL;
   private Key parent;
   private boolean unchained;
   private List<Position> positions;
   private long timeoutNs = Kvbm.FOREVER;
-  private int[] itemStatus;
+  private Status[] itemStatus;
   private long stream;
   private boolean hasStream;
   private KeyArray unitKeys;
@@ -25,11 +26,11 @@ public final class StoreOptions {
   /**
    * Tells the policies what is known of the blocks.
    *
-   * @param value one of {@link Priority}
+   * @param value the priority
    * @return this
    */
-  public StoreOptions priority(int value) {
-    priority = value;
+  public StoreOptions priority(Priority value) {
+    priority = Objects.requireNonNull(value, "value");
     return this;
   }
 
@@ -67,23 +68,13 @@ public final class StoreOptions {
   }
 
   /**
-   * As {@link #timeoutNs}.
+   * Sets how long it may take; what is not in place by then is KVBM_ERR_DEADLINE.
    *
-   * @param time null = for ever
+   * @param time null = as long as it takes
    * @return this
    */
   public StoreOptions timeout(Duration time) {
-    return timeoutNs(Call.nanoseconds(time, "timeout"));
-  }
-
-  /**
-   * Sets how long it may take; what is not in place by then is KVBM_ERR_DEADLINE.
-   *
-   * @param ns {@link Kvbm#FOREVER} = as long as it takes
-   * @return this
-   */
-  public StoreOptions timeoutNs(long ns) {
-    timeoutNs = ns;
+    timeoutNs = Call.nanoseconds(time, "timeout");
     return this;
   }
 
@@ -93,7 +84,7 @@ public final class StoreOptions {
    * @param into filled by the call; as long as the batch
    * @return this
    */
-  public StoreOptions itemStatus(int[] into) {
+  public StoreOptions itemStatus(Status[] into) {
     itemStatus = into;
     return this;
   }
@@ -121,7 +112,7 @@ public final class StoreOptions {
     return this;
   }
 
-  int[] statuses() {
+  Status[] statuses() {
     return itemStatus;
   }
 
@@ -131,7 +122,7 @@ public final class StoreOptions {
     }
     Struct out = call.memory(SIZEOF_store_options);
     Call.check(kvbm.kvbm_store_options_init(out.address, SIZEOF_store_options));
-    out.put(store_options_priority, priority);
+    out.put(store_options_priority, priority.number());
     out.put(store_options_parent, call.key(parent));
     out.put(store_options_unchained, unchained ? 1 : 0);
     out.put(store_options_positions, Position.write(call, positions, nKeys));

@@ -21,14 +21,14 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
  * @param steppedDown times that encoding held writing up
  * @param probes records that auto coded only to measure
  * @param lossyError of what was coded with loss: squared differences to squared values
- * @param mode one of the modes of {@link Codec}: of what was stored last
+ * @param mode of what was stored last
  * @param automatic 1: auto
- * @param setting one of the modes of {@link Codec} that the tier's codec names; off also where it is auto
+ * @param setting the mode that the tier's codec names; off also where it is auto
  * @param seals 1: whatever is written there is sealed
  */
 public record TierCodecStats(long coded, long plainBytes, long storedBytes, long sealed, long leftPlain, long encodeNs,
     long decodeNs, long decoded, long decodedBytes, long refusedLossy, long missingKeys, long damaged, long steppedDown,
-    long probes, double lossyError, int mode, int automatic, int setting, int seals) {
+    long probes, double lossyError, CodecMode mode, int automatic, CodecMode setting, int seals) {
   static TierCodecStats read(Struct in, int at) {
     return new TierCodecStats(in.getLong(at + tier_codec_stats_coded),
         in.getLong(at + tier_codec_stats_plain_bytes),
@@ -45,7 +45,7 @@ public record TierCodecStats(long coded, long plainBytes, long storedBytes, long
         in.getLong(at + tier_codec_stats_stepped_down),
         in.getLong(at + tier_codec_stats_probes),
         in.getDouble(at + tier_codec_stats_lossy_error),
-        in.getInt(at + tier_codec_stats_mode), in.getInt(at + tier_codec_stats_automatic),
-        in.getInt(at + tier_codec_stats_setting), in.getInt(at + tier_codec_stats_seals));
+        CodecMode.of(in.getInt(at + tier_codec_stats_mode)), in.getInt(at + tier_codec_stats_automatic),
+        CodecMode.of(in.getInt(at + tier_codec_stats_setting)), in.getInt(at + tier_codec_stats_seals));
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.github.kvbm.libkvbm;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.HexFormat;
@@ -41,7 +42,15 @@ final class Arguments {
   }
 
   static long number(Object value) {
-    return value instanceof String ? Long.parseUnsignedLong((String) value) : (Long) value;
+    if (!(value instanceof String)) return (Long) value;
+    String text = (String) value;
+    return text.startsWith("-") ? Long.parseLong(text) : Long.parseUnsignedLong(text);
+  }
+
+  /** A number of 32 bits, unsigned as kvbm.h has them; Java's own type also holds negative ones. */
+  static int integer(Object value) {
+    long number = number(value);
+    return number < 0 ? Math.toIntExact(number) : Integer.parseUnsignedInt(Long.toString(number));
   }
 
   long number(String name, long otherwise) {
@@ -54,8 +63,16 @@ final class Arguments {
     return number(name, 0);
   }
 
-  int integer(String name, long otherwise) {
-    return (int) number(name, otherwise);
+  int integer(String name, int otherwise) {
+    Object value = get(name);
+    return value == null ? otherwise : integer(value);
+  }
+
+  /** A time in nanoseconds; null for ever. */
+  Duration time(String name, long otherwise) {
+    Object value = get(name);
+    long ns = value == null ? otherwise : number(value);
+    return ns == Kvbm.FOREVER && !(value instanceof Long) ? null : Duration.ofNanos(ns);
   }
 
   boolean flag(String name) {
@@ -73,7 +90,7 @@ final class Arguments {
   }
 
   int[] integers(String name) {
-    return list(name).stream().mapToInt(one -> (int) number(one)).toArray();
+    return list(name).stream().mapToInt(Arguments::integer).toArray();
   }
 
   long[] numbers(String name) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.github.kvbm.libkvbm;
 
-import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -10,7 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ExecutionException;
@@ -39,9 +40,9 @@ class AttachedTest {
     ByteBuffer memory = filled();
     try (World world = new World(); Cache cache = world.cache(memory)) {
       KeyArray keys = world.keys(4, 1);
-      int[] status = {9, 9, 9, 9};
+      Status[] status = new Status[4];
       assertEquals(Status.OK, cache.store(keys, FIRST, new StoreOptions().itemStatus(status)));
-      assertArrayEquals(new int[4], status);
+      assertEquals(Collections.nCopies(4, Status.OK), List.of(status));
       try (Match match = cache.lookup(keys)) {
         assertEquals(4, match.hits());
         assertEquals(Status.OK, cache.load(match, LAST));
@@ -59,8 +60,8 @@ class AttachedTest {
       Operation store = cache.storeAsync(keys, FIRST, null, queue);
       Completion stored = store.get(30, TimeUnit.SECONDS);
       assertEquals(4, stored.itemsDone());
-      assertEquals(Completion.STORE, stored.op());
-      assertArrayEquals(new int[4], store.itemStatus());
+      assertEquals(OperationKind.STORE, stored.op());
+      assertEquals(Collections.nCopies(4, Status.OK), List.of(store.itemStatus()));
       Match match = cache.lookup(keys);
       Operation load = cache.loadAsync(match, LAST, null, queue);
       match.close();
@@ -81,7 +82,7 @@ class AttachedTest {
       try {
         offload = world.manager.offloadAsync(world.ns, null, keys, 1, queue);
       } catch (KvbmException refused) {
-        assertTrue(refused.status() < 0); // There is no such tier.
+        assertTrue(refused.statusNumber() < 0); // There is no such tier.
       }
       if (offload != null) {
         Operation accepted = offload;
@@ -112,7 +113,7 @@ class AttachedTest {
       assertFalse(store.isDone());
       assertThrows(IllegalStateException.class, store::itemStatus);
       List<Completion> taken = new ArrayList<>();
-      while (taken.isEmpty()) taken.addAll(queue.await(4, 1_000_000_000L));
+      while (taken.isEmpty()) taken.addAll(queue.await(4, Duration.ofSeconds(1)));
       assertEquals(store.id(), taken.get(0).id());
       assertTrue(store.isDone());
       assertFalse(store.cancel(true));
@@ -150,7 +151,7 @@ class AttachedTest {
         Operation store = cache.storeAsync(world.keys(4, 1000 * i), FIRST, null, queue);
         store.cancel(true);
         try {
-          assertEquals(Completion.STORE, store.get(30, TimeUnit.SECONDS).op());
+          assertEquals(OperationKind.STORE, store.get(30, TimeUnit.SECONDS).op());
         } catch (CancellationException e) {
           assertTrue(store.isCancelled());
         }
@@ -167,7 +168,7 @@ class AttachedTest {
       cache.store(keys, FIRST);
       List<BlockEvent> events = new ArrayList<>();
       while (events.size() < 4) events.addAll(queue.pollEvents(16));
-      assertEquals(BlockEvent.STORED, events.get(0).kind());
+      assertEquals(EventKind.STORED, events.get(0).kind());
       assertEquals(keys.get(0), events.get(0).key());
       assertEquals(world.ns.id(), events.get(0).namespaceId());
       assertEquals(keys.get(0), events.get(1).parent());
@@ -180,13 +181,13 @@ class AttachedTest {
     try (World world = new World(); Cache cache = world.cache(filled())) {
       KeyArray keys = world.keys(4, 1);
       cache.store(keys, FIRST);
-      Pin pin = world.manager.pin(world.ns, null, keys, 7, 60_000_000_000L);
+      Pin pin = world.manager.pin(world.ns, null, keys, 7, Duration.ofMinutes(1));
       assertEquals(4, pin.count());
       assertNotEquals(0, pin.id());
       world.manager.hint(world.ns, null, keys, Priority.KEEP);
       world.manager.unpin(pin);
       assertEquals(Status.STALE, assertThrows(CallerException.class, () -> world.manager.unpin(pin)).status());
-      world.manager.pin(world.ns, null, keys, 7, 60_000_000_000L);
+      world.manager.pin(world.ns, null, keys, 7, Duration.ofMinutes(1));
       assertEquals(1, world.manager.unpinOwner(7));
       assertEquals(4, world.manager.drop(world.ns, null, keys));
     }
@@ -203,9 +204,9 @@ class AttachedTest {
       assertEquals(4, world.manager.stats().tiers().get(0).blocks());
       assertTrue(world.manager.metrics().contains("kvbm_"));
       assertEquals("", world.manager.nodeAddress());
-      assertEquals(ShareState.OFF, world.manager.share().role());
+      assertEquals(ShareRole.OFF, world.manager.share().role());
       assertTrue(world.manager.nodes().isEmpty());
-      LocateResult found = world.manager.locate(world.ns, world.keys(4, 1), new int[] {4}, null, 0);
+      LocateResult found = world.manager.locate(world.ns, world.keys(4, 1), new int[] {4}, null, null);
       assertTrue(found.complete());
       assertEquals(4, found.rows().get(0).prefix());
     }

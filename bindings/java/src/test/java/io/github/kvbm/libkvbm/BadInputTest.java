@@ -101,7 +101,7 @@ class BadInputTest {
       KeyArray keys = world.keys(3, 1);
       assertThrows(IllegalArgumentException.class, () -> cache.store(keys, new int[2]));
       assertThrows(IllegalArgumentException.class,
-          () -> cache.store(keys, new int[3], new StoreOptions().itemStatus(new int[1])));
+          () -> cache.store(keys, new int[3], new StoreOptions().itemStatus(new Status[1])));
       assertThrows(IllegalArgumentException.class,
           () -> cache.store(keys, new int[3], new StoreOptions().positions(List.of(new Position(0, 0, 0)))));
       assertThrows(IllegalArgumentException.class,
@@ -110,7 +110,7 @@ class BadInputTest {
       assertThrows(IllegalArgumentException.class, () -> blocks.complete(new long[1]));
       assertThrows(
           IllegalArgumentException.class, () -> world.ns.chain(null, new int[8], 4, Arrays.asList(new byte[1])));
-      assertThrows(CallerException.class, () -> world.manager.locate(world.ns, keys, new int[] {1}, null, 0));
+      assertThrows(CallerException.class, () -> world.manager.locate(world.ns, keys, new int[] {1}, null, null));
       assertThrows(IndexOutOfBoundsException.class, () -> keys.slice(2, 4));
       assertThrows(IndexOutOfBoundsException.class, () -> keys.get(-1));
       assertThrows(IllegalArgumentException.class, () -> Key.of(new byte[15]));

@@ -26,8 +26,12 @@ final class CacheSteps {
   }
 
   private static LookupOptions lookup(Arguments in) {
-    return new LookupOptions().mode(in.integer("mode", 0)).hostOnly(in.flag("host_only")).noUse(in.flag("no_use"))
-        .unitKeys(in.keys("unit_keys")).askNodesNs(in.number("ask_nodes_ns", 0));
+    return new LookupOptions()
+        .mode(LookupMode.of(in.integer("mode", 0)))
+        .hostOnly(in.flag("host_only"))
+        .noUse(in.flag("no_use"))
+        .unitKeys(in.keys("unit_keys"))
+        .askNodes(in.time("ask_nodes_ns", 0));
   }
 
   private static Map<String, Object> found(Match match) {
@@ -39,7 +43,7 @@ final class CacheSteps {
     List<Object> rows = new ArrayList<>();
     for (MatchItem one : match.items(0, match.count())) {
       rows.add(results("tier", Steps.unsigned(one.tier()), "parts_needed", Steps.unsigned(one.partsNeeded()), "bytes",
-          one.bytes(), "below_bytes", one.belowBytes()));
+          one.bytes(), "below_bytes", one.belowBytes(), "text", Steps.shown(one)));
     }
     return results("count", (long) match.count(), "units", (long) match.units(), "items", rows);
   }
@@ -65,12 +69,12 @@ final class CacheSteps {
         tensors.add(Tensor.of(memory, one.number("block_stride", 0), one.number("page_bytes", 0)));
         one.noneLeft();
       }
-      parts.add(new CachePart(part.asPart(), part.integer("form", 0), tensors));
+      parts.add(new CachePart(part.asPart(), Form.of(part.integer("form", 0)), tensors));
       part.noneLeft();
     }
     return results("cache", in.object("manager", Manager.class)
         .attach(in.object("namespace", Namespace.class), in.integer("n_blocks", 0), parts,
-            in.integer("memory", MemoryKind.AUTO), in.integer("device", 0)));
+            MemoryKind.of(in.integer("memory", 0)), in.integer("device", 0)));
   }
 
   private static Map<String, Object> submitted(Steps steps, Arguments in, Operation operation) {
@@ -81,16 +85,16 @@ final class CacheSteps {
   private static Map<String, Object> store(Steps steps, Arguments in) {
     Cache cache = in.object("cache", Cache.class);
     KeyArray keys = in.keys("keys");
-    StoreOptions options = new StoreOptions().priority(in.integer("priority", 0)).parent(in.key("parent"))
+    StoreOptions options = new StoreOptions().priority(Priority.of(in.integer("priority", 0))).parent(in.key("parent"))
         .unchained(in.flag("unchained")).positions(in.positions("positions"))
-        .timeoutNs(in.number("timeout_ns", Kvbm.FOREVER)).unitKeys(in.keys("unit_keys"));
+        .timeout(in.time("timeout_ns", Kvbm.FOREVER)).unitKeys(in.keys("unit_keys"));
     if (in.has("stream")) options.stream(in.number("stream"));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       return submitted(steps, in, cache.storeAsync(keys, in.integers("block_ids"), options, queue));
     }
-    int[] items = new int[keys.size()];
-    long status = cache.store(keys, in.integers("block_ids"), options.itemStatus(items));
+    Status[] items = new Status[keys.size()];
+    long status = cache.store(keys, in.integers("block_ids"), options.itemStatus(items)).number();
     return results("status", status, "items", items);
   }
 
@@ -101,15 +105,15 @@ final class CacheSteps {
     int[] ids = in.integers("block_ids");
     LoadOptions options = new LoadOptions().firstKey(in.integer("first_key", 0)).anyPosition(in.flag("any_position"))
         .layers(in.integer("first_layer", 0), in.integer("n_layers", 0)).keepBelow(in.flag("keep_below"))
-        .positions(in.positions("positions")).timeoutNs(in.number("timeout_ns", Kvbm.FOREVER))
-        .computeBlockNs(in.number("compute_block_ns", 0)).waitLayers(in.flag("wait_layers"));
+        .positions(in.positions("positions")).timeout(in.time("timeout_ns", Kvbm.FOREVER))
+        .computeBlock(in.time("compute_block_ns", 0)).waitLayers(in.flag("wait_layers"));
     if (in.has("stream")) options.stream(in.number("stream"));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       return submitted(steps, in, cache.loadAsync(match, ids, options, queue));
     }
-    int[] items = new int[cache.keysOf(cache.idsOfPart(ids))];
-    long status = cache.load(match, ids, options.itemStatus(items));
+    Status[] items = new Status[cache.keysOf(cache.idsOfPart(ids))];
+    long status = cache.load(match, ids, options.itemStatus(items)).number();
     return results("status", status, "items", items);
   }
 
@@ -117,7 +121,8 @@ final class CacheSteps {
     steps.put("manager.prefetch", in -> {
       Manager manager = in.object("manager", Manager.class);
       Namespace ns = in.object("namespace", Namespace.class);
-      if (!in.has("queue")) return results("status", (long) manager.prefetch(ns, in.part("part"), in.keys("keys")));
+      if (!in.has("queue"))
+        return results("status", (long) manager.prefetch(ns, in.part("part"), in.keys("keys")).number());
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       steps.userData.put(
           manager.prefetchAsync(ns, in.part("part"), in.keys("keys"), queue), in.number("user_data", 0));
@@ -128,7 +133,7 @@ final class CacheSteps {
       Namespace ns = in.object("namespace", Namespace.class);
       int tier = in.integer("tier", 0);
       if (!in.has("queue")) {
-        return results("status", (long) manager.offload(ns, in.part("part"), in.keys("keys"), tier));
+        return results("status", (long) manager.offload(ns, in.part("part"), in.keys("keys"), tier).number());
       }
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       steps.userData.put(
@@ -139,12 +144,12 @@ final class CacheSteps {
         .drop(in.object("namespace", Namespace.class), in.part("part"), in.keys("keys"))));
     steps.put("manager.hint", in -> {
       in.object("manager", Manager.class).hint(in.object("namespace", Namespace.class), in.part("part"),
-          in.keys("keys"), in.integer("priority", 0));
+          in.keys("keys"), Priority.of(in.integer("priority", 0)));
       return results();
     });
     steps.put("manager.pin", in -> {
       Pin pin = in.object("manager", Manager.class).pin(in.object("namespace", Namespace.class), in.part("part"),
-          in.keys("keys"), in.number("owner"), in.number("timeout_ns"));
+          in.keys("keys"), in.number("owner"), in.time("timeout_ns", 0));
       return results("pin", Steps.decimal(pin.id()), "n", (long) pin.count());
     });
     steps.put("manager.unpin", in -> {

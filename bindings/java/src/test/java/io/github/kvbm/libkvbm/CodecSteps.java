@@ -12,17 +12,18 @@ final class CodecSteps {
   private CodecSteps() {}
 
   static void add(Steps steps) {
-    steps.put("codec.mode", in -> results("mode", (long) Codec.modeByName(in.text("name"))));
-    steps.put("codec.encode", in -> hex("coded", Codec.encode(raw(in), in.integer("mode", 0), form(in))));
+    steps.put("codec.mode", in -> results("mode", (long) Codec.modeByName(in.text("name")).number()));
+    steps.put("codec.encode", in -> hex("coded", Codec.encode(raw(in), CodecMode.of(in.integer("mode", 0)), form(in))));
     steps.put("codec.inspect", in -> {
       Codec.Info info = Codec.inspect(direct(in.hex("coded")));
-      return results("mode", (long) info.mode(), "element", (long) info.form().element(), "row_elements",
-          Steps.unsigned(info.form().rowElements()), "rows", Steps.unsigned(info.form().rows()), "lossy",
-          info.lossy() ? 1L : 0L, "leaves", Steps.unsigned(info.leaves()), "raw_leaves",
-          Steps.unsigned(info.rawLeaves()), "raw_bytes", info.rawBytes(), "coded_bytes", info.codedBytes(),
-          "error_ppb", info.errorPpb());
+      return results("mode", (long) info.mode().number(), "element", (long) info.form().element().number(),
+          "row_elements", Steps.unsigned(info.form().rowElements()), "rows", Steps.unsigned(info.form().rows()),
+          "lossy", info.lossy() ? 1L : 0L, "leaves", Steps.unsigned(info.leaves()), "raw_leaves",
+          Steps.unsigned(info.rawLeaves()), "raw_bytes", info.rawBytes(), "coded_bytes", info.codedBytes(), "error_ppb",
+          info.errorPpb());
     });
-    steps.put("codec.decode", in -> hex("raw", Codec.decode(direct(in.hex("coded")), in.number("allow_lossy", 0) != 0)));
+    steps.put(
+        "codec.decode", in -> hex("raw", Codec.decode(direct(in.hex("coded")), in.number("allow_lossy", 0) != 0)));
     steps.put("cache.code_room",
         in -> results("bytes", in.object("cache", Cache.class).codeRoom(in.integer("n_blocks", 0), how(in))));
     steps.put("cache.encode", CodecSteps::encode);
@@ -30,7 +31,7 @@ final class CodecSteps {
   }
 
   private static Codec.Form form(Arguments in) {
-    return new Codec.Form(in.integer("element", 0), in.integer("row_elements", 0), in.integer("rows", 0));
+    return new Codec.Form(Element.of(in.integer("element", 0)), in.integer("row_elements", 0), in.integer("rows", 0));
   }
 
   /** Which blocks of a cache, but for the stream. */
@@ -45,7 +46,7 @@ final class CodecSteps {
   private static Map<String, Object> encode(Arguments in) {
     Cache cache = in.object("cache", Cache.class);
     int[] ids = in.integers("block_ids");
-    int mode = in.integer("mode", 0);
+    CodecMode mode = CodecMode.of(in.integer("mode", 0));
     CodeOptions how = behindStream(in);
     if (!in.has("capacity")) return hex("coded", cache.encode(ids, mode, how));
     ByteBuffer out = ByteBuffer.allocateDirect(in.integer("capacity", 0));

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.util.EnumSet;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -15,7 +16,7 @@ import org.junit.jupiter.api.function.Executable;
 /** Blocks of an attached cache, coded where they lie. */
 @Timeout(60)
 class CodingTest {
-  static final Codec.Form BF16 = new Codec.Form(Component.BF16, 64, 0);
+  static final Codec.Form BF16 = new Codec.Form(Element.BF16, 64, 0);
 
   /** bf16 between 0.5 and 1, other ones for each seed. */
   static ByteBuffer values(int bytes, int seed) {
@@ -45,12 +46,12 @@ class CodingTest {
     try (World world = new World(); Cache cache = world.cache(memory)) {
       ByteBuffer plain = both(memory, 5, 1);
       int[] ids = {5, 1};
-      for (int mode = Codec.OFF; mode <= Codec.ZSTD; ++mode) {
+      for (CodecMode mode : EnumSet.range(CodecMode.OFF, CodecMode.ZSTD)) {
         assertEquals(Codec.encode(plain, mode, BF16), cache.encode(ids, mode, how), Codec.modeName(mode));
       }
-      ByteBuffer coded = cache.encode(ids, Codec.INT8, how);
+      ByteBuffer coded = cache.encode(ids, CodecMode.INT8, how);
       ByteBuffer room = ByteBuffer.allocateDirect((int) cache.codeRoom(2, how) + 7).position(7);
-      assertEquals(coded.remaining(), cache.encode(ids, Codec.INT8, how, room));
+      assertEquals(coded.remaining(), cache.encode(ids, CodecMode.INT8, how, room));
       assertEquals(coded, room);
       int[] others = {2, 3};
       UnavailableException e =
@@ -73,31 +74,31 @@ class CodingTest {
     Supplier<CodeOptions> how = CodeOptions::new;
     try (World world = new World(); Cache cache = world.cache(memory)) {
       int[] one = {0};
-      refused(CallerException.class, "bytes of no known kind", () -> cache.encode(one, Codec.INT8, null));
-      refused(CallerException.class, "mode", () -> cache.encode(one, 99, null));
-      refused(CallerException.class, "block_ids", () -> cache.encode(new int[] {8}, Codec.OFF, null));
-      refused(CallerException.class, "block_ids", () -> cache.encode(new int[] {Kvbm.NO_BLOCK}, Codec.OFF, null));
-      refused(CallerException.class, "part", () -> cache.encode(one, Codec.OFF, how.get().part(1)));
+      refused(CallerException.class, "bytes of no known kind", () -> cache.encode(one, CodecMode.INT8, null));
+      refused(CallerException.class, "mode", () -> cache.encode(one, CodecMode.UNKNOWN, null));
+      refused(CallerException.class, "block_ids", () -> cache.encode(new int[] {8}, CodecMode.OFF, null));
+      refused(CallerException.class, "block_ids", () -> cache.encode(new int[] {Kvbm.NO_BLOCK}, CodecMode.OFF, null));
+      refused(CallerException.class, "part", () -> cache.encode(one, CodecMode.OFF, how.get().part(1)));
       refused(CallerException.class, "part", () -> cache.codeRoom(1, how.get().part(-1)));
-      refused(CallerException.class, "stream", () -> cache.encode(one, Codec.OFF, how.get().stream(0)));
+      refused(CallerException.class, "stream", () -> cache.encode(one, CodecMode.OFF, how.get().stream(0)));
       ByteBuffer little = ByteBuffer.allocateDirect(9);
-      refused(NoRoomException.class, "are needed", () -> cache.encode(one, Codec.OFF, null, little));
-      ByteBuffer coded = cache.encode(new int[] {0, 1}, Codec.OFF, null);
+      refused(NoRoomException.class, "are needed", () -> cache.encode(one, CodecMode.OFF, null, little));
+      ByteBuffer coded = cache.encode(new int[] {0, 1}, CodecMode.OFF, null);
       refused(CallerException.class, "block_ids", () -> cache.decode(coded, new int[] {2, 2}, false, null));
       refused(CallerException.class, "blocks", () -> cache.decode(coded, new int[] {2}, false, null));
       int last = coded.limit() - 1;
       coded.put(last, (byte) (coded.get(last) ^ 1));
       int[] others = {2, 3};
       assertThrows(MissException.class, () -> cache.decode(coded, others, false, null));
-      assertThrows(NullPointerException.class, () -> cache.encode(null, Codec.OFF, null));
+      assertThrows(NullPointerException.class, () -> cache.encode(null, CodecMode.OFF, null));
       assertThrows(NullPointerException.class, () -> cache.decode(null, others, false, null));
       assertThrows(NullPointerException.class, () -> cache.decode(coded, null, false, null));
       assertThrows(IllegalArgumentException.class, () -> cache.codeRoom(-1, null));
       assertThrows(IllegalArgumentException.class, () -> cache.decode(ByteBuffer.allocate(9), others, false, null));
       assertThrows(IllegalArgumentException.class,
-          () -> cache.encode(one, Codec.OFF, null, little.asReadOnlyBuffer()));
+          () -> cache.encode(one, CodecMode.OFF, null, little.asReadOnlyBuffer()));
       cache.close();
-      assertThrows(IllegalStateException.class, () -> cache.encode(one, Codec.OFF, null));
+      assertThrows(IllegalStateException.class, () -> cache.encode(one, CodecMode.OFF, null));
     }
   }
 }

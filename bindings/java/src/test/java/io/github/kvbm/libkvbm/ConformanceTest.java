@@ -2,6 +2,7 @@
 package io.github.kvbm.libkvbm;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.core.type.TypeReference;
@@ -25,7 +26,8 @@ import org.junit.jupiter.api.TestFactory;
 /** Runs every scenario of the suite that all languages share. */
 class ConformanceTest {
   private static final Path SUITE = Path.of("../conformance").toAbsolutePath().normalize();
-  private static final Set<String> NOT_ARGUMENTS = Set.of("do", "as", "expect", "error", "message", "within_ns", "why");
+  private static final Set<String> NOT_ARGUMENTS =
+      Set.of("do", "as", "expect", "error", "message", "range", "within_ns", "why");
 
   private static final Set<String> MEMBERS = Set.of("name", "purpose", "needs", "steps");
 
@@ -71,7 +73,8 @@ class ConformanceTest {
   }
 
   private static void run(Map<String, Object> scenario, Map<String, Long> constants) throws Exception {
-    if (!MEMBERS.containsAll(scenario.keySet())) throw new AssertionError("members of a scenario: " + scenario.keySet());
+    if (!MEMBERS.containsAll(scenario.keySet()))
+      throw new AssertionError("members of a scenario: " + scenario.keySet());
     Path tmp = Files.createTempDirectory("kvbm-scenario-");
     Deque<AutoCloseable> made = new ArrayDeque<>();
     try {
@@ -116,6 +119,11 @@ class ConformanceTest {
     given.keySet().removeAll(NOT_ARGUMENTS);
     Arguments in = new Arguments((Map<?, ?>) values.resolve(given));
     String error = (String) step.get("error");
+    if (step.containsKey("range")) {
+      Throwable e = assertThrows(Throwable.class, () -> steps.run((String) step.get("do"), in));
+      if (!(e instanceof IllegalArgumentException || e instanceof ArithmeticException)) throw new AssertionError(e);
+      return;
+    }
     Map<String, Object> results;
     try {
       results = steps.run((String) step.get("do"), in);
@@ -144,7 +152,8 @@ class ConformanceTest {
     List<Class<?>> bands = List.of(CallerException.class, NoRoomException.class, PeerException.class,
         MissException.class, UnavailableException.class, InternalException.class);
     long status = values.constant(error);
-    if (e.status() != status || !e.statusName().equals(error) || e.getClass() != bands.get((int) (-status / 100 - 1))) {
+    if (e.statusNumber() != status || e.status().number() != status || !e.statusName().equals(error)
+        || e.getClass() != bands.get((int) (-status / 100 - 1))) {
       throw new AssertionError("failed otherwise than with " + error, e);
     }
     if (message != null && !e.getMessage().contains(message)) {

@@ -7,6 +7,7 @@ import io.github.kvbm.libkvbm.raw.kvbm;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
@@ -66,14 +67,16 @@ final class CoreSteps {
     });
     steps.put("items.read", in -> {
       Object items = in.get("items");
-      int[] statuses = items instanceof Operation ? ((Operation) items).itemStatus() : (int[]) items;
+      Status[] statuses = items instanceof Operation ? ((Operation) items).itemStatus() : (Status[]) items;
       List<Object> out = new ArrayList<>();
-      for (int status : statuses) out.add((long) status);
-      return results("items", out);
+      for (Status status : statuses) out.add((long) status.number());
+      return results("items", out, "text", Steps.shown(List.of(statuses)));
     });
+    steps.put("show", in -> results("text", in.get("it").toString()));
     steps.put("status.name", in -> {
       int status = in.integer("status", 0);
-      return results("name", Status.name(status), "text", Status.text(status), "band", band(status));
+      return results(
+          "name", kvbm.kvbm_status_name(status), "text", kvbm.kvbm_status_text(status), "band", band(status));
     });
     steps.put("version", in -> results("number", (long) Kvbm.version(), "text", Kvbm.versionString()));
   }
@@ -128,7 +131,7 @@ final class CoreSteps {
       List<Object> out = new ArrayList<>();
       do {
         long left = timeout == 0 ? 0 : Math.max(1, end - System.nanoTime());
-        for (Completion one : queue.await(n - out.size(), left)) out.add(completion(steps, one));
+        for (Completion one : queue.await(n - out.size(), Duration.ofNanos(left))) out.add(completion(steps, one));
       } while (out.size() < n && timeout != 0 && System.nanoTime() < end);
       return results("completions", out);
     });
@@ -146,9 +149,9 @@ final class CoreSteps {
       List<Object> out = new ArrayList<>();
       for (;;) {
         for (BlockEvent e : queue.pollEvents(n - out.size())) {
-          out.add(results("sequence", e.sequence(), "kind", (long) e.kind(), "tier", Steps.unsigned(e.tier()),
+          out.add(results("sequence", e.sequence(), "kind", (long) e.kind().number(), "tier", Steps.unsigned(e.tier()),
               "namespace_id", e.namespaceId().toString(), "key", e.key().toString(), "parent", e.parent().toString(),
-              "component", Steps.unsigned(e.component())));
+              "component", Steps.unsigned(e.component()), "text", Steps.shown(e)));
         }
         if (out.size() >= n || System.nanoTime() > end) return results("events", out);
         Thread.sleep(1);
@@ -161,16 +164,17 @@ final class CoreSteps {
     for (Map.Entry<Operation, Long> entry : steps.userData.entrySet()) {
       if (entry.getKey().id() == one.id()) user = entry.getValue();
     }
-    return results("user_data", user, "operation", Steps.decimal(one.operation()), "op", (long) one.op(), "status",
-        (long) one.status(), "items_done", one.itemsDone(), "items", one.items(), "bytes", one.bytes());
+    return results("user_data", user, "operation", Steps.decimal(one.operation()), "op", (long) one.op().number(),
+        "status", (long) one.status().number(), "items_done", one.itemsDone(), "items", one.items(), "bytes",
+        one.bytes(), "text", Steps.shown(one));
   }
 
   private static Map<String, Object> geometry(Arguments in) {
     List<Component> components = new ArrayList<>();
     for (Arguments one : in.objects("components")) {
-      components.add(new Component(one.integer("kind", 0), one.integer("element", 0), one.integer("layers", 0),
-          one.integer("heads", 0), one.integer("head_dim", 0), one.integer("window_tokens", 0),
-          one.number("state_bytes", 0)));
+      components.add(new Component(ComponentKind.of(one.integer("kind", 0)), Element.of(one.integer("element", 0)),
+          one.integer("layers", 0), one.integer("heads", 0), one.integer("head_dim", 0),
+          one.integer("window_tokens", 0), one.number("state_bytes", 0)));
       one.noneLeft();
     }
     Geometry geometry = Geometry.create(in.integer("tokens_per_block", 0), in.integer("units", 0), components);
@@ -181,7 +185,7 @@ final class CoreSteps {
     steps.put("namespace.open", in -> {
       NamespaceOptions options = new NamespaceOptions(in.text("model")).tenant(in.text("tenant"))
           .adapter(in.text("adapter")).geometry(in.object("geometry", Geometry.class)).secret(in.hex("secret"))
-          .epoch(in.number("epoch", 0)).quota(in.number("quota_bytes", 0), in.integer("quota_mode", 0))
+          .epoch(in.number("epoch", 0)).quota(in.number("quota_bytes", 0), QuotaMode.of(in.integer("quota_mode", 0)))
           .codec(in.text("codec")).allowLossy(in.integer("allow_lossy", 0) != 0)
           .weakHashes(in.integer("weak_hashes", 0) != 0);
       Namespace ns = in.object("manager", Manager.class).namespace(options);
@@ -197,7 +201,8 @@ final class CoreSteps {
       return results();
     });
     steps.put("namespace.set_quota", in -> {
-      in.object("namespace", Namespace.class).setQuota(in.number("quota_bytes"), in.integer("quota_mode", 0));
+      in.object("namespace", Namespace.class)
+          .setQuota(in.number("quota_bytes"), QuotaMode.of(in.integer("quota_mode", 0)));
       return results();
     });
   }

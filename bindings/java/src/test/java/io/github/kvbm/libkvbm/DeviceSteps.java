@@ -49,8 +49,8 @@ final class DeviceSteps {
     steps.put("cache.wait_layer", in -> {
       // By a number, also one of no load: Cache.waitLayer takes the operation.
       try (Call call = Call.begin()) {
-        Call.check(kvbm.kvbm_cache_wait_layer(call.use(in.object("cache", Cache.class), "cache"), in.number("operation"),
-            in.integer("layer", 0), in.number("stream")));
+        Call.check(kvbm.kvbm_cache_wait_layer(call.use(in.object("cache", Cache.class), "cache"),
+            in.number("operation"), in.integer("layer", 0), in.number("stream")));
       }
       return results();
     });

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -126,8 +127,8 @@ class DeviceTest {
     try (DeviceWorld world = new DeviceWorld(TestDriver.file().toString()); Cache device = world.attach(tensors);
         Cache host = world.manager.attach(world.ns, BLOCKS, List.of(new CachePart(null, Form.OPAQUE, inHost)))) {
       CodeOptions behind = new CodeOptions().form(CodingTest.BF16).stream(TestDriver.stream());
-      for (int mode : new int[] {Codec.DEFAULT, Codec.INT8, Codec.ZSTD, Codec.OFF}) {
-        boolean lossy = mode == Codec.INT8;
+      for (CodecMode mode : new CodecMode[] {CodecMode.DEFAULT, CodecMode.INT8, CodecMode.ZSTD, CodecMode.OFF}) {
+        boolean lossy = mode == CodecMode.INT8;
         ByteBuffer coded = device.encode(ids, mode, behind);
         ByteBuffer there = host.encode(ids, mode, new CodeOptions().form(CodingTest.BF16));
         assertEquals(there.remaining(), coded.remaining());
@@ -144,7 +145,7 @@ class DeviceTest {
           }
         }
       }
-      assertThrows(CallerException.class, () -> host.encode(ids, Codec.OFF, behind));
+      assertThrows(CallerException.class, () -> host.encode(ids, CodecMode.OFF, behind));
     }
   }
 
@@ -161,7 +162,7 @@ class DeviceTest {
           new ContextOptions().setting("device.library", TestDriver.file().toString()).setting(option, value));
       manager = Manager.create(
           context, new ManagerOptions().blockBytes(65536).hostCapacityBytes(4L << 20).tiers(List.of()));
-      List<Component> model = List.of(Component.attention(Component.BF16, LAYERS, 2, 32));
+      List<Component> model = List.of(Component.attention(Element.BF16, LAYERS, 2, 32));
       try (Geometry geometry = Geometry.create(16, 1, model)) {
         ns = manager.namespace(new NamespaceOptions("m").geometry(geometry));
       }
@@ -198,11 +199,11 @@ class DeviceTest {
         for (int l = 0; l < LAYERS; ++l) {
           for (int b = 0; b < BLOCKS; ++b) World.fill(page(prefill.tensors[l], b), l + 1);
           offer.publishOnStream(0, l, 1, 0, 0, computing);
-          session.awaitLayer(0, l, 30_000_000_000L);
+          session.awaitLayer(0, l, Duration.ofSeconds(30));
           assertTrue(World.isFull(page(decode.tensors[l], 3), l + 1));
         }
-        session.await(30_000_000_000L);
-        offer.await(30_000_000_000L);
+        session.await(Duration.ofSeconds(30));
+        offer.await(Duration.ofSeconds(30));
       }
     }
   }

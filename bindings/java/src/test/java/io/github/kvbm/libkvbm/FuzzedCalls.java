@@ -2,6 +2,7 @@
 package io.github.kvbm.libkvbm;
 
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -15,7 +16,7 @@ final class FuzzedCalls {
   private final World world = new World(16);
   private final ByteBuffer memory = World.memory(4);
   private final List<Object> objects = new ArrayList<>();
-  private final int[] status = new int[3];
+  private final Status[] status = new Status[3];
 
   FuzzedCalls(byte[] data) {
     this.data = ByteBuffer.wrap(data);
@@ -55,7 +56,7 @@ final class FuzzedCalls {
 
   private CodeOptions how() {
     CodeOptions how = new CodeOptions().part(next() == 7 ? number() : 0);
-    if (next() % 2 == 0) how.form(new Codec.Form(next() & 7, number() * 8, next() == 7 ? number() : 0));
+    if (next() % 2 == 0) how.form(new Codec.Form(Element.of(next() & 7), number() * 8, next() == 7 ? number() : 0));
     return next() == 7 ? how.stream(number()) : how;
   }
 
@@ -94,8 +95,13 @@ final class FuzzedCalls {
         any(BlockArray.class).complete(new long[] {number(), number()});
         return null;
       case 3:
-        any(BlockArray.class).register(any(Namespace.class), any(KeyArray.class), new RegisterOptions()
-            .duplicates(number()).part(part()).priority(number()).unchained(next() % 2 == 0));
+        any(BlockArray.class)
+            .register(any(Namespace.class), any(KeyArray.class),
+                new RegisterOptions()
+                    .duplicates(Duplicates.of(number()))
+                    .part(part())
+                    .priority(Priority.of(number()))
+                    .unchained(next() % 2 == 0));
         return null;
       case 4:
         return any(BlockArray.class).views();
@@ -131,7 +137,7 @@ final class FuzzedCalls {
     switch (Math.floorMod(choice, 16)) {
       case 0:
         return any(Manager.class).lookup(any(Namespace.class), any(KeyArray.class),
-            new LookupOptions().mode(number()).hostOnly(next() % 2 == 0).unitKeys(any(KeyArray.class)));
+            new LookupOptions().mode(LookupMode.of(number())).hostOnly(next() % 2 == 0).unitKeys(any(KeyArray.class)));
       case 1:
         return any(Cache.class).lookup(any(KeyArray.class));
       case 2:
@@ -141,7 +147,8 @@ final class FuzzedCalls {
         return null;
       case 4:
         any(Cache.class).store(any(KeyArray.class), ids(),
-            new StoreOptions().priority(number()).timeoutNs(number()).itemStatus(next() % 2 == 0 ? status : null));
+            new StoreOptions().priority(Priority.of(number())).timeout(Duration.ofNanos(number()))
+                .itemStatus(next() % 2 == 0 ? status : null));
         return null;
       case 5:
         any(Cache.class).load(any(Match.class), ids(), new LoadOptions().firstKey(number()).layers(number(), number()));
@@ -162,15 +169,15 @@ final class FuzzedCalls {
         any(Manager.class).drop(any(Namespace.class), part(), any(KeyArray.class));
         return null;
       case 11:
-        any(Manager.class).pin(any(Namespace.class), part(), any(KeyArray.class), number(), number());
+        any(Manager.class).pin(any(Namespace.class), part(), any(KeyArray.class), number(), Duration.ofNanos(number()));
         return null;
       case 12:
-        return any(Cache.class).encode(ids(), next() & 31, how());
+        return any(Cache.class).encode(ids(), CodecMode.of(next() & 31), how());
       case 13:
         any(Cache.class).decode(any(ByteBuffer.class), ids(), next() % 2 == 0, how());
         return null;
       case 14:
-        any(Cache.class).encode(ids(), next() & 31, how(), ByteBuffer.allocateDirect(next() & 127));
+        any(Cache.class).encode(ids(), CodecMode.of(next() & 31), how(), ByteBuffer.allocateDirect(next() & 127));
         any(Cache.class).codeRoom(number(), how());
         return null;
       default:

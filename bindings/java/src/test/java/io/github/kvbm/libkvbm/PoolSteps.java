@@ -24,9 +24,9 @@ final class PoolSteps {
       return results();
     });
     steps.put("manager.flush", in -> results("status",
-        (long) in.object("manager", Manager.class).flush(in.number("timeout_ns"))));
+        (long) in.object("manager", Manager.class).flush(in.time("timeout_ns", 0)).number()));
     steps.put("manager.flush_durable", in -> results("status",
-        (long) in.object("manager", Manager.class).flushDurable(in.number("timeout_ns"))));
+        (long) in.object("manager", Manager.class).flushDurable(in.time("timeout_ns", 0)).number()));
     steps.put("manager.allocate", PoolSteps::allocate);
     steps.put("manager.complete", in -> {
       try (Call call = Call.begin()) {
@@ -62,7 +62,7 @@ final class PoolSteps {
       for (Arguments one : in.objects("tiers")) {
         tiers.add(new DiskTier(one.text("path"), one.number("capacity_bytes", 0))
             .bandwidth(one.number("write_bytes_per_s", 0), one.number("read_bytes_per_s", 0))
-            .admission(one.integer("admission", 0), one.integer("admission_uses", 0))
+            .admission(Admission.of(one.integer("admission", 0)), one.integer("admission_uses", 0))
             .codec(one.text("codec"), one.integer("codec_goal", 0)));
         one.noneLeft();
       }
@@ -94,6 +94,8 @@ final class PoolSteps {
   private static Map<String, Object> allocate(Arguments in) {
     try (Call call = Call.begin()) {
       int n = in.integer("n", 0);
+      // What the layer refuses is for the layer; holds as numbers are not its.
+      if (n < 0) in.object("manager", Manager.class).allocate(in.object("namespace", Namespace.class), n);
       Struct blocks = call.memory(8L * n);
       Struct evicted = call.memory(64L * SIZEOF_key);
       Struct count = call.memory(8);
@@ -110,10 +112,15 @@ final class PoolSteps {
 
   private static Map<String, Object> register(Arguments in) {
     int n = in.list("blocks").size();
-    int[] status = new int[n];
-    RegisterOptions options = new RegisterOptions().duplicates(in.integer("duplicates", 0)).part(in.part("part"))
-        .parent(in.key("parent")).unchained(in.flag("unchained")).priority(in.integer("priority", 0))
-        .positions(in.positions("positions")).itemStatus(status);
+    Status[] status = new Status[n];
+    RegisterOptions options = new RegisterOptions()
+                                  .duplicates(Duplicates.of(in.integer("duplicates", 0)))
+                                  .part(in.part("part"))
+                                  .parent(in.key("parent"))
+                                  .unchained(in.flag("unchained"))
+                                  .priority(Priority.of(in.integer("priority", 0)))
+                                  .positions(in.positions("positions"))
+                                  .itemStatus(status);
     try (Call call = Call.begin()) {
       Struct blocks = holds(call, in);
       ItemStatus items = new ItemStatus(call, status, n);
@@ -122,7 +129,7 @@ final class PoolSteps {
           n, options.write(call, items, n).address));
       items.read();
       List<Object> statuses = new ArrayList<>();
-      for (int one : status) statuses.add((long) one);
+      for (Status one : status) statuses.add((long) one.number());
       return results("blocks", read(blocks, n), "items", statuses);
     }
   }

@@ -65,7 +65,7 @@ class PoolTest {
   void aSecondBlockOfAKeyGivesWayToTheFirst() {
     try (World world = new World()) {
       KeyArray keys = world.keys(2, 9);
-      int[] status = new int[2];
+      Status[] status = new Status[2];
       try (BlockArray first = world.registered(keys); BlockArray second = world.manager.allocate(world.ns, 2)) {
         second.complete();
         second.register(world.ns, keys, new RegisterOptions().itemStatus(status));
@@ -142,8 +142,8 @@ class PoolTest {
       world.registered(keys.slice(0, 2)).close();
       world.manager.drop(world.ns, null, keys.slice(0, 1));
       try (Match prefix = world.manager.lookup(world.ns, keys);
-          Match each = world.manager.lookup(world.ns, keys, new LookupOptions().mode(LookupOptions.EACH));
-          Match any = world.manager.lookup(world.ns, keys, new LookupOptions().mode(LookupOptions.ANY));
+          Match each = world.manager.lookup(world.ns, keys, new LookupOptions().mode(LookupMode.EACH));
+          Match any = world.manager.lookup(world.ns, keys, new LookupOptions().mode(LookupMode.ANY));
           BlockArray blocks = each.blocks(0, 0, 4)) {
         assertEquals(0, prefix.hits());
         assertEquals(0, prefix.blocks().size());

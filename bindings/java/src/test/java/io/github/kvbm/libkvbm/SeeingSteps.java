@@ -4,7 +4,6 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.Steps.results;
 
 import java.lang.reflect.RecordComponent;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -47,13 +46,13 @@ final class SeeingSteps {
     });
     steps.put("manager.node_address", in -> results("address", in.object("manager", Manager.class).nodeAddress()));
     steps.put("manager.wait_for_peers", in -> {
-      in.object("manager", Manager.class).waitForPeers(Duration.ofNanos(in.number("timeout_ns", 0)));
+      in.object("manager", Manager.class).waitForPeers(in.time("timeout_ns", 0));
       return results();
     });
     steps.put("manager.locate", in -> {
       int[] requests = in.has("request_keys") ? in.integers("request_keys") : null;
       LocateResult found = in.object("manager", Manager.class).locate(in.object("namespace", Namespace.class),
-          in.keys("keys"), requests, in.parts("parts"), in.number("ask_nodes_ns", 0));
+          in.keys("keys"), requests, in.parts("parts"), in.time("ask_nodes_ns", 0));
       List<Object> rows = new ArrayList<>();
       for (Location row : found.rows()) {
         Map<String, Object> one = members(row);
@@ -78,8 +77,10 @@ final class SeeingSteps {
       }
       if (value instanceof Integer) value = Steps.unsigned((Integer) value);
       if (value instanceof Key) value = value.toString();
+      if (value instanceof Numbered) value = (long) ((Numbered) value).number();
       out.put(component.getName().replaceAll("([A-Z])", "_$1").toLowerCase(), value);
     }
+    out.put("text", Steps.shown(record));
     return out;
   }
 }

@@ -32,17 +32,17 @@ final class SessionSteps {
       return results();
     });
     steps.put("offer.wait", in -> {
-      in.object("offer", Offer.class).await(in.number("timeout_ns"));
+      in.object("offer", Offer.class).await(in.time("timeout_ns", 0));
       return results();
     });
     steps.put("session.open", in -> openSession(steps, in));
     steps.put("session.wait", in -> {
-      in.object("session", Session.class).await(in.number("timeout_ns"));
+      in.object("session", Session.class).await(in.time("timeout_ns", 0));
       return results();
     });
     steps.put("session.wait_layer", in -> {
       in.object("session", Session.class)
-          .awaitLayer(in.integer("component", 0), in.integer("layer", 0), in.number("timeout_ns"));
+          .awaitLayer(in.integer("component", 0), in.integer("layer", 0), in.time("timeout_ns", 0));
       return results();
     });
     steps.put("session.abort", in -> {
@@ -54,7 +54,7 @@ final class SessionSteps {
   private static Map<String, Object> openOffer(Steps steps, Arguments in) {
     OfferOptions options = new OfferOptions().rank(in.integer("rank", 0)).firstPosition(in.number("first_position", 0))
         .positions(in.number("begin", 0), in.number("end", 0));
-    if (in.has("timeout_ns")) options.timeoutNs(in.number("timeout_ns"));
+    if (in.has("timeout_ns")) options.timeout(in.time("timeout_ns", 0));
     Offer offer = Offer.open(in.object("cache", Cache.class), RequestId.of(in.hex("request")), in.integers("block_ids"),
         options, in.object("queue", CompletionQueue.class));
     if (offer.done() != null) steps.userData.put(offer.done(), in.number("user_data", 0));
@@ -65,7 +65,7 @@ final class SessionSteps {
     SessionOptions options = new SessionOptions().rank(in.integer("rank", 0), in.integer("ranks", 0))
         .noLayers(in.flag("no_layers")).firstPosition(in.number("first_position", 0))
         .positions(in.number("begin", 0), in.number("end", 0)).budgetBytes(in.number("budget_bytes", 0));
-    if (in.has("timeout_ns")) options.timeoutNs(in.number("timeout_ns"));
+    if (in.has("timeout_ns")) options.timeout(in.time("timeout_ns", 0));
     if (in.has("stream")) options.stream(in.number("stream"));
     List<Source> sources = new ArrayList<>();
     for (Arguments one : in.objects("sources")) {

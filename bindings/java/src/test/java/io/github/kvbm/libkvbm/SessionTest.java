@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -30,11 +31,11 @@ class SessionTest {
     final List<ByteBuffer> layers = new ArrayList<>();
     final int[] blocks;
 
-    Side(String option, String address, int blockTokens, int form) {
+    Side(String option, String address, int blockTokens, Form form) {
       context = Context.create(new ContextOptions().setting(option, address));
       manager = Manager.create(
           context, new ManagerOptions().hostCapacityBytes(8L << 20).blockBytes(65536).tiers(List.of()));
-      List<Component> model = List.of(Component.attention(Component.BF16, LAYERS, HEADS, DIM));
+      List<Component> model = List.of(Component.attention(Element.BF16, LAYERS, HEADS, DIM));
       try (Geometry geometry = Geometry.create(blockTokens, 1, model)) {
         assertEquals(2L * LAYERS * HEADS * DIM * 2 * blockTokens, geometry.recordBytes(0, null));
         ns = manager.namespace(new NamespaceOptions("a model").geometry(geometry));
@@ -67,23 +68,23 @@ class SessionTest {
       RequestId request = RequestId.random();
       List<Long> arrived = Collections.synchronizedList(new ArrayList<>());
       try (Session session = Session.open(decode.cache, request, decode.blocks,
-              List.of(new Source(prefill.manager.nodeAddress(), 0)), new SessionOptions().timeoutNs(30_000_000_000L),
-              queue, layer -> arrived.add(layer.operation()));
-          Offer offer = Offer.open(prefill.cache, request, prefill.blocks, new OfferOptions(), ends)) {
+               List.of(new Source(prefill.manager.nodeAddress(), 0)),
+               new SessionOptions().timeout(Duration.ofSeconds(30)), queue, layer -> arrived.add(layer.operation()));
+           Offer offer = Offer.open(prefill.cache, request, prefill.blocks, new OfferOptions(), ends)) {
         for (int l = 0; l < LAYERS; ++l) {
           ByteBuffer layer = prefill.layers.get(l);
           for (int i = 0; i < layer.capacity() / 2; ++i) layer.putShort(2 * i, (short) (1000 * l + i));
           offer.publish(0, l, 1, 0, 0);
-          session.awaitLayer(0, l, 30_000_000_000L);
+          session.awaitLayer(0, l, Duration.ofSeconds(30));
           // Head 1, token 20, element 3: blocks of 16 [token][head] here, of 8 [head][token] there.
           int sent = prefill.blocks[20 / 16] * 16 * HEADS * DIM + (20 % 16 * HEADS + 1) * DIM + 3;
           int got = decode.blocks[20 / 8] * 8 * HEADS * DIM + (8 + 20 % 8) * DIM + 3;
           assertEquals(layer.getShort(2 * sent), decode.layers.get(l).getShort(2 * got));
         }
-        session.await(30_000_000_000L);
-        offer.await(30_000_000_000L);
-        assertEquals(Completion.RECEIVE, session.done().get(30, TimeUnit.SECONDS).op());
-        assertEquals(Completion.OFFER, offer.done().get(30, TimeUnit.SECONDS).op());
+        session.await(Duration.ofSeconds(30));
+        offer.await(Duration.ofSeconds(30));
+        assertEquals(OperationKind.RECEIVE, session.done().get(30, TimeUnit.SECONDS).op());
+        assertEquals(OperationKind.OFFER, offer.done().get(30, TimeUnit.SECONDS).op());
         assertEquals(List.of(0L, 1L, 2L, 3L), arrived);
         assertThrows(CallerException.class, () -> offer.abort("late"));
       }
@@ -112,9 +113,9 @@ class SessionTest {
       try (Offer offer = Offer.open(prefill.cache, request, prefill.blocks, null, null);
           Session session = Session.open(decode.cache, request, decode.blocks,
               List.of(new Source(prefill.manager.nodeAddress(), 0)), null, null, null)) {
-        assertThrows(NoRoomException.class, () -> session.await(1_000_000));
+        assertThrows(NoRoomException.class, () -> session.await(Duration.ofMillis(1)));
         offer.abort("the request was withdrawn: \u00fc");
-        PeerException e = assertThrows(PeerException.class, () -> session.await(30_000_000_000L));
+        PeerException e = assertThrows(PeerException.class, () -> session.await(Duration.ofSeconds(30)));
         assertEquals(Status.CANCELLED, e.status());
         assertTrue(e.getMessage().contains("withdrawn: \u00fc"), e.getMessage());
       }

@@ -75,7 +75,8 @@ class SignalsTest {
   @Test
   void signalsOfTheJvmAreLeftAloneByUcx() throws Exception {
     String given = System.getProperty("kvbm.test.ucx", "");
-    Path module = Path.of(given.isEmpty() ? System.getProperty("kvbm.test.prefix") + "/lib/kvbm/libkvbm_ucx.so" : given);
+    Path module =
+        Path.of(given.isEmpty() ? System.getProperty("kvbm.test.prefix") + "/lib/kvbm/libkvbm_ucx.so" : given);
     assumeTrue(Files.exists(module), "there is no UCX module " + module);
     // UCX cannot tell whose processes its peers are.
     Path key = Files.createTempFile("kvbm-test-key", "");

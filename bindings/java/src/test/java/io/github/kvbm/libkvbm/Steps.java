@@ -51,6 +51,11 @@ final class Steps {
     return List.copyOf(keys.toList().stream().map(Key::toString).toList());
   }
 
+  /** The text of a row, in lower case. */
+  static String shown(Object row) {
+    return row.toString().toLowerCase();
+  }
+
   static long unsigned(int value) {
     return Integer.toUnsignedLong(value);
   }

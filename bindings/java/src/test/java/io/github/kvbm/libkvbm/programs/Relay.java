@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.github.kvbm.libkvbm.programs;
 
+import io.github.kvbm.libkvbm.Admission;
 import io.github.kvbm.libkvbm.BlockArray;
 import io.github.kvbm.libkvbm.BlockViews;
 import io.github.kvbm.libkvbm.Context;
@@ -16,6 +17,7 @@ import io.github.kvbm.libkvbm.Namespace;
 import io.github.kvbm.libkvbm.NamespaceOptions;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 
@@ -61,7 +63,7 @@ public final class Relay {
       }
     }
     ManagerOptions options = new ManagerOptions().blockBytes(BLOCK_BYTES);
-    if (tier != null) options.tiers(List.of(new DiskTier(tier, 256L << 20).admission(DiskTier.ADMIT_ALL, 0)));
+    if (tier != null) options.tiers(List.of(new DiskTier(tier, 256L << 20).admission(Admission.ALL, 0)));
     byte[] secret = new byte[32];
     Arrays.fill(secret, (byte) 7);
     boolean good;
@@ -95,7 +97,7 @@ public final class Relay {
       }
       held.complete();
       held.register(ns, keys);
-      manager.flush(30 * SECOND_NS);
+      manager.flush(Duration.ofSeconds(30));
       System.out.println("stored " + blocks);
       String address = manager.nodeAddress();
       if (!address.isEmpty()) System.out.println("node " + address);
@@ -109,7 +111,7 @@ public final class Relay {
   private boolean fetch() throws InterruptedException {
     long end = System.nanoTime() + 10 * SECOND_NS;
     for (;;) {
-      try (Match match = manager.lookup(ns, keys, new LookupOptions().askNodesNs(2 * SECOND_NS))) {
+      try (Match match = manager.lookup(ns, keys, new LookupOptions().askNodes(Duration.ofSeconds(2)))) {
         if (match.hits() == blocks || System.nanoTime() > end) break;
       }
       Thread.sleep(20);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+/** What a store does that finds the quota used up. */
+public enum QuotaMode implements Numbered {
+  /** It evicts blocks of its namespace. */
+  EVICT(KVBM_QUOTA_EVICT),
+
+  /** It fails. */
+  REJECT(KVBM_QUOTA_REJECT);
+
+  private final int number;
+
+  QuotaMode(int number) {
+    this.number = number;
+  }
+
+  /** {@return its number in kvbm.h} */
+  @Override
+  public int number() {
+    return number;
+  }
+
+  /** The one of this number; as the library, refuses a number that is none. */
+  static QuotaMode of(int number) {
+    return Numbered.of(values(), number, "quota mode");
+  }
+}
