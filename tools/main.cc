@@ -38,8 +38,8 @@ bool output_is_lost() {
          !S_ISFIFO(facts.st_mode) && !S_ISSOCK(facts.st_mode);
 }
 
-// A standard descriptor that is closed would be that of the next file that is opened, a tier's for one, and what is printed
-// would be written into it. With this one it is lost, and found to be.
+// A standard descriptor that is closed would be that of the next file that is opened, a tier's for one, and what is
+// printed would be written into it. With this one it is lost, and found to be.
 void fill_standard_descriptors() {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDONLY);
@@ -52,9 +52,9 @@ int main(int argc, char** argv) {
   namespace command = kvbm::command;
   fill_standard_descriptors();
   try {
-    command::Registry registry("kvbm", "KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks",
-                               "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(KVBM_VERSION_MINOR) "." KVBM_TEXT(
-                                   KVBM_VERSION_PATCH));
+    command::Registry registry(
+        "kvbm", "KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks",
+        "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(KVBM_VERSION_MINOR) "." KVBM_TEXT(KVBM_VERSION_PATCH));
     registry.root().footer(
         "`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input,\n"
         "3 a pool has a part of the file (put, exists), 130 asked to end before it was through.");
@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
     }
     return code;
   } catch (const std::bad_alloc&) {
-    return command::fail(command::kFailed, "the system refused memory", "free some, or ask for less: sizes, threads, a shorter trace");
+    return command::fail(command::kFailed, "the system refused memory",
+                         "free some, or ask for less: sizes, threads, a shorter trace");
   } catch (const std::exception& error) {
     return command::fail(command::kFailed, error.what(), "this is a fault in kvbm; please report the command line");
   }

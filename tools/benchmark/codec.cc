@@ -123,7 +123,8 @@ void Leaves::copy() {
 
 uint64_t Leaves::stored() const {
   uint64_t all = 0;
-  for (const Leaf& leaf : leaves_) all += leaf.coded.codec == codec::LeafCodec::raw ? leaf.raw.size() : leaf.coded.bytes;
+  for (const Leaf& leaf : leaves_)
+    all += leaf.coded.codec == codec::LeafCodec::raw ? leaf.raw.size() : leaf.coded.bytes;
   return all;
 }
 
@@ -185,10 +186,13 @@ Status Bench::measure(const std::string& name, Leaves& leaves, Mode mode, const 
   if (lossy == nullptr && !leaves.exact()) return Status(Code::internal, "what was coded does not come back", name);
   const double gigabytes = static_cast<double>(leaves.bytes()) / 1e9;
   const double limit = gigabytes / median(copies);
-  if (ratio) rows.push_back(plain_row(name + ".ratio", static_cast<double>(leaves.bytes()) / static_cast<double>(leaves.stored()), "x"));
+  if (ratio)
+    rows.push_back(
+        plain_row(name + ".ratio", static_cast<double>(leaves.bytes()) / static_cast<double>(leaves.stored()), "x"));
   rows.push_back(more_is_better(name + ".compress", gigabytes / median(encodes), "GB/s", limit, "memcpy"));
   rows.push_back(more_is_better(name + ".decompress", gigabytes / median(decodes), "GB/s", limit, "memcpy"));
-  if (ratio) rows.push_back(more_is_better(name + ".decompress_checked", gigabytes / median(checks), "GB/s", limit, "memcpy"));
+  if (ratio)
+    rows.push_back(more_is_better(name + ".decompress_checked", gigabytes / median(checks), "GB/s", limit, "memcpy"));
   if (lossy != nullptr) {
     rows.push_back(plain_row(name + ".relative_mse_k", leaves.error(lossy->element, true), ""));
     rows.push_back(plain_row(name + ".relative_mse_v", leaves.error(lossy->element, false), ""));
@@ -257,7 +261,8 @@ Result<std::vector<Row>> bench_codec(const CodecOptions& options) {
   const size_t n = std::max<size_t>(options.inputs.size(), 1);
   std::vector<Element> types;
   for (size_t i = 0; i < n; ++i) {
-    const auto sample = options.inputs.empty() ? make_kv(options.huge_pages) : load_kv(options.inputs[i], options.head_dim, options.huge_pages);
+    const auto sample = options.inputs.empty() ? make_kv(options.huge_pages)
+                                               : load_kv(options.inputs[i], options.head_dim, options.huge_pages);
     if (!sample.ok()) return sample.status();
     if (std::find(types.begin(), types.end(), sample.value().element) != types.end()) {
       return Status(Code::invalid_argument, "two --input of one type would give rows of the same names",

@@ -1,5 +1,5 @@
-// `kvbm bench codec`: every codec on leaves of KV as records have them, next to memcpy of the same leaves; sealing next to
-// OpenSSL's own AES-256-GCM.
+// `kvbm bench codec`: every codec on leaves of KV as records have them, next to memcpy of the same leaves; sealing next
+// to OpenSSL's own AES-256-GCM.
 #pragma once
 
 #include <string>

@@ -39,7 +39,8 @@ struct Records {
 Result<Records> records_of(const std::string& input, uint32_t head_dim) {
   auto sample = input.empty() ? make_kv(false) : load_kv(input, head_dim, false);
   if (!sample.ok()) return sample.status();
-  if (sample.value().tokens < kPathTokens) return Status(Code::invalid_argument, "fewer than 64 tokens make no block", input);
+  if (sample.value().tokens < kPathTokens)
+    return Status(Code::invalid_argument, "fewer than 64 tokens make no block", input);
   const auto blocks = in_blocks(sample.value(), kPathTokens, false);
   if (!blocks.ok()) return blocks.status();
   const KvSample& from = blocks.value();
@@ -51,7 +52,8 @@ Result<Records> records_of(const std::string& input, uint32_t head_dim) {
   records.bytes = planes * leaf;
   for (uint64_t p = 0; p < planes; ++p) {
     for (uint64_t i = 0; i < count; ++i) {
-      std::memcpy(records.values.data() + i * records.bytes + p * leaf, from.values->data() + (p * count + i) * leaf, leaf);
+      std::memcpy(records.values.data() + i * records.bytes + p * leaf, from.values->data() + (p * count + i) * leaf,
+                  leaf);
     }
   }
   kvbm_component_t component{};
@@ -94,7 +96,8 @@ class Path {
     std::vector<kvbm_block_t> blocks(kPathBlocks);
     std::vector<kvbm_view_t> views(kPathBlocks);
     keys_.resize(kPathBlocks);
-    kvbm_status_t status = kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
+    kvbm_status_t status =
+        kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
     if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), kPathBlocks, views.data());
     if (status != KVBM_OK) return failed("blocks could not be allocated", status);
     for (size_t i = 0; i < kPathBlocks; ++i) {
@@ -110,21 +113,23 @@ class Path {
     if (status == KVBM_OK)
       status = kvbm_manager_offload(manager, store_->ns(), nullptr, keys_.data(), kPathBlocks, 1, nullptr, 0);
     const double seconds = watch.seconds();
-    if (status == KVBM_OK) status = kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
+    if (status == KVBM_OK)
+      status = kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
     if (status == KVBM_OK) kvbm_block_release(manager, blocks.data(), kPathBlocks);
     return status == KVBM_OK ? Result<double>(seconds) : failed("blocks could not be written", status);
   }
 
   Result<double> up() {
     const Stopwatch watch;
-    const kvbm_status_t status = kvbm_manager_prefetch(store_->manager(), store_->ns(), nullptr, keys_.data(), kPathBlocks,
-                                                       nullptr, 0);
+    const kvbm_status_t status =
+        kvbm_manager_prefetch(store_->manager(), store_->ns(), nullptr, keys_.data(), kPathBlocks, nullptr, 0);
     return status == KVBM_OK ? Result<double>(watch.seconds()) : failed("blocks could not be brought up", status);
   }
 
   [[nodiscard]] double ratio() const {
     const auto codec = store_->stats().codec[1];
-    return codec.stored_bytes == 0 ? 1 : static_cast<double>(codec.plain_bytes) / static_cast<double>(codec.stored_bytes);
+    return codec.stored_bytes == 0 ? 1
+                                   : static_cast<double>(codec.plain_bytes) / static_cast<double>(codec.stored_bytes);
   }
 
  private:
@@ -138,8 +143,8 @@ struct PathSamples {
   std::vector<double> down, up, both;
 };
 
-// One cap: the ways beside each other in each round, and each of them first as often, for a disk that was just written to
-// is slower for whoever comes next.
+// One cap: the ways beside each other in each round, and each of them first as often, for a disk that was just written
+// to is slower for whoever comes next.
 Status measure(const std::string& dir, uint64_t cap, const Records& records, int rounds, terminal::Progress& progress,
                std::vector<Row>& rows) {
   std::vector<std::unique_ptr<Path>> paths;

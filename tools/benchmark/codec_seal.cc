@@ -35,7 +35,8 @@ class Plain {
            EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, 16, out + kLeafBytes) == 1;
   }
   bool open(uint64_t leaf, std::byte* in, std::byte* out) {
-    return begin(leaf) && update(in, out) && EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, 16, in + kLeafBytes) == 1 &&
+    return begin(leaf) && update(in, out) &&
+           EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, 16, in + kLeafBytes) == 1 &&
            EVP_CipherFinal_ex(context_.get(), tag_.data(), &done_) == 1;
   }
 
@@ -68,14 +69,16 @@ struct SealBench {
   Status seal() {
     Status done;
     for (uint64_t i = 0; done.ok() && i < leaves; ++i) {
-      done = sealer.seal(leaf(i), {bytes + i * kLeafBytes, kLeafBytes}, {}, {sealed->data() + i * kSealedBytes, kSealedBytes});
+      done = sealer.seal(leaf(i), {bytes + i * kLeafBytes, kLeafBytes}, {},
+                         {sealed->data() + i * kSealedBytes, kSealedBytes});
     }
     return done;
   }
   Status open() {
     Status done;
     for (uint64_t i = 0; done.ok() && i < leaves; ++i) {
-      done = sealer.open(leaf(i), {sealed->data() + i * kSealedBytes, kSealedBytes}, {opened->data() + i * kLeafBytes, kLeafBytes}, {});
+      done = sealer.open(leaf(i), {sealed->data() + i * kSealedBytes, kSealedBytes},
+                         {opened->data() + i * kLeafBytes, kLeafBytes}, {});
     }
     return done;
   }
@@ -122,9 +125,10 @@ Result<std::vector<Row>> bench_seal(const std::byte* bytes, uint64_t n, int roun
   }
   if (!done.ok()) return done;
   const double gigabytes = static_cast<double>(bench.leaves * kLeafBytes) / 1e9;
-  return std::vector<Row>{
-      more_is_better("codec.seal", gigabytes / median(seals), "GB/s", gigabytes / median(plain_seals), "OpenSSL's AES-256-GCM"),
-      more_is_better("codec.open", gigabytes / median(opens), "GB/s", gigabytes / median(plain_opens), "OpenSSL's AES-256-GCM")};
+  return std::vector<Row>{more_is_better("codec.seal", gigabytes / median(seals), "GB/s",
+                                         gigabytes / median(plain_seals), "OpenSSL's AES-256-GCM"),
+                          more_is_better("codec.open", gigabytes / median(opens), "GB/s",
+                                         gigabytes / median(plain_opens), "OpenSSL's AES-256-GCM")};
 }
 
 }  // namespace kvbm::benchmark

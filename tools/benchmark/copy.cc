@@ -63,8 +63,8 @@ double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64
   return watch.seconds();
 }
 
-Row compare(const std::string& name, std::byte* target, const std::byte* source, uint64_t bytes, bool then_read, int rounds,
-            terminal::Progress& progress) {
+Row compare(const std::string& name, std::byte* target, const std::byte* source, uint64_t bytes, bool then_read,
+            int rounds, terminal::Progress& progress) {
   // With a reader: as a load of that size copies. Without: as one of many does.
   const codec::CopyHint hint = then_read ? codec::hint_for(bytes) : codec::CopyHint::automatic;
   std::vector<double> ours;
@@ -112,16 +112,16 @@ Result<std::vector<Row>> bench_copy(const CopyOptions& options) {
   std::byte* host_bytes = host.value()->data();
   for (uint64_t i = 0; i < kBufferBytes; i += 8) store_le<uint64_t>(engine_bytes + i, i * 0x9E3779B97F4A7C15ULL);
   std::memcpy(host_bytes, engine_bytes, kBufferBytes);
-  terminal::Progress progress("copying", std::size(kCopySizes) * 3 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
-                              options.quiet);
+  terminal::Progress progress("copying", std::size(kCopySizes) * 3 * static_cast<uint64_t>(options.rounds),
+                              terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const CopySize& size : kCopySizes) {
     rows.push_back(compare(std::string("copy.verified_in.") + size.name, host_bytes, engine_bytes, size.bytes, false,
                            options.rounds, progress));
     rows.push_back(compare(std::string("copy.verified_out.") + size.name, engine_bytes, host_bytes, size.bytes, false,
                            options.rounds, progress));
-    rows.push_back(compare(std::string("copy.verified_out_then_read.") + size.name, engine_bytes, host_bytes, size.bytes, true,
-                           options.rounds, progress));
+    rows.push_back(compare(std::string("copy.verified_out_then_read.") + size.name, engine_bytes, host_bytes,
+                           size.bytes, true, options.rounds, progress));
   }
   return rows;
 }

@@ -15,8 +15,8 @@ struct CopyOptions {
 
 // Each size rotates through 512 MiB of source and as much target, in huge pages where the system gives them, on one
 // thread; copies and memcpy alternate, and the medians of the rounds are told, in the thread's own time: on a busy
-// machine the longer of two samples is interrupted more often, and the ratio of times on the wall moves. A record is copied leaf by leaf, as
-// stores and loads do.
+// machine the longer of two samples is interrupted more often, and the ratio of times on the wall moves. A record is
+// copied leaf by leaf, as stores and loads do.
 Result<std::vector<Row>> bench_copy(const CopyOptions& options);
 
 }  // namespace kvbm::benchmark

@@ -63,7 +63,8 @@ class SizeBench {
       : dir_(dir), size_(size), registered_(registered), blocks_(static_cast<uint32_t>(kRoundBytes / size.bytes)) {}
 
   Status run(int rounds) {
-    const uint64_t disk = (static_cast<uint64_t>(rounds) + 2) * (kRoundBytes + blocks_ * kHeadBytes) * 5 / 4 + 64 * kMiB;
+    const uint64_t disk =
+        (static_cast<uint64_t>(rounds) + 2) * (kRoundBytes + blocks_ * kHeadBytes) * 5 / 4 + 64 * kMiB;
     auto store = DiskStore::open(dir_ + "/tier", disk, size_.bytes, blocks_);
     if (!store.ok()) return store.status();
     store_ = std::move(store).value();
@@ -81,9 +82,9 @@ class SizeBench {
                                  median(raw_write_), raw_name(raw_write_path_, "writes")));
     out.push_back(more_is_better("disk.read." + std::string(size_.name) + suffix, median(read_), "GB/s",
                                  median(raw_read_), raw_name(raw_read_path_, "reads")));
-    out.push_back(more_is_better("disk.read_delivered." + std::string(size_.name) + suffix, median(read_), "GB/s",
-                                 median(raw_delivered_),
-                                 raw_name(raw_read_path_, "reads") + ", and each payload is hashed and copied as it comes"));
+    out.push_back(more_is_better(
+        "disk.read_delivered." + std::string(size_.name) + suffix, median(read_), "GB/s", median(raw_delivered_),
+        raw_name(raw_read_path_, "reads") + ", and each payload is hashed and copied as it comes"));
   }
 
  private:
@@ -91,7 +92,7 @@ class SizeBench {
 
   // What the limit was in truth: without memlock, or where rings are forbidden, another way than was asked for.
   static std::string raw_name(RawPath path, const char* what) {
-    const char* how = path == RawPath::threads           ? "raw O_DIRECT pread and pwrite on threads, no io_uring here: "
+    const char* how = path == RawPath::threads ? "raw O_DIRECT pread and pwrite on threads, no io_uring here: "
                       : path == RawPath::registered_ring ? "raw io_uring O_DIRECT, registered buffers: "
                                                          : "raw io_uring O_DIRECT: ";
     return std::string(how) + what + ", head pages included";
@@ -146,7 +147,10 @@ class SizeBench {
     (write ? raw_write_path_ : raw_read_path_) = took.value().path;
     // Of what is handed on, the payloads count, as of ours.
     const uint64_t bytes = load.request_bytes - load.deliver_after;
-    (delivered ? raw_delivered_ : write ? raw_write_ : raw_read_).push_back(speed(blocks_ * bytes, took.value().seconds));
+    (delivered ? raw_delivered_
+     : write   ? raw_write_
+               : raw_read_)
+        .push_back(speed(blocks_ * bytes, took.value().seconds));
     return {};
   }
 
@@ -266,8 +270,8 @@ Status add_busy_latencies(DiskStore& store, size_t n, std::vector<double>& out) 
   return read.ok() ? wrote : read;
 }
 
-// What single blocks take: looked up, and loads of 1 MiB, idle and beside offload in turns, so that both see what else the
-// machine does.
+// What single blocks take: looked up, and loads of 1 MiB, idle and beside offload in turns, so that both see what else
+// the machine does.
 Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
   auto readable = DiskStore::open(dir + "/tier", 3072 * kMiB, kMiB, kDiskLatencyBlocks);
   if (!readable.ok()) return readable.status();
@@ -360,7 +364,8 @@ Result<std::vector<Row>> bench_disk(const DiskOptions& options) {
   if (!without.ok()) return without.status();
   rows.value().insert(rows.value().end(), without.value().begin(), without.value().end());
   for (const DiskSize& size : kDiskSizes) {
-    if (Status s = measure_chain(scratch.path(), size.bytes, size.name, options.rounds, rows.value()); !s.ok()) return s;
+    if (Status s = measure_chain(scratch.path(), size.bytes, size.name, options.rounds, rows.value()); !s.ok())
+      return s;
   }
   progress.advance(1);
   if (Status s = measure_payload_share(scratch.path(), rows.value()); !s.ok()) return s;

@@ -32,7 +32,8 @@ class ChainBench {
     options.block_bytes = block_bytes;
     options.slots = static_cast<uint32_t>(n_ / kHostShare);
     options.disk = dir + "/chain";
-    options.disk_bytes = (static_cast<uint64_t>(rounds) + 1) * n_ * (block_bytes + kChainHeadBytes) * 5 / 4 + 64 * kChainMiB;
+    options.disk_bytes =
+        (static_cast<uint64_t>(rounds) + 1) * n_ * (block_bytes + kChainHeadBytes) * 5 / 4 + 64 * kChainMiB;
     auto store = Store::open(options);
     if (!store.ok()) return store.status();
     store_ = std::move(store).value();
@@ -67,7 +68,8 @@ class ChainBench {
 
   void rows(const std::string& name, std::vector<Row>& out) const {
     const char* const what = "raw io_uring O_DIRECT over the same bytes, head pages included";
-    out.push_back(more_is_better("disk.chain." + name + ".store", median(store_speed_), "GB/s", median(raw_write_), what));
+    out.push_back(
+        more_is_better("disk.chain." + name + ".store", median(store_speed_), "GB/s", median(raw_write_), what));
     out.push_back(more_is_better("disk.chain." + name + ".load", median(load_speed_), "GB/s", median(raw_read_), what));
   }
 

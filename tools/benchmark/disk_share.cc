@@ -24,7 +24,8 @@ constexpr ShareSize kShareSizes[] = {{4096, "4KiB", 0.75}, {64 << 10, "64KiB", 0
 
 // Payload of the capacity while the tier is full: it lets blocks go for each that comes.
 Result<double> share_of(const std::string& dir, uint64_t block_bytes) {
-  auto store = DiskStore::open(dir, kShareDiskBytes, block_bytes, static_cast<uint32_t>(kShareRoundBytes / block_bytes));
+  auto store =
+      DiskStore::open(dir, kShareDiskBytes, block_bytes, static_cast<uint32_t>(kShareRoundBytes / block_bytes));
   if (!store.ok()) return store.status();
   std::vector<double> shares;
   const uint64_t most = 4 * kShareDiskBytes / kShareRoundBytes;

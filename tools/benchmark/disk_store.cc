@@ -125,7 +125,8 @@ Result<double> DiskStore::look_up(size_t n, size_t times) {
     const kvbm_status_t status =
         kvbm_manager_lookup(store_->manager(), store_->ns(), keys_.data(), n, nullptr, &match, &found);
     kvbm_match_release(match);
-    if (status != KVBM_OK || found != n) return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
+    if (status != KVBM_OK || found != n)
+      return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
   }
   return watch.ns() / static_cast<double>(n * times);
 }

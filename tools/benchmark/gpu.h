@@ -1,5 +1,5 @@
-// `kvbm bench gpu`: an engine's cache in device memory to records in pinned host memory and back, as they are and coded, each
-// figure beside what the device's own copies reach in the same run.
+// `kvbm bench gpu`: an engine's cache in device memory to records in pinned host memory and back, as they are and
+// coded, each figure beside what the device's own copies reach in the same run.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct GpuOptions {
   int calls = 5;                    // a round of a latency
   uint64_t bytes = 256ULL << 20;    // moved in one sample; twice as much device memory is taken
   uint32_t multiprocessors = 8;     // that transfers may use: device.multiprocessors
-  double seconds = 60;              // for the rounds of all figures: one that is too slow for its share gets fewer, one at least
+  double seconds = 60;  // for the rounds of all figures: one that is too slow for its share gets fewer, one at least
   bool quiet = false;
 };
 

@@ -69,8 +69,9 @@ Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace
         [&] { return world.copy(world.spare(), world.host(world.records()), shape.bytes()); });
     if (!s.ok()) return s;
     const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
-    rows.push_back(more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(samples.ours), "GB/s",
-                                  gigabytes / median(samples.theirs), "cuMemcpyAsync, one piece, pinned, plain"));
+    rows.push_back(more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)),
+                                  gigabytes / median(samples.ours), "GB/s", gigabytes / median(samples.theirs),
+                                  "cuMemcpyAsync, one piece, pinned, plain"));
   }
   return {};
 }

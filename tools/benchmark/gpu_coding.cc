@@ -22,7 +22,8 @@ constexpr codec::LeafForm kForm{codec::Element::bf16, kCodingRow, static_cast<ui
 // The records' memory is cut into so many places: two for each coded stream, one for each plain copy.
 constexpr uint64_t kPlaces = 8;
 
-// One that the processor codes and kernels decode; one that kernels do all of; the one of which they split and merge planes.
+// One that the processor codes and kernels decode; one that kernels do all of; the one of which they split and merge
+// planes.
 std::vector<codec::Mode> modes() {
   std::vector<codec::Mode> all{codec::Mode::standard, codec::Mode::int8};
   if (codec::has_zstd()) all.push_back(codec::Mode::zstd);
@@ -56,7 +57,8 @@ class Coding {
 
   // Both ways once, with all that came out compared; coded() then has what decode() takes.
   Status check(codec::Mode mode) {
-    const auto made = codec::encode_stream(kForm, mode, {plain(), shape_.bytes()}, {reference(), 2 * part()}, workspace_);
+    const auto made =
+        codec::encode_stream(kForm, mode, {plain(), shape_.bytes()}, {reference(), 2 * part()}, workspace_);
     if (!made.ok()) return made.status();
     if (const auto seconds = encode(mode); !seconds.ok()) return seconds.status();
     if (size_ != made.value()) return {Code::damaged, "blocks were coded to another size than the processor's"};

@@ -31,7 +31,8 @@ class Beside {
   static Result<std::unique_ptr<Beside>> load(GpuWorld& world) {
     const device::Driver& driver = world.driver();
     const void* image = driver.own_kernels != nullptr ? driver.own_kernels : gpu_image().data();
-    if (image == nullptr) return Status(Code::unsupported, "this build has no kernels for GPUs", "it was made without nvcc");
+    if (image == nullptr)
+      return Status(Code::unsupported, "this build has no kernels for GPUs", "it was made without nvcc");
     auto out = std::unique_ptr<Beside>(new Beside(world));
     const device::Device::Scope scope(world.device());
     Status s = world.device().check(driver.cuModuleLoadData(&out->module_, image), "cuModuleLoadData");
@@ -69,9 +70,9 @@ class Beside {
   }
   Status launch(CuFunction function, Grid grid, unsigned threads, void** parameters) {
     const device::Device::Scope scope(world_.device());
-    return world_.device().check(
-        world_.driver().cuLaunchKernel(function, grid.x, grid.y, 1, threads, 1, 1, 0, world_.stream(), parameters, nullptr),
-        "cuLaunchKernel");
+    return world_.device().check(world_.driver().cuLaunchKernel(function, grid.x, grid.y, 1, threads, 1, 1, 0,
+                                                                world_.stream(), parameters, nullptr),
+                                 "cuLaunchKernel");
   }
   GpuWorld& world_;
   device::CuModule module_ = nullptr;
@@ -143,7 +144,8 @@ class Jobs {
   Status launched(Launch&& launch) {
     const device::Device::Scope scope(world_.device());
     const auto blocks = static_cast<uint32_t>(world_.device().facts().multiprocessors) * 2;
-    return world_.device().check(launch(world_.device().kernels(), {blocks, device::kBlockThreads, 0}), "cuLaunchKernel");
+    return world_.device().check(launch(world_.device().kernels(), {blocks, device::kBlockThreads, 0}),
+                                 "cuLaunchKernel");
   }
   GpuWorld& world_;
   std::vector<device::LeafJob> jobs_;
@@ -209,7 +211,8 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   rows.push_back(speed("gpu.device_scatter", bytes, scatter, "cuMemcpyAsync, device to device"));
   Spans hash;
   s = alternate(
-      world, rounds, pace, hash, [&] { return jobs.hash(); }, [&] { return beside.read(world.cache(), bytes, world.spare()); });
+      world, rounds, pace, hash, [&] { return jobs.hash(); },
+      [&] { return beside.read(world.cache(), bytes, world.spare()); });
   if (!s.ok()) return s;
   rows.push_back(speed("gpu.hash", bytes, hash, "a kernel that reads as much"));
   return {};
@@ -294,8 +297,8 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& p
   }
   const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
   rows.push_back(less_is_better("gpu.store_beside_gemm", median(with), "ms", median(alone), "the product alone"));
-  rows.push_back(more_is_better("gpu.gather_beside_gemm", gigabytes / median(stores), "GB/s", gigabytes / median(copies),
-                                "cuMemcpyAsync, one piece, pinned, alone"));
+  rows.push_back(more_is_better("gpu.gather_beside_gemm", gigabytes / median(stores), "GB/s",
+                                gigabytes / median(copies), "cuMemcpyAsync, one piece, pinned, alone"));
   return {};
 }
 

@@ -11,8 +11,8 @@
 
 namespace kvbm::benchmark {
 
-// gpu.device_gather and gpu.device_scatter, against a copy from device to device; gpu.hash, against reading the same memory;
-// gpu.store_beside_gemm and gpu.gather_beside_gemm.
+// gpu.device_gather and gpu.device_scatter, against a copy from device to device; gpu.hash, against reading the same
+// memory; gpu.store_beside_gemm and gpu.gather_beside_gemm.
 Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows);
 
 }  // namespace kvbm::benchmark

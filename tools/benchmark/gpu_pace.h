@@ -1,5 +1,5 @@
-// Which rounds of `kvbm bench gpu` there is time for, and the bar of all of them. A device that copies as slowly as the fake
-// of the driver that tests use would else take minutes for figures that are none. Used by one thread.
+// Which rounds of `kvbm bench gpu` there is time for, and the bar of all of them. A device that copies as slowly as the
+// fake of the driver that tests use would else take minutes for figures that are none. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,8 @@ class GpuPace {
     round_ = -1;
     until_ = Clock::now() + share_;
   }
-  // Whether there is another round: the first always, others while the figure's share lasts. For `while (pace.another())`.
+  // Whether there is another round: the first always, others while the figure's share lasts. For `while
+  // (pace.another())`.
   bool another() {
     if (round_ >= 0) progress_.advance(1);
     if (++round_ >= asked_) return false;

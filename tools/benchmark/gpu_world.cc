@@ -28,7 +28,8 @@ std::vector<uint64_t> shuffled(uint64_t n) {
 // What was refused for being so much; all else as it is.
 Status of_bytes(const Status& why, const char* where, uint64_t bytes) {
   if (why.code() != Code::no_memory) return why;
-  return {why.code(), "--bytes asks for more than there is", std::to_string(bytes) + " bytes of " + where + ": " + why.message()};
+  return {why.code(), "--bytes asks for more than there is",
+          std::to_string(bytes) + " bytes of " + where + ": " + why.message()};
 }
 
 }  // namespace
@@ -115,8 +116,9 @@ GpuWorld::~GpuWorld() {
 std::string GpuWorld::describe() const {
   const device::DeviceFacts& facts = device_->facts();
   return facts.name + " at " + facts.pci + ", compute capability " + std::to_string(facts.major) + "." +
-         std::to_string(facts.minor) + ", " + std::to_string(facts.multiprocessors) + " multiprocessors, a driver of CUDA " +
-         std::to_string(facts.driver_version / 1000) + "." + std::to_string(facts.driver_version % 1000 / 10);
+         std::to_string(facts.minor) + ", " + std::to_string(facts.multiprocessors) +
+         " multiprocessors, a driver of CUDA " + std::to_string(facts.driver_version / 1000) + "." +
+         std::to_string(facts.driver_version % 1000 / 10);
 }
 
 std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t blocks) const {

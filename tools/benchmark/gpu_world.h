@@ -1,5 +1,5 @@
-// What the GPU benchmark works with: a device and its driver's own calls, an engine's cache in device memory, records in
-// pinned host memory, and the library's transfers between the two. Used by one thread.
+// What the GPU benchmark works with: a device and its driver's own calls, an engine's cache in device memory, records
+// in pinned host memory, and the library's transfers between the two. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace kvbm::benchmark {
 
-// A paged cache as engines have it: `layers` times K and V, each a tensor of `blocks` pages, a page contiguous. A block is
-// its page in every tensor; a record holds them one after the other, cut into leaves.
+// A paged cache as engines have it: `layers` times K and V, each a tensor of `blocks` pages, a page contiguous. A block
+// is its page in every tensor; a record holds them one after the other, cut into leaves.
 struct PagedShape {
   uint64_t page_bytes = 0;
   uint64_t layers = 0;
@@ -79,7 +79,9 @@ class GpuWorld {
   Status fill(device::CuPointer to, unsigned char value, uint64_t bytes);
 
  private:
-  explicit GpuWorld(const device::Driver& driver) : driver_(driver) { log_.set_sink(&keep_first, this, LogLevel::warning); }
+  explicit GpuWorld(const device::Driver& driver) : driver_(driver) {
+    log_.set_sink(&keep_first, this, LogLevel::warning);
+  }
   Status prepare(const GpuOptions& options);
   static void keep_first(void* self, const LogMessage& message);
   Result<double> move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes);

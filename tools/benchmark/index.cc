@@ -166,8 +166,8 @@ std::vector<size_t> shuffled_places(size_t width) {
   return order;
 }
 
-// Two threads that stay for all rounds, as an engine's do: what a thread works with stays in its processor's caches, and
-// memory that it frees is memory that it had from its own arena.
+// Two threads that stay for all rounds, as an engine's do: what a thread works with stays in its processor's caches,
+// and memory that it frees is memory that it had from its own arena.
 class IndexPair {
  public:
   // make(t) runs first, on thread t.
@@ -198,7 +198,8 @@ class IndexPair {
     done_.store(0, std::memory_order_relaxed);
     turn_.fetch_add(1, std::memory_order_release);
     turn_.notify_all();
-    for (int done = 0; (done = done_.load(std::memory_order_acquire)) != 2;) done_.wait(done, std::memory_order_acquire);
+    for (int done = 0; (done = done_.load(std::memory_order_acquire)) != 2;)
+      done_.wait(done, std::memory_order_acquire);
     return std::max(took_[0], took_[1]);
   }
 
@@ -316,7 +317,8 @@ class IndexBench {
           [&] { note(churn(map_, last_, keys, false), theirs); });
       last_ = keys;
     }
-    add(less_is_better("index.churn", median(ours), "ns", median(theirs), std::string(kMapName) + ": find, erase, insert"));
+    add(less_is_better("index.churn", median(ours), "ns", median(theirs),
+                       std::string(kMapName) + ": find, erase, insert"));
   }
 
   void measure_register() {
@@ -348,9 +350,9 @@ class IndexBench {
     add(row);
   }
 
-  // Two threads on one manager, each with its half of the keys, against one of them with all; beside it two threads with
-  // a map each, which share nothing but the machine, against one of them with both. Each way first once unmeasured: then
-  // every processor's caches hold what it works with, and not what the other way left.
+  // Two threads on one manager, each with its half of the keys, against one of them with all; beside it two threads
+  // with a map each, which share nothing but the machine, against one of them with both. Each way first once
+  // unmeasured: then every processor's caches hold what it works with, and not what the other way left.
   void measure_two_threads() {
     std::vector<double> speedup;
     std::vector<double> bare;

@@ -14,7 +14,8 @@ namespace {
 
 using layout::Element;
 
-Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t head_dim, bool huge_pages) {
+Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t head_dim,
+                       bool huge_pages) {
   KvSample sample;
   sample.element = element;
   sample.layers = layers;
@@ -134,12 +135,14 @@ Result<KvSample> make_kv(bool huge_pages) {
   if (!sample.ok()) return sample;
   SeededRandom random(1);
   std::byte* out = sample.value().values->data();
-  for (uint32_t head = 0; head < 30 * 2 * 3; ++head, out += 512 * 64 * 2) fill_head(random, head / 3 % 2 == 0, 512, 64, out);
+  for (uint32_t head = 0; head < 30 * 2 * 3; ++head, out += 512 * 64 * 2)
+    fill_head(random, head / 3 % 2 == 0, 512, 64, out);
   return sample;
 }
 
 Result<KvSample> in_blocks(const KvSample& sample, uint32_t tokens, bool huge_pages) {
-  auto made = empty(sample.element, sample.layers, sample.heads, sample.tokens / tokens * tokens, sample.head_dim, huge_pages);
+  auto made =
+      empty(sample.element, sample.layers, sample.heads, sample.tokens / tokens * tokens, sample.head_dim, huge_pages);
   if (!made.ok()) return made;
   const uint64_t head = uint64_t{sample.tokens} * sample.head_dim * layout::element_bytes(sample.element);
   const uint64_t part = head / sample.tokens * tokens;

@@ -25,14 +25,14 @@ struct KvSample {
   [[nodiscard]] ConstBytes all() const { return {values->data(), bytes()}; }
 };
 
-// From an .npy of shape (layers, 2, tokens, heads * head_dim) or (layers, 2, heads, tokens, head_dim), bf16 (or uint16) or
-// fp16.
+// From an .npy of shape (layers, 2, tokens, heads * head_dim) or (layers, 2, heads, tokens, head_dim), bf16 (or uint16)
+// or fp16.
 Result<KvSample> load_kv(const std::string& path, uint32_t head_dim, bool huge_pages);
 
-// bf16, 30 layers of 3 heads of 64, 512 tokens: normal values with a scale of each channel (2^n, n normal with deviation
-// 0.7), and an offset of each channel of K, three times its scale. Mantissas are noise, as real ones are; that
-// neighbouring tokens are alike, and rows that repeat, are not imitated, so that `max` and `delta` gain less than they do
-// on real caches. Same bytes on every machine.
+// bf16, 30 layers of 3 heads of 64, 512 tokens: normal values with a scale of each channel (2^n, n normal with
+// deviation 0.7), and an offset of each channel of K, three times its scale. Mantissas are noise, as real ones are;
+// that neighbouring tokens are alike, and rows that repeat, are not imitated, so that `max` and `delta` gain less than
+// they do on real caches. Same bytes on every machine.
 Result<KvSample> make_kv(bool huge_pages);
 
 // The sample in blocks of `tokens` tokens: [layer][K, V][block][head][token of the block][element].

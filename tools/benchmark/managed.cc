@@ -60,7 +60,8 @@ class ManagedStore {
       kvbm_status_t status = kvbm_manager_allocate(manager, store_->ns(), n, &blocks_[at], nullptr, 0, nullptr);
       if (status == KVBM_OK) status = kvbm_manager_complete(manager, &blocks_[at], n, nullptr);
       const ThreadStopwatch watch;
-      if (status == KVBM_OK) status = kvbm_manager_register(manager, store_->ns(), &blocks_[at], &keys_[at], n, nullptr);
+      if (status == KVBM_OK)
+        status = kvbm_manager_register(manager, store_->ns(), &blocks_[at], &keys_[at], n, nullptr);
       seconds += watch.seconds();
       if (status != KVBM_OK) return failed("blocks could not be registered", status);
     }
@@ -169,8 +170,8 @@ Status measure_managed(const ManagedSize& size, int rounds, terminal::Progress& 
   const double gigabytes = now.value()->gigabytes();
   const double blocks = now.value()->blocks();
   const std::string name = size.name;
-  rows.push_back(
-      more_is_better("managed.register." + name, gigabytes / median(registered), "GB/s", gigabytes / median(own), kLeafHash));
+  rows.push_back(more_is_better("managed.register." + name, gigabytes / median(registered), "GB/s",
+                                gigabytes / median(own), kLeafHash));
   rows.push_back(less_is_better("managed.register_late." + name, median(registered_late) / blocks * 1e9, "ns", 0, ""));
   rows.push_back(
       more_is_better("managed.store." + name, gigabytes / median(stored), "GB/s", gigabytes / median(wall), kLeafHash));
@@ -181,8 +182,8 @@ Status measure_managed(const ManagedSize& size, int rounds, terminal::Progress& 
 
 Result<std::vector<Row>> bench_managed(const ManagedOptions& options) {
   const int rounds = std::max(1, options.rounds);
-  terminal::Progress progress("registering", std::size(kManagedSizes) * static_cast<uint64_t>(rounds), terminal::Unit::items,
-                              options.quiet);
+  terminal::Progress progress("registering", std::size(kManagedSizes) * static_cast<uint64_t>(rounds),
+                              terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const ManagedSize& size : kManagedSizes) {
     if (Status s = measure_managed(size, rounds, progress, rows); !s.ok()) return s;

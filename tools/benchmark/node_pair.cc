@@ -42,7 +42,8 @@ std::vector<std::byte> made_up_numbers(uint64_t bytes) {
   SeededRandom random(7);
   for (size_t i = 0; i + 2 <= out.size(); i += 2) {
     const uint64_t bits = random.next();
-    const auto noise = static_cast<int32_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48)) - 0x1FFFE;
+    const auto noise =
+        static_cast<int32_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48)) - 0x1FFFE;
     const float value = static_cast<float>(noise) * (1.0F + static_cast<float>(i / 2 % 128 % 7)) / 65536.0F;
     uint32_t as_bits = 0;
     std::memcpy(&as_bits, &value, sizeof as_bits);

@@ -26,8 +26,8 @@ struct NodePairOptions {
   std::string key_file;       // node.key_file
   std::string protect;        // node.protect
   std::string share;          // a directory: no nodes, but the owner and a client of the tier set that meets there
-  // Not empty: blocks are these bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; as many
-  // bytes as a block, a multiple of kNumbersBytes.
+  // Not empty: blocks are these bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; as
+  // many bytes as a block, a multiple of kNumbersBytes.
   std::vector<std::byte> numbers;
   static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };

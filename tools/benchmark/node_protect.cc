@@ -88,7 +88,8 @@ struct GuardedSockets {
 
   Status start() {
     for (size_t i = 0; i < kModes.size(); ++i) {
-      auto asker = kModes[i] == Protection::off ? plain_asker(kGuardedSample) : guarded_asker(kGuardedSample, kModes[i]);
+      auto asker =
+          kModes[i] == Protection::off ? plain_asker(kGuardedSample) : guarded_asker(kGuardedSample, kModes[i]);
       if (!asker.ok()) return asker.status();
       askers[i] = std::move(asker).value();
     }
@@ -109,8 +110,8 @@ Result<std::vector<Row>> rows_of(const GuardedSize& size, GuardedSockets& socket
       const size_t which = (turn + static_cast<size_t>(round + 1)) % kTurns;
       const size_t mode = which / 2;
       const Status s = which % 2 == 0 ? pairs[mode].load()
-                                      : time_answer(*sockets.askers[mode], pairs[mode].options.blocks, size.bytes, memory,
-                                                    sockets.seconds[mode]);
+                                      : time_answer(*sockets.askers[mode], pairs[mode].options.blocks, size.bytes,
+                                                    memory, sockets.seconds[mode]);
       if (!s.ok()) return s;
     }
     if (round < 0) {  // the first asks for locations and touches memory
@@ -148,7 +149,8 @@ Result<Row> openssl_alone(Protection how, MutableBytes memory, int rounds) {
     const Stopwatch watch;
     for (uint64_t at = 0; at < memory.size(); at += kOpenSslPiece) {
       const bool good = guard.value()->begin({}, kOpenSslPiece, codec::AesGcm::Use::seal) == Code::ok &&
-                        guard.value()->seal(memory.subspan(at, kOpenSslPiece), out.data()) && guard.value()->finish(tag);
+                        guard.value()->seal(memory.subspan(at, kOpenSslPiece), out.data()) &&
+                        guard.value()->finish(tag);
       if (!good) return Status(Code::internal, "libcrypto refuses to work");
     }
     seconds.push_back(watch.seconds());

@@ -13,8 +13,8 @@ struct NodeProtectOptions {
   bool quiet = false;
 };
 
-// Three pairs of nodes with one key load 64 MiB of blocks of a size over loopback TCP, in turns with each other and with
-// sockets: node.protect is off, authenticate and encrypt. Rows, each against what was measured in the same turns:
+// Three pairs of nodes with one key load 64 MiB of blocks of a size over loopback TCP, in turns with each other and
+// with sockets: node.protect is off, authenticate and encrypt. Rows, each against what was measured in the same turns:
 //   node.tcp.<mode>.<size>              blocking sockets, unprotected and unverified
 //   node.tcp.<mode>_to_off.<size>       the pair that is off
 //   node.tcp.<mode>_to_openssl.<size>   blocking sockets whose two threads also run OpenSSL's GMAC or AES-256-GCM

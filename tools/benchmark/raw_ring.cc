@@ -109,7 +109,8 @@ class Delivery {
   }
 
   void copy(uint64_t request) {
-    const auto* from = reinterpret_cast<const std::byte*>(memory_ + request * load_.request_bytes + load_.deliver_after);
+    const auto* from =
+        reinterpret_cast<const std::byte*>(memory_ + request * load_.request_bytes + load_.deliver_after);
     auto* to = reinterpret_cast<std::byte*>(target_.data() + request * bytes_);
     for (uint64_t at = 0; at < bytes_; at += kLeaf) {
       hash_ ^= codec::copy_hashed(to + at, from + at, std::min(kLeaf, bytes_ - at), codec::CopyHint::streaming,
@@ -168,7 +169,8 @@ class Pump {
       load_.write ? io_uring_prep_write_fixed(entry, fd_, buffer, bytes, at, 0)
                   : io_uring_prep_read_fixed(entry, fd_, buffer, bytes, at, 0);
     } else {
-      load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at) : io_uring_prep_read(entry, fd_, buffer, bytes, at);
+      load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at)
+                  : io_uring_prep_read(entry, fd_, buffer, bytes, at);
     }
     io_uring_sqe_set_data(entry, reinterpret_cast<void*>(request));
   }
@@ -194,7 +196,8 @@ Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory, Delive
       for (uint64_t i = 0; (i = next.fetch_add(1)) < load.requests;) {
         const auto at = static_cast<off_t>(i * load.request_bytes);
         char* const buffer = memory + at;
-        const ssize_t n = load.write ? ::pwrite(fd, buffer, load.request_bytes, at) : ::pread(fd, buffer, load.request_bytes, at);
+        const ssize_t n =
+            load.write ? ::pwrite(fd, buffer, load.request_bytes, at) : ::pread(fd, buffer, load.request_bytes, at);
         if (n != static_cast<ssize_t>(load.request_bytes)) error.store(n < 0 ? errno : EIO);
         delivery.came(i);
       }

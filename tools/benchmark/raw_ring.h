@@ -1,6 +1,6 @@
 // What the disk can do: writes or reads of one size through io_uring with O_DIRECT and registered
-// buffers, a fixed number in flight, each into or out of memory of its own as blocks are, on a preallocated file; pread and
-// pwrite on as many threads (at most 16) where the system allows no ring. Blocks.
+// buffers, a fixed number in flight, each into or out of memory of its own as blocks are, on a preallocated file; pread
+// and pwrite on as many threads (at most 16) where the system allows no ring. Blocks.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct RawLoad {
   unsigned depth = 1;
   bool write = false;
   bool registered = true;  // false: as under a memlock limit that forbids registered buffers
-  // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by one
-  // other thread, as it comes. That is the least that anybody does who checks what he hands on. 0: nothing is.
+  // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by
+  // one other thread, as it comes. That is the least that anybody does who checks what he hands on. 0: nothing is.
   uint64_t deliver_after = 0;
 };
 

@@ -227,8 +227,8 @@ Result<Row> throughput(const HostSize& size, HostPair kind, int rounds, terminal
     return Status(Code::wrong_state, "not all of the blocks were read in place");
   }
   const double gigabytes = static_cast<double>(kHostSampleBytes) / 1e9;
-  return more_is_better(std::string(kind == HostPair::nodes ? "node.same_host." : "node.share.") + size.name, gigabytes / median(ours), "GB/s",
-                        gigabytes / median(theirs), "memcpy of the same memory");
+  return more_is_better(std::string(kind == HostPair::nodes ? "node.same_host." : "node.share.") + size.name,
+                        gigabytes / median(ours), "GB/s", gigabytes / median(theirs), "memcpy of the same memory");
 }
 
 struct Latency {
@@ -283,7 +283,8 @@ Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
 }  // namespace
 
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options) {
-  terminal::Progress progress("reading in place", (2 * std::size(kHostSizes) + 1) * static_cast<uint64_t>(options.rounds),
+  terminal::Progress progress("reading in place",
+                              (2 * std::size(kHostSizes) + 1) * static_cast<uint64_t>(options.rounds),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const HostPair kind : {HostPair::nodes, HostPair::share}) {

@@ -58,7 +58,8 @@ Result<Rank> make_rank(const Facts& facts, const Part& part, Form form, uint32_t
   const uint64_t blocks = kSessionTokens / block_tokens;
   const uint32_t tensors = layout::form_tensors(form, shape.value());
   const uint64_t each = blocks * shape.value().payload_bytes() / tensors;
-  auto memory = Arena::map({.bytes = each * tensors, .huge_pages = true, .file = {}, .interleave = false, .touch_threads = 2});
+  auto memory =
+      Arena::map({.bytes = each * tensors, .huge_pages = true, .file = {}, .interleave = false, .touch_threads = 2});
   if (!memory.ok()) return memory.status();
   Rank rank;
   rank.memory = std::move(memory).value();
@@ -76,7 +77,9 @@ Result<Rank> make_rank(const Facts& facts, const Part& part, Form form, uint32_t
 }
 
 Part part_of(const Facts& facts, uint32_t rank, uint32_t ranks) {
-  return {0, layout::tensor_parallel_shard(facts.components[0], rank, ranks, 0, kSessionLayers).value(), {0, kSessionTokens}};
+  return {0,
+          layout::tensor_parallel_shard(facts.components[0], rank, ranks, 0, kSessionLayers).value(),
+          {0, kSessionTokens}};
 }
 
 struct Sides {
@@ -176,8 +179,8 @@ Result<std::vector<Row>> bench_session(const SessionOptions& options) {
   arena.bytes = size_t{4} * kSliceBytes;
   const auto staging = Arena::map(arena);
   if (!staging.ok()) return staging.status();
-  terminal::Progress progress("moving", std::size(kCases) * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
-                              options.quiet);
+  terminal::Progress progress("moving", std::size(kCases) * static_cast<uint64_t>(options.rounds),
+                              terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const Case& c : kCases) {
     if (auto s = measure(c, options.rounds, staging.value()->data(), progress, rows); !s.ok()) return s;

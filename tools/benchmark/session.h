@@ -14,9 +14,9 @@ struct SessionOptions {
   bool quiet = false;
 };
 
-// One decode rank of a model of 80 layers, 8 KV heads x 128, bf16, 4,096 tokens, tensor-parallel 8 to 4, slices of 1 MiB,
-// blocks in random order. Gather, scatter and a memcpy of the same bytes between the same tensors, in linear order, take
-// turns on one thread; medians of rounds in the thread's own time.
+// One decode rank of a model of 80 layers, 8 KV heads x 128, bf16, 4,096 tokens, tensor-parallel 8 to 4, slices of 1
+// MiB, blocks in random order. Gather, scatter and a memcpy of the same bytes between the same tensors, in linear
+// order, take turns on one thread; medians of rounds in the thread's own time.
 Result<std::vector<Row>> bench_session(const SessionOptions& options);
 
 }  // namespace kvbm::benchmark

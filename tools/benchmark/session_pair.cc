@@ -60,8 +60,8 @@ Status serve(const std::string& codec, uint32_t requests, std::vector<std::byte>
     offering.timeout_ns = KVBM_FOREVER;
     kvbm_offer_t* offer = nullptr;  // as long as the process
     kvbm_error_t error{};
-    kvbm_status_t status =
-        kvbm_offer_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &offering, nullptr, 0, &offer, &error);
+    kvbm_status_t status = kvbm_offer_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &offering,
+                                           nullptr, 0, &offer, &error);
     if (status == KVBM_OK) status = kvbm_offer_publish_all(offer, &error);
     if (status != KVBM_OK) return failed("a request could not be offered", status, &error);
   }
@@ -124,7 +124,8 @@ Status SessionPair::check() const {
   std::vector<std::byte> layer_bytes(kLayerBytes);
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
     number(wanted, layer);
-    if (!decode_->read_layer(layer, layer_bytes.data()) || layer_bytes != wanted) return {Code::damaged, "a layer has other bytes than were offered"};
+    if (!decode_->read_layer(layer, layer_bytes.data()) || layer_bytes != wanted)
+      return {Code::damaged, "a layer has other bytes than were offered"};
   }
   return {};
 }

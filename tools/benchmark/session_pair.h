@@ -20,8 +20,8 @@ class SessionPair {
 
   static constexpr uint64_t kLayerBytes = kBytes / 8;
 
-  // Requests may be received `requests` times, at most 4,096. codec: node.codec of both. numbers: bf16, every layer's behind
-  // its number, kLayerBytes.
+  // Requests may be received `requests` times, at most 4,096. codec: node.codec of both. numbers: bf16, every layer's
+  // behind its number, kLayerBytes.
   static Result<std::unique_ptr<SessionPair>> open(const std::string& codec, uint32_t requests,
                                                    std::vector<std::byte> numbers);
 

@@ -96,7 +96,8 @@ class Guarded {
       const auto n = static_cast<size_t>(std::min(bytes, kGuardedPiece));
       const bool good = guard_->begin({}, n, codec::AesGcm::Use::seal) == Code::ok &&
                         guard_->seal({from, n}, enciphered_.data()) && guard_->finish(tag) &&
-                        write_all(fd, guard_->encrypts() ? enciphered_.data() : from, n) && write_all(fd, tag, sizeof tag);
+                        write_all(fd, guard_->encrypts() ? enciphered_.data() : from, n) &&
+                        write_all(fd, tag, sizeof tag);
       if (!good) return false;
       from += n;
       bytes -= n;

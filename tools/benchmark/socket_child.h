@@ -50,8 +50,8 @@ class Child {
 
 // Blocking sockets. The child answers out of memory of its own, which it goes through and round.
 Result<std::unique_ptr<Asker>> plain_asker(uint64_t source_bytes);
-// The same with AES-256-GCM of OpenSSL in the threads that send and receive, over pieces of 128 KiB: what a link that is
-// protected so could do at best with one thread a side. how: not off.
+// The same with AES-256-GCM of OpenSSL in the threads that send and receive, over pieces of 128 KiB: what a link that
+// is protected so could do at best with one thread a side. how: not off.
 Result<std::unique_ptr<Asker>> guarded_asker(uint64_t source_bytes, copy::Protection how);
 // The TCP transport, each side driven by its process's only thread.
 Result<std::unique_ptr<Asker>> transport_asker(uint64_t source_bytes);

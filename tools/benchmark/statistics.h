@@ -32,8 +32,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Time that the calling thread has run. For work that never waits it is what a clock on the wall says of an idle machine,
-// and does not grow while other programs have the processor.
+// Time that the calling thread has run. For work that never waits it is what a clock on the wall says of an idle
+// machine, and does not grow while other programs have the processor.
 class ThreadStopwatch {
  public:
   ThreadStopwatch() : start_(now()) {}

@@ -123,7 +123,9 @@ int run_codec(const BenchOptions& options, const Output& output) {
   if (options.inputs.empty()) {
     std::fputs("kvbm: note: no --input, so values are made up, and figures are indicative only\n", stderr);
   }
-  return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}), output);
+  return finish(
+      benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}),
+      output);
 }
 
 int run_codec_path(const BenchOptions& options, const Output& output) {
@@ -164,9 +166,10 @@ int run_gpu(const BenchOptions& options, const Output& output) {
   if (!figures.ok()) return fail(figures.status());
   std::fprintf(stderr, "kvbm: note: measured on %s\n", figures.value().device.c_str());
   if (figures.value().cut != 0) {
-    std::fprintf(stderr,
-                 "kvbm: note: %llu figures had fewer rounds than --rounds %d: the device is too slow for them in --seconds %g\n",
-                 static_cast<unsigned long long>(figures.value().cut), options.rounds, options.gpu_seconds);
+    std::fprintf(
+        stderr,
+        "kvbm: note: %llu figures had fewer rounds than --rounds %d: the device is too slow for them in --seconds %g\n",
+        static_cast<unsigned long long>(figures.value().cut), options.rounds, options.gpu_seconds);
   }
   return finish(figures.value().rows, output);
 }
@@ -179,7 +182,8 @@ Option add_rounds(Command app, int& rounds) {
 
 void add_input(Command app, BenchOptions& options) {
   app.add_option("--input", options.inputs,
-                 "KV as .npy, (layers, 2, tokens, heads * dim) of bf16 or fp16; made up without it. `bench codec` takes one of each")
+                 "KV as .npy, (layers, 2, tokens, heads * dim) of bf16 or fp16; made up without it. `bench codec` "
+                 "takes one of each")
       .type_name("FILE");
   app.add_option("--head-dim", options.head_dim, "Values of a head")
       .type_name("N")
@@ -215,7 +219,8 @@ int bench_node(const BenchOptions& options, const Output& output) {
 }
 
 void add_gpu(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
-  Command gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
+  Command gpu = registry.add(group, "gpu",
+                             "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
                              [options](const Output& output) { return run_gpu(*options, output); });
   add_rounds(gpu, options->rounds);
   gpu.add_option("--device", options->device, "The GPU, counted as CUDA does")
@@ -268,7 +273,8 @@ void add_bench(Registry& registry) {
                                 [options](const Output& output) { return run_codec(*options, output); });
   add_rounds(coding, options->rounds);
   add_input(coding, *options);
-  coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
+  coding.add_flag("--huge-pages", options->huge_pages,
+                  "Buffers in huge pages, as the host tier's; memcpy gains most by it");
   coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
   Command path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
                               [options](const Output& output) { return run_codec_path(*options, output); });
@@ -293,20 +299,25 @@ void add_bench(Registry& registry) {
   Command keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                               [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
-  Command managed = registry.add(group, "managed", "Registering blocks that are hashed then, and storing; against the hash",
-                                 [options](const Output& output) {
-                                   return finish(benchmark::bench_managed({options->rounds, output.json}), output);
-                                 });
+  Command managed =
+      registry.add(group, "managed", "Registering blocks that are hashed then, and storing; against the hash",
+                   [options](const Output& output) {
+                     return finish(benchmark::bench_managed({options->rounds, output.json}), output);
+                   });
   add_rounds(managed, options->rounds);
   managed.footer("Example:\n  kvbm bench managed --json");
   Command node =
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
                    [options](const Output& output) { return bench_node(*options, output); });
   add_rounds(node, options->rounds);
-  node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
-  node.add_flag("--protect", options->only_protect, "Only node.tcp.off.*, .authenticate.* and .encrypt.*: protected links, against sockets");
+  node.add_flag("--codec", options->only_codec,
+                "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
+  node.add_flag("--protect", options->only_protect,
+                "Only node.tcp.off.*, .authenticate.* and .encrypt.*: protected links, against sockets");
   add_input(node, *options);
-  node.footer("Examples:\n  kvbm bench node --json\n  kvbm bench node --protect\n  kvbm bench node --codec --input kv_bf16.npy");
+  node.footer(
+      "Examples:\n  kvbm bench node --json\n  kvbm bench node --protect\n  kvbm bench node --codec --input "
+      "kv_bf16.npy");
   Command transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
                    [options](const Output& output) {

@@ -143,7 +143,8 @@ int check_row(const CodecArguments& arguments, uint64_t row, const tensor::Tenso
   const std::string said = arguments.file + ": --row " + std::to_string(row);
   const uint64_t most = values(*largest);
   if (most != 0 && row > most) {
-    return fail(kBadInput, said + " is more than the " + std::to_string(most) + " values of its largest tensor", kNoRow);
+    return fail(kBadInput, said + " is more than the " + std::to_string(most) + " values of its largest tensor",
+                kNoRow);
   }
   const std::string which = file.tensors.size() == 1 ? "its tensor has " : "its largest tensor has ";
   return fail(kBadInput, said + " does not fit: " + which + tensor::row_refusal(*largest, row), kNoRow);
@@ -152,7 +153,8 @@ int check_row(const CodecArguments& arguments, uint64_t row, const tensor::Tenso
 // What was assumed, and where the row was not used.
 std::string notes(const tensor::TensorFile& file, uint64_t row) {
   size_t other = 0;
-  for (const tensor::Tensor& tensor : file.tensors) other += row == 0 || tensor::row_refusal(tensor, row).empty() ? 0 : 1;
+  for (const tensor::Tensor& tensor : file.tensors)
+    other += row == 0 || tensor::row_refusal(tensor, row).empty() ? 0 : 1;
   if (other == 0) return file.note;
   return file.note + (file.note.empty() ? "" : "; ") + "--row does not fit " + std::to_string(other) + " of " +
          std::to_string(file.tensors.size()) + " tensors, of which the last dimension is a row";
@@ -162,7 +164,8 @@ std::string notes(const tensor::TensorFile& file, uint64_t row) {
 int check_lossy(const CodecArguments& arguments, Mode mode, const tensor::TensorFile& file) {
   if (!codec::is_lossy(mode) || file.tensors.empty()) return kDone;
   const std::string name(codec::mode_name(mode));
-  if (!file.note.empty()) return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.note, "say --element");
+  if (!file.note.empty())
+    return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.note, "say --element");
   for (const tensor::Tensor& tensor : file.tensors) {
     if (tensor::may_be_lossy(tensor.element)) return kDone;
   }
@@ -208,7 +211,8 @@ Json json_of(const tensor::KeptLossless& kept) {
   return out;
 }
 
-void say_summary(const tensor::Summary& summary, const CodecArguments& arguments, const Output& output, const char* verb) {
+void say_summary(const tensor::Summary& summary, const CodecArguments& arguments, const Output& output,
+                 const char* verb) {
   const double ratio = static_cast<double>(summary.file_bytes) / static_cast<double>(summary.container_bytes);
   if (output.json) {
     const Json out{{"input", arguments.file},
@@ -241,7 +245,8 @@ int check_output(const CodecArguments& arguments, const tensor::Input& input, co
     return fail(kBadInput, "--json and -o - both want standard output", "give a file with -o");
   }
   if (arguments.output == "-" && !arguments.force && ::isatty(STDOUT_FILENO) == 1) {
-    return fail(kBadInput, "what is written is not text, and standard output is a terminal", "give a file with -o, or --force");
+    return fail(kBadInput, "what is written is not text, and standard output is a terminal",
+                "give a file with -o, or --force");
   }
   if (arguments.output != "-" && input.is(arguments.output)) {
     return fail(kBadInput, "the output is the input, " + arguments.output, "give another name with -o");
@@ -346,7 +351,8 @@ void print_kept(const tensor::ModeTable& table) {
     if (row.kept.all().lossless() == 0) continue;
     const std::string name(codec::mode_name(row.mode));
     const std::string text = row.kept.text("");
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first->text("") == text; });
+    const auto same =
+        std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first->text("") == text; });
     if (same == lines.end()) {
       lines.emplace_back(&row.kept, name);
     } else {
@@ -368,7 +374,8 @@ void print_table(const tensor::TensorFile& file, uint64_t row_values, const tens
   if (table.measured_bytes < table.tensor_bytes) {
     std::printf("; the first %s measured (--limit)", format_size(static_cast<double>(table.measured_bytes)).c_str());
   }
-  std::printf("\n%s kernel, one thread; memcpy %s GB/s\n\n", codec::codec_kernel_name(), fixed(table.memcpy / 1e9, 2).c_str());
+  std::printf("\n%s kernel, one thread; memcpy %s GB/s\n\n", codec::codec_kernel_name(),
+              fixed(table.memcpy / 1e9, 2).c_str());
   terminal::Table out({{"mode"},
                        {"ratio", Align::right},
                        {"compress GB/s", Align::right},
@@ -437,20 +444,23 @@ void add_input(Command app, CodecArguments& arguments) {
   app.add_option("--format", arguments.format, "auto, npy, safetensors or raw")
       .one_of({"auto", "npy", "safetensors", "raw"})
       .show_default();
-  app.add_option("--element", arguments.element,
-                 "Type of raw values, or what a uint8, uint16 or void .npy stands for: bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, "
-                 "int8; bytes for what are no numbers (lossless modes alone)")
+  app.add_option(
+         "--element", arguments.element,
+         "Type of raw values, or what a uint8, uint16 or void .npy stands for: bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, "
+         "int8; bytes for what are no numbers (lossless modes alone)")
       .type_name("TYPE");
   app.add_option("--shape", arguments.shape, "Shape of raw values, as 30,2,512,192; the last dimension is a row")
       .type_name("N,N,...");
   app.add_option("--row", arguments.row,
-                 "Values from one token's channel to the same of the next (head_dim, or heads * head_dim), where that is not the "
+                 "Values from one token's channel to the same of the next (head_dim, or heads * head_dim), where that "
+                 "is not the "
                  "last dimension; a divisor of the number of values, at most 64 KiB of them")
       .type_name("N");
 }
 
 void add_output(Command app, CodecArguments& arguments, const std::string& otherwise) {
-  app.add_option("-o,--output", arguments.output, "File to write, - for standard output; " + otherwise).type_name("FILE");
+  app.add_option("-o,--output", arguments.output, "File to write, - for standard output; " + otherwise)
+      .type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace what is there");
 }
 
@@ -459,12 +469,15 @@ void add_output(Command app, CodecArguments& arguments, const std::string& other
 void add_codec(Registry& registry) {
   Command group = registry.add_group("codec", "Compress tensor files of KV, and measure the codecs on them");
   auto pack = std::make_shared<CodecArguments>();
-  Command compressing = registry.add(group, "compress", "Code a tensor file; the same bytes come back, unless the mode is lossy",
-                                     [pack](const Output& output) { return compress(*pack, output); });
+  Command compressing =
+      registry.add(group, "compress", "Code a tensor file; the same bytes come back, unless the mode is lossy",
+                   [pack](const Output& output) { return compress(*pack, output); });
   add_input(compressing, *pack);
   compressing.add_option("--mode", pack->mode, mode_names()).show_default().type_name("MODE");
   add_output(compressing, *pack, "FILE.kvbmz if not given");
-  compressing.footer("Examples:\n  kvbm codec compress kv.npy\n  kvbm codec compress kv.bin --element bf16 --shape 30,2,512,192 --mode max");
+  compressing.footer(
+      "Examples:\n  kvbm codec compress kv.npy\n  kvbm codec compress kv.bin --element bf16 --shape 30,2,512,192 "
+      "--mode max");
 
   auto unpack = std::make_shared<CodecArguments>();
   Command decompressing = registry.add(group, "decompress", "Give back the file that compress coded",
@@ -484,8 +497,9 @@ void add_codec(Registry& registry) {
       .range(1, 1000)
       .show_default();
   benching
-      .add_option("--limit", measure->limit,
-                  "How much of the tensors to measure, from the first on, at least 64 KiB; takes three times that in memory")
+      .add_option(
+          "--limit", measure->limit,
+          "How much of the tensors to measure, from the first on, at least 64 KiB; takes three times that in memory")
       .type_name("SIZE")
       .show_default();
   benching.footer("Example:\n  kvbm codec bench kv.npy --modes fast,default,max,zstd");

@@ -108,10 +108,11 @@ Result<Outcome> replay_with_a_kill(const DemoArguments& arguments, const std::st
     return Status(Code::internal, "the replay ended before it could be killed", outcome.killed.complaints);
   }
   const uint64_t done = outcome.killed.last.requests;
-  auto second = replay::run_child(replay_arguments(arguments, tier, disk_bytes, done), [&](const replay::StoreProgress& p) {
-    progress.set(done + p.requests);
-    return interrupted == 0;
-  });
+  auto second =
+      replay::run_child(replay_arguments(arguments, tier, disk_bytes, done), [&](const replay::StoreProgress& p) {
+        progress.set(done + p.requests);
+        return interrupted == 0;
+      });
   progress.finish();
   if (interrupted != 0) return Status(Code::cancelled, "interrupted");
   if (!second.ok()) return second.status();
@@ -166,23 +167,25 @@ void print_tiers(const nlohmann::json& tiers) {
   std::printf("\nWhere they came from, after the kill\n");
   for (const nlohmann::json& tier : tiers) {
     print_count(number(tier, "hits"), (number(tier, "tier") == 0 ? "from host memory: " : "from disk: ") +
-                                          short_size(number(tier, "load_bytes")) + " read, " + short_size(number(tier, "store_bytes")) +
-                                          " written, " + short_size(number(tier, "used_bytes")) + " of " +
+                                          short_size(number(tier, "load_bytes")) + " read, " +
+                                          short_size(number(tier, "store_bytes")) + " written, " +
+                                          short_size(number(tier, "used_bytes")) + " of " +
                                           short_size(number(tier, "capacity_bytes")) + " in use at the end");
   }
 }
 
 void print_policies(const PolicyFigures& policies) {
-  std::printf("\nShare of all blocks that a cache of %s blocks returns, by what it lets go when it is full (no bytes moved)\n",
-              format_count(policies.blocks).c_str());
+  std::printf(
+      "\nShare of all blocks that a cache of %s blocks returns, by what it lets go when it is full (no bytes moved)\n",
+      format_count(policies.blocks).c_str());
   print_percent(policies.ours.hit_rate, policies.ours.policy + ": the policy of kvbm if no other is chosen");
   print_percent(policies.lru.hit_rate, "lru: what was not used for longest goes first");
   print_percent(policies.optimal.hit_rate, "the best possible, which would have to know the requests to come");
   print_percent(policies.unlimited.hit_rate, "a cache without limit, which lets nothing go");
 }
 
-void print_screen(const DemoArguments& arguments, const trace::Trace& trace, uint64_t disk_bytes, const Outcome& outcome,
-                  const PolicyFigures& policies) {
+void print_screen(const DemoArguments& arguments, const trace::Trace& trace, uint64_t disk_bytes,
+                  const Outcome& outcome, const PolicyFigures& policies) {
   const replay::StoreProgress& before = outcome.killed.last;
   const nlohmann::json& after = outcome.resumed;
   const uint64_t refs = before.block_refs + number(after, "block_refs");
@@ -199,7 +202,8 @@ void print_screen(const DemoArguments& arguments, const trace::Trace& trace, uin
   print_count(trace.requests.size(), "requests");
   print_count(refs, "blocks in their prompts, of " + format_count(trace.tokens_per_block) + " tokens each; one is " +
                         short_size(kBlockBytes) + " here");
-  print_count(policies.unlimited.hits, "of these repeat an earlier block: a cache that lets nothing go would return them all");
+  print_count(policies.unlimited.hits,
+              "of these repeat an earlier block: a cache that lets nothing go would return them all");
   print_count(hits, "came back (" + percent_of(hits, policies.unlimited.hits) + " of the repeated ones): " +
                         percent_of(saved, tokens) + " of the prompt tokens are not computed again");
   print_count(verified, "compared byte for byte with what was stored: " + format_count(wrong) + " wrong");
@@ -214,10 +218,18 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
   const replay::StoreProgress& p = outcome.killed.last;
   const nlohmann::ordered_json out{
       {"killed_after_requests", p.requests},
-      {"before_kill", {{"block_refs", p.block_refs}, {"hits", p.hits}, {"verified_blocks", p.verified_blocks}, {"wrong_blocks", p.wrong_blocks}}},
+      {"before_kill",
+       {{"block_refs", p.block_refs},
+        {"hits", p.hits},
+        {"verified_blocks", p.verified_blocks},
+        {"wrong_blocks", p.wrong_blocks}}},
       {"after_kill", nlohmann::ordered_json(outcome.resumed)},  // said aloud for nlohmann-json 3.10 (Ubuntu 22.04)
-      {"policies", {{"capacity_blocks", policies.blocks}, {"default", policies.ours.hit_rate}, {"lru", policies.lru.hit_rate},
-                    {"optimal", policies.optimal.hit_rate}, {"unlimited", policies.unlimited.hit_rate}}}};
+      {"policies",
+       {{"capacity_blocks", policies.blocks},
+        {"default", policies.ours.hit_rate},
+        {"lru", policies.lru.hit_rate},
+        {"optimal", policies.optimal.hit_rate},
+        {"unlimited", policies.unlimited.hit_rate}}}};
   std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
@@ -235,15 +247,18 @@ int run(const DemoArguments& arguments, const Output& output) {
                 "--dir takes a directory that is there and may be written to");
   }
   const uint64_t disk_bytes = disk_for_demo(scratch.path());
-  if (disk_bytes == 0) return fail(kFailed, "less than 128 MiB are free in " + arguments.directory, "choose another directory with --dir");
+  if (disk_bytes == 0)
+    return fail(kFailed, "less than 128 MiB are free in " + arguments.directory, "choose another directory with --dir");
   if (disk_bytes < kDiskBytes) {
-    std::fprintf(stderr, "demo: little space is free: the disk tier is %s\n", format_binary_size(static_cast<double>(disk_bytes)).c_str());
+    std::fprintf(stderr, "demo: little space is free: the disk tier is %s\n",
+                 format_binary_size(static_cast<double>(disk_bytes)).c_str());
   }
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   std::mt19937_64 random(arguments.seed != 0 ? arguments.seed : std::random_device{}());
   const uint64_t kill_at = requests * (35 + random() % 30) / 100;
-  const auto outcome = replay_with_a_kill(arguments, scratch.path() + "/tier", disk_bytes, requests, kill_at, output.json);
+  const auto outcome =
+      replay_with_a_kill(arguments, scratch.path() + "/tier", disk_bytes, requests, kill_at, output.json);
   if (interrupted != 0) return fail(kInterrupted, "interrupted");
   if (!outcome.ok()) return fail(outcome.status());
   const PolicyFigures policies = compare_policies(replay::make_paths(trace), 10'000);
@@ -261,9 +276,12 @@ int run(const DemoArguments& arguments, const Output& output) {
 void add_demo(Registry& registry) {
   auto arguments = std::make_shared<DemoArguments>();
   arguments->directory = terminal::temp_directory();
-  Command app = registry.add("demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
-                             [arguments](const Output& output) { return run(*arguments, output); });
-  app.add_option("--trace", arguments->trace, "Trace file, of any form that `kvbm replay` reads").required().type_name("FILE");
+  Command app = registry.add(
+      "demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
+      [arguments](const Output& output) { return run(*arguments, output); });
+  app.add_option("--trace", arguments->trace, "Trace file, of any form that `kvbm replay` reads")
+      .required()
+      .type_name("FILE");
   app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end").type_name("DIR");
   app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time")
       .not_negative();

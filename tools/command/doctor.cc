@@ -51,8 +51,9 @@ void add_doctor(Registry& registry) {
   auto dir = std::make_shared<std::string>(".");
   auto driver = std::make_shared<std::string>();
   auto cufile = std::make_shared<std::string>();
-  Command app = registry.add("doctor", "What this machine offers, and what follows from what it lacks",
-                             [dir, driver, cufile](const Output& output) { return run(*dir, *driver, *cufile, output); });
+  Command app =
+      registry.add("doctor", "What this machine offers, and what follows from what it lacks",
+                   [dir, driver, cufile](const Output& output) { return run(*dir, *driver, *cufile, output); });
   app.add_option("--dir", *dir, "Directory that a disk tier would use").type_name("DIR");
   app.add_option("--cuda-library", *driver, "CUDA driver to look at, as the option device.library; libcuda.so.1")
       .type_name("FILE")

@@ -104,11 +104,13 @@ int refuse_directory(const Status& status, const std::string& dir) {
     case Code::newer_version:
       return fail(kBadInput, dir + ": " + status.message(), "inspect it with the version of kvbm that wrote it");
     case Code::damaged:
-      return fail(kFailed, dir + ": " + status.message(), "its superblock is lost; an owner refuses it too: use a new directory");
+      return fail(kFailed, dir + ": " + status.message(),
+                  "its superblock is lost; an owner refuses it too: use a new directory");
     case Code::not_permitted:
       return fail(kBadInput, dir + ": " + status.message(), "run as the user that owns the tier");
     default:
-      return fail(kBadInput, dir + ": " + status.message(), "give the directory of a disk tier (the `path` of a [[tier]])");
+      return fail(kBadInput, dir + ": " + status.message(),
+                  "give the directory of a disk tier (the `path` of a [[tier]])");
   }
 }
 
@@ -206,13 +208,14 @@ Json json_of(const Walk& walk, bool verified) {
 
 void print_summary(const Walk& walk, bool verified) {
   const InspectReport& report = walk.report;
-  std::printf("%s records, %s of payload in %zu segments of %s, %zu of them free; files %s\n", format_count(report.records).c_str(),
-              format_size(static_cast<double>(report.payload_bytes)).c_str(), report.segments.size(),
-              format_size(static_cast<double>(report.superblock.segment_bytes)).c_str(), free_segments(report),
-              format_size(static_cast<double>(report.file_bytes)).c_str());
+  std::printf("%s records, %s of payload in %zu segments of %s, %zu of them free; files %s\n",
+              format_count(report.records).c_str(), format_size(static_cast<double>(report.payload_bytes)).c_str(),
+              report.segments.size(), format_size(static_cast<double>(report.superblock.segment_bytes)).c_str(),
+              free_segments(report), format_size(static_cast<double>(report.file_bytes)).c_str());
   std::printf("%s\n", capacity_text(report).c_str());
-  std::printf("damaged: %s (%s)\n", format_count(report.damaged).c_str(),
-              verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
+  std::printf(
+      "damaged: %s (%s)\n", format_count(report.damaged).c_str(),
+      verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
   std::printf("%s\n", coding_text(report.coding, report.records).c_str());
   if (report.in_use) std::printf("an owner is at work: what it is writing may show as damage\n");
   for (const std::string& name : report.foreign) std::printf("foreign file: %s\n", name.c_str());
@@ -316,7 +319,8 @@ void add_stats(Registry& registry) {
       .range(0.01, 3600.0)
       .show_default();
   app.footer(
-      "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what auto\n"
+      "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what "
+      "auto\n"
       "has decided and what was refused only a manager at work knows: a node says it by --node, any other through\n"
       "kvbm_manager_stats and kvbm_manager_metrics.\n"
       "Examples:\n  kvbm stats /mnt/nvme/kvbm --json\n  kvbm stats --node 127.0.0.1:9400");

@@ -51,7 +51,8 @@ bool write_all(int fd, const KeyLine& line) {
 int write_key_file(const std::string& path, const KeyLine& line) {
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file && errno == EEXIST) {
-    return fail(kBadInput, path + " exists, and a key that is replaced is lost", "name another file, or move that one away");
+    return fail(kBadInput, path + " exists, and a key that is replaced is lost",
+                "name another file, or move that one away");
   }
   if (!file) return fail(kFailed, path + " cannot be made: " + std::strerror(errno));
   if (write_all(file.get(), line) && ::fsync(file.get()) == 0) return kDone;
@@ -69,8 +70,9 @@ int make_key(const std::string& path, const Output& output) {
     if (output.json) {
       std::printf("%s\n", terminal::json_text(nlohmann::ordered_json{{"file", path}}).c_str());
     } else {
-      std::printf("%s has a new pool key: give it to every node as node.key_file (--key-file), readable by its user alone\n",
-                  path.c_str());
+      std::printf(
+          "%s has a new pool key: give it to every node as node.key_file (--key-file), readable by its user alone\n",
+          path.c_str());
     }
     return kDone;
   }
@@ -78,14 +80,15 @@ int make_key(const std::string& path, const Output& output) {
   std::fflush(stdout);
   if (output.json) {
     std::array<char, cluster::kPoolKeyText + 16> text{};
-    const int n = std::snprintf(text.data(), text.size(), "{\"key\": \"%.*s\"}\n", static_cast<int>(cluster::kPoolKeyText),
-                                line.bytes.data());
+    const int n = std::snprintf(text.data(), text.size(), "{\"key\": \"%.*s\"}\n",
+                                static_cast<int>(cluster::kPoolKeyText), line.bytes.data());
     const bool written = ::write(STDOUT_FILENO, text.data(), static_cast<size_t>(n)) == n;
     cluster::wipe(text.data(), text.size());
     return written ? kDone : fail(kFailed, std::string("the key cannot be printed: ") + std::strerror(errno));
   }
-  return write_all(STDOUT_FILENO, line) ? kDone
-                                        : fail(kFailed, std::string("the key cannot be printed: ") + std::strerror(errno));
+  return write_all(STDOUT_FILENO, line)
+             ? kDone
+             : fail(kFailed, std::string("the key cannot be printed: ") + std::strerror(errno));
 }
 
 }  // namespace

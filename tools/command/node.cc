@@ -100,7 +100,8 @@ int end(std::unique_ptr<node::Member> member, const Output& output) {
   for (const kvbm_node_row_t& row : member->nodes()) served += row.served_bytes;
   member.reset();
   if (output.json) {
-    std::cout << terminal::json_text(Json{{"ended", true}, {"blocks", stats.tiers[0].blocks}, {"served_bytes", served}}, -1)
+    std::cout << terminal::json_text(Json{{"ended", true}, {"blocks", stats.tiers[0].blocks}, {"served_bytes", served}},
+                                     -1)
               << std::endl;
   } else {
     std::cout << "kvbm node: ended with " << stats.tiers[0].blocks << " blocks in host memory" << std::endl;
@@ -174,7 +175,8 @@ std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
   if (!ready.ok()) {
     // A node that answered and refused has said what is to be done.
     const bool nobody = ready.message().find("is a node listening there?") != std::string::npos;
-    code = fail(ready, nobody ? "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer" : "");
+    code = fail(ready,
+                nobody ? "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer" : "");
     return nullptr;
   }
   return std::move(member).value();
@@ -197,7 +199,8 @@ int put(NodeArguments& arguments, const Output& output) {
     if (file) text << file.rdbuf();
     // Where reading fails `text` alone has heard of it. At the end there is nothing more to come.
     if (!file || file.peek() != std::ifstream::traits_type::eof() || file.bad()) {
-      return fail(kBadInput, "cannot read " + arguments.file + (refused != 0 ? std::string(": ") + std::strerror(refused) : ""));
+      return fail(kBadInput,
+                  "cannot read " + arguments.file + (refused != 0 ? std::string(": ") + std::strerror(refused) : ""));
     }
   }
   if (arguments.durable && arguments.member.share.empty()) {
@@ -215,7 +218,8 @@ int put(NodeArguments& arguments, const Output& output) {
   }
   const auto kept = member->put(arguments.name, bytes, arguments.durable);
   if (!kept.ok() && kept.status().code() == Code::exists) {
-    return fail(kBadInput, kept.status().message(), "choose another name: what is stored under one stays until it is evicted");
+    return fail(kBadInput, kept.status().message(),
+                "choose another name: what is stored under one stays until it is evicted");
   }
   if (!kept.ok()) return fail(kept.status());
   const node::Member::Kept& blocks = kept.value();
@@ -229,9 +233,11 @@ int put(NodeArguments& arguments, const Output& output) {
   if (!blocks.all()) {
     return fail(blocks.blocks == 0 ? kFailed : kInPart,
                 (shared ? "the shared tier set has kept " : "the pool has kept ") + arguments.name +
-                    (blocks.blocks == 0 ? " not at all" : " in part: " + std::to_string(blocks.blocks) + " of " +
-                                                             std::to_string(blocks.of) + " blocks are there"),
-                shared ? "raise --disk, or --host where there is none; where the file system is full, free space on it" : "raise --host of its nodes, or name more of them");
+                    (blocks.blocks == 0 ? " not at all"
+                                        : " in part: " + std::to_string(blocks.blocks) + " of " +
+                                              std::to_string(blocks.of) + " blocks are there"),
+                shared ? "raise --disk, or --host where there is none; where the file system is full, free space on it"
+                       : "raise --host of its nodes, or name more of them");
   }
   if (!output.json) {
     std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))
@@ -280,7 +286,8 @@ int exists(NodeArguments& arguments, const Output& output) {
   const bool all = found.value() == Extent::all;
   const bool part = found.value() == Extent::part;
   if (output.json) {
-    std::cout << terminal::json_text(Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}, -1) << std::endl;
+    std::cout << terminal::json_text(Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}, -1)
+              << std::endl;
   } else {
     std::cout << (all ? "yes" : part ? "in part" : "no") << std::endl;
   }
@@ -449,8 +456,9 @@ void add_node(Registry& registry) {
   app.add_option("--name", arguments->member.name, "Name of this node, the same after a restart").type_name("NAME");
   app.add_option("--disk", arguments->disk, "Size of a disk tier").type_name("SIZE");
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory").type_name("DIR");
-  app.add_option("--admission", arguments->member.admission,
-                 "Which blocks of its own it offers to other nodes: on_request, on_eviction, after_uses, frequency, all")
+  app.add_option(
+         "--admission", arguments->member.admission,
+         "Which blocks of its own it offers to other nodes: on_request, on_eviction, after_uses, frequency, all")
       .one_of({"on_request", "on_eviction", "after_uses", "frequency", "all"})
       .type_name("WHEN");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
@@ -481,7 +489,10 @@ void add_node(Registry& registry) {
 
   auto to_get = std::make_shared<NodeArguments>();
   Command getting = add_by_hand(registry, "get", "Read a file of a pool, every byte verified", get, to_get);
-  getting.add_option("name", to_get->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
+  getting.add_option("name", to_get->name, "Name that it was stored under")
+      .type_name("NAME")
+      .required()
+      .check(has_letters);
   getting.add_option("-o,--output", to_get->file, "Where to write it; standard output if missing").type_name("FILE");
   getting.footer("Example:\n  kvbm get --peer 127.0.0.1:7000 notes -o notes.txt");
 
@@ -489,13 +500,19 @@ void add_node(Registry& registry) {
   Command asking =
       add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it",
                   exists, to_ask);
-  asking.add_option("name", to_ask->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
+  asking.add_option("name", to_ask->name, "Name that it was stored under")
+      .type_name("NAME")
+      .required()
+      .check(has_letters);
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 
   auto to_locate = std::make_shared<NodeArguments>();
   Command locating =
       add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier", locate, to_locate);
-  locating.add_option("name", to_locate->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
+  locating.add_option("name", to_locate->name, "Name that it was stored under")
+      .type_name("NAME")
+      .required()
+      .check(has_letters);
   locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 
   auto to_list = std::make_shared<NodeArguments>();

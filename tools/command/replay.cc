@@ -120,14 +120,16 @@ int plan_policies(const ReplayArguments& arguments, PolicyPlan& out) {
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
   if (!capacities.ok()) {
     return fail(kBadInput, (tokens ? "--capacity-tokens: " : "--capacity-blocks: ") + capacities.status().message(),
-                tokens ? "whole numbers with commas between them: 3M,50M" : "whole numbers with commas between them: 1k,3k,10k");
+                tokens ? "whole numbers with commas between them: 3M,50M"
+                       : "whole numbers with commas between them: 1k,3k,10k");
   }
   out.capacities = std::move(capacities).value();
   out.policies = chosen_policies(arguments.store.policy);
   return check_policies(out.policies, out.capacities);
 }
 
-int replay_policies(const PolicyPlan& plan, const trace::Trace& trace, const replay::PathTrace& paths, const Output& output) {
+int replay_policies(const PolicyPlan& plan, const trace::Trace& trace, const replay::PathTrace& paths,
+                    const Output& output) {
   const bool tokens = plan.tokens;
   const uint64_t block = tokens ? trace.tokens_per_block : 0;
   const int roomy = check_capacities(plan.capacities, block);
@@ -240,10 +242,11 @@ void print_store_json(const replay::StoreResult& r) {
 void print_skipped(const replay::StoreResult& r, bool settled) {
   const uint64_t skipped = r.stats.offloads_skipped;
   if (skipped == 0) return;
-  std::printf("%s blocks found the queue to the tier below full; what did not get there later could not come back\n  %s\n",
-              terminal::format_count(skipped).c_str(),
-              settled ? "a larger --host gives the queue more room"
-                      : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
+  std::printf(
+      "%s blocks found the queue to the tier below full; what did not get there later could not come back\n  %s\n",
+      terminal::format_count(skipped).c_str(),
+      settled ? "a larger --host gives the queue more room"
+              : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
 }
 
 // What one reason means to who reads it, and what can be done.
@@ -282,8 +285,9 @@ void print_failures(const replay::StoreResult& r) {
   for (uint32_t t = 0; t < r.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = r.stats.tiers[t];
     if (s.errors == 0 && s.damaged == 0 && s.disabled == 0) continue;
-    std::printf("tier %u: %s operations failed, %s records were damaged%s\n", t, terminal::format_count(s.errors).c_str(),
-                terminal::format_count(s.damaged).c_str(), s.disabled != 0 ? "; it was taken out of service" : "");
+    std::printf("tier %u: %s operations failed, %s records were damaged%s\n", t,
+                terminal::format_count(s.errors).c_str(), terminal::format_count(s.damaged).c_str(),
+                s.disabled != 0 ? "; it was taken out of service" : "");
   }
 }
 
@@ -344,7 +348,8 @@ int replay_bytes(const ReplayArguments& arguments, const trace::Trace& trace, co
     print_store_json(result.value());
   } else {
     print_store_table(result.value(), options.verify, options.settle);
-    for (const std::string& warning : result.value().warnings) std::fprintf(stderr, "kvbm: warning: %s\n", warning.c_str());
+    for (const std::string& warning : result.value().warnings)
+      std::fprintf(stderr, "kvbm: warning: %s\n", warning.c_str());
   }
   if (result.value().wrong_blocks != 0)
     return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
@@ -363,14 +368,16 @@ int check_policies_alone(const ReplayArguments& arguments) {
                 "leave it out, or say --host and --disk instead of a capacity");
   }
   if (arguments.capacity_blocks.empty() || arguments.capacity_tokens.empty()) return kDone;
-  return fail(kBadInput, "--capacity-blocks and --capacity-tokens are two ways to say one size", "leave out one of them");
+  return fail(kBadInput, "--capacity-blocks and --capacity-tokens are two ways to say one size",
+              "leave out one of them");
 }
 
 int run(const ReplayArguments& arguments, const Output& output) {
   const bool by_policy = !arguments.capacity_blocks.empty() || !arguments.capacity_tokens.empty();
   const bool by_bytes = !arguments.store.host.empty() || !arguments.store.disk.empty();
   if (by_policy && by_bytes) {
-    return fail(kBadInput, "two things to replay: a capacity is over policies alone, --host and --disk are bytes through tiers",
+    return fail(kBadInput,
+                "two things to replay: a capacity is over policies alone, --host and --disk are bytes through tiers",
                 "leave out --capacity-blocks and --capacity-tokens, or --host and --disk");
   }
   if (!by_policy && !by_bytes) {

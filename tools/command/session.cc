@@ -158,7 +158,8 @@ std::string layer_of(const std::string& bytes, const session::SideOptions& side,
   const uint64_t head = plane / side.heads;
   const session::Heads heads = session::heads_of(side, side.first_rank, side.ranks);
   std::string out;
-  for (uint32_t p = 0; p < 2; ++p) out += bytes.substr((2 * layer + p) * plane + head * heads.first, head * heads.count());
+  for (uint32_t p = 0; p < 2; ++p)
+    out += bytes.substr((2 * layer + p) * plane + head * heads.first, head * heads.count());
   return out;
 }
 
@@ -220,8 +221,8 @@ class Offers {
 };
 
 // What was taken is what was sent: a receiver may want fewer tokens. The hash is of all that was offered.
-void say_sent(const SessionArguments& arguments, const Output& output, const session::Side& side, uint64_t taken, double seconds,
-              const std::string& hash) {
+void say_sent(const SessionArguments& arguments, const Output& output, const session::Side& side, uint64_t taken,
+              double seconds, const std::string& hash) {
   const uint64_t offered = side.bytes();
   if (output.json) {
     const Json line{{"request", arguments.request},  {"tokens", arguments.side.tokens},

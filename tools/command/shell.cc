@@ -46,8 +46,8 @@ std::string body(const Command& root, const std::string& typed) {
   std::string cases;
   subcommand_paths(root, "kvbm", paths);
   bash_cases(root, "kvbm", cases);
-  return "  local path='kvbm' words='' word\n  for word in " + typed + "; do\n    case \"$path $word\" in\n      " + paths +
-         ") path=\"$path $word\" ;;\n    esac\n  done\n  case \"$path\" in\n" + cases + "  esac\n";
+  return "  local path='kvbm' words='' word\n  for word in " + typed + "; do\n    case \"$path $word\" in\n      " +
+         paths + ") path=\"$path $word\" ;;\n    esac\n  done\n  case \"$path\" in\n" + cases + "  esac\n";
 }
 
 std::string bash_completion(const Command& root) {
@@ -175,12 +175,13 @@ int print(const char* field, const std::string& text, const Output& output) {
 void add_completion(Registry& registry) {
   auto shell = std::make_shared<std::string>();
   const Command root = registry.root();
-  Command app = registry.add("completion", "Print the completion script of a shell", [shell, root](const Output& output) {
-    const std::string text = *shell == "bash"  ? bash_completion(root)
-                             : *shell == "zsh" ? zsh_completion(root)
-                                               : fish_completion(root);
-    return print("script", text, output);
-  });
+  Command app =
+      registry.add("completion", "Print the completion script of a shell", [shell, root](const Output& output) {
+        const std::string text = *shell == "bash"  ? bash_completion(root)
+                                 : *shell == "zsh" ? zsh_completion(root)
+                                                   : fish_completion(root);
+        return print("script", text, output);
+      });
   app.add_option("shell", *shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
   app.footer("Example:\n  kvbm completion bash > ~/.local/share/bash-completion/completions/kvbm");
 }

@@ -45,7 +45,9 @@ struct Question {
 };
 
 // "1 session", "8 sessions"
-std::string count_of(uint64_t count, const char* what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string count_of(uint64_t count, const char* what) {
+  return format_count(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 int list_presets(const Output& output) {
   Json list = Json::array();
@@ -89,8 +91,8 @@ struct Counts {
 
 Result<Counts> counts_of(const SizeOptions& options) {
   Counts counts;
-  for (const auto& [name, text, value] :
-       {std::tuple{"--tokens", &options.tokens, &counts.tokens}, std::tuple{"--batch", &options.batch, &counts.batch}}) {
+  for (const auto& [name, text, value] : {std::tuple{"--tokens", &options.tokens, &counts.tokens},
+                                          std::tuple{"--batch", &options.batch, &counts.batch}}) {
     const Result<uint64_t> parsed = terminal::parse_count(*text);
     if (!parsed.ok()) return Status(Code::invalid_argument, name, parsed.status().message());
     if (parsed.value() == 0) return Status(Code::invalid_argument, name, "must be above zero");
@@ -282,7 +284,8 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
 int run(const SizeOptions& options, const Output& output) {
   if (options.list_presets) return list_presets(output);
   if (options.preset.empty() == options.config.empty()) {
-    return fail(kBadInput, "say one model: --preset NAME or --config FILE", "`kvbm size --list-presets` shows the names");
+    return fail(kBadInput, "say one model: --preset NAME or --config FILE",
+                "`kvbm size --list-presets` shows the names");
   }
   if (options.bits != 16 && options.bits != 8 && options.bits != 4) {
     return fail(kBadInput, "--bits: a KV value has 16, 8 or 4 bits, not " + std::to_string(options.bits));
@@ -318,7 +321,8 @@ void add_size(Registry& registry) {
   Command app = registry.add("size", "How many bytes of KV a model needs, per token and in all",
                              [options](const Output& output) { return run(*options, output); });
   app.add_option("--preset", options->preset, "A well-known model").type_name("NAME");
-  app.add_option("--config", options->config, "config.json of a Hugging Face model, or Mistral's params.json").type_name("FILE");
+  app.add_option("--config", options->config, "config.json of a Hugging Face model, or Mistral's params.json")
+      .type_name("FILE");
   app.add_option("--tokens", options->tokens, "Tokens of one sequence, as 100000 or 100k").type_name("COUNT");
   app.add_option("--batch", options->batch, "Sequences held at once").type_name("COUNT");
   app.add_option("--bits", options->bits, "Bits of one KV value: 16, 8, 4").type_name("N");

@@ -66,7 +66,9 @@ Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
   return {};
 }
 
-std::string counted(size_t count, const char* what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string counted(size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 // Nothing that was asked for is left out: what no tier can follow is refused.
 int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& options) {
@@ -81,7 +83,8 @@ int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& opt
   const size_t below = options.disks.size() + (arguments.plugin.empty() ? 0 : 1);
   if (options.admissions.size() > below) {
     return fail(kBadInput,
-                "--admission: " + counted(options.admissions.size(), "name") + " for " + counted(below, "tier") + " below the host",
+                "--admission: " + counted(options.admissions.size(), "name") + " for " + counted(below, "tier") +
+                    " below the host",
                 "one for each size of --disk, in order, and one for --plugin");
   }
   return kDone;
@@ -102,7 +105,8 @@ int check_sizes(const StoreArguments& arguments, const replay::StoreOptions& opt
   const uint64_t most = tier::disk::most_disk_bytes();
   for (const uint64_t bytes : options.disks) {
     if (bytes > most) {
-      return fail(kBadInput, "--disk " + arguments.disk + ": a disk tier has at most " + std::to_string(most >> 40) + "TiB",
+      return fail(kBadInput,
+                  "--disk " + arguments.disk + ": a disk tier has at most " + std::to_string(most >> 40) + "TiB",
                   "make several: --disk 16TiB,8TiB");
     }
     if (bytes >= least) continue;
@@ -132,7 +136,8 @@ void add_trace_arguments(Command app, TraceArguments& arguments) {
   app.add_option("--format", arguments.format, "Form of the trace: " + std::string(trace::kFormNames))
       .type_name("NAME")
       .show_default();
-  app.add_option("--block-tokens", arguments.block_tokens, "Tokens of a block of the trace; 0 finds it out from the lengths")
+  app.add_option("--block-tokens", arguments.block_tokens,
+                 "Tokens of a block of the trace; 0 finds it out from the lengths")
       .type_name("N")
       .not_negative()
       .range(uint32_t{0}, uint32_t{1} << 20)
@@ -158,8 +163,9 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
       .type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time").show_default();
-  app.add_flag("--settle", arguments.settle,
-               "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
+  app.add_flag(
+      "--settle", arguments.settle,
+      "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
   app.add_option("--first", arguments.first, "Requests to pass over").type_name("N").not_negative();
   app.add_option("--limit", arguments.limit, "Requests to replay").type_name("N").not_negative();
 }
@@ -171,10 +177,11 @@ int fail_trace(const std::string& path, const Status& why) {
 }
 
 int fail_lengths_alone(const std::string& path, trace::Form form) {
-  return fail(kBadInput,
-              path + ": a trace of the form " + std::string(trace::name_of(form)) +
-                  " says how long prompts are, and not which of them begin alike: what a cache would hit cannot be told",
-              "`kvbm trace stat` says what is in it; `kvbm trace generate` makes a trace with shared beginnings");
+  return fail(
+      kBadInput,
+      path + ": a trace of the form " + std::string(trace::name_of(form)) +
+          " says how long prompts are, and not which of them begin alike: what a cache would hit cannot be told",
+      "`kvbm trace stat` says what is in it; `kvbm trace generate` makes a trace with shared beginnings");
 }
 
 int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {
@@ -188,7 +195,8 @@ int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {
   if (!parsed.ok()) return fail_trace(arguments.path, parsed.status());
   const trace::Parsed& read = parsed.value();
   for (const trace::BadLine& bad : read.bad) {
-    std::fprintf(stderr, "kvbm: skipped %s %llu: %s\n", read.unit(), static_cast<unsigned long long>(bad.line), bad.what.c_str());
+    std::fprintf(stderr, "kvbm: skipped %s %llu: %s\n", read.unit(), static_cast<unsigned long long>(bad.line),
+                 bad.what.c_str());
   }
   if (read.bad_lines != 0) {
     std::fprintf(stderr, "kvbm: %llu bad %ss skipped\n", static_cast<unsigned long long>(read.bad_lines), read.unit());

@@ -29,18 +29,21 @@ struct GenerateArguments {
 // To `path`, or to standard output where it is empty.
 int write_trace(const std::string& text, const trace::Trace& trace, const std::string& path, const Output& output) {
   if (path.empty()) {
-    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone
-                                                                            : fail(kFailed, "the trace could not be written");
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size()
+               ? kDone
+               : fail(kFailed, "the trace could not be written");
   }
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
   if (!file) return fail(kFailed, "cannot write " + path, "check the directory and the space on it");
   if (output.json) {
-    const nlohmann::ordered_json out{{"file", path}, {"requests", trace.requests.size()}, {"block_tokens", trace.tokens_per_block}};
+    const nlohmann::ordered_json out{
+        {"file", path}, {"requests", trace.requests.size()}, {"block_tokens", trace.tokens_per_block}};
     std::printf("%s\n", terminal::json_text(out).c_str());
   } else {
-    std::printf("%zu requests in %s, blocks of %u tokens\n", trace.requests.size(), path.c_str(), trace.tokens_per_block);
+    std::printf("%zu requests in %s, blocks of %u tokens\n", trace.requests.size(), path.c_str(),
+                trace.tokens_per_block);
   }
   return kDone;
 }
@@ -53,7 +56,8 @@ int convert(const TraceArguments& arguments, const std::string& file, const Outp
   // What reads it later may have to be told.
   const auto again = trace::parse(text, {});
   if (!again.ok() || again.value().trace.tokens_per_block != trace.tokens_per_block) {
-    std::fprintf(stderr, "kvbm: the lengths do not say the block size: replay it with --block-tokens %u\n", trace.tokens_per_block);
+    std::fprintf(stderr, "kvbm: the lengths do not say the block size: replay it with --block-tokens %u\n",
+                 trace.tokens_per_block);
   }
   return write_trace(text, trace, file, output);
 }
@@ -75,7 +79,8 @@ int generate(const GenerateArguments& arguments, const Output& output) {
 }
 
 // A trace with lengths alone: no word of blocks, which it does not have.
-int stat_lengths(const trace::Parsed& parsed, uint64_t tokens, uint64_t answered, uint64_t span_ms, const Output& output) {
+int stat_lengths(const trace::Parsed& parsed, uint64_t tokens, uint64_t answered, uint64_t span_ms,
+                 const Output& output) {
   constexpr const char* kUnsaid = "which prompts begin alike is not in it: blocks, reuse and hit rates cannot be told";
   if (output.json) {
     const nlohmann::ordered_json out{{"form", trace::name_of(parsed.form)},
@@ -111,19 +116,24 @@ int stat(const TraceArguments& arguments, const Output& output) {
     answered += request.output_length;
   }
   // Of traces that were put together the lines may not be in the order of their times.
-  const auto [first, last] = std::minmax_element(t.requests.begin(), t.requests.end(), [](const auto& a, const auto& b) {
-    return a.timestamp_ms < b.timestamp_ms;
-  });
+  const auto [first, last] =
+      std::minmax_element(t.requests.begin(), t.requests.end(),
+                          [](const auto& a, const auto& b) { return a.timestamp_ms < b.timestamp_ms; });
   const uint64_t span_ms = last->timestamp_ms - first->timestamp_ms;
   if (t.lengths_alone) return stat_lengths(parsed, tokens, answered, span_ms, output);
   const replay::PathTrace paths = replay::make_paths(t);
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
   if (output.json) {
-    const nlohmann::ordered_json out{{"requests", t.requests.size()},   {"seconds", static_cast<double>(span_ms) / 1000},
-                                     {"block_refs", t.hash_ids.size()}, {"distinct_blocks", paths.parent.size()},
-                                     {"input_tokens", tokens},          {"unlimited_hits", unlimited.hits},
-                                     {"unlimited_hit_rate", unlimited.hit_rate}, {"bad_lines", parsed.bad_lines},
-                                     {"form", trace::name_of(parsed.form)}, {"block_tokens", t.tokens_per_block}};
+    const nlohmann::ordered_json out{{"requests", t.requests.size()},
+                                     {"seconds", static_cast<double>(span_ms) / 1000},
+                                     {"block_refs", t.hash_ids.size()},
+                                     {"distinct_blocks", paths.parent.size()},
+                                     {"input_tokens", tokens},
+                                     {"unlimited_hits", unlimited.hits},
+                                     {"unlimited_hit_rate", unlimited.hit_rate},
+                                     {"bad_lines", parsed.bad_lines},
+                                     {"form", trace::name_of(parsed.form)},
+                                     {"block_tokens", t.tokens_per_block}};
     std::printf("%s\n", out.dump(2).c_str());
     return kDone;
   }

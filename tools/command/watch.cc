@@ -25,7 +25,9 @@ struct WatchArguments {
   bool tokens = false;
 };
 
-double seconds_after(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_after(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 // "10s", "500ms", "2min", "1h"; a plain number is seconds. Nothing: no end.
 Result<double> parse_duration(const std::string& text) {

@@ -23,15 +23,16 @@ using Findings = std::vector<Finding>;
 const char* state_name(State state) noexcept;
 void probe_cpu(const MachineLimits& limits, Findings& out);
 void probe_memory(const MachineLimits& limits, Findings& out);
-// Why io_uring is refused and what to do, where `call` failed with `error`: `disabled` is what kernel.io_uring_disabled says
+// Why io_uring is refused and what to do, where `call` failed with `error`: `disabled` is what kernel.io_uring_disabled
+// says
 // ("" where there is no such setting), `filtered` whether a seccomp filter is in force on this process.
 std::string ring_advice(const std::string& call, int error, const std::string& disabled, bool filtered);
 // Opens an unlinked temporary file in `dir`, and a ring of io_uring; leaves nothing behind.
 void probe_storage(const std::string& dir, Findings& out);
 // Loads UCX where it is installed; the process keeps its own signal dispositions.
 void probe_devices(Findings& out);
-// Loads the CUDA driver (`library`, or libcuda.so.1 where that is empty) and opens each device for a moment, so that what
-// is said of it is what attaching a cache would meet; then cuFile's, as device.storage = auto would.
+// Loads the CUDA driver (`library`, or libcuda.so.1 where that is empty) and opens each device for a moment, so that
+// what is said of it is what attaching a cache would meet; then cuFile's, as device.storage = auto would.
 void probe_gpu(const std::string& library, const std::string& cufile, Findings& out);
 // Makes and seals 2 MiB of memory, and the directory for nodes' sockets.
 void probe_same_host(Findings& out);

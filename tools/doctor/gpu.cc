@@ -68,8 +68,8 @@ void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
   }
 }
 
-// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
-// memory, and its opening has crashed on machines that it did not know.
+// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through
+// host memory, and its opening has crashed on machines that it did not know.
 void probe_direct_storage(const std::string& library, bool has_driver, Findings& out) {
   const char* const host = "disks are read through host memory";
   if (library.empty() && !has_driver) {

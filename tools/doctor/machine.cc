@@ -57,8 +57,9 @@ bool can_lock(size_t bytes) {
 void probe_huge_pages(Findings& out) {
   const std::string mode = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const bool usable = mode.find("[always]") != std::string::npos || mode.find("[madvise]") != std::string::npos;
-  out.push_back({"memory", "transparent huge pages", usable ? State::ok : State::absent, mode.empty() ? "no" : mode,
-                 usable ? "" : "large arenas take more TLB misses; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
+  out.push_back(
+      {"memory", "transparent huge pages", usable ? State::ok : State::absent, mode.empty() ? "no" : mode,
+       usable ? "" : "large arenas take more TLB misses; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
   const uint64_t free_pages = meminfo("HugePages_Free");
   out.push_back({"memory", "explicit huge pages", free_pages > 0 ? State::ok : State::absent,
                  std::to_string(free_pages) + " free of " + format_size(static_cast<double>(meminfo("Hugepagesize"))),
@@ -94,7 +95,9 @@ void probe_cpu(const MachineLimits& limits, Findings& out) {
     const bool less = limits.processor_limit < limits.machine_processors;
     out.push_back({"cpu", "control group", less ? State::limited : State::ok,
                    std::string(share.data()) + " processors (" + limits.processor_file + ")",
-                   less ? "the threads of this process together get no more, and stand still for the rest of each period; raise the limit of the container for more speed" : ""});
+                   less ? "the threads of this process together get no more, and stand still for the rest of each "
+                          "period; raise the limit of the container for more speed"
+                        : ""});
   }
   const size_t nodes = numa_nodes();
   out.push_back({"cpu", "NUMA nodes", nodes > 0 ? State::ok : State::absent, std::to_string(nodes),
@@ -102,11 +105,15 @@ void probe_cpu(const MachineLimits& limits, Findings& out) {
 }
 
 void probe_memory(const MachineLimits& limits, Findings& out) {
-  const auto size = [](uint64_t bytes) { return bytes == MachineLimits::kNone ? "unknown" : format_size(static_cast<double>(bytes)); };
+  const auto size = [](uint64_t bytes) {
+    return bytes == MachineLimits::kNone ? "unknown" : format_size(static_cast<double>(bytes));
+  };
   out.push_back({"memory", "total", State::ok, size(limits.machine_memory), ""});
   if (limits.memory_limit != MachineLimits::kNone) {
-    out.push_back({"memory", "control group", State::limited, size(limits.memory_limit) + " (" + limits.memory_file + ")",
-                   "a process that needs more is killed; keep host.capacity and what the engine needs below it together, or raise the limit of the container"});
+    out.push_back({"memory", "control group", State::limited,
+                   size(limits.memory_limit) + " (" + limits.memory_file + ")",
+                   "a process that needs more is killed; keep host.capacity and what the engine needs below it "
+                   "together, or raise the limit of the container"});
   }
   out.push_back({"memory", "available", State::ok, size(limits.available()), ""});
   probe_huge_pages(out);
@@ -116,7 +123,8 @@ void probe_memory(const MachineLimits& limits, Findings& out) {
   const bool locks = can_lock(kStagingRing);
   const std::string value =
       limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_size(static_cast<double>(limit.rlim_cur));
-  out.push_back({"memory", "memlock", locks ? State::ok : State::limited, value + (locks ? ", 64 MiB lock" : ", 64 MiB do not lock"),
+  out.push_back({"memory", "memlock", locks ? State::ok : State::limited,
+                 value + (locks ? ", 64 MiB lock" : ", 64 MiB do not lock"),
                  locks ? "" : "io_uring buffers stay unregistered; raise `ulimit -l` or LimitMEMLOCK="});
 }
 

@@ -99,9 +99,13 @@ std::string ring_advice(const std::string& call, int error, const std::string& d
       "--security-opt seccomp=FILE; Kubernetes: securityContext.seccompProfile)";
   if (by_setting) return meanwhile + setting + (filtered ? "; a seccomp filter is in force too: " + filter : "");
   if (forbidden && filtered) return meanwhile + "a seccomp filter refuses " + call + ": " + filter;
-  if (error == ENOSYS) return meanwhile + "the kernel has no io_uring: it needs Linux 5.6 or later with CONFIG_IO_URING";
-  if (forbidden) return meanwhile + "a security module of the kernel (SELinux, AppArmor, a sandbox) refuses " + call + ": allow it in its policy";
-  if (error == ENOMEM) return meanwhile + "a ring does not fit the limit of locked memory: raise `ulimit -l` or LimitMEMLOCK=";
+  if (error == ENOSYS)
+    return meanwhile + "the kernel has no io_uring: it needs Linux 5.6 or later with CONFIG_IO_URING";
+  if (forbidden)
+    return meanwhile + "a security module of the kernel (SELinux, AppArmor, a sandbox) refuses " + call +
+           ": allow it in its policy";
+  if (error == ENOMEM)
+    return meanwhile + "a ring does not fit the limit of locked memory: raise `ulimit -l` or LimitMEMLOCK=";
   return meanwhile + call + " fails";
 }
 
@@ -110,24 +114,32 @@ void probe_storage(const std::string& dir, Findings& out) {
   const bool usable = ring.error == 0;
   out.push_back({"storage", "io_uring", usable ? State::ok : State::absent,
                  usable ? "a ring completed a no-op" : std::string(ring.call) + ": " + std::strerror(ring.error),
-                 usable ? "" : ring_advice(ring.call, ring.error, first_line("/proc/sys/kernel/io_uring_disabled"), has_seccomp_filter())});
+                 usable ? ""
+                        : ring_advice(ring.call, ring.error, first_line("/proc/sys/kernel/io_uring_disabled"),
+                                      has_seccomp_filter())});
   struct statfs fs {};
   if (::statfs(dir.c_str(), &fs) != 0) {
     out.push_back({"storage", dir, State::absent, std::strerror(errno), "give an existing directory with --dir"});
     return;
   }
   const double free_bytes = static_cast<double>(fs.f_bavail) * static_cast<double>(fs.f_bsize);
-  out.push_back({"storage", "file system of " + dir, State::ok, file_system_name(static_cast<unsigned long>(fs.f_type)), ""});
+  out.push_back(
+      {"storage", "file system of " + dir, State::ok, file_system_name(static_cast<unsigned long>(fs.f_type)), ""});
   out.push_back({"storage", "free space of " + dir, State::ok, terminal::format_size(free_bytes), ""});
   const int direct = try_direct(dir);
-  out.push_back({"storage", "O_DIRECT in " + dir, direct == 0 ? State::ok : State::limited,
-                 direct == 0 ? "a page went out and came back" : std::strerror(direct),
-                 direct == 0 ? "" : "reads and writes would pass through the page cache; choose another file system or make it writable"});
+  out.push_back(
+      {"storage", "O_DIRECT in " + dir, direct == 0 ? State::ok : State::limited,
+       direct == 0 ? "a page went out and came back" : std::strerror(direct),
+       direct == 0
+           ? ""
+           : "reads and writes would pass through the page cache; choose another file system or make it writable"});
   struct statfs shm {};
   const bool tmpfs = ::statfs("/dev/shm", &shm) == 0 && shm.f_type == 0x01021994;
-  out.push_back({"storage", "tmpfs at /dev/shm", tmpfs ? State::ok : State::absent,
-                 tmpfs ? terminal::format_size(static_cast<double>(shm.f_bavail) * static_cast<double>(shm.f_bsize)) + " free" : "no",
-                 tmpfs ? "" : "a restarted process cannot find its host tier again; mount a tmpfs"});
+  out.push_back(
+      {"storage", "tmpfs at /dev/shm", tmpfs ? State::ok : State::absent,
+       tmpfs ? terminal::format_size(static_cast<double>(shm.f_bavail) * static_cast<double>(shm.f_bsize)) + " free"
+             : "no",
+       tmpfs ? "" : "a restarted process cannot find its host tier again; mount a tmpfs"});
 }
 
 }  // namespace kvbm::doctor

@@ -2,8 +2,8 @@
 // changed. On this machine alone unless told otherwise: there is no authentication.
 //
 // A connection is for one page, and runs on the event loop's thread, where pages are made too. Nobody takes the server
-// for himself: a connection that is silent for 5 s is closed, and any after kMostNs, however often it says a byte; 8 KiB
-// of head; kMost connections. With so many no more are accepted until one has ended, or has had kTurnNs, a thousand
+// for himself: a connection that is silent for 5 s is closed, and any after kMostNs, however often it says a byte; 8
+// KiB of head; kMost connections. With so many no more are accepted until one has ended, or has had kTurnNs, a thousand
 // times what a page takes: then all that had their turn are closed, and the next are let in, in the order in which they
 // came. While nobody is connected no timer runs.
 #pragma once

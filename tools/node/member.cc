@@ -18,9 +18,9 @@ namespace kvbm::node {
 
 namespace {
 
-// A kept file begins with this, its length and the SHA-256 of its bytes, in its first block, which the name alone names.
-// The keys of the others come of that hash too: whatever lies under a name on whichever nodes, blocks of two files are
-// never taken for one.
+// A kept file begins with this, its length and the SHA-256 of its bytes, in its first block, which the name alone
+// names. The keys of the others come of that hash too: whatever lies under a name on whichever nodes, blocks of two
+// files are never taken for one.
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', '2'};
 constexpr std::chrono::seconds kOthersWait{1};
 // The state of a peer that will not let this one in begins so (cluster::Mesh::NodeRow).
@@ -230,7 +230,9 @@ Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t 
   return keys;
 }
 
-size_t Member::blocks_of(uint64_t length) const noexcept { return (kHeadBytes + length + block_bytes_ - 1) / block_bytes_; }
+size_t Member::blocks_of(uint64_t length) const noexcept {
+  return (kHeadBytes + length + block_bytes_ - 1) / block_bytes_;
+}
 
 // What is stored under a name stays until it is evicted: nobody can take it back from all nodes.
 Status Member::check_name(const std::string& name, uint64_t length, const Digest& digest) {
@@ -275,8 +277,8 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   return Kept{status == KVBM_OK ? n : n - std::min<uint64_t>(n, metric("kvbm_share_not_kept_total")), n};
 }
 
-// The blocks from `first` on that this member's host has room for, and onwards to where they are to be: then they may leave
-// the host for the next ones.
+// The blocks from `first` on that this member's host has room for, and onwards to where they are to be: then they may
+// leave the host for the next ones.
 kvbm_status_t Member::put_some(const std::vector<kvbm_key_t>& keys, const std::string& all, size_t& first) {
   const size_t n = keys.size();
   size_t some = n - first;
@@ -307,7 +309,8 @@ kvbm_status_t Member::put_some(const std::vector<kvbm_key_t>& keys, const std::s
     const size_t alone = first == 0 ? 1 : 0;
     if (alone != 0) status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data(), 1, peers_tier_, nullptr, 0);
     if (status >= 0 && some > alone) {
-      status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data() + first + alone, some - alone, peers_tier_, nullptr, 0);
+      status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data() + first + alone, some - alone, peers_tier_,
+                                    nullptr, 0);
     }
   }
   kvbm_block_release(manager_, blocks.data(), some);
@@ -437,7 +440,8 @@ Result<Member::Kept> Member::ask_kept(const std::vector<kvbm_key_t>& keys) const
 Status Member::other_blocks(const std::string& name, uint64_t bytes, const std::optional<kvbm_location_t>& at) const {
   std::string whose;
   for (const kvbm_node_row_t& row : nodes()) {
-    if (at.has_value() && std::memcmp(row.node, at->node, sizeof row.node) == 0) whose = " at " + std::string(row.address);
+    if (at.has_value() && std::memcmp(row.node, at->node, sizeof row.node) == 0)
+      whose = " at " + std::string(row.address);
   }
   return {Code::mismatch, "it was stored in blocks of another size",
           name + whose + " is in blocks of " + std::to_string(bytes) + " bytes, this member's are of " +
@@ -508,7 +512,8 @@ Result<Member::Extent> Member::exists(const std::string& name, uint64_t timeout_
 Result<std::vector<kvbm_location_t>> Member::locate(const std::string& name, uint64_t timeout_ns) {
   std::vector<kvbm_location_t> rows;
   const auto head = head_of(name, timeout_ns);
-  if (!head.ok()) return head.status().code() == Code::miss ? Result<std::vector<kvbm_location_t>>(rows) : head.status();
+  if (!head.ok())
+    return head.status().code() == Code::miss ? Result<std::vector<kvbm_location_t>>(rows) : head.status();
   const auto keys = keys_of(name, blocks_of(head.value().length), head.value().digest);
   if (!keys.ok()) return keys.status();
   kvbm_locate_options_t options;

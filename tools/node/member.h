@@ -73,17 +73,19 @@ class Member {
     size_t of = 0;
     [[nodiscard]] bool all() const noexcept { return blocks == of; }
   };
-  // Brings `bytes` under `name` to the pool, through this member's host memory, which may be smaller; gives what nodes had of it
-  // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
-  // In a shared tier set: what its disk has, or its owner's memory where there is none and the owner is another process.
-  // durable, in a shared tier set with a disk: there after a power cut, too. exists: other bytes are stored under that name.
+  // Brings `bytes` under `name` to the pool, through this member's host memory, which may be smaller; gives what nodes
+  // had of it when they were asked afterwards. A file that is larger than the pool is refused before anything is
+  // stored: no_room. In a shared tier set: what its disk has, or its owner's memory where there is none and the owner
+  // is another process. durable, in a shared tier set with a disk: there after a power cut, too. exists: other bytes
+  // are stored under that name.
   Result<Kept> put(const std::string& name, const std::string& bytes, bool durable = false);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   enum class Extent : uint8_t { none, part, all };
   // Whether all blocks of the file are there. What is left of one that has lost its first is nobody's any more.
   Result<Extent> exists(const std::string& name, uint64_t timeout_ns);
-  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first. Brings that here.
+  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first. Brings that
+  // here.
   Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 
  private:

@@ -1,4 +1,5 @@
-// What a node that is at work says of its tiers and of other nodes: its pages /tiers and /peers, for `kvbm stats --node`.
+// What a node that is at work says of its tiers and of other nodes: its pages /tiers and /peers, for `kvbm stats
+// --node`.
 #pragma once
 
 #include <cstdint>

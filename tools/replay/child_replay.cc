@@ -112,7 +112,8 @@ class Listener {
 
 }  // namespace
 
-Result<ChildEnd> run_child(const std::vector<std::string>& arguments, const std::function<bool(const StoreProgress&)>& watch) {
+Result<ChildEnd> run_child(const std::vector<std::string>& arguments,
+                           const std::function<bool(const StoreProgress&)>& watch) {
   Pipe out;
   Pipe err;
   if (!out.open() || !err.open()) return Status(Code::io_error, "no pipe", std::strerror(errno));

@@ -27,6 +27,7 @@ struct ChildEnd {
 
 // Runs this program with `arguments`. `watch` is called with every report; when it returns false the child
 // is killed with SIGKILL. Blocks until the child has ended; a child never outlives its parent.
-Result<ChildEnd> run_child(const std::vector<std::string>& arguments, const std::function<bool(const StoreProgress&)>& watch);
+Result<ChildEnd> run_child(const std::vector<std::string>& arguments,
+                           const std::function<bool(const StoreProgress&)>& watch);
 
 }  // namespace kvbm::replay

@@ -61,7 +61,8 @@ struct StoreResult {
   uint64_t verified_blocks = 0;
   uint64_t wrong_blocks = 0;     // came back as right and were not; must be 0
   uint64_t failed_blocks = 0;    // matched, then reported as not loaded,
-  std::map<kvbm_status_t, uint64_t> failed_as{};  // by why; one that came behind the first that did not is counted as that
+  std::map<kvbm_status_t, uint64_t>
+      failed_as{};               // by why; one that came behind the first that did not is counted as that
   uint64_t found_again = 0;      // hits on blocks that this run had not stored
   uint64_t stored_blocks = 0;
   uint64_t tokens_saved = 0;     // of the trace, by its input lengths

@@ -152,7 +152,9 @@ void Side::rows_of(uint32_t layer, Visit&& visit) const {
         for (uint64_t position = 0; position < options_.tokens; ++position, at += row_bytes_) {
           const auto block = static_cast<int64_t>(rank.blocks[position / options_.block_tokens]);
           const auto token = static_cast<int64_t>(position % options_.block_tokens);
-          visit(rank, head, view.base + block * view.block_stride + int64_t{head - rank.heads.first} * view.head_stride + token * view.token_stride,
+          visit(rank, head,
+                view.base + block * view.block_stride + int64_t{head - rank.heads.first} * view.head_stride +
+                    token * view.token_stride,
                 at);
         }
       }

@@ -1,7 +1,7 @@
 // One side of a prefill->decode session on the public C interface, as an engine would be it: ranks with attached caches
 // of a given form and block size, all in this process and behind one node. Their bytes are read and written here in
-// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, each head once, so that two sides
-// with different shapes can be compared. Where there are more ranks than heads, several ranks hold the same head.
+// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, each head once, so that two
+// sides with different shapes can be compared. Where there are more ranks than heads, several ranks hold the same head.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,8 @@ class Side {
   // Of the heads of the ranks here: a layer, and all.
   [[nodiscard]] uint64_t layer_bytes() const noexcept { return layer_bytes_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return layer_bytes_ * options_.layers; }
-  // Canonical bytes of one layer, into or out of the caches. False: ranks that hold the same head hold other bytes of it.
+  // Canonical bytes of one layer, into or out of the caches. False: ranks that hold the same head hold other bytes of
+  // it.
   void write_layer(uint32_t layer, const std::byte* from);
   [[nodiscard]] bool read_layer(uint32_t layer, std::byte* to) const;
 

@@ -14,7 +14,8 @@ constexpr const char* kOfType = "not in the config: what its type has";
 
 uint64_t heads_of(Reader& in, const TypeFacts& type) {
   if (in.has("num_query_heads") && in.at("num_query_heads").is_array()) return 0;  // one number for each layer
-  if (const uint64_t heads = in.maybe({"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"})) return heads;
+  if (const uint64_t heads = in.maybe({"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"}))
+    return heads;
   if (type.heads != 0) return in.derived("num_attention_heads", type.heads, kOfType);
   // JetMoE: its experts share KV heads.
   if (in.text("model_type") == "jetmoe") return in.need({"num_key_value_heads"});
@@ -44,7 +45,8 @@ uint64_t kv_heads_of(Reader& in, uint64_t heads, const TypeFacts& type, const st
   }
   // Megatron's and ChatGLM's numbers of groups count where a field beside them says so.
   if (in.has("group_query_attention") && !in.flag("group_query_attention")) return heads;
-  if (in.has("multi_query_group_num") && in.has("multi_query_attention") && !in.flag("multi_query_attention")) return heads;
+  if (in.has("multi_query_group_num") && in.has("multi_query_attention") && !in.flag("multi_query_attention"))
+    return heads;
   if (in.has("attn_config")) return kv_heads_of_part(in, heads);
   if (name.rfind("step3", 0) == 0) {
     if (const uint64_t groups = in.maybe({"num_attention_groups"})) return groups;
@@ -55,7 +57,8 @@ uint64_t kv_heads_of(Reader& in, uint64_t heads, const TypeFacts& type, const st
                             "n_head_kv", "num_query_groups"}) {
     if (in.has(field)) return in.number(field);
   }
-  if (type.kv_heads != 0 && heads % type.kv_heads == 0) return in.derived("num_key_value_heads", type.kv_heads, kOfType);
+  if (type.kv_heads != 0 && heads % type.kv_heads == 0)
+    return in.derived("num_key_value_heads", type.kv_heads, kOfType);
   return in.derived("num_key_value_heads", heads, "not in the config: one per attention head");
 }
 
@@ -83,11 +86,19 @@ struct Heads {
 
 LayerGroup group_of_heads(Reader& in, const Heads& h) {
   if (h.kv_heads == 0 || (h.heads != 0 && (h.kv_heads > h.heads || h.heads % h.kv_heads != 0))) {
-    in.refuse(std::to_string(h.heads) + " attention heads do not divide into " + std::to_string(h.kv_heads) + " KV heads");
+    in.refuse(std::to_string(h.heads) + " attention heads do not divide into " + std::to_string(h.kv_heads) +
+              " KV heads");
   }
   if (h.value_dim != h.key_dim) {
-    return {"full attention", 0, h.kv_heads * (h.key_dim + h.value_dim), 0, 0, 0, 16,
-            std::to_string(h.kv_heads) + " * (" + std::to_string(h.key_dim) + " + " + std::to_string(h.value_dim) + ")"};
+    return {
+        "full attention",
+        0,
+        h.kv_heads * (h.key_dim + h.value_dim),
+        0,
+        0,
+        0,
+        16,
+        std::to_string(h.kv_heads) + " * (" + std::to_string(h.key_dim) + " + " + std::to_string(h.value_dim) + ")"};
   }
   return {"full attention", 0, 2 * h.kv_heads * h.key_dim, 0, 0, 0, 16, times({2, h.kv_heads, h.key_dim})};
 }
@@ -142,8 +153,8 @@ LayerGroup mamba_2(Reader& in, uint64_t inner, uint64_t heads) {
   const uint64_t dim = inner / heads;
   group.conv_values = (heads * dim + 2 * groups * state) * (kernel - 1);
   group.state_values = heads * dim * state;
-  group.formula = "conv (" + times({heads, dim}) + " + " + times({2, groups, state}) + ") * " + std::to_string(kernel - 1) +
-                  ", state " + times({heads, dim, state});
+  group.formula = "conv (" + times({heads, dim}) + " + " + times({2, groups, state}) + ") * " +
+                  std::to_string(kernel - 1) + ", state " + times({heads, dim, state});
   return group;
 }
 
@@ -162,12 +173,14 @@ LayerGroup delta_group(uint64_t heads, uint64_t dim, uint64_t kernel) {
 LayerGroup linear_group(Reader& in, const TypeFacts& type) {
   if (in.has("linear_attn_config")) {
     Reader part(in.at("linear_attn_config"), in.model());
-    LayerGroup group = delta_group(part.need({"num_heads"}), part.need({"head_dim"}), part.need({"short_conv_kernel_size"}));
+    LayerGroup group =
+        delta_group(part.need({"num_heads"}), part.need({"head_dim"}), part.need({"short_conv_kernel_size"}));
     if (!part.status().ok()) in.refuse("`linear_attn_config`: " + part.status().message());
     return group;
   }
   if (in.has("linear_num_heads")) {
-    return delta_group(in.number("linear_num_heads"), in.need({"linear_head_dim"}), in.need({"linear_conv_kernel_dim"}));
+    return delta_group(in.number("linear_num_heads"), in.need({"linear_head_dim"}),
+                       in.need({"linear_conv_kernel_dim"}));
   }
   if (in.has("linear_num_value_heads")) {
     const uint64_t key_dim = in.need({"linear_key_head_dim"});
@@ -195,7 +208,8 @@ LayerGroup short_conv_group(Reader& in) {
 }  // namespace
 
 LayerGroup mamba_group(Reader& in, const std::string& type_name) {
-  const uint64_t heads = in.maybe({"mamba_num_heads", "mamba_n_heads", type_name == "mamba2" ? "num_heads" : "mamba_n_heads"});
+  const uint64_t heads =
+      in.maybe({"mamba_num_heads", "mamba_n_heads", type_name == "mamba2" ? "num_heads" : "mamba_n_heads"});
   if (heads != 0) {  // Mamba 2
     uint64_t inner = in.maybe({"mamba_d_ssm"});
     if (inner == 0) inner = heads * in.need({"mamba_head_dim", "mamba_d_head", "head_dim"});
@@ -234,7 +248,8 @@ LayerGroup group_of(Reader& in, const TypeFacts& type, const std::string& type_n
     } else if (const uint64_t window = in.maybe({"sliding_window", "sliding_window_size", "window_size"})) {
       group.window = window;
     } else {
-      group.window = type.window != 0 ? in.derived("sliding_window", type.window, kOfType) : in.need({"sliding_window"});
+      group.window =
+          type.window != 0 ? in.derived("sliding_window", type.window, kOfType) : in.need({"sliding_window"});
     }
   } else if (layer.kind == Kind::chunked) {
     group.kind = "chunked attention";

@@ -70,7 +70,8 @@ Layers from_bits(Reader& in, const char* field, Kind of_one, Kind of_zero) {
 }
 
 // The layers of one kind by their numbers, from `first` on; the others are of the other kind.
-Layers from_indices(Reader& in, const Json& list, const char* field, uint64_t first, uint64_t layers, Kind named, Kind other) {
+Layers from_indices(Reader& in, const Json& list, const char* field, uint64_t first, uint64_t layers, Kind named,
+                    Kind other) {
   Layers result = alike(layers, other);
   if (!list.is_array()) in.refuse("`" + std::string(field) + "` must be a list, it is " + shown(list));
   for (const Json& entry : list) {
@@ -171,7 +172,8 @@ Layers from_windows(Reader& in, uint64_t layers) {
 }
 
 Layers windowed(Reader& in, const TypeFacts& type, const std::string& name, uint64_t layers) {
-  for (const char* field : {"sliding_window_pattern", "_sliding_window_pattern", "layer_switch", "global_attn_every_n_layers"}) {
+  for (const char* field :
+       {"sliding_window_pattern", "_sliding_window_pattern", "layer_switch", "global_attn_every_n_layers"}) {
     if (!in.has(field)) continue;
     if (!in.at(field).is_string()) return every(layers, in.number(field), Kind::full, Kind::sliding);
     const Layers run = from_letters(in, field, {{'L', Kind::sliding}, {'G', Kind::full}});
@@ -193,7 +195,8 @@ Layers windowed(Reader& in, const TypeFacts& type, const std::string& name, uint
     std::fill(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(first), Layer{Kind::full});
     return result;
   }
-  for (const char* each : {"mistral", "mixtral", "ministral", "phi3", "phi3_v", "phi4_multimodal", "phimoe", "starcoder2"}) {
+  for (const char* each :
+       {"mistral", "mixtral", "ministral", "phi3", "phi3_v", "phi4_multimodal", "phimoe", "starcoder2"}) {
     if (name == each) return alike(layers, Kind::sliding);
   }
   // Mistral's own params.json.
@@ -263,7 +266,8 @@ Layers from_lists(Reader& in, uint64_t layers) {
 
 Layers from_numbers(Reader& in, const TypeFacts& type, const std::string& name, uint64_t layers) {
   if (name == "mamba" || name == "mamba2" || name == "falcon_mamba") return alike(layers, Kind::mamba);
-  if (in.has("full_attention_interval")) return every(layers, in.number("full_attention_interval"), Kind::full, Kind::linear);
+  if (in.has("full_attention_interval"))
+    return every(layers, in.number("full_attention_interval"), Kind::full, Kind::linear);
   if (in.has("layer_group_size")) return from_groups(in, layers);
   if (in.has("attn_layer_period")) return from_offset(in, layers);
   if (type.linear) return every(layers, type.full_every, Kind::full, Kind::linear);
@@ -275,12 +279,14 @@ Layers from_numbers(Reader& in, const TypeFacts& type, const std::string& name, 
   if (in.has("attention_chunk_size")) return chunked(in, layers);
   if (in.has("sliding_window") && in.at("sliding_window").is_array()) return from_windows(in, layers);
   const bool says_none = in.all().contains("sliding_window") && !in.has("sliding_window");
-  if (in.has("sliding_window") || in.maybe({"sliding_window_size"}) != 0 || (type.window != 0 && type.full_every != 0 && !says_none)) {
+  if (in.has("sliding_window") || in.maybe({"sliding_window_size"}) != 0 ||
+      (type.window != 0 && type.full_every != 0 && !says_none)) {
     return windowed(in, type, name, layers);
   }
   // Fields of layers that no field names.
-  for (const char* field : {"mamba_d_state", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "state_size", "conv_L_cache",
-                            "linear_num_value_heads", "linear_num_heads", "short_conv_kernel_size", "window_size"}) {
+  for (const char* field :
+       {"mamba_d_state", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "state_size", "conv_L_cache",
+        "linear_num_value_heads", "linear_num_heads", "short_conv_kernel_size", "window_size"}) {
     if (in.has(field)) in.refuse("`" + std::string(field) + "` is set, but nothing says for which layers");
   }
   return alike(layers, Kind::full);
@@ -294,7 +300,8 @@ uint64_t layer_count(Reader& in, const std::string& type_name) {
   for (const char* field : {"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_transformer_layers"}) {
     if (!in.has(field)) continue;
     const uint64_t layers = in.number(field);
-    if (layers > kMaxLayers) in.refuse("`" + std::string(field) + "` is " + std::to_string(layers) + ", which no model has");
+    if (layers > kMaxLayers)
+      in.refuse("`" + std::string(field) + "` is " + std::to_string(layers) + ", which no model has");
     return layers;
   }
   if (in.has("layers_block_type") && in.at("layers_block_type").is_array() && !in.at("layers_block_type").empty() &&

@@ -18,7 +18,8 @@ namespace {
 // Deeper than any config; what is deeper would take a stack of its own.
 constexpr int kMaxDepth = 32;
 
-// Python writes numbers that JSON does not have. They stand for no limit, and decide nothing here. `depth`: of the nesting.
+// Python writes numbers that JSON does not have. They stand for no limit, and decide nothing here. `depth`: of the
+// nesting.
 std::string without_infinities(std::string_view text, int* depth) {
   std::string out;
   bool quoted = false;
@@ -68,7 +69,8 @@ Result<const Json*> text_part(const Json& config, std::string* around) {
         return Status(Code::invalid_argument, "this config.json does not say the KV size",
                       "`" + std::string(name) + "` must be an object, it is " + shown(part->at(name)));
       }
-      if (part->contains("model_type") && part->at("model_type").is_string()) *around = part->at("model_type").get<std::string>();
+      if (part->contains("model_type") && part->at("model_type").is_string())
+        *around = part->at("model_type").get<std::string>();
       part = &part->at(name);
       nested = true;
       break;
@@ -85,7 +87,8 @@ bool add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t* sum) {
 }
 
 // Equal layers together, in the order in which their kinds first come.
-void add_groups(Reader& in, const TypeFacts& type, const std::string& name, const std::vector<Layer>& layers, uint64_t loops) {
+void add_groups(Reader& in, const TypeFacts& type, const std::string& name, const std::vector<Layer>& layers,
+                uint64_t loops) {
   std::map<std::tuple<Kind, uint64_t>, size_t> places;
   uint64_t beside = 0;
   for (const Layer& layer : layers) {
@@ -103,14 +106,16 @@ void add_groups(Reader& in, const TypeFacts& type, const std::string& name, cons
 void add_notes(Reader& in, const Json& config, const std::string& around, bool type_known) {
   const std::string& name = in.model().model_type;
   if (!type_known) {
-    in.note(name.empty() ? "no `model_type` is said: counted by the fields alone"
-                         : "the model type `" + name.substr(0, 60) + "` is not known here: counted by its fields alone");
+    in.note(name.empty()
+                ? "no `model_type` is said: counted by the fields alone"
+                : "the model type `" + name.substr(0, 60) + "` is not known here: counted by its fields alone");
   }
   if (!around.empty() && !is_wrapper_type(around) && find_type(around) == nullptr) {
     in.note("the model type `" + around.substr(0, 60) + "` around the text model is not known here, and not counted");
   }
   for (const char* part : {"talker_config", "depth_decoder_config", "decoder_config", "audio_decoder_config"}) {
-    if (config.contains(part) && config.at(part).is_object()) in.note("`" + std::string(part) + "` is a model with a cache of its own, which is not counted");
+    if (config.contains(part) && config.at(part).is_object())
+      in.note("`" + std::string(part) + "` is a model with a cache of its own, which is not counted");
   }
   if (in.maybe({"num_nextn_predict_layers"}) != 0) in.note("layers for multi-token prediction are not counted");
   if (in.has("index_head_dim") || in.has("sparse_attention_config")) {
@@ -177,7 +182,8 @@ Result<uint64_t> longest_sequence(const Model& model, uint64_t capacity, uint64_
   uint64_t fits = 0;
   uint64_t too_long = uint64_t{1} << 63;
   const Result<Usage> endless = usage_of(model, too_long - 1, 1, bits);
-  if (endless.ok() && endless.value().bytes_per_token_past_window == 0 && endless.value().bytes_per_sequence <= capacity) {
+  if (endless.ok() && endless.value().bytes_per_token_past_window == 0 &&
+      endless.value().bytes_per_sequence <= capacity) {
     return kAnyLength;
   }
   while (fits + 1 < too_long) {

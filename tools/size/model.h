@@ -54,8 +54,8 @@ struct Usage {
 Result<Model> parse_model(std::string_view config_json);
 // Bits are of a KV value, 1 to 64; fails when a number does not fit 64 bits.
 Result<Usage> usage_of(const Model& model, uint64_t tokens, uint64_t batch, uint64_t bits);
-// The longest single sequence that fits in `capacity` bytes, found by bisection; 0 when none does, kAnyLength when there is
-// room for all that any sequence takes.
+// The longest single sequence that fits in `capacity` bytes, found by bisection; 0 when none does, kAnyLength when
+// there is room for all that any sequence takes.
 inline constexpr uint64_t kAnyLength = UINT64_MAX;
 Result<uint64_t> longest_sequence(const Model& model, uint64_t capacity, uint64_t bits);
 

@@ -68,7 +68,8 @@ uint64_t Reader::derived(const char* name, uint64_t value, std::string origin) {
 }
 
 void Reader::refuse(std::string why) {
-  if (status_.ok()) status_ = Status(Code::invalid_argument, "this config.json does not say the KV size", std::move(why));
+  if (status_.ok())
+    status_ = Status(Code::invalid_argument, "this config.json does not say the KV size", std::move(why));
 }
 
 void Reader::factor(const char* name, uint64_t value, std::string origin) {

@@ -1,5 +1,5 @@
-// One object of fields of a model's configuration. It reads them, remembers each that it used as a factor of the model, and
-// keeps the first failure.
+// One object of fields of a model's configuration. It reads them, remembers each that it used as a factor of the model,
+// and keeps the first failure.
 #pragma once
 
 #include <initializer_list>

@@ -172,7 +172,8 @@ Status Decompressor::end() {
   if (!read.ok()) return read;
   const auto end = decode_end(bytes);
   if (!end.ok()) return end.status();
-  if (at + kContainerEndBytes != input.bytes()) return Status(Code::damaged, "damaged: bytes follow the end of the file");
+  if (at + kContainerEndBytes != input.bytes())
+    return Status(Code::damaged, "damaged: bytes follow the end of the file");
   if (end.value() != ContainerEnd{summary.chunks, summary.index.bytes, chain}) {
     return Status(Code::damaged, "damaged: chunks are missing, doubled or of another file");
   }
@@ -194,7 +195,8 @@ Result<Opened> open_container(const Input& input) {
   const auto header = decode_header(header_bytes);
   if (!header.ok()) return header.status();
   const uint64_t padded = round_up(header.value().index_bytes, 64);
-  if (padded > input.bytes() - kContainerHeaderBytes) return Status(Code::damaged, "the file is cut short", input.path());
+  if (padded > input.bytes() - kContainerHeaderBytes)
+    return Status(Code::damaged, "the file is cut short", input.path());
   std::vector<std::byte> text(padded);
   read = input.read(kContainerHeaderBytes, text);
   if (!read.ok()) return read;
@@ -206,7 +208,8 @@ Result<Opened> open_container(const Input& input) {
   }
   auto index = decode_index({reinterpret_cast<const char*>(json.data()), json.size()});
   if (!index.ok()) return index.status();
-  if (index.value().bytes != header.value().file_bytes) return Status(Code::damaged, "damaged: header and index disagree");
+  if (index.value().bytes != header.value().file_bytes)
+    return Status(Code::damaged, "damaged: header and index disagree");
   return Opened{std::move(index).value(), kContainerHeaderBytes + padded, header.value().index_hash};
 }
 

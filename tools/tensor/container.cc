@@ -23,7 +23,9 @@ bool is_zero(ConstBytes bytes) {
 }
 
 void seal(MutableBytes out) { store_le(out.data() + kHashAt, codec::leaf_hash(out.first(kHashAt))); }
-bool sealed(ConstBytes bytes) { return load_le<uint64_t>(bytes.data() + kHashAt) == codec::leaf_hash(bytes.first(kHashAt)); }
+bool sealed(ConstBytes bytes) {
+  return load_le<uint64_t>(bytes.data() + kHashAt) == codec::leaf_hash(bytes.first(kHashAt));
+}
 
 Segment gap(uint64_t offset, uint64_t bytes) {
   Segment segment;
@@ -35,7 +37,8 @@ Segment gap(uint64_t offset, uint64_t bytes) {
 template <class T>
 bool read_number(const Json& from, const char* name, T& out) {
   const auto at = from.find(name);
-  if (at == from.end() || !at->is_number_unsigned() || at->get<uint64_t>() > std::numeric_limits<T>::max()) return false;
+  if (at == from.end() || !at->is_number_unsigned() || at->get<uint64_t>() > std::numeric_limits<T>::max())
+    return false;
   out = at->get<T>();
   return true;
 }
@@ -48,7 +51,8 @@ bool read_segment(const Json& from, Segment& out) {
   const auto name = from.find("name");
   const auto shape = from.find("shape");
   if (!element->is_string() || name == from.end() || !name->is_string() || shape == from.end() || !shape->is_array() ||
-      shape->size() > kMaxDimensions || !read_number(from, "row", out.form.row) || !read_number(from, "rows", out.form.rows)) {
+      shape->size() > kMaxDimensions || !read_number(from, "row", out.form.row) ||
+      !read_number(from, "rows", out.form.rows)) {
     return false;
   }
   const auto known = element_by_name(element->get_ref<const std::string&>());
@@ -72,8 +76,8 @@ std::string row_refusal(const Tensor& tensor, uint64_t row) {
   if (row > values) return std::to_string(values) + " values, which are fewer";
   if (values % row != 0) return std::to_string(values) + " values, which are no multiple of it";
   if (row > codec::kMaxLeafBytes / width) {
-    return std::string(layout::element_name(tensor.element)) + " values, of which a block that is coded has no more than " +
-           std::to_string(codec::kMaxLeafBytes / width);
+    return std::string(layout::element_name(tensor.element)) +
+           " values, of which a block that is coded has no more than " + std::to_string(codec::kMaxLeafBytes / width);
   }
   return {};
 }
@@ -199,7 +203,8 @@ Result<ContainerHeader> decode_header(ConstBytes bytes) {
   const ContainerHeader header{load_le<uint64_t>(bytes.data() + 16), load_le<uint64_t>(bytes.data() + 24),
                                load_le<uint64_t>(bytes.data() + 32)};
   if (header.index_bytes > kMaxIndexBytes) {
-    return Status(Code::damaged, "the file claims an index that is too large", std::to_string(header.index_bytes) + " bytes");
+    return Status(Code::damaged, "the file claims an index that is too large",
+                  std::to_string(header.index_bytes) + " bytes");
   }
   return header;
 }

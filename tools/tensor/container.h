@@ -2,8 +2,8 @@
 //
 //   header (64) | index: JSON, zeros to a multiple of 64 | chunks: coded streams (lib/codec/README.md) | end (64)
 //
-// The index says how the file is cut into segments: tensors, and what lies between them. A segment is coded in chunks of
-// at most 32 MiB, so that neither side needs more memory than that, and each side goes through the file once. All
+// The index says how the file is cut into segments: tensors, and what lies between them. A segment is coded in chunks
+// of at most 32 MiB, so that neither side needs more memory than that, and each side goes through the file once. All
 // integers are little-endian; docs/codec.md has the tables.
 #pragma once
 
@@ -35,10 +35,11 @@ struct Index {
   std::vector<Segment> segments;
 };
 
-// Why `row` values of a tensor cannot be a row, at the end of "its ..."; "" if they can. They need not be whole dimensions.
+// Why `row` values of a tensor cannot be a row, at the end of "its ..."; "" if they can. They need not be whole
+// dimensions.
 std::string row_refusal(const Tensor& tensor, uint64_t row);
-// The whole file in segments. `row`: values of a row in every tensor where they can be one; elsewhere, and if it is 0, the
-// last dimension is.
+// The whole file in segments. `row`: values of a row in every tensor where they can be one; elsewhere, and if it is 0,
+// the last dimension is.
 Index make_index(const TensorFile& file, uint64_t row);
 // The row and rows of a tensor; none known: zero.
 codec::LeafForm form_of(const Tensor& tensor, uint64_t row);

@@ -44,7 +44,8 @@ Result<Input> Input::open(const std::string& path) {
   const bool standard = path == "-";
   input.path_ = standard ? "standard input" : path;
   // Opening a pipe that nobody writes to would wait for a writer.
-  input.fd_ = Fd(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  input.fd_ = Fd(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                          : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!input.fd_) return errno_status(errno, "the file cannot be opened", input.path_);
   struct stat facts {};
   if (::fstat(input.fd_.get(), &facts) != 0) return errno_status(errno, "the file cannot be read", input.path_);
@@ -126,11 +127,13 @@ Result<NewFile> NewFile::create(const std::string& path, bool force) {
     file.fd_ = STDOUT_FILENO;
     return file;
   }
-  if (path.empty() || path.back() == '/') return Status(Code::invalid_argument, "the output has no name, only a folder", path);
+  if (path.empty() || path.back() == '/')
+    return Status(Code::invalid_argument, "the output has no name, only a folder", path);
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) == 0) {
     if (!S_ISREG(facts.st_mode)) {
-      return Status(Code::exists, "what is there is not a plain file; give another name, or - for standard output", path);
+      return Status(Code::exists, "what is there is not a plain file; give another name, or - for standard output",
+                    path);
     }
     if (!force) return Status(Code::exists, "the file exists; give another name, or --force", path);
   }
@@ -141,8 +144,12 @@ Result<NewFile> NewFile::create(const std::string& path, bool force) {
 }
 
 NewFile::NewFile(NewFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), ours_(std::exchange(other.ours_, false)),
-      force_(other.force_), fd_(std::exchange(other.fd_, -1)), written_(other.written_) {}
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      ours_(std::exchange(other.ours_, false)),
+      force_(other.force_),
+      fd_(std::exchange(other.fd_, -1)),
+      written_(other.written_) {}
 
 NewFile::~NewFile() {
   if (!ours_) return;

@@ -33,8 +33,8 @@ class Input {
 };
 
 // A new file. It has no name until commit(), so nothing is left without that, however the process ends; where the file
-// system has no such files, it lies under another name beside its place, and only a kill leaves it. "-" is standard output,
-// where what was written is out.
+// system has no such files, it lies under another name beside its place, and only a kill leaves it. "-" is standard
+// output, where what was written is out.
 class NewFile {
  public:
   // exists: something is there and `force` is not set.

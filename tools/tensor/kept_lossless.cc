@@ -62,7 +62,8 @@ void KeptBlocks::add(const KeptBlocks& other) noexcept {
   no_gain += other.no_gain;
 }
 
-void KeptLossless::add(const Tensor& tensor, const codec::LeafForm& form, const codec::StreamView& stream, ConstBytes raw) {
+void KeptLossless::add(const Tensor& tensor, const codec::LeafForm& form, const codec::StreamView& stream,
+                       ConstBytes raw) {
   if (!codec::is_lossy(static_cast<codec::Mode>(stream.info().mode))) return;
   KeptBlocks counts;
   counts.add(form, stream, raw);
@@ -95,7 +96,8 @@ std::string KeptLossless::text(const std::string& modes) const {
     where += (where.empty() ? "; in \"" : ", \"") + terminal::safe_text(kept.name, kShownName) + "\" (" +
              std::to_string(kept.counts.lossless()) + " of " + std::to_string(kept.counts.blocks) + ")";
   }
-  if (named != 0 && unnamed != 0) where += " and " + std::to_string(unnamed) + (unnamed == 1 ? " more tensor" : " more tensors");
+  if (named != 0 && unnamed != 0)
+    where += " and " + std::to_string(unnamed) + (unnamed == 1 ? " more tensor" : " more tensors");
   return modes + (several ? " were" : " was") + " not used for " + std::to_string(all_.lossless()) + " of " +
          std::to_string(all_.blocks) + " blocks of values, which lose nothing: " + why + where;
 }

@@ -1,5 +1,5 @@
-// Where a lossy mode was not used, and why: blocks (leaves) that it leaves as they are are coded without loss, and whoever
-// asked for it is told.
+// Where a lossy mode was not used, and why: blocks (leaves) that it leaves as they are are coded without loss, and
+// whoever asked for it is told.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class KeptLossless {
     KeptBlocks counts;
   };
   [[nodiscard]] const std::vector<Kept>& tensors() const noexcept { return tensors_; }
-  // "int8 was not used for 2 of 5 blocks of values, ..", empty where it was used for all. `modes`: "int8", or "int8, int6".
+  // "int8 was not used for 2 of 5 blocks of values, ..", empty where it was used for all. `modes`: "int8", or "int8,
+  // int6".
   [[nodiscard]] std::string text(const std::string& modes) const;
 
  private:

@@ -80,7 +80,8 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
       at += n;
     }
   }
-  for (auto [arena, size] : {std::pair{&raw, bytes + 64 * parts.size()}, {&coded, room}, {&decoded, bytes + 64 * parts.size()}}) {
+  for (auto [arena, size] :
+       {std::pair{&raw, bytes + 64 * parts.size()}, {&coded, room}, {&decoded, bytes + 64 * parts.size()}}) {
     auto made = map(size);
     if (!made.ok()) return made.status();
     *arena = std::move(made).value();
@@ -130,7 +131,8 @@ Status Bench::decode() {
 void Bench::copy() {
   for (const Piece& piece : pieces) {
     for (size_t at = 0; at < piece.raw.size(); at += codec::kMaxLeafBytes) {
-      std::memcpy(piece.decoded.data() + at, piece.raw.data() + at, std::min<size_t>(codec::kMaxLeafBytes, piece.raw.size() - at));
+      std::memcpy(piece.decoded.data() + at, piece.raw.data() + at,
+                  std::min<size_t>(codec::kMaxLeafBytes, piece.raw.size() - at));
     }
   }
 }
@@ -180,7 +182,8 @@ Status Bench::measure(ModeRow& row, int rounds, std::vector<double>& copies, ter
     row.value += info.value;
     row.kept.add(pieces[i].tensor, pieces[i].form, view.value(), pieces[i].raw);
     if (!info.lossy && std::memcmp(pieces[i].raw.data(), pieces[i].decoded.data(), pieces[i].raw.size()) != 0) {
-      return Status(Code::internal, "what was coded does not decode to the same bytes", std::string(codec::mode_name(row.mode)));
+      return Status(Code::internal, "what was coded does not decode to the same bytes",
+                    std::string(codec::mode_name(row.mode)));
     }
   }
   row.compress = benchmark::median(encodes);
@@ -200,8 +203,8 @@ Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, cons
   Status loaded = bench.load(input, make_index(file, options.row), limit);
   if (!loaded.ok()) return loaded;
   table.measured_bytes = bench.bytes;
-  terminal::Progress progress("codecs", options.modes.size() * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
-                              options.quiet);
+  terminal::Progress progress("codecs", options.modes.size() * static_cast<uint64_t>(options.rounds),
+                              terminal::Unit::items, options.quiet);
   std::vector<double> copies;
   for (const codec::Mode mode : options.modes) {
     ModeRow row;

@@ -55,7 +55,8 @@ class Literal {
 
  private:
   void skip_space() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n' || text_.front() == '\t')) text_.remove_prefix(1);
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n' || text_.front() == '\t'))
+      text_.remove_prefix(1);
   }
   std::string_view text_;
 };
@@ -108,15 +109,18 @@ constexpr Type kTypes[] = {{"<f2", Element::fp16, false}, {"<f4", Element::fp32,
                            {"|u1", Element::bytes, true}, {"|V1", Element::bytes, true}};
 
 Result<Element> element_of(const Header& header, const Claims& claims, std::string& note) {
-  if (header.fields) return Status(Code::unsupported, "the .npy has a structured type", "give arrays of one plain type");
+  if (header.fields)
+    return Status(Code::unsupported, "the .npy has a structured type", "give arrays of one plain type");
   const std::string shown = terminal::safe_text(header.descr, kShownName);
   if (!header.descr.empty() && header.descr.front() == '>') {
-    return Status(Code::unsupported, "the .npy is big-endian", shown + "; save it with numpy's astype('<" + shown.substr(1) + "')");
+    return Status(Code::unsupported, "the .npy is big-endian",
+                  shown + "; save it with numpy's astype('<" + shown.substr(1) + "')");
   }
   for (const Type& type : kTypes) {
     if (header.descr != type.descr) continue;
     if (!claims.element.has_value()) {
-      if (type.stands_for && type.element == Element::bf16) note = header.descr + " is taken as bf16 (--element says otherwise)";
+      if (type.stands_for && type.element == Element::bf16)
+        note = header.descr + " is taken as bf16 (--element says otherwise)";
       return type.element;
     }
     const bool same_size = layout::element_bytes(*claims.element) == layout::element_bytes(type.element);
@@ -147,7 +151,8 @@ Result<std::string_view> literal_text(ConstBytes front, uint64_t file_bytes) {
   }
   const auto version = static_cast<unsigned>(front[6]);
   if (version < 1 || version > 3) {
-    return Status(Code::unsupported, "an .npy version that is not known", std::to_string(version) + "; known are 1 to 3");
+    return Status(Code::unsupported, "an .npy version that is not known",
+                  std::to_string(version) + "; known are 1 to 3");
   }
   const uint64_t begin = version == 1 ? 10 : 12;
   const uint64_t length = version == 1 ? load_le<uint16_t>(front.data() + 8) : load_le<uint32_t>(front.data() + 8);
@@ -166,7 +171,8 @@ Result<TensorFile> read_npy(ConstBytes front, uint64_t file_bytes, const Claims&
   if (!text.ok()) return text.status();
   Header header;
   if (!parse_literal(text.value(), header)) {
-    return Status(Code::damaged, "the .npy header cannot be read", "it must have descr, fortran_order and shape, once each");
+    return Status(Code::damaged, "the .npy header cannot be read",
+                  "it must have descr, fortran_order and shape, once each");
   }
   TensorFile file;
   const auto element = element_of(header, claims, file.note);
@@ -183,7 +189,8 @@ Result<TensorFile> read_npy(ConstBytes front, uint64_t file_bytes, const Claims&
   const uint64_t present = file_bytes - tensor.offset;
   const auto values = values_of(header.shape);
   if (size == 0 || !values.has_value() || *values > (uint64_t{1} << 62) / size) {
-    return Status(Code::damaged, "the .npy claims an impossible size", shape_text(header.shape) + " of " + terminal::safe_text(header.descr, kShownName));
+    return Status(Code::damaged, "the .npy claims an impossible size",
+                  shape_text(header.shape) + " of " + terminal::safe_text(header.descr, kShownName));
   }
   tensor.bytes = *values * size;
   if (tensor.bytes > present) {
@@ -191,7 +198,8 @@ Result<TensorFile> read_npy(ConstBytes front, uint64_t file_bytes, const Claims&
                                                              std::to_string(present) + " are there");
   }
   if (tensor.bytes < present) {
-    return Status(Code::damaged, "the .npy is longer than its shape", std::to_string(present - tensor.bytes) + " bytes too many");
+    return Status(Code::damaged, "the .npy is longer than its shape",
+                  std::to_string(present - tensor.bytes) + " bytes too many");
   }
   file.kind = Kind::npy;
   file.bytes = file_bytes;

@@ -1,4 +1,5 @@
-// The header of a safetensors file: u64 length, JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}}, values.
+// The header of a safetensors file: u64 length, JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}},
+// values.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,11 +18,12 @@ struct ElementType {
   uint64_t bytes;
 };
 // What is no element of KV caches is coded as opaque bytes: a file may have a few of them beside the cache.
-constexpr ElementType kElementTypes[] = {{"BF16", Element::bf16, 2},        {"F16", Element::fp16, 2},         {"F32", Element::fp32, 4},
-                           {"F8_E4M3", Element::fp8_e4m3, 1}, {"F8_E5M2", Element::fp8_e5m2, 1}, {"I8", Element::int8, 1},
-                           {"U8", Element::bytes, 1},         {"BOOL", Element::bytes, 1},       {"I16", Element::bytes, 2},
-                           {"U16", Element::bytes, 2},        {"I32", Element::bytes, 4},        {"U32", Element::bytes, 4},
-                           {"I64", Element::bytes, 8},        {"U64", Element::bytes, 8},        {"F64", Element::bytes, 8}};
+constexpr ElementType kElementTypes[] = {
+    {"BF16", Element::bf16, 2},        {"F16", Element::fp16, 2},         {"F32", Element::fp32, 4},
+    {"F8_E4M3", Element::fp8_e4m3, 1}, {"F8_E5M2", Element::fp8_e5m2, 1}, {"I8", Element::int8, 1},
+    {"U8", Element::bytes, 1},         {"BOOL", Element::bytes, 1},       {"I16", Element::bytes, 2},
+    {"U16", Element::bytes, 2},        {"I32", Element::bytes, 4},        {"U32", Element::bytes, 4},
+    {"I64", Element::bytes, 8},        {"U64", Element::bytes, 8},        {"F64", Element::bytes, 8}};
 
 std::string shown(const std::string& name) { return "tensor \"" + terminal::safe_text(name, kShownName) + "\": "; }
 
@@ -41,7 +43,8 @@ Result<Tensor> read_entry(const std::string& name, const HeaderJson& entry, uint
     return bad_entry(name, "no data_offsets");
   }
   const auto word = dtype->get<std::string>();
-  const auto* type = std::find_if(std::begin(kElementTypes), std::end(kElementTypes), [&](const ElementType& t) { return word == t.name; });
+  const auto* type = std::find_if(std::begin(kElementTypes), std::end(kElementTypes),
+                                  [&](const ElementType& t) { return word == t.name; });
   if (type == std::end(kElementTypes)) {
     return Status(Code::unsupported, "the safetensors file has a type that is not known",
                   shown(name) + terminal::safe_text(word, kShownName));
@@ -90,7 +93,8 @@ Result<TensorFile> read_safetensors(ConstBytes front, uint64_t file_bytes) {
     if (!tensor.ok()) return tensor.status();
     if (tensor.value().bytes != 0) file.tensors.push_back(std::move(tensor).value());
   }
-  std::sort(file.tensors.begin(), file.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.offset < b.offset; });
+  std::sort(file.tensors.begin(), file.tensors.end(),
+            [](const Tensor& a, const Tensor& b) { return a.offset < b.offset; });
   for (size_t i = 1; i < file.tensors.size(); ++i) {
     const Tensor& before = file.tensors[i - 1];
     if (before.offset + before.bytes > file.tensors[i].offset) {

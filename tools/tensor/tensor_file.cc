@@ -101,14 +101,16 @@ std::optional<uint64_t> values_of(const std::vector<uint64_t>& shape) noexcept {
 Result<std::vector<uint64_t>> parse_shape(std::string_view text) {
   std::vector<uint64_t> shape;
   const auto bad = [&] {
-    return Status(Code::invalid_argument, "not a shape", std::string(text) + "; say numbers with commas, as 30,2,512,192");
+    return Status(Code::invalid_argument, "not a shape",
+                  std::string(text) + "; say numbers with commas, as 30,2,512,192");
   };
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view word = text.substr(0, comma);
     uint64_t n = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
-    if (error != std::errc() || end != word.data() + word.size() || n == 0 || shape.size() == kMaxDimensions) return bad();
+    if (error != std::errc() || end != word.data() + word.size() || n == 0 || shape.size() == kMaxDimensions)
+      return bad();
     shape.push_back(n);
     if (comma == std::string_view::npos) return shape;
     text.remove_prefix(comma + 1);

@@ -1,5 +1,5 @@
-// JSON for standard output. Names of files and of nodes may hold bytes that are not UTF-8, and these become U+FFFD: what
-// nlohmann's own dump does with them is to throw.
+// JSON for standard output. Names of files and of nodes may hold bytes that are not UTF-8, and these become U+FFFD:
+// what nlohmann's own dump does with them is to throw.
 #pragma once
 
 #include <string>

@@ -134,7 +134,8 @@ std::string render_plot(const std::vector<Series>& series, const PlotOptions& op
   }
   const std::string left = number(options.log_x ? std::pow(10, xs.low) : xs.low);
   const std::string right = number(options.log_x ? std::pow(10, xs.high) : xs.high);
-  out += std::string(margin + 2, ' ') + left + padded(right, options.width - std::min(options.width, left.size())) + "\n";
+  out +=
+      std::string(margin + 2, ' ') + left + padded(right, options.width - std::min(options.width, left.size())) + "\n";
   if (!options.x_label.empty()) {
     out += std::string(margin + 2, ' ') + options.x_label + (options.log_x ? " (logarithmic)" : "") + "\n";
   }

@@ -43,7 +43,8 @@ std::vector<size_t> Table::widths(size_t width) const {
   for (; width != 0 && total > width; --total) {
     size_t widest = columns_.size();
     for (size_t c = 0; c < columns_.size(); ++c) {
-      if (columns_[c].align == Align::left && out[c] > kNarrowest && (widest == columns_.size() || out[c] > out[widest]))
+      if (columns_[c].align == Align::left && out[c] > kNarrowest &&
+          (widest == columns_.size() || out[c] > out[widest]))
         widest = c;
     }
     if (widest == columns_.size()) break;

@@ -21,9 +21,9 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // Missing cells are empty, surplus ones are dropped.
   void add_row(std::vector<std::string> cells);
-  // Title line, rule, rows; no trailing blanks; every line ends with a newline. With a `width` no line is longer, as far
-  // as that is possible: cells of the widest columns on the left side go on in further lines, a word longer than its
-  // column is cut.
+  // Title line, rule, rows; no trailing blanks; every line ends with a newline. With a `width` no line is longer, as
+  // far as that is possible: cells of the widest columns on the left side go on in further lines, a word longer than
+  // its column is cut.
   [[nodiscard]] std::string render(size_t width = 0) const;
 
  private:

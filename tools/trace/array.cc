@@ -46,7 +46,8 @@ bool Elements::next(std::string_view& element) {
   done_ = end == text_.size() || text_[end] == ']';
   closed_ = end != text_.size() && done_;
   text_.remove_prefix(std::min(end + 1, text_.size()));
-  // Nothing between the brackets, or nothing left of an array that is cut off, is no element; nothing between commas is.
+  // Nothing between the brackets, or nothing left of an array that is cut off, is no element; nothing between commas
+  // is.
   const bool none = blank(element) && done_ && (first_ || !closed_);
   first_ = false;
   return !none;

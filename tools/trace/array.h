@@ -11,8 +11,8 @@ class Elements {
   // `text` begins behind the opening bracket.
   explicit Elements(std::string_view text) : text_(text) {}
 
-  // The text of the next element with the spaces around it, which need not be valid JSON; false: there is none. Where the
-  // array is cut off, what is left of the last one, if anything is.
+  // The text of the next element with the spaces around it, which need not be valid JSON; false: there is none. Where
+  // the array is cut off, what is left of the last one, if anything is.
   bool next(std::string_view& element);
   // After next() has given false: whether the closing bracket was there, and what follows it.
   [[nodiscard]] bool closed() const { return closed_; }
@@ -25,6 +25,8 @@ class Elements {
   bool closed_ = false;
 };
 
-[[nodiscard]] inline bool blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+[[nodiscard]] inline bool blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
 
 }  // namespace kvbm::trace

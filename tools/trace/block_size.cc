@@ -60,9 +60,9 @@ Result<uint32_t> BlockSize::find(uint32_t usual, const char* unit) const {
   if (found == 1) return static_cast<uint32_t>(only);
   if (found == 0 && range.least == range.most && range.least <= kMost) return static_cast<uint32_t>(range.least);
   return Status(Code::invalid_argument, "the trace does not say its block size",
-                (range.most == UINT64_MAX
-                     ? "any of " + std::to_string(range.least) + " tokens or more fits"
-                     : "any from " + std::to_string(range.least) + " to " + std::to_string(range.most) + " tokens fits") +
+                (range.most == UINT64_MAX ? "any of " + std::to_string(range.least) + " tokens or more fits"
+                                          : "any from " + std::to_string(range.least) + " to " +
+                                                std::to_string(range.most) + " tokens fits") +
                     "; say it with --block-tokens");
 }
 

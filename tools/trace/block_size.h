@@ -8,16 +8,16 @@
 
 namespace kvbm::trace {
 
-// Whether a prompt of `length` tokens has `ids` blocks of `tokens`: its last block may be a part of one, and traces either name
-// it or leave it out.
+// Whether a prompt of `length` tokens has `ids` blocks of `tokens`: its last block may be a part of one, and traces
+// either name it or leave it out.
 bool fits(uint64_t length, uint64_t ids, uint64_t tokens);
 
 class BlockSize {
  public:
   // A prompt of the trace. False where no block size fits this prompt alone.
   bool add(uint64_t line, uint64_t length, uint64_t ids);
-  // `usual` where it fits all, else the only power of two that does, else the only number that does. `unit`: what the numbers
-  // given to add() count, "line".
+  // `usual` where it fits all, else the only power of two that does, else the only number that does. `unit`: what the
+  // numbers given to add() count, "line".
   [[nodiscard]] Result<uint32_t> find(uint32_t usual, const char* unit = "line") const;
 
  private:

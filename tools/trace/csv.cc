@@ -104,7 +104,8 @@ struct Row {
   uint32_t input = 0, output = 0;
 };
 
-bool read_row(std::string_view line, Form form, const Columns& columns, const ParseLimits& limits, Row& row, std::string& what) {
+bool read_row(std::string_view line, Form form, const Columns& columns, const ParseLimits& limits, Row& row,
+              std::string& what) {
   if (line.size() > limits.line_bytes) {
     what = "longer than " + std::to_string(limits.line_bytes) + " bytes";
     return false;
@@ -118,7 +119,8 @@ bool read_row(std::string_view line, Form form, const Columns& columns, const Pa
   const auto input = number_of<uint32_t>(fields[columns.input]);
   const auto output = number_of<uint32_t>(fields[columns.output]);
   if (!time || *time < 0 || *time > static_cast<double>(limits.timestamp_ms)) {
-    what = form == Form::azure ? "TIMESTAMP must be a time, as 2023-11-16 18:15:46.68" : "Timestamp must be seconds, 0 or more";
+    what = form == Form::azure ? "TIMESTAMP must be a time, as 2023-11-16 18:15:46.68"
+                               : "Timestamp must be seconds, 0 or more";
     return false;
   }
   if (!input || !output || *input > limits.tokens || *output > limits.tokens) {
@@ -174,7 +176,8 @@ Result<Parsed> parse_csv(std::string_view text, Form form, const ParseOptions& o
   double first = rows.empty() ? 0 : rows.front().time_ms;
   for (const Row& row : rows) first = std::min(first, row.time_ms);
   for (const Row& row : rows) {
-    parsed.trace.requests.push_back({static_cast<uint64_t>(std::llround(row.time_ms - first)), row.input, row.output, 0, 0});
+    parsed.trace.requests.push_back(
+        {static_cast<uint64_t>(std::llround(row.time_ms - first)), row.input, row.output, 0, 0});
   }
   return parsed;
 }

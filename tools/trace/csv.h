@@ -1,6 +1,6 @@
-// Traces with the lengths of requests alone: Azure's LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens) and BurstGPT
-// (Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type; later with Session ID and Elapsed time). Which prompts
-// begin alike is in neither, so of reuse they say nothing.
+// Traces with the lengths of requests alone: Azure's LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens) and
+// BurstGPT (Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type; later with Session ID and Elapsed
+// time). Which prompts begin alike is in neither, so of reuse they say nothing.
 #pragma once
 
 #include <string_view>

@@ -149,7 +149,8 @@ class Generator {
     const uint32_t prefix = zipf_[which].draw(random_);
     // The length of a shared prefix is its own, whichever session asks.
     SeededRandom of_prefix(mix(options_.seed ^ (uint64_t{which} << 32) ^ prefix));
-    const auto shared = static_cast<uint32_t>(std::clamp<uint64_t>(draw(of_prefix, model.shared_tokens), 64, kMaxTokens / 2));
+    const auto shared =
+        static_cast<uint32_t>(std::clamp<uint64_t>(draw(of_prefix, model.shared_tokens), 64, kMaxTokens / 2));
     sessions_.push_back({which, prefix, model.common_tokens, shared});
     const uint32_t goes_on = stay(model);
     const uint64_t end = uint64_t{options_.duration_s} * 1000;

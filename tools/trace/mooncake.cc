@@ -34,7 +34,8 @@ bool read_number(const json& object, const char* field, bool needed, uint64_t li
 }
 
 // In milliseconds, or in seconds where `scale` is 1000. A request that says none comes with the one before it.
-bool read_time(const json& object, double scale, const ParseLimits& limits, uint64_t before, uint64_t& out, std::string& what) {
+bool read_time(const json& object, double scale, const ParseLimits& limits, uint64_t before, uint64_t& out,
+               std::string& what) {
   const auto it = object.find("timestamp");
   out = before;
   if (it == object.end() || it->is_null()) return true;
@@ -105,7 +106,8 @@ class Lines {
     }
     if (!so_far.ok() || (elements.closed() && blank(elements.rest()))) return so_far;
     parsed_.lines += 1;
-    return bad(elements.closed() ? "more text after the end of the array" : "the array has no end: the trace is cut off");
+    return bad(elements.closed() ? "more text after the end of the array"
+                                 : "the array has no end: the trace is cut off");
   }
 
   Status find_block_size() {
@@ -163,8 +165,8 @@ class Lines {
     request.count = static_cast<uint32_t>(trace.hash_ids.size() - request.first);
     const uint32_t tokens = options_.tokens_per_block;
     if (tokens != 0 ? !fits(input, request.count, tokens) : !size_.add(parsed_.lines, input, request.count)) {
-      what = std::to_string(input) + " tokens and " + std::to_string(request.count) + " hash_ids do not fit blocks of " +
-             (tokens != 0 ? std::to_string(tokens) + " tokens" : "any size");
+      what = std::to_string(input) + " tokens and " + std::to_string(request.count) +
+             " hash_ids do not fit blocks of " + (tokens != 0 ? std::to_string(tokens) + " tokens" : "any size");
       trace.hash_ids.resize(request.first);
       return false;
     }

@@ -47,7 +47,8 @@ Result<Parsed> parse(std::string_view text, const ParseOptions& options) {
   if (text.rfind("\xef\xbb\xbf", 0) == 0) text.remove_prefix(3);
   Form form = options.form;
   if (form == Form::automatic) form = form_of_header(text.substr(0, text.find('\n')));
-  return form == Form::azure || form == Form::burstgpt ? parse_csv(text, form, options) : parse_json_lines(text, options);
+  return form == Form::azure || form == Form::burstgpt ? parse_csv(text, form, options)
+                                                       : parse_json_lines(text, options);
 }
 
 Result<Parsed> read(const std::string& path, const ParseOptions& options) {

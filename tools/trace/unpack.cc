@@ -50,7 +50,8 @@ Result<std::string> from_gzip(const std::string& packed, size_t most, const std:
       if (done == Z_BUF_ERROR || (done == Z_OK && used == packed.size() && stream.avail_out != 0)) break;
     }
     inflateEnd(&stream);
-    if (done != Z_STREAM_END) return Status(Code::io_error, "the gzip data of the trace is damaged or ends early", name);
+    if (done != Z_STREAM_END)
+      return Status(Code::io_error, "the gzip data of the trace is damaged or ends early", name);
   }
   return out;
 }

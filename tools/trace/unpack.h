@@ -7,8 +7,8 @@
 
 namespace kvbm::trace {
 
-// `text` as it is, or unpacked. io_error, with `name` in it, where it is damaged, ends early, is longer than `most` bytes or this
-// build cannot read it.
+// `text` as it is, or unpacked. io_error, with `name` in it, where it is damaged, ends early, is longer than `most`
+// bytes or this build cannot read it.
 [[nodiscard]] Result<std::string> unpacked(std::string text, size_t most, const std::string& name);
 
 }  // namespace kvbm::trace
