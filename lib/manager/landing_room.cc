@@ -2,17 +2,50 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
-#include "base/file.h"
-#include "base/memory_wait.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
 
+std::byte* StagedMemory::take() {
+  MutexLock lock(mutex_);
+  if (arena_ == nullptr && !map()) return nullptr;
+  if (free_.empty()) return nullptr;
+  std::byte* const block = free_.back();
+  free_.pop_back();
+  ++used_;
+  return block;
+}
+
+bool StagedMemory::map() {
+  constexpr uint64_t kHugePage = 2ULL << 20;  // of a smaller host none is spent on this
+  if (most_ == 0) return false;
+  free_.reserve(most_);
+  ArenaOptions options;
+  options.bytes = most_ * stride_;
+  options.huge_pages = huge_pages_ && options.bytes >= kHugePage;
+  auto mapped = Arena::map(options);
+  if (!mapped.ok()) return false;
+  arena_ = std::move(mapped).value();
+  for (uint64_t i = most_; i-- > 0;) free_.push_back(arena_->data() + i * stride_);
+  return true;
+}
+
+void StagedMemory::give_back(std::byte* block) noexcept {
+  MutexLock lock(mutex_);
+  free_.push_back(block);
+  --used_;
+}
+
+uint64_t StagedMemory::used_bytes() const {
+  MutexLock lock(mutex_);
+  return used_ * stride_;
+}
+
 StagedBlock::~StagedBlock() {
-  const MemoryWait nobody_to_tell;
-  if (pool != nullptr) {
-    pool->give_back(bytes);
+  if (memory != nullptr) {
+    memory->give_back(bytes.data());
   } else {
     std::free(bytes.data());
   }
@@ -20,14 +53,14 @@ StagedBlock::~StagedBlock() {
 
 uint64_t LandingStaging::limit_for(uint64_t host_bytes) noexcept {
   constexpr uint64_t kMost = 16ULL << 20;
-  return std::min(host_bytes / 4, kMost);
+  return std::min(host_bytes / 2, kMost);
 }
 
 std::shared_ptr<StagedBlock> LandingStaging::take(bool beyond) {
   auto block = std::make_shared<StagedBlock>();
-  block->bytes = pool_->take(block_bytes_);
-  if (!block->bytes.empty()) {
-    block->pool = pool_;
+  if (auto* const place = memory_->take(); place != nullptr) {
+    block->bytes = {place, block_bytes_};
+    block->memory = memory_;
     return block;
   }
   if (!beyond) return nullptr;

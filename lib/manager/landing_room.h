@@ -14,37 +14,64 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/ids.h"
+#include "base/memory.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "block/quotas.h"
-#include "cluster/staging_pool.h"
 
 namespace kvbm::manager {
 
 class Manager;
 
+// The memory of staged blocks: one mapping, made when the first block is taken and kept, in huge pages if the host asks for
+// them. Blocks in small pages make a disk slow: each page is a piece of its own to the device (on virtio a fifth of the speed).
+// Thread: any. Lock: mutex_, a leaf.
+class StagedMemory {
+ public:
+  StagedMemory(uint64_t limit_bytes, uint64_t block_bytes, bool huge_pages)
+      : stride_(round_up(block_bytes, kIoAlign)), most_(limit_bytes / stride_), huge_pages_(huge_pages) {}
+  // Null: all are given out, or the system has no memory.
+  [[nodiscard]] std::byte* take();
+  void give_back(std::byte* block) noexcept;
+  [[nodiscard]] uint64_t used_bytes() const;
+
+ private:
+  [[nodiscard]] bool map() KVBM_REQUIRES(mutex_);
+
+  const uint64_t stride_;
+  const uint64_t most_;
+  const bool huge_pages_;
+  mutable Mutex mutex_;
+  std::unique_ptr<Arena> arena_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::byte*> free_ KVBM_GUARDED_BY(mutex_);  // used last, taken first: it is faulted in; room for most_
+  uint64_t used_ KVBM_GUARDED_BY(mutex_) = 0;             // blocks
+};
+
 // Memory for one block; kIoAlign-aligned, with room for what a slot has room for. Nobody finds it.
 struct StagedBlock {
   MutableBytes bytes;
-  std::shared_ptr<cluster::StagingPool> pool;  // null: it was beyond the limit, and the system's
+  std::shared_ptr<StagedMemory> memory;  // null: it was beyond the limit, and the system's
   ~StagedBlock();
 };
 
 class LandingStaging {
  public:
   // `block_bytes`: of one slot.
-  LandingStaging(uint64_t limit_bytes, uint64_t block_bytes)
-      : block_bytes_(block_bytes), pool_(std::make_shared<cluster::StagingPool>(limit_bytes)) {}
+  LandingStaging(uint64_t limit_bytes, uint64_t block_bytes, bool huge_pages)
+      : block_bytes_(block_bytes), memory_(std::make_shared<StagedMemory>(limit_bytes, block_bytes, huge_pages)) {}
   // Null: the limit does not allow it now; `beyond` it: the system has none. Thread: any.
   [[nodiscard]] std::shared_ptr<StagedBlock> take(bool beyond);
   // Of what is given out within the limit.
-  [[nodiscard]] uint64_t used_bytes() const { return pool_->used(); }
-  // A quarter of the host, and little of a large one: what lands here stays for milliseconds.
+  [[nodiscard]] uint64_t used_bytes() const { return memory_->used_bytes(); }
+  // Half of the host, and little of a large one: what lands here stays for milliseconds. 16 MiB are what a disk needs to be
+  // busy (base/uring_io.cc) and as much again, which is verified and copied meanwhile.
   [[nodiscard]] static uint64_t limit_for(uint64_t host_bytes) noexcept;
 
  private:
   const uint64_t block_bytes_;
-  const std::shared_ptr<cluster::StagingPool> pool_;  // what is given out may outlive the manager
+  const std::shared_ptr<StagedMemory> memory_;  // what is given out may outlive the manager
 };
 
 // Places for the leading items of a batch, one each: slots[i], or where that is kNoSlot staged[i].

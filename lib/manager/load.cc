@@ -108,7 +108,7 @@ bool LoadOperation::may_ask() const noexcept {
   if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
   if (weighs()) return landing_ != kWeighedLandings;
   const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 4) return false;  // others load, too
+  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 2) return false;  // others load, too
   return landing_ == 0 || landing_bytes_ < std::clamp(bytes_left() / 2, kLeastWindowBytes, most);
 }
 

@@ -120,7 +120,7 @@ Status Manager::open_host() {
   pins_ = std::make_unique<block::PinTable>(*table_);
   taken_ = std::make_unique<TakenBlocks>(*table_);
   landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
-                                                      arena_->payload(0).size());
+                                                      arena_->payload(0).size(), options_.host.huge_pages);
   // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};

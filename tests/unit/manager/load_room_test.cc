@@ -367,14 +367,40 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   manager_->release(held);
 }
 
+TEST_F(LoadRoomTest, a_load_past_a_full_host_has_half_of_the_host_on_its_way) {
+  fill();
+  const auto held = find(8, kSlots, ns_);
+  pace_->latency_ns = 1'000'000'000;
+  const auto loaded = load(0, 8);
+  sim_.run_for(1'000'000);
+  EXPECT_EQ(manager_->landing_staging().used_bytes(), kSlots / 2 * kBlock);
+  wait_for(loaded);
+  came(*loaded, 0, 8);
+  EXPECT_EQ(past_host(), 8U);
+}
+
+TEST(LandingStaging, is_half_of_the_host_and_little_of_a_large_one) {
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(LandingStaging::limit_for(8 * kMiB), 4 * kMiB);
+  EXPECT_EQ(LandingStaging::limit_for(32 * kMiB), 16 * kMiB);
+  EXPECT_EQ(LandingStaging::limit_for(1024 * kMiB), 16 * kMiB);
+}
+
+TEST(LandingStaging, has_none_within_a_limit_below_a_block) {
+  LandingStaging staging(4096, 8192, true);
+  EXPECT_EQ(staging.take(false), nullptr);
+  EXPECT_NE(staging.take(true), nullptr);
+}
+
 TEST(LandingStaging, has_a_limit_and_one_block_beyond_it) {
   constexpr uint64_t kBlock = 8192;
   std::shared_ptr<StagedBlock> last;
   {
-    LandingStaging staging(2 * kBlock, kBlock);
+    LandingStaging staging(2 * kBlock, kBlock, true);
     auto a = staging.take(false);
     const auto b = staging.take(false);
     ASSERT_TRUE(a != nullptr && b != nullptr);
+    EXPECT_EQ(b->bytes.data() - a->bytes.data(), static_cast<ptrdiff_t>(kBlock)) << "blocks do not lie in one mapping";
     EXPECT_EQ(staging.used_bytes(), 2 * kBlock);
     EXPECT_EQ(staging.take(false), nullptr);
     last = staging.take(true);
