@@ -205,6 +205,7 @@ Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory, Delive
   }
   for (std::thread& thread : threads) thread.join();
   delivery.finish();
+  if (load.durable && error.load() == 0 && ::fdatasync(fd) != 0) error.store(errno);
   const double seconds = watch.seconds();
   if (error.load() != 0) return refused("raw I/O", error.load());
   return RawTime{seconds, RawPath::threads};
@@ -245,6 +246,7 @@ Result<RawTime> RawFile::run(const RawLoad& load) const {
   const Stopwatch watch;
   status = Pump(ring, fd_, effective, buffers.data(), delivery).run();
   if (status.ok()) delivery.finish();
+  if (status.ok() && load.durable && ::fdatasync(fd_) != 0) status = refused("the raw file could not be synced", errno);
   seconds = watch.seconds();
   io_uring_queue_exit(&ring);
   if (!status.ok()) return status;

@@ -19,12 +19,13 @@ struct RawLoad {
   // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by
   // one other thread, as it comes. That is the least that anybody does who checks what he hands on. 0: nothing is.
   uint64_t deliver_after = 0;
+  bool durable = false;  // writes: one fdatasync at the end counts, too
 };
 
 enum class RawPath { registered_ring, ring, threads };
 
 struct RawTime {
-  double seconds = 0;  // from the first submission to the last completion, and the last copy
+  double seconds = 0;  // from the first submission to the last completion, and the last copy, or the sync
   RawPath path = RawPath::ring;  // how it went: the system may allow no ring, or no registered buffers
 };
 
