@@ -366,7 +366,7 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
 // One more that is to be written down and to go then: a tier is to have parents before their children, so its own parent is
 // there, or among those that are held for the same already.
 SlotId SlotPool::hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) {
-  return choose_followed(wanted.account, 1, [&](SlotId at, bool now) {
+  return choose_followed(wanted.account, 1, [&](SlotId at, bool now) KVBM_NO_TSA {
     const SlotId parent = parent_here(at);
     const bool comes_first = parent == kNoSlot || lies_below(at) || lies_below(parent) ||
                              std::find(held.rbegin(), held.rend(), parent) != held.rend();
