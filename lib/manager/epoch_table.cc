@@ -9,6 +9,22 @@ uint64_t EpochTable::epoch(const NamespaceId& base) const {
   return known == rows_.end() ? 0 : known->second.epoch;
 }
 
+uint64_t EpochTable::floor(const NamespaceId& base) const {
+  return floors_.empty() ? 0 : floors_[tier::epoch_floor_of(base)];
+}
+
+void EpochTable::raise_floor(const NamespaceId& base, uint64_t epoch) {
+  if (floors_.empty()) floors_.resize(tier::kEpochFloors);
+  uint64_t& floor = floors_[tier::epoch_floor_of(base)];
+  floor = std::max(floor, epoch);
+}
+
+void EpochTable::load_floors(std::span<const uint64_t> floors) {
+  if (floors.size() != tier::kEpochFloors) return;
+  if (floors_.empty()) floors_.resize(tier::kEpochFloors);
+  for (size_t i = 0; i < floors.size(); ++i) floors_[i] = std::max(floors_[i], floors[i]);
+}
+
 bool EpochTable::is_foreign(const NamespaceId& base) const {
   const auto known = rows_.find(base);
   return known != rows_.end() && known->second.foreign;
@@ -58,7 +74,10 @@ void EpochTable::load(std::span<const tier::EpochRow> found) {
     if (row.epoch == 0) continue;
     const auto known = rows_.find(row.base);
     const bool foreign = row.foreign && (known == rows_.end() || known->second.foreign);
-    if (known == rows_.end() && (rows_.size() >= kRows || (foreign && by_age_.size() >= kForeignRows))) continue;
+    if (known == rows_.end() && (rows_.size() >= kRows || (foreign && by_age_.size() >= kForeignRows))) {
+      if (!foreign) raise_floor(row.base, row.epoch);
+      continue;
+    }
     const uint64_t epoch = known == rows_.end() ? row.epoch : std::max(row.epoch, known->second.epoch);
     put(row.base, {epoch, ++last_raised_, foreign, false});
   }
@@ -79,7 +98,7 @@ bool EpochTable::choose(Plan& plan, bool foreign, Needed& needed) const {
   const auto goes = [&](const NamespaceId& base) {
     const auto is_it = [&](const tier::EpochRow& row) { return row.base == base; };
     return std::find(plan.forgotten.begin(), plan.forgotten.end(), base) == plan.forgotten.end() &&
-           std::none_of(plan.rows.begin(), plan.rows.end(), is_it) && !needed(base);
+           std::none_of(plan.rows.begin(), plan.rows.end(), is_it) && needed(base) == Need::nothing;
   };
   for (const auto& [raised, base] : by_age_) {
     if (!goes(base)) continue;
@@ -95,6 +114,28 @@ bool EpochTable::choose(Plan& plan, bool foreign, Needed& needed) const {
     any = true;
   }
   return any;
+}
+
+// Those that were raised longest ago. A namespace that has its row again begins where it ended, and one that shares its floor
+// with another seldom: there are as many floors as rows.
+bool EpochTable::choose_to_floor(Plan& plan, Needed& needed) const {
+  const auto has = [](const auto& rows, const NamespaceId& base) {
+    return std::any_of(rows.begin(), rows.end(), [&](const tier::EpochRow& row) { return row.base == base; });
+  };
+  std::vector<tier::EpochRow> oldest;
+  for (const auto& [base, row] : rows_) {
+    if (!row.foreign) oldest.push_back({base, row.epoch, row.raised, false});
+  }
+  std::sort(oldest.begin(), oldest.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) { return a.raised < b.raised; });
+  size_t n = 0;
+  for (const tier::EpochRow& row : oldest) {
+    if (n == kToFloor) break;
+    if (has(plan.rows, row.base) || has(plan.floored, row.base) || needed(row.base) == Need::row) continue;
+    if (std::find(plan.forgotten.begin(), plan.forgotten.end(), row.base) != plan.forgotten.end()) continue;
+    plan.floored.push_back(row);
+    ++n;
+  }
+  return n != 0;
 }
 
 Code EpochTable::raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added) {
@@ -122,7 +163,9 @@ Code EpochTable::raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool
     --size;
     strangers -= rows_.at(gone).foreign ? 1 : 0;
   }
-  if ((size >= kRows || (foreign && strangers >= kForeignRows)) && !choose(plan, foreign, needed)) return Code::at_limit;
+  size -= plan.floored.size();
+  const bool full = size >= kRows || (foreign && strangers >= kForeignRows);
+  if (full && !choose(plan, foreign, needed) && (foreign || !choose_to_floor(plan, needed))) return Code::at_limit;
   plan.rows.push_back({base, epoch, raised, foreign});
   added = true;
   return Code::ok;
@@ -133,6 +176,7 @@ void EpochTable::add_unwritten(Plan& plan) const {
     const auto is_it = [&base = base](const tier::EpochRow& row) { return row.base == base; };
     if (std::any_of(plan.rows.begin(), plan.rows.end(), is_it)) continue;
     if (std::find(plan.forgotten.begin(), plan.forgotten.end(), base) != plan.forgotten.end()) continue;
+    if (std::any_of(plan.floored.begin(), plan.floored.end(), is_it)) continue;
     const Row& row = rows_.at(base);
     plan.rows.push_back({base, row.epoch, row.raised, row.foreign});
   }
@@ -144,6 +188,14 @@ void EpochTable::commit(const Plan& plan) {
       erase(base);
     } else {
       unwritten_.insert(base);
+    }
+  }
+  for (const tier::EpochRow& row : plan.floored) {
+    raise_floor(row.base, row.epoch);
+    if (opened_.count(row.base) == 0) {
+      erase(row.base);
+    } else {
+      unwritten_.insert(row.base);
     }
   }
   for (const tier::EpochRow& row : plan.rows) {

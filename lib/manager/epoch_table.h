@@ -4,6 +4,9 @@
 // A row is foreign as long as no process on this machine's tiers has had a handle of the namespace: a peer said so, and it
 // is kept to be told to others. Foreign rows have a quarter of the table, and a new one takes the place of the one that was
 // raised longest ago; so what peers say never takes the other three quarters, which are for namespaces that are used here.
+// A row of a namespace that is not open can always make room for another one, also where somebody may have to be told of it:
+// what goes then raises a floor (tier::kEpochFloors), an epoch that namespaces without a row are at. So an epoch that has ended
+// stays ended. Those that nobody needs go without that; foreign ones raise none, so that no peer can end what others have.
 // Bookkeeping alone: whoever raises an epoch writes it down in the tiers between plan and commit.
 // Thread: one at a time (Manager::namespaces_mutex_).
 #pragma once
@@ -37,6 +40,9 @@ class EpochTable {
 
   // 0: it has no row.
   [[nodiscard]] uint64_t epoch(const NamespaceId& base) const;
+  // The epoch that it is at least at, if it has no row and no handle.
+  [[nodiscard]] uint64_t floor(const NamespaceId& base) const;
+  [[nodiscard]] bool has_row(const NamespaceId& base) const { return rows_.count(base) != 0; }
   [[nodiscard]] bool is_foreign(const NamespaceId& base) const;
   [[nodiscard]] size_t size() const noexcept { return rows_.size(); }
   [[nodiscard]] size_t foreign() const noexcept { return by_age_.size(); }
@@ -48,6 +54,8 @@ class EpochTable {
   [[nodiscard]] std::vector<tier::EpochRow> rows() const;
   // What is written down somewhere; of two words the higher one. Rows beyond the limits are left out, foreign ones first.
   void load(std::span<const tier::EpochRow> rows);
+  // The higher ones of those that are written down somewhere and those here; none, or tier::kEpochFloors.
+  void load_floors(std::span<const uint64_t> floors);
   // A handle of this namespace was opened: its row stays, also one that a plan was about to let go.
   void own(const NamespaceId& base);
 
@@ -56,10 +64,16 @@ class EpochTable {
   struct Plan {
     std::vector<tier::EpochRow> rows;
     std::vector<NamespaceId> forgotten;
+    std::vector<tier::EpochRow> floored;
   };
   void begin() { opened_.clear(); }
-  // Whether a row is still needed: asked of those that may have to go.
-  using Needed = UniqueFunction<bool(const NamespaceId&)>;
+  // What is still needed of a row: asked of those that may have to go.
+  enum class Need : uint8_t {
+    nothing,
+    epoch,  // the namespace must not begin at an earlier one
+    row,    // it is open
+  };
+  using Needed = UniqueFunction<Need(const NamespaceId&)>;
   // at_limit: the table, or the share of foreign rows, is full of rows that are needed. `added`: the row is new.
   Code raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added);
   // Rows whose owner has changed since they were written.
@@ -75,10 +89,15 @@ class EpochTable {
   };
   // A row that goes for a new one; false: none can.
   bool choose(Plan& plan, bool foreign, Needed& needed) const;
+  bool choose_to_floor(Plan& plan, Needed& needed) const;
+  // Rows that go to their floors at once: to look which they are is work.
+  static constexpr size_t kToFloor = kRows / 16;
+  void raise_floor(const NamespaceId& base, uint64_t epoch);
   void put(const NamespaceId& base, const Row& row);
   void erase(const NamespaceId& base);
 
   std::map<NamespaceId, Row> rows_;
+  std::vector<uint64_t> floors_;  // none, or tier::kEpochFloors
   std::map<uint64_t, NamespaceId> by_age_;  // of foreign rows: by when they were raised
   std::set<NamespaceId> unwritten_;
   std::set<NamespaceId> opened_;  // that have a row, since begin()

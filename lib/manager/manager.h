@@ -232,7 +232,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // The epoch of a namespace, as far as it is known here; and all that are.
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
   // Those that have come to another epoch than the one they began with, here or in an earlier process: this process's own
-  // first, those that were raised last before others.
+  // first, those that were raised last before others; then those that are open and have no row, at epoch 0, which asks whoever hears
+  // it for a later one: his row may have gone (EpochTable).
   std::vector<NamespaceEpoch> epochs();
   struct EpochRows {
     size_t all = 0, foreign = 0;
@@ -301,8 +302,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
                   EpochTable::Needed& needed) KVBM_REQUIRES(raising_, namespaces_mutex_);
   struct RowCensus;
   std::shared_ptr<const RowCensus> take_row_census(size_t words) KVBM_REQUIRES(raising_) KVBM_EXCLUDES(namespaces_mutex_);
-  bool row_is_needed(const RowCensus& census, const NamespaceId& base) KVBM_REQUIRES(namespaces_mutex_);
+  EpochTable::Need need_of_row(const RowCensus& census, const NamespaceId& base) KVBM_REQUIRES(namespaces_mutex_);
   void adopt_epochs();
+  void tell_epoch(const NamespaceId& base_id, uint64_t epoch);
   void run_heard();
   void offer(TierIndex index, uint8_t forgotten);
   [[nodiscard]] uint64_t not_taken();

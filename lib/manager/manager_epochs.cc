@@ -11,6 +11,7 @@
 #include "cluster/peer_tier.h"
 #include "manager/manager.h"
 #include "manager/offload.h"
+#include "manager/shared_tier.h"
 #include "tier/disk/superblock.h"
 
 namespace kvbm::manager {
@@ -27,13 +28,16 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   if (!in_tiers.ok()) return in_tiers.status();
   std::shared_ptr<Namespace> ns;
   uint64_t persisted = 0;
+  bool by_floor = false;
   {
     MutexLock lock(namespaces_mutex_);
     if (known_.size() >= 2 * known_after_sweep_ + 64) drop_unused_namespaces();
     KnownNamespace& known = known_[base_id];
     persisted = std::max(in_tiers.value(), arena_->epoch(base_id));
-    if (persisted <= epochs_.epoch(base_id)) persisted = 0;
-    const uint64_t epoch = std::max({options.epoch, epochs_.epoch(base_id), persisted});
+    const uint64_t here = epoch_here(base_id);
+    if (persisted <= here) persisted = 0;
+    const uint64_t epoch = std::max({options.epoch, here, persisted});
+    by_floor = here != 0 && epoch == here && !epochs_.has_row(base_id) && live_handles(base_id).empty();
     auto account = known.account.lock();
     if (options.quota_bytes != 0) {
       auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
@@ -47,8 +51,20 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   }
   // What an earlier process wrote down in one place the others hear of, other nodes too. A tier that cannot write it has no
   // less of what can be found: names of blocks are of their epoch.
-  if (persisted != 0) (void)raise_epoch(base_id, persisted);
+  if (persisted != 0) {
+    (void)raise_epoch(base_id, persisted);
+  } else if (by_floor) {
+    tell_epoch(base_id, ns->epoch());
+  }
   return ns;
+}
+
+// Who has the namespace open may know nothing of a floor that lies here: without a word it would go on at another epoch.
+void Manager::tell_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  for (const auto& tier : tiers_) {
+    const bool others = tier->kind() == cluster::PeerTier::kKind || tier->kind() == SharedTier::kKind;
+    if (others) (void)tier->set_epoch(base_id, epoch);
+  }
 }
 
 Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
@@ -104,7 +120,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
     {
       MutexLock lock(namespaces_mutex_);
       EpochTable::Needed needed = [this, &census](const NamespaceId& base)
-                                      KVBM_NO_TSA { return row_is_needed(*census, base); };
+                                      KVBM_NO_TSA { return need_of_row(*census, base); };
       epochs_.begin();
       for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
       if (!plan.rows.empty()) epochs_.add_unwritten(plan);
@@ -113,8 +129,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
                        (words[0].known == 0 || epochs_.is_clean(words[0].base));
     }
     if (words.size() == 1 && words[0].code == Code::at_limit) {
-      return {Code::at_limit, "the tiers keep epochs of 4,096 namespaces, and all of them are needed: see docs/operations.md, "
-                             "Epochs"};
+      return {Code::at_limit, "the tiers keep epochs of 4,096 namespaces, and all of these are open: close some"};
     }
     // The next one would be the first, whose blocks ended long ago.
     if (words.size() == 1 && words[0].code == Code::invalid_argument) {
@@ -122,7 +137,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
     }
     if (plan.rows.empty()) return {};
     for (auto& tier : tiers_) {
-      const Status set = tier->set_epochs(plan.rows, plan.forgotten);
+      const Status set = tier->set_epochs(plan.rows, plan.forgotten, plan.floored);
       if (set.ok()) continue;
       for (cluster::EpochWord& word : words) {
         if (word.code == Code::ok && word.known < word.epoch) word.code = set.code();
@@ -168,6 +183,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
 void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
                          EpochTable::Needed& needed) {
   word.known = epoch_here(word.base);
+  const bool by_floor = word.known != 0 && !epochs_.has_row(word.base) && live_handles(word.base).empty();
   uint64_t epoch = word.epoch;
   if (speaker == Speaker::self) {
     const uint64_t row = epochs_.epoch(word.base);
@@ -177,13 +193,16 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
     }
     if (epoch == 0) epoch = word.known + 1;
     if (row >= epoch) return;
+    if (by_floor) epoch = std::max(epoch, word.known);
     word.epoch = epoch;
   } else {
     if (speaker == Speaker::peer && !EpochTable::plausible(word.known, epoch)) {
       word.code = Code::invalid_argument;
       return;
     }
-    if (word.known >= epoch) return;
+    // Of a floor nobody was told: whoever has the namespace open must hear of it.
+    if (epoch == 0 || (word.known >= epoch && !by_floor)) return;
+    epoch = std::max(epoch, word.known);
   }
   const bool foreign = speaker == Speaker::peer && live_handles(word.base).empty();
   EpochTable::Plan tried = plan;
@@ -199,9 +218,10 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
 
 // A row of a namespace that has no handle. A foreign one is told on to nodes that were away, and keeps blocks of ended epochs
 // that lie here from a handle that is opened later; both can be told again by the nodes that use the namespace. One of this
-// process's own can go when no tier here has a record that could be of an older epoch, and no other node can have one. Whose
-// a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows go
-// whose namespace this process invalidated, and had everything of it forgotten.
+// process's own can be forgotten when no tier here has a record that could be of an older epoch, and no other node can have one.
+// Whose a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows
+// are forgotten whose namespace this process invalidated, and had everything of it forgotten. Any other can make room only by
+// raising its floor: then whoever opens the namespace, or has it open and asks (epochs()), begins no earlier than it ended.
 struct Manager::RowCensus {
   bool nothing_goes = true;
   bool unknown = false;             // some record is of a namespace that no handle of this process had
@@ -237,11 +257,15 @@ std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words)
   return out;
 }
 
-bool Manager::row_is_needed(const RowCensus& census, const NamespaceId& base) {
-  if (!live_handles(base).empty()) return true;
-  if (epochs_.is_foreign(base)) return std::binary_search(census.named.begin(), census.named.end(), base);
-  return census.nothing_goes || (census.unknown && !epochs_.is_clean(base)) ||
-         std::binary_search(census.in_use.begin(), census.in_use.end(), base);
+EpochTable::Need Manager::need_of_row(const RowCensus& census, const NamespaceId& base) {
+  using Need = EpochTable::Need;
+  if (!live_handles(base).empty()) return Need::row;
+  if (epochs_.is_foreign(base)) {
+    return std::binary_search(census.named.begin(), census.named.end(), base) ? Need::row : Need::nothing;
+  }
+  const bool needed = census.nothing_goes || (census.unknown && !epochs_.is_clean(base)) ||
+                      std::binary_search(census.in_use.begin(), census.in_use.end(), base);
+  return needed ? Need::epoch : Need::nothing;
 }
 
 void Manager::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
@@ -276,8 +300,10 @@ void Manager::run_heard() {
 }
 
 void Manager::adopt_epochs(tier::Tier& from) {
+  const std::vector<uint64_t> floors = from.epoch_floors();
   const std::vector<tier::EpochRow> rows = from.epochs();
   MutexLock lock(namespaces_mutex_);
+  epochs_.load_floors(floors);
   epochs_.load(rows);
 }
 
@@ -310,8 +336,10 @@ std::vector<std::shared_ptr<Namespace>> Manager::live_handles(const NamespaceId&
 }
 
 uint64_t Manager::epoch_here(const NamespaceId& base_id) {
+  const auto handles = live_handles(base_id);
+  if (handles.empty() && !epochs_.has_row(base_id)) return epochs_.floor(base_id);
   uint64_t epoch = epochs_.epoch(base_id);
-  for (const auto& handle : live_handles(base_id)) epoch = std::max(epoch, handle->epoch());
+  for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
   return epoch;
 }
 
@@ -337,6 +365,11 @@ std::vector<NamespaceEpoch> Manager::epochs() {
   MutexLock lock(namespaces_mutex_);
   std::vector<NamespaceEpoch> out;
   for (const tier::EpochRow& row : epochs_.rows()) out.push_back({row.base, row.epoch});
+  for (const auto& [base_id, known] : known_) {
+    if (epochs_.has_row(base_id)) continue;
+    const auto open = [](const auto& handle) { return !handle.expired(); };
+    if (std::any_of(known.handles.begin(), known.handles.end(), open)) out.push_back({base_id, 0});
+  }
   return out;
 }
 

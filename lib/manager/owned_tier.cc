@@ -97,9 +97,16 @@ std::vector<tier::EpochRow> OwnedTier::epochs() {
   return d != nullptr ? d->epochs() : std::vector<tier::EpochRow>();
 }
 
-Status OwnedTier::set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten) {
+std::vector<uint64_t> OwnedTier::epoch_floors() {
   tier::Tier* const d = disk();
-  return d != nullptr ? d->set_epochs(rows, forgotten) : Status{};
+  return d != nullptr ? d->epoch_floors() : std::vector<uint64_t>();
+}
+
+// What a client forgets is written down by the owner, who was told of every row before.
+Status OwnedTier::set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten,
+                             std::span<const tier::EpochRow> floored) {
+  tier::Tier* const d = disk();
+  return d != nullptr ? d->set_epochs(rows, forgotten, floored) : Status{};
 }
 
 Status OwnedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {

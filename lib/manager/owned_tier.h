@@ -38,8 +38,10 @@ class OwnedTier final : public tier::Tier {
   [[nodiscard]] tier::TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
-  Status set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten) override;
+  Status set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten,
+                    std::span<const tier::EpochRow> floored) override;
   std::vector<tier::EpochRow> epochs() override;
+  std::vector<uint64_t> epoch_floors() override;
   void sync(UniqueFunction<void(const Status&)> done) override;
   void shutdown(UniqueFunction<void()> done) override;
 

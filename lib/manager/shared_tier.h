@@ -20,6 +20,7 @@ namespace kvbm::manager {
 
 class SharedTier final : public tier::Tier {
  public:
+  static constexpr std::string_view kKind = "share";
   // How long the owner may take to hear of what must be known before a call returns.
   static constexpr uint64_t kWaitNs = 2'000'000'000;
 
@@ -33,7 +34,7 @@ class SharedTier final : public tier::Tier {
   // Nothing that was learnt of an earlier owner holds.
   void forget_all();
 
-  [[nodiscard]] std::string_view kind() const noexcept override { return "share"; }
+  [[nodiscard]] std::string_view kind() const noexcept override { return kKind; }
   [[nodiscard]] std::string describe() const override { return "the tier set's other processes"; }
   void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
   bool pin(const Identity& id) noexcept override { return peers_.pin(id); }

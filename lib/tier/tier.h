@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -213,6 +214,16 @@ struct EpochRow {
   bool operator==(const EpochRow&) const = default;
 };
 
+// Epochs that have ended stay ended also where the row of their namespace had to go: each namespace belongs to one of so many
+// floors, and one without a row is at the epoch that its floor has been raised to. A namespace that was never invalidated and
+// shares a floor with one whose row went begins at that epoch, too: what it loses are hits.
+inline constexpr size_t kEpochFloors = 4032;
+[[nodiscard]] inline size_t epoch_floor_of(const NamespaceId& base) noexcept {
+  uint64_t hash;  // ids are of a hash
+  std::memcpy(&hash, base.bytes.data(), sizeof hash);
+  return hash % kEpochFloors;
+}
+
 class Tier {
  public:
   virtual ~Tier() = default;  // waits for nothing: shutdown() first
@@ -276,9 +287,10 @@ class Tier {
   // nothing and accepts everything.
   virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
   virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
-  // Several at once, in one write where the tier can; `forgotten`: rows that are not needed any more. Not ok: some of them,
-  // or none, may be written; it can be tried again.
-  virtual Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/) {
+  // Several at once, in one write where the tier can; `forgotten`: rows that are not needed any more; `floored`: rows that go
+  // and raise their floor to their epoch. Not ok: some of them, or none, may be written; it can be tried again.
+  virtual Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/,
+                            std::span<const EpochRow> /*floored*/) {
     for (const EpochRow& row : rows) {
       if (Status status = set_epoch(row.base, row.epoch); !status.ok()) return status;
     }
@@ -286,6 +298,8 @@ class Tier {
   }
   // All of them that are written down here. Never waits for a write of them.
   virtual std::vector<EpochRow> epochs() { return {}; }
+  // The floors that are written down here, kEpochFloors of them; empty: none was ever raised.
+  virtual std::vector<uint64_t> epoch_floors() { return {}; }
 
   // Makes durable what was stored before and is still here: `done` runs once, on the tier's executor or before this
   // returns, with ok if all of it survives a power cut. io_error: some could not be made so and has left the tier.

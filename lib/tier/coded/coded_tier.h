@@ -75,10 +75,12 @@ class CodedTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override { return inner_->epoch(base_id); }
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override { return inner_->set_epoch(base_id, epoch); }
-  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) override {
-    return inner_->set_epochs(rows, forgotten);
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
+                    std::span<const EpochRow> floored) override {
+    return inner_->set_epochs(rows, forgotten, floored);
   }
   std::vector<EpochRow> epochs() override { return inner_->epochs(); }
+  std::vector<uint64_t> epoch_floors() override { return inner_->epoch_floors(); }
   // What was given to it and is not coded yet is not stored yet.
   void sync(UniqueFunction<void(const Status&)> done) override { inner_->sync(std::move(done)); }
   void shutdown(UniqueFunction<void()> done) override;

@@ -252,17 +252,29 @@ std::vector<EpochRow> DiskCore::epochs() {
   return out;
 }
 
-Status DiskCore::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) {
+std::vector<uint64_t> DiskCore::epoch_floors() {
+  MutexLock lock(epochs_mutex_);
+  return floors_;
+}
+
+Status DiskCore::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
+                            std::span<const EpochRow> floored) {
   MutexLock control(control_);
   if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next = superblock_;
   for (const NamespaceId& base : forgotten) next.epochs.erase(base);
+  for (const EpochRow& row : floored) {
+    if (next.floors.empty()) next.floors.resize(kEpochFloors);
+    uint64_t& floor = next.floors[epoch_floor_of(row.base)];
+    floor = std::max(floor, row.epoch);
+    next.epochs.erase(row.base);
+  }
   for (const EpochRow& row : rows) {
     EpochEntry& entry = next.epochs[row.base];
     if (row.epoch < entry.epoch) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
     entry = {row.epoch, row.raised, row.foreign};
   }
-  if (next.epochs == superblock_.epochs) return {};
+  if (next.epochs == superblock_.epochs && next.floors == superblock_.floors) return {};
   Status status = write_superblock(*superblock_file_, next);
   if (!status.ok()) {
     superblock_.writes = next.writes;
@@ -271,6 +283,7 @@ Status DiskCore::set_epochs(std::span<const EpochRow> rows, std::span<const Name
   superblock_ = std::move(next);
   MutexLock lock(epochs_mutex_);
   epochs_ = superblock_.epochs;
+  floors_ = superblock_.floors;
   return {};
 }
 

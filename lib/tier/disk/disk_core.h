@@ -151,9 +151,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
   uint64_t epoch(const NamespaceId& base_id) KVBM_EXCLUDES(epochs_mutex_);
-  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten)
-      KVBM_EXCLUDES(control_, epochs_mutex_);
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
+                    std::span<const EpochRow> floored) KVBM_EXCLUDES(control_, epochs_mutex_);
   std::vector<EpochRow> epochs() KVBM_EXCLUDES(epochs_mutex_);
+  std::vector<uint64_t> epoch_floors() KVBM_EXCLUDES(epochs_mutex_);
   void sync(UniqueFunction<void(const Status&)> done) KVBM_EXCLUDES(mutex_);
   void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
 
@@ -344,6 +345,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   // superblock_.epochs again, for those who must not wait for a write.
   mutable Mutex epochs_mutex_;
   std::map<NamespaceId, EpochEntry> epochs_ KVBM_GUARDED_BY(epochs_mutex_);
+  std::vector<uint64_t> floors_ KVBM_GUARDED_BY(epochs_mutex_);  // as Superblock::floors
 
   mutable Mutex mutex_;
   DiskIndex index_ KVBM_GUARDED_BY(mutex_);

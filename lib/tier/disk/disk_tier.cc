@@ -94,12 +94,14 @@ size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->
 TierStats DiskTier::stats() const { return core_->stats(); }
 Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }
 std::vector<EpochRow> DiskTier::epochs() { return core_->epochs(); }
-Status DiskTier::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) {
-  return core_->set_epochs(rows, forgotten);
+std::vector<uint64_t> DiskTier::epoch_floors() { return core_->epoch_floors(); }
+Status DiskTier::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
+                            std::span<const EpochRow> floored) {
+  return core_->set_epochs(rows, forgotten, floored);
 }
 Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   const EpochRow row{base_id, epoch, 0, false};
-  return core_->set_epochs({&row, 1}, {});
+  return core_->set_epochs({&row, 1}, {}, {});
 }
 
 }  // namespace kvbm::tier::disk

@@ -71,8 +71,10 @@ class DiskTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
-  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten) override;
+  Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
+                    std::span<const EpochRow> floored) override;
   std::vector<EpochRow> epochs() override;
+  std::vector<uint64_t> epoch_floors() override;
   void sync(UniqueFunction<void(const Status&)> done) override;
   void shutdown(UniqueFunction<void()> done) override;
 

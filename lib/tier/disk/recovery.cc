@@ -147,6 +147,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   {
     MutexLock lock(epochs_mutex_);
     epochs_ = superblock_.epochs;
+    floors_ = superblock_.floors;
   }
   MutexLock state(mutex_);
   for (const Tombstone& t : superblock_.tombstones) erased_[t.family] = std::max(erased_[t.family], t.sequence);

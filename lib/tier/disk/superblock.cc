@@ -2,6 +2,7 @@
 
 #include "tier/disk/aligned_buffer.h"
 #include "tier/disk/segment_format.h"
+#include "tier/tier.h"
 
 namespace kvbm::tier::disk {
 namespace {
@@ -12,7 +13,10 @@ constexpr size_t kTombstoneBytes = 48;
 constexpr size_t kMarkBytes = 8;
 // Behind the longest lists that there may be: what wrote no marks has zeros here, which say "not a peer's word".
 constexpr size_t kMarksAt = kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones;
-static_assert(kMarksAt + kMarkBytes * kMaxEpochs + 8 <= kSuperblockSlotBytes);
+// Zeros where there are none, as whatever knew none wrote.
+constexpr size_t kFloorsAt = kMarksAt + kMarkBytes * kMaxEpochs;
+static_assert(kFloorsAt + 8 * kEpochFloors + 8 <= kSuperblockSlotBytes);
+static_assert(kFloorsVersion > kFormatVersion);
 
 void store_family(std::byte* p, const Family& f) {
   std::memcpy(p, f.ns.bytes.data(), 16);
@@ -41,7 +45,7 @@ Status encode_superblock(const Superblock& s, MutableBytes slot) {
   std::memset(slot.data(), 0, slot.size());
   std::byte* p = slot.data();
   store_le<uint32_t>(p, kSuperblockMagic);
-  store_le<uint32_t>(p + 4, kFormatVersion);
+  store_le<uint32_t>(p + 4, s.floors.empty() ? kFormatVersion : kFloorsVersion);
   store_le<uint64_t>(p + 8, s.directory_id);
   store_le<uint64_t>(p + 16, s.writes);
   store_le<uint64_t>(p + 24, s.segment_bytes);
@@ -63,6 +67,7 @@ Status encode_superblock(const Superblock& s, MutableBytes slot) {
     store_le<uint64_t>(p + 40, t.sequence);
     p += kTombstoneBytes;
   }
+  for (size_t i = 0; i < s.floors.size(); ++i) store_le<uint64_t>(slot.data() + kFloorsAt + 8 * i, s.floors[i]);
   const size_t fields = slot.size() - 8;
   store_le<uint64_t>(slot.data() + fields, checksum(slot.first(fields), kSuperblockMagic));
   return {};
@@ -76,7 +81,7 @@ Result<Superblock> decode_superblock(ConstBytes slot) {
   if (load_le<uint64_t>(p + fields) != checksum(slot.first(fields), kSuperblockMagic))
     return Status(Code::damaged, "superblock fails its checksum");
   const uint32_t version = load_le<uint32_t>(p + 4);
-  if (version > kFormatVersion) return Status(Code::newer_version, "the tier directory was written by a newer kvbm");
+  if (version > kFloorsVersion) return Status(Code::newer_version, "the tier directory was written by a newer kvbm");
   if (version == 0) return Status(Code::damaged, "superblock has no version");
   Superblock s;
   s.directory_id = load_le<uint64_t>(p + 8);
@@ -97,6 +102,9 @@ Result<Superblock> decode_superblock(ConstBytes slot) {
   }
   for (uint32_t i = 0; i < tombstones; ++i, p += kTombstoneBytes)
     s.tombstones.push_back(Tombstone{load_family(p), load_le<uint64_t>(p + 40)});
+  for (size_t i = 0; version >= kFloorsVersion && i < kEpochFloors; ++i) {
+    s.floors.push_back(load_le<uint64_t>(slot.data() + kFloorsAt + 8 * i));
+  }
   return s;
 }
 

@@ -21,6 +21,8 @@ inline constexpr uint64_t kSuperblockSlotBytes = 256 * 1024;
 inline constexpr uint64_t kSuperblockBytes = 2 * kSuperblockSlotBytes;
 inline constexpr uint32_t kMaxEpochs = 4096;
 inline constexpr uint32_t kMaxTombstones = 2048;
+// Of a superblock with floors: a library that does not know them would forget epochs that have ended.
+inline constexpr uint32_t kFloorsVersion = 3;
 
 // Stands for all families in a tombstone: none has a namespace of zeros.
 inline constexpr Family kEveryFamily{};
@@ -46,6 +48,7 @@ struct Superblock {
   uint64_t segment_bytes = 0;
   uint64_t capacity_bytes = 0;  // that the owner was given; 0: it was of a version that did not write it down
   std::map<NamespaceId, EpochEntry> epochs;
+  std::vector<uint64_t> floors;  // tier::kEpochFloors, or none
   std::vector<Tombstone> tombstones;
   bool operator==(const Superblock&) const = default;
 };

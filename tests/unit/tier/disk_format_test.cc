@@ -126,6 +126,28 @@ TEST(SegmentFormat, a_segment_header_comes_back_and_every_field_bit_counts) {
   }
 }
 
+// With floors it says so, so that a library which does not know them leaves it alone.
+TEST(Superblock, with_floors_it_is_of_a_later_version) {
+  Superblock s;
+  s.segment_bytes = 1 << 20;
+  for (uint64_t n = 0; n < kMaxEpochs; ++n) {
+    NamespaceId ns;
+    std::memcpy(ns.bytes.data(), &n, sizeof n);
+    s.epochs[ns] = {n + 1, n, n % 2 == 0};
+  }
+  for (uint64_t n = 0; n < kMaxTombstones; ++n) s.tombstones.push_back(Tombstone{test::family_of(1), n});
+  std::vector<std::byte> slot(kSuperblockSlotBytes);
+  ASSERT_TRUE(encode_superblock(s, slot).ok());
+  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), kFormatVersion);
+  EXPECT_EQ(decode_superblock(slot).value(), s);
+  s.floors.resize(kEpochFloors);
+  s.floors.front() = 5;
+  s.floors.back() = UINT64_MAX;
+  ASSERT_TRUE(encode_superblock(s, slot).ok());
+  EXPECT_EQ(load_le<uint32_t>(slot.data() + 4), kFloorsVersion);
+  EXPECT_EQ(decode_superblock(slot).value(), s);
+}
+
 TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
   Superblock s;
   s.directory_id = 3;
