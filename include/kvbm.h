@@ -25,7 +25,8 @@
  *   namespace   who the key means something to: tenant, model, adapter, geometry, epoch and a secret. Keys of
  *               different namespaces never match, whatever their tokens.
  *   shard       which layers and heads of the model the bytes are. Two tensor-parallel ranks use the
- *               same keys and different shards, and never get each other's bytes.
+ *               same keys and different shards, and never get each other's bytes. What ranks of another
+ *               tensor-parallel size stored is found too, and cut anew (kvbm_manager_lookup).
  *   component   what kind of state it is, for hybrid models: attention, sliding window, recurrent state.
  *   tier        where bytes live, fastest first: host memory (tier 0), then disks and plug-ins in the
  *               order they were configured. Offload moves a block down, onboard moves it up. The engine's own paged
@@ -385,11 +386,12 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Nodes of the pool do the same: at once those
- * that are connected, the others when they are, or when they open the namespace. A manager keeps the epochs of 4,096
- * namespaces, at most 1,024 of them for other nodes' sake alone; those of namespaces that are not open and have no
- * blocks left here make room for others, but not in a pool or a shared tier set, where somebody may have to be told.
- * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_LIMIT where all 4,096 are needed
- * (docs/operations.md, Limits worth knowing).
+ * that are connected, the others when they are, or when they open the namespace. Any number of namespaces can be
+ * invalidated, one after the other, any number of times, alone, in a pool and in a shared tier set. A manager keeps the
+ * epochs of 4,096 namespaces exactly, at most 1,024 of them for other nodes' sake alone; of those that are closed and had to
+ * make room it keeps a bound that is never too low (docs/operations.md, Limits worth knowing).
+ * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_LIMIT where 4,096 other namespaces
+ * that were invalidated are open.
  * Thread: any. Blocks: one write per tier, and while another one is written. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since

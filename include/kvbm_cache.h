@@ -39,7 +39,19 @@ KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_optio
 /* Finds blocks in every tier, from memory alone unless nodes are asked. *out_n is the number of leading keys that hit
  * (PREFIX), the number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where
  * nothing did (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the
- * blocks its window reaches, and a state component the last. Thread: any. Blocks: no. Since 0.1. */
+ * blocks its window reaches, and a state component the last.
+ *
+ * Tensor-parallel sizes. A block that is not there in the part's own shard is found all the same if ranks of another
+ * tensor-parallel size have stored it: all shards of one size that hold the part's heads, of the same layers, each in any
+ * tier. A load reads and checks them and cuts them anew, as sessions do, one block at a time or up to 32 MiB of them in
+ * memory beside the host; what it made stays in the host (and goes down) as a block of the part's own shard. Sizes up to 64
+ * are looked for that divide the heads, and those beyond the heads, whose ranks hold one each. Where some shards are there
+ * and not all, it is a miss (metric kvbm_lookup_shards_missing_total); hits are counted in kvbm_lookup_resliced_total.
+ * Blocks of opaque forms and of managed pools are never cut, latents and states need not be: every rank holds all of them.
+ * Other nodes (with ask_nodes_ns) and the owner of a shared tier set are asked for the sizes after a miss; a namespace
+ * that none was ever found for, once a second. kvbm_manager_locate and kvbm_manager_scan tell of records as they are; dropping a block
+ * (kvbm_manager_drop) drops the part's own alone.
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_lookup_options_t *options,
                                            KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
@@ -205,8 +217,9 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
  * held or lies nowhere else and nothing is being given back, or for host.room_wait no store got room: until then a store
  * waits, in order; or room would have to be made and the `parent` is in no tier, so that the block could not be found),
- * KVBM_ERR_QUOTA (at once, or likewise where the quota evicts), KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a
- * shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
+ * KVBM_ERR_QUOTA (at once, or likewise where the quota evicts), KVBM_ERR_DEADLINE; on a client of a shared tier set
+ * (kvbm_share_t) KVBM_ERR_OWNER_GONE, and KVBM_ERR_LIMIT when the owner has as many namespaces, components and shards in
+ * use as it can (kvbm_namespace_open); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
  * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,

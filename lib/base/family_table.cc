@@ -101,6 +101,7 @@ Result<FamilyId> FamilyTable::add(const Family& family, bool foreign, const Peer
   if (row.of != nullptr) row.of->fetch_add(1, std::memory_order_relaxed);
   pages_[at / kPage].load(std::memory_order_relaxed)->cells[at % kPage].put(id, family);
   size_.fetch_add(1, std::memory_order_release);
+  changes_.fetch_add(1, std::memory_order_release);
   return id;
 }
 
@@ -218,6 +219,7 @@ void FamilyTable::drop(size_t at) {
   row.id = kNoFamily;
   row.has_base = false;
   size_.fetch_sub(1, std::memory_order_release);
+  changes_.fetch_add(1, std::memory_order_release);
   if (row.next_use <= kLastUse) free_.push_back(static_cast<uint16_t>(at));
 }
 

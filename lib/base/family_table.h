@@ -69,6 +69,8 @@ class FamilyTable {
   [[nodiscard]] std::vector<FamilyId> all() const;
   // Those of one namespace at one epoch.
   [[nodiscard]] std::vector<FamilyId> of(const NamespaceId& ns) const;
+  // Rises whenever a family comes or goes: what was found out about several of them holds as long as it has not.
+  [[nodiscard]] uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
   [[nodiscard]] uint32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
   // Of these, those that peers alone have named; and how many more they named that had no room.
   [[nodiscard]] uint32_t foreign() const noexcept { return foreign_.load(std::memory_order_relaxed); }
@@ -148,6 +150,7 @@ class FamilyTable {
   // Pages never move, so a reader needs no lock.
   std::array<std::atomic<Page*>, kMaxFamilies / kPage> pages_ = {};
   std::atomic<uint32_t> size_{0};
+  std::atomic<uint64_t> changes_{0};
   std::atomic<uint32_t> due_{kStep};  // of size_
   std::atomic<uint32_t> foreign_{0};
   std::atomic<uint64_t> refused_{0};

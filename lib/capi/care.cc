@@ -61,6 +61,7 @@ kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t* manager, kvbm_namespace_t* n
     request.mode = kvbm::manager::LookupMode::each;
     request.uncounted = true;
     if (n_keys != 0) kvbm::capi::ask_owner_and_wait(*manager->tenancy, {&s.plan, 1}, s.keys);
+    if (n_keys != 0) kvbm::capi::ask_for_other_sizes(*manager->tenancy, *ns->ns, {&s.plan, 1}, s.keys, 0);
     auto match = n_keys == 0 ? nullptr : kvbm::manager::look_up(core, ns->ns, {&s.plan, 1}, s.keys, request);
     auto operation = std::make_shared<kvbm::manager::PrefetchOperation>(core, std::move(match), n_keys, kvbm::kNever);
     return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);

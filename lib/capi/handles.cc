@@ -9,6 +9,7 @@
 #include "cluster/survey.h"
 #include "copy/completion.h"
 #include "copy/queue.h"
+#include "manager/ask_other_sizes.h"
 #include "manager/lend.h"
 #include "manager/manager.h"
 #include "manager/namespace.h"
@@ -186,15 +187,36 @@ std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const ma
   return ids;
 }
 
-void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys) {
-  if (tenancy.share == nullptr || !tenancy.share->can_ask()) return;
-  std::vector<Identity> ids = nowhere_here(*tenancy.manager, parts, keys);
-  if (ids.empty()) return;
+namespace {
+
+void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids) {
+  if (ids.empty() || tenancy.share == nullptr || !tenancy.share->can_ask()) return;
   const Clock& clock = tenancy.context->executor->clock();
   const uint64_t deadline_ns = deadline_after(clock, tenancy.share->ask_ns());
   const auto waiter = std::make_shared<Waiter>();
   tenancy.share->ask(std::move(ids), deadline_ns, [waiter] { waiter->give({}); });
   waiter->wait_until(clock, deadline_ns);
+}
+
+}  // namespace
+
+void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys) {
+  if (tenancy.share == nullptr || !tenancy.share->can_ask()) return;
+  ask_owner_and_wait(tenancy, nowhere_here(*tenancy.manager, parts, keys));
+}
+
+void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<const manager::PartPlan> parts,
+                         std::span<const Key> keys, uint64_t ask_nodes_ns) {
+  const bool asks_owner = tenancy.share != nullptr && tenancy.share->can_ask();
+  const bool asks_nodes = tenancy.node != nullptr && ask_nodes_ns != 0;
+  if (!asks_owner && !asks_nodes) return;
+  const auto ask = [&](std::vector<Identity> ids) {
+    if (asks_owner) ask_owner_and_wait(tenancy, ids);
+    if (asks_nodes) ask_nodes_and_wait(tenancy, std::move(ids), ask_nodes_ns);
+  };
+  manager::AskOtherSizes question(*tenancy.manager, ns, parts, keys);
+  ask(question.first());
+  if (question.has_more()) ask(question.rest());
 }
 
 kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns) {

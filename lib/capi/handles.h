@@ -129,6 +129,10 @@ std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const ma
 // Asks the owner of a shared tier set for what is nowhere here, as long as its options say; nothing where there is
 // nobody to ask.
 void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys);
+// The same, and other nodes for `ask_nodes_ns` (0: not), of records of another tensor-parallel size that keys which are nowhere
+// can be made of.
+void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<const manager::PartPlan> parts,
+                         std::span<const Key> keys, uint64_t ask_nodes_ns);
 
 // Waits until offloads are done; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns);

@@ -53,6 +53,7 @@ kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
   if (ask_nodes_ns != 0 && !request.host_only) {
     kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(*tenancy->manager, parts, asked), ask_nodes_ns);
   }
+  if (!request.host_only) kvbm::capi::ask_for_other_sizes(*tenancy, *ns, parts, asked, ask_nodes_ns);
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
   auto match = kvbm::manager::look_up(tenancy->manager, ns, parts, asked, request);
   *out_n = match != nullptr ? match->hits() : 0;
@@ -142,8 +143,9 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
                                          : found.manager().table().payload_bytes(part.slots[first + i]);
         item.parts_needed |= 1U << p;
         item.bytes += bytes;
-        if (tier != 0) item.below_bytes += bytes;
-        if (tier > item.tier) item.tier = tier;
+        const kvbm::TierIndex from = found.source_of(p, first + i);
+        if (from != 0) item.below_bytes += bytes;
+        if (from > item.tier) item.tier = from;
       }
       if (item.parts_needed == 0) item.tier = KVBM_NO_TIER;
       out_items[i] = item;

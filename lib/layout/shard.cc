@@ -1,6 +1,7 @@
 #include "layout/shard.h"
 
 #include <string>
+#include <utility>
 
 namespace kvbm::layout {
 namespace {
@@ -70,6 +71,27 @@ Result<Shard> tensor_parallel_shard(const ComponentGeometry& c, uint32_t rank, u
   shard.first_head = static_cast<uint16_t>(rank / (size / c.heads));
   shard.replicated = 1;
   return shard;
+}
+
+std::vector<std::vector<Shard>> shards_of_other_sizes(const ComponentGeometry& c, const Shard& shard) {
+  std::vector<std::vector<Shard>> out;
+  if (!splits_by_heads(c)) return out;
+  bool replicated = false;
+  for (uint32_t size = 1; size <= kMaxTensorParallel; ++size) {
+    std::vector<Shard> shards;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      const auto one = tensor_parallel_shard(c, rank, size, shard.first_layer, shard.layers);
+      if (!one.ok()) break;  // heads do not divide over so many ranks
+      const Shard& has = one.value();
+      const bool overlaps = has.first_head < shard.first_head + shard.heads && shard.first_head < has.first_head + has.heads;
+      // Neighbouring ranks hold one replicated head under one name.
+      if (overlaps && (shards.empty() || shards.back() != has)) shards.push_back(has);
+    }
+    if (shards.empty() || (shards.size() == 1 && shards[0] == shard)) continue;
+    if (shards[0].replicated != 0 && std::exchange(replicated, true)) continue;  // every such size has the same shards
+    out.push_back(std::move(shards));
+  }
+  return out;
 }
 
 }  // namespace kvbm::layout

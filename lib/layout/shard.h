@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/status.h"
@@ -21,5 +22,13 @@ Shard whole_shard(const ComponentGeometry& component) noexcept;
 // neighbouring ranks (replicated = 1). Latents and states are replicated on every rank.
 Result<Shard> tensor_parallel_shard(const ComponentGeometry& component, uint32_t rank, uint32_t size,
                                     uint32_t first_layer, uint32_t layers);
+
+// Tensor-parallel sizes up to this one are thought of.
+inline constexpr uint32_t kMaxTensorParallel = 64;
+
+// Of each tensor-parallel size, the fewest shards of the same layers that hold all heads of `shard` between them, ascending
+// by heads; not those that are `shard` itself. Sizes whose shards are the same are named once; the largest shards come first.
+// None for what cannot be split by heads, since all ranks hold it under one name. `shard` is one that check_shard() takes.
+std::vector<std::vector<Shard>> shards_of_other_sizes(const ComponentGeometry& component, const Shard& shard);
 
 }  // namespace kvbm::layout

@@ -54,6 +54,8 @@ inline constexpr size_t kLoadFailures = 7;
 struct Counters {
   SpreadCount lookups, keys_looked_up, keys_hit;
   Count partial_hits{0};
+  // Keys that hit out of records of another tensor-parallel size; lookups that found some of the shards of one, and no size whole.
+  Count keys_resliced{0}, shards_missing{0};
   SpreadCount matches_made, matches_ended;
   // Ended ones first: none counts as ended that was not counted as made.
   [[nodiscard]] uint64_t matches() const noexcept {
@@ -66,6 +68,7 @@ struct Counters {
   // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier, for want of time.
   Count decoded_late{0}, left_below{0};
   Count offload_skipped{0};  // blocks that a full offload queue or tier did not take, or that left before their turn
+  Count offload_at_limit{0};  // of these, because whoever was to take them has as many namespaces, components and shards as it may
   // Loads that were told what computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
   Count compute_saved_ns{0}, compute_lost_ns{0};

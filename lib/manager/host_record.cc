@@ -51,6 +51,15 @@ Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span
   return head_is_there(manager, slot, facts, codec::encode_head(header, leaves, attributes, manager.arena().head(slot)));
 }
 
+Result<std::vector<std::byte>> encode_head(Manager& manager, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
+                                           ConstBytes attributes) {
+  std::vector<std::byte> out(codec::head_bytes(static_cast<uint32_t>(leaves.size()), attributes.size()));
+  const codec::Header header = header_of(manager, facts, leaves.size(), attributes.size());
+  const auto written = codec::encode_head(header, leaves, attributes, out);
+  if (!written.ok()) return written.status();
+  return out;
+}
+
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept {
   manager.table().set_payload_bytes(slot, static_cast<uint32_t>(bytes));
   std::memset(manager.arena().head(slot).data() + kNotedParentAt, 0, sizeof(Key));

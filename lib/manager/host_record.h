@@ -28,6 +28,10 @@ struct HeadFacts {
 Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
                 ConstBytes attributes);
 
+// The same head, for a record that is not in a slot.
+Result<std::vector<std::byte>> encode_head(Manager& manager, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
+                                           ConstBytes attributes);
+
 // Before a managed block has a head, its head area remembers its parent where that is not the resident one that the
 // block table knows. Noting the bytes forgets a parent.
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept;

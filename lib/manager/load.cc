@@ -12,6 +12,7 @@
 #include "manager/host_record.h"
 #include "manager/load_storage.h"
 #include "manager/manager.h"
+#include "manager/reslice_landing.h"
 
 namespace kvbm::manager {
 
@@ -80,7 +81,7 @@ void LoadOperation::plan() {
         ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
         // What is to stay here comes into a slot first, and what a device reads into memory of this process.
-        const bool in_place = request_.keep_below && flight_ == nullptr;
+        const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
         if (in_place) in_place_.push_back({p, key, kNoSlot, tier});
         if (!in_place) below_.push_back({p, key, kNoSlot, tier});
       }
@@ -94,6 +95,7 @@ void LoadOperation::plan() {
 // source is several times slower than thought is still no silence.
 uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
   if (!weighs()) return std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
+  if (tier == kOtherSize) return kLeastLandingBytes;
   const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
   return static_cast<uint64_t>(
       std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
@@ -160,6 +162,13 @@ void LoadOperation::request_more() {
       landing_blocks_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+    if (tier == kOtherSize) {
+      std::vector<ResliceItem> made;
+      for (const Item& item : items) made.push_back({item.part, item.key});
+      onboard_resliced(request_.match, std::move(made), std::move(room), std::min(deadline_ns(), weighed_.give_up_ns), false,
+                       [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
+      continue;
+    }
     onboard(manager_.shared_from_this(), tier, std::move(wanted), std::move(room),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
             device_decodes(),
@@ -422,6 +431,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 
 void LoadOperation::reject_item() {
   if (!current_.came_up() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
+  if (current_.from == kOtherSize) return;  // it was made here, and lies nowhere
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }

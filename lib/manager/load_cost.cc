@@ -36,7 +36,7 @@ void predict_load(const Match& match, size_t first, std::span<uint64_t> out) noe
   Arrivals arrivals(match.manager(), match.manager().env().clock().now_ns(), false);
   for (size_t i = 0; i < out.size(); ++i) {
     for (size_t p = 0; p < match.parts().size(); ++p) {
-      const TierIndex tier = match.tier_of(p, first + i);
+      const TierIndex tier = match.source_of(p, first + i);
       if (tier != kNoTier) arrivals.add(tier, payload_bytes(match, p, first + i));
     }
     out[i] = arrivals.ns();
@@ -67,7 +67,7 @@ void LoadOperation::weigh() {
     for (const Item& item : ready_) w.wants.push_back({item.key - request_.first_key, 0, bytes_of(item)});
   }
   for (const Item& item : in_place_) w.wants.push_back({item.key - request_.first_key, 0, bytes_of(item)});
-  for (const Item& item : below_) w.wants.push_back({item.key - request_.first_key, item.from, bytes_of(item)});
+  for (const Item& item : below_) w.wants.push_back({item.key - request_.first_key, request_.match->source_of(item.part, item.key), bytes_of(item)});
   std::stable_sort(w.wants.begin(), w.wants.end(), [](const Want& a, const Want& b) { return a.k < b.k; });
   for (const MatchPart& part : request_.match->parts()) w.whole = w.whole || tail_blocks(part.plan) != 0;
 
@@ -174,7 +174,7 @@ void LoadOperation::leave_from(size_t k) {
 void LoadOperation::probe(size_t from, uint64_t now) {
   uint32_t seen = 0;
   for (const Item& item : below_) {
-    if ((seen >> item.from & 1U) != 0) continue;
+    if (item.from == kOtherSize || (seen >> item.from & 1U) != 0) continue;
     seen |= 1U << item.from;
     if (item.key - request_.first_key < from || !manager_.cost(item.from).probe_due(now)) continue;
     const MatchPart& part = request_.match->parts()[item.part];

@@ -37,6 +37,7 @@ bool LoadOperation::past_host(const Item& item) const noexcept {
   if (device.storage() == nullptr || !device.storage()->usable()) return false;
   if (!request_.keep_below && !device.storage_for_all()) return false;
   // Another size is coded, or of another shape.
+  if (item.from == kOtherSize) return false;
   const MatchPart& part = request_.match->parts()[item.part];
   return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
 }

@@ -44,13 +44,98 @@ class Lookup {
   [[nodiscard]] bool look_below() const noexcept { return !request_.host_only && manager_.tiers_below() != 0; }
 
   void find_part(MatchPart& part, const PartPlan& plan) {
-    look_for(part, plan);
-    if (manager_.has_lossy() && !match_.ns_->options().allow_lossy) leave_lossy(part);
+    // A part that needs every block of a prefix can stop at the first gap; the others cannot know yet.
+    const bool stops = request_.mode == LookupMode::prefix && tail_blocks(plan) == 0;
+    const size_t looked = look_for(part, plan, stops);
+    leave_lossy(part);
+    find_other_size(part, looked, stops);
+  }
+
+  // Keys that this part lacks, out of records of other tensor-parallel sizes, one after the other.
+  void find_other_size(MatchPart& part, size_t looked, bool stops) {
+    size_t first = next_lacking(part, 0);
+    if (first == keys().size()) return;
+    const auto sizes = match_.ns_->other_sizes(part.plan);
+    if (sizes == nullptr) return;
+    bool some_shards = false;
+    for (const auto& size : *sizes) {
+      if (size->refused.load(std::memory_order_relaxed)) continue;
+      try_size(part, size, first, looked, stops, some_shards);
+      first = next_lacking(part, first);
+      if (first == keys().size()) return;
+    }
+    if (some_shards) add(manager_.counters().shards_missing, 1);
+  }
+
+  // A page of keys at a time, all shards of each; the first page is one key where a gap ends the search. `some_shards`: a key
+  // has some of its shards, and not all.
+  void try_size(MatchPart& part, const std::shared_ptr<const OtherSize>& size, size_t first, size_t& looked, bool stops,
+                bool& some_shards) {
+    FromOtherSize& from = part.others.emplace_back();
+    from.size = size;
+    from.shards.resize(size->shards.size());
+    for (size_t s = 0; s < from.shards.size(); ++s) {
+      MatchPart& shard = from.shards[s];
+      shard.plan.family = size->families[s];
+      shard.plan.kind = part.plan.kind;
+      shard.slots.assign(keys().size(), kNoSlot);
+      if (!look_below()) continue;
+      shard.below.assign(keys().size(), kNoTier);
+      shard.found.assign(keys().size(), tier::Found{});
+    }
+    bool any = false;
+    for (size_t at = first; at < keys().size();) {
+      const size_t page = stops && at == first ? 1 : std::min(kPage, keys().size() - at);
+      // Behind the gap the part's own records have not been looked for yet.
+      if (at + page > looked) {
+        find_page(part, looked, at + page - looked, nullptr);
+        leave_lossy(part, looked);
+        looked = at + page;
+      }
+      for (MatchPart& shard : from.shards) {
+        if (shard.plan.family == kNoFamily) continue;
+        find_page(shard, at, page, &part);
+        leave_lossy(shard, at);
+      }
+      bool gap = false;
+      for (size_t i = at; i < at + page; ++i) {
+        if (present(part, i)) continue;
+        const bool whole = take_shards(part, i, some_shards);
+        any = any || whole;
+        gap = gap || !whole;
+      }
+      if (stops && gap) break;
+      at += page;
+    }
+    if (!any) part.others.pop_back();
+  }
+
+  // The key is made of the shards of the last size if all of them are there; else they are let go.
+  bool take_shards(MatchPart& part, size_t i, bool& some_shards) {
+    std::vector<MatchPart>& shards = part.others.back().shards;
+    const auto n = static_cast<size_t>(
+        std::count_if(shards.begin(), shards.end(), [&](const MatchPart& shard) { return present(shard, i); }));
+    if (n == shards.size()) {
+      part.below.resize(keys().size(), kNoTier);
+      part.found.resize(keys().size());
+      part.below[i] = kOtherSize;
+      part.found[i] = {true, 0, part.plan.shape->payload_bytes(), part.others.size() - 1, 0};
+      return true;
+    }
+    some_shards = some_shards || n != 0;
+    for (MatchPart& shard : shards) let_go(shard, i);
+    return false;
+  }
+
+  [[nodiscard]] size_t next_lacking(const MatchPart& part, size_t from) const noexcept {
+    while (from < keys().size() && present(part, from)) ++from;
+    return from;
   }
 
   // What lies lossy in the host, for another reader, is not there for this one.
-  void leave_lossy(MatchPart& part) {
-    for (SlotId& slot : part.slots) {
+  void leave_lossy(MatchPart& part, size_t from = 0) {
+    if (!manager_.has_lossy() || match_.ns_->options().allow_lossy) return;
+    for (SlotId& slot : std::span(part.slots).subspan(from)) {
       if (slot == kNoSlot || !lies_lossy(manager_, slot)) continue;
       manager_.release({&slot, 1});
       slot = kNoSlot;
@@ -58,52 +143,70 @@ class Lookup {
     }
   }
 
-  void look_for(MatchPart& part, const PartPlan& plan) {
+  // The leading keys that were looked for.
+  size_t look_for(MatchPart& part, const PartPlan& plan, bool stops) {
     part.plan = plan;
     part.slots.assign(keys().size(), kNoSlot);
-    // A part that needs every block of a prefix can stop at the first gap; the others cannot know yet.
-    const bool stops = request_.mode == LookupMode::prefix && plan.kind != layout::ComponentKind::state &&
-                       plan.kind != layout::ComponentKind::sliding_window;
     size_t n = 0;
     if (stops) {
       n = manager_.table().acquire_prefix(plan.family, keys(), part.slots, tick_);
-      if (n == keys().size() || !look_below()) return;
+      if (n == keys().size() || !look_below()) return n;
     }
-    find_rest(part, n, stops);
+    return find_rest(part, n, stops);
   }
 
-  // From key `from` on: each key in the host, else in the tiers below, in pages.
-  void find_rest(MatchPart& part, size_t from, bool stops) {
-    constexpr size_t kPage = 64;
+  // From key `from` on: each key in the host, else in the tiers below, in pages. The leading keys that were looked for.
+  size_t find_rest(MatchPart& part, size_t from, bool stops) {
     if (look_below()) {
       part.below.assign(keys().size(), kNoTier);
       part.found.assign(keys().size(), tier::Found{});
     }
     for (size_t first = from; first < keys().size(); first += kPage) {
       const size_t n = std::min(kPage, keys().size() - first);
-      manager_.table().acquire_each(part.plan.family, keys().subspan(first, n),
-                                    std::span(part.slots).subspan(first, n), tick_);
-      if (look_below()) find_below(part, first, n);
+      find_page(part, first, n, nullptr);
       if (!stops) continue;
       for (size_t i = first; i < first + n; ++i) {
-        if (match_.tier_of_part(part, i) == kNoTier) return;
+        if (match_.tier_of_part(part, i) == kNoTier) return first + n;
       }
     }
+    return keys().size();
   }
 
-  void find_below(MatchPart& part, size_t first, size_t n) {
-    Identity ids[64];
-    size_t where[64];
+  // Keys [first, first + n), a page at most; of these what `lacking` (a part of the same keys) lacks, unless it is null.
+  void find_page(MatchPart& part, size_t first, size_t n, const MatchPart* lacking) {
+    if (lacking == nullptr) {
+      manager_.table().acquire_each(part.plan.family, keys().subspan(first, n),
+                                    std::span(part.slots).subspan(first, n), tick_);
+    } else {
+      Key wanted[kPage];
+      SlotId slots[kPage];
+      size_t where[kPage];
+      size_t count = 0;
+      for (size_t i = first; i < first + n; ++i) {
+        if (present(*lacking, i)) continue;
+        wanted[count] = keys()[i];
+        slots[count] = kNoSlot;
+        where[count++] = i;
+      }
+      manager_.table().acquire_each(part.plan.family, {wanted, count}, {slots, count}, tick_);
+      for (size_t k = 0; k < count; ++k) part.slots[where[k]] = slots[k];
+    }
+    if (look_below()) find_below(part, first, n, lacking);
+  }
+
+  void find_below(MatchPart& part, size_t first, size_t n, const MatchPart* lacking = nullptr) {
+    Identity ids[kPage];
+    size_t where[kPage];
     size_t wanted = 0;
     for (size_t i = first; i < first + n; ++i) {
-      if (part.slots[i] != kNoSlot) continue;
+      if (part.slots[i] != kNoSlot || (lacking != nullptr && present(*lacking, i))) continue;
       ids[wanted] = {keys()[i], part.plan.family};
       where[wanted++] = i;
     }
     for (TierIndex t = 1; t <= manager_.tiers_below() && wanted != 0; ++t) {
       if (manager_.out_of_use(t)) continue;
       tier::Tier& tier = manager_.tier_below(t);
-      tier::Found found[64];
+      tier::Found found[kPage];
       tier.find({ids, wanted}, {found, wanted}, !request_.no_use);
       size_t left = 0;
       for (size_t k = 0; k < wanted; ++k) {
@@ -145,8 +248,14 @@ class Lookup {
 
   bool find_again(MatchPart& part, size_t at) {
     part.slots.resize(keys().size(), kNoSlot);
+    for (FromOtherSize& other : part.others) {
+      for (MatchPart& shard : other.shards) {
+        shard.slots.resize(keys().size(), kNoSlot);
+        if (!shard.below.empty()) shard.below.resize(keys().size(), kNoTier);
+      }
+    }
     manager_.table().acquire_each(part.plan.family, keys().subspan(at, 1), std::span(part.slots).subspan(at, 1), tick_);
-    if (manager_.has_lossy() && !match_.ns_->options().allow_lossy) leave_lossy(part);
+    leave_lossy(part);
     if (look_below()) {
       part.below.resize(keys().size(), kNoTier);
       part.found.resize(keys().size(), tier::Found{});
@@ -160,7 +269,10 @@ class Lookup {
       manager_.release({&part.slots[at], 1});
       part.slots[at] = kNoSlot;
     } else if (present(part, at)) {
-      manager_.tier_below(part.below[at]).unpin({keys()[at], part.plan.family});
+      if (part.below[at] != kOtherSize) manager_.tier_below(part.below[at]).unpin({keys()[at], part.plan.family});
+      if (part.below[at] == kOtherSize) {
+        for (MatchPart& shard : part.others[part.found[at].location].shards) let_go(shard, at);
+      }
       part.below[at] = kNoTier;
     }
   }
@@ -209,8 +321,7 @@ class Lookup {
           spare.push_back(part.slots[i]);
           part.slots[i] = kNoSlot;
         } else {
-          manager_.tier_below(part.below[i]).unpin({keys()[i], part.plan.family});
-          part.below[i] = kNoTier;
+          let_go(part, i);
         }
       }
     }
@@ -231,9 +342,18 @@ class Lookup {
     for (const MatchPart& part : match_.parts_) {
       bytes[0] += manager_.table().payload_bytes(part.slots);
       all_in_host = all_in_host && part.below.empty();
-      for (size_t i = 0; i < part.below.size(); ++i) {
-        if (part.below[i] != kNoTier) bytes[part.below[i]] += part.found[i].payload_bytes;
+      add_bytes_below(part, bytes);
+      for (const FromOtherSize& other : part.others) {
+        for (const MatchPart& shard : other.shards) {
+          bytes[0] += manager_.table().payload_bytes(shard.slots);
+          add_bytes_below(shard, bytes);
+        }
       }
+    }
+    if (any_of_other_size()) {
+      size_t made = 0;
+      for (size_t i = 0; i < keys().size(); ++i) made += is_hit(i) && is_of_other_size(i) ? 1 : 0;
+      add(c.keys_resliced, made);
     }
     if (all_in_host) {
       by_tier[0] = hits;
@@ -248,6 +368,20 @@ class Lookup {
     }
   }
 
+  static void add_bytes_below(const MatchPart& part, uint64_t* bytes) noexcept {
+    for (size_t i = 0; i < part.below.size(); ++i) {
+      if (part.below[i] != kNoTier && part.below[i] != kOtherSize) bytes[part.below[i]] += part.found[i].payload_bytes;
+    }
+  }
+
+  [[nodiscard]] bool any_of_other_size() const noexcept {
+    return std::any_of(match_.parts_.begin(), match_.parts_.end(), [](const MatchPart& p) { return !p.others.empty(); });
+  }
+  [[nodiscard]] bool is_of_other_size(size_t i) const noexcept {
+    return std::any_of(match_.parts_.begin(), match_.parts_.end(),
+                       [&](const MatchPart& p) { return match_.tier_of_part(p, i) == kOtherSize; });
+  }
+
   // When what the hit does not need has been let go of.
   [[nodiscard]] bool is_hit(size_t i) const noexcept {
     return request_.mode == LookupMode::prefix ? i < match_.hits_ : all_parts(i);
@@ -257,7 +391,7 @@ class Lookup {
   [[nodiscard]] TierIndex slowest(size_t i) const noexcept {
     TierIndex last = 0;
     for (const MatchPart& part : match_.parts_) {
-      const TierIndex tier = match_.tier_of_part(part, i);
+      const TierIndex tier = match_.source_of_part(part, i);
       if (tier != kNoTier) last = std::max(last, tier);
     }
     return last;
@@ -265,8 +399,15 @@ class Lookup {
 
   void tell_used() {
     if (!manager_.hears_uses() || match_.hits_ == 0 || request_.no_use) return;
-    for (const MatchPart& part : match_.parts_) manager_.used(part.slots);
+    for (const MatchPart& part : match_.parts_) {
+      manager_.used(part.slots);
+      for (const FromOtherSize& other : part.others) {
+        for (const MatchPart& shard : other.shards) manager_.used(shard.slots);
+      }
+    }
   }
+
+  static constexpr size_t kPage = 64;
 
   Manager& manager_;
   Match& match_;
@@ -292,19 +433,33 @@ Match::Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns)
 }
 
 Match::~Match() {
-  for (MatchPart& part : parts_) {
-    const auto held = std::remove(part.slots.begin(), part.slots.end(), kNoSlot);
-    manager_->release({part.slots.begin(), held});
-    for (size_t i = 0; i < part.below.size(); ++i) {
-      if (part.below[i] != kNoTier) manager_->tier_below(part.below[i]).unpin({keys_[i], part.plan.family});
-    }
-  }
+  for (MatchPart& part : parts_) let_go(part);
   add(manager_->counters().matches_ended, 1);
+}
+
+void Match::let_go(MatchPart& part) {
+  const auto held = std::remove(part.slots.begin(), part.slots.end(), kNoSlot);
+  manager_->release({part.slots.begin(), held});
+  for (size_t i = 0; i < part.below.size(); ++i) {
+    if (part.below[i] == kNoTier || part.below[i] == kOtherSize) continue;
+    manager_->tier_below(part.below[i]).unpin({keys_[i], part.plan.family});
+  }
+  for (FromOtherSize& other : part.others) {
+    for (MatchPart& shard : other.shards) let_go(shard);
+  }
 }
 
 TierIndex Match::tier_of_part(const MatchPart& part, size_t i) noexcept {
   if (part.slots[i] != kNoSlot) return 0;
   return part.below.empty() ? kNoTier : part.below[i];
+}
+
+TierIndex Match::source_of_part(const MatchPart& part, size_t i) noexcept {
+  const TierIndex tier = tier_of_part(part, i);
+  if (tier != kOtherSize) return tier;
+  TierIndex last = 0;
+  for (const MatchPart& shard : part.other(i).shards) last = std::max(last, tier_of_part(shard, i));
+  return last;
 }
 
 TierIndex Match::tier_of(size_t part, size_t i) const noexcept { return tier_of_part(parts_[part], i); }

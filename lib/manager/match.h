@@ -14,13 +14,29 @@ class Manager;
 
 enum class LookupMode : uint32_t { prefix = 0, each = 1, any = 2 };
 
+// In place of a tier: the block is not there as such, but can be made out of records of another tensor-parallel size, each of
+// which lies where `MatchPart::others` says. No tier has this number.
+inline constexpr TierIndex kOtherSize = 7;
+
+struct FromOtherSize;
+
 // Where one key of one part was found.
 struct MatchPart {
   PartPlan plan;
   std::vector<SlotId> slots;        // kNoSlot: not in the host tier; each holds a reference
   std::vector<TierIndex> below;     // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
   std::vector<tier::Found> found;   // beside `below`; pinned there
+  std::vector<FromOtherSize> others;  // of a key that is kOtherSize found[i].location says which. Empty: no key is
+  [[nodiscard]] const FromOtherSize& other(size_t i) const noexcept;
 };
+
+// A size, and where each of its shards is, beside OtherSize::shards.
+struct FromOtherSize {
+  std::shared_ptr<const OtherSize> size;
+  std::vector<MatchPart> shards;
+};
+
+inline const FromOtherSize& MatchPart::other(size_t i) const noexcept { return others[found[i].location]; }
 
 // Thread: reading any; release by the last owner.
 class Match {
@@ -42,12 +58,16 @@ class Match {
   [[nodiscard]] LookupMode mode() const noexcept { return mode_; }
   // Part `part` of key `i` is needed for the hit (a window or state may not be).
   [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
-  // Tier that part `part` of key `i` comes from: 0 host, kNoTier nowhere.
+  // Tier that part `part` of key `i` comes from: 0 host, kNoTier nowhere, kOtherSize.
   [[nodiscard]] TierIndex tier_of(size_t part, size_t i) const noexcept;
   [[nodiscard]] static TierIndex tier_of_part(const MatchPart& part, size_t i) noexcept;
+  // The same, but of what is made of other records the slowest of their tiers.
+  [[nodiscard]] TierIndex source_of(size_t part, size_t i) const noexcept { return source_of_part(parts_[part], i); }
+  [[nodiscard]] static TierIndex source_of_part(const MatchPart& part, size_t i) noexcept;
 
  private:
   friend class Lookup;
+  void let_go(MatchPart& part);
   std::shared_ptr<Manager> manager_;
   std::shared_ptr<Namespace> ns_;
   LookupMode mode_ = LookupMode::prefix;

@@ -7,6 +7,7 @@
 #include "manager/manager.h"
 #include "manager/offload.h"
 #include "manager/onboard.h"
+#include "manager/reslice_landing.h"
 
 namespace kvbm::manager {
 
@@ -82,12 +83,19 @@ Operation::Next PrefetchOperation::bring_some() {
 
 void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
   const MatchPart& part = match_->parts()[0];
-  std::vector<OnboardItem> items;
-  for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
+  const TierIndex tier = match_->tier_of(0, keys[0]);
   next_ += keys.size();
   waiting_.fetch_add(keys.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<PrefetchOperation>(shared_from_this());
-  onboard(manager_, match_->tier_of(0, keys[0]), std::move(items), std::move(room), deadline_ns(), Landing::registered,
+  if (tier == kOtherSize) {
+    std::vector<ResliceItem> made;
+    for (const size_t key : keys) made.push_back({0, key});
+    return onboard_resliced(match_, std::move(made), std::move(room), deadline_ns(), true,
+                            [self](std::vector<Landed> came) { self->landed(std::move(came)); });
+  }
+  std::vector<OnboardItem> items;
+  for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
+  onboard(manager_, tier, std::move(items), std::move(room), deadline_ns(), Landing::registered,
           {}, [self](std::vector<Landed> came) { self->landed(std::move(came)); });
 }
 

@@ -112,6 +112,72 @@ Result<FamilyId> Namespace::default_family() {
   return family;
 }
 
+// What the geometry says is worked out once for each part and epoch.
+std::vector<std::shared_ptr<OtherSize>> Namespace::all_sizes(const PartPlan& plan) {
+  {
+    MutexLock lock(mutex_);
+    const auto known = others_.find(plan.part);
+    if (known != others_.end() && known->second.family == plan.family) return known->second.all;
+  }
+  auto all = other_sizes_of(*options_.geometry, table_.get(plan.family), *plan.shape);
+  MutexLock lock(mutex_);
+  const auto now = plans_.find(plan.part);
+  if (now == plans_.end() || now->second.family != plan.family) return all;  // of an epoch that has ended
+  others_[plan.part] = {plan.family, UINT64_MAX, all, nullptr};
+  return all;
+}
+
+// Sizes of which some family has an id. How their records are coded must be known before a tier is asked for them.
+OtherSizes Namespace::with_ids(const std::vector<std::shared_ptr<OtherSize>>& all, bool intern) {
+  OtherSizes out;
+  for (const auto& one : all) {
+    auto size = std::make_shared<OtherSize>();
+    size->shards = one->shards, size->shapes = one->shapes, size->plan = one->plan;
+    bool any = false;
+    for (size_t i = 0; i < size->shards.size(); ++i) {
+      FamilyId family = kNoFamily;
+      if (intern) {
+        const auto interned = table_.intern(size->shards[i], base_id_);
+        if (interned.ok()) family = interned.value();
+      } else {
+        (void)table_.find(size->shards[i], family);
+      }
+      size->families.push_back(family);
+      if (family == kNoFamily) continue;
+      any = true;
+      if (coding_ == nullptr) continue;
+      coding_->add(base_id_, family, size->shapes[i], options_.geometry->component(size->shards[i].component)->layers);
+    }
+    if (any) out.push_back(std::move(size));
+  }
+  return out;
+}
+
+std::shared_ptr<const OtherSizes> Namespace::other_sizes(const PartPlan& plan) {
+  if (!plan.shape.has_value()) return nullptr;
+  const uint64_t changes = table_.changes();  // before the table is looked at
+  {
+    MutexLock lock(mutex_);
+    const auto known = others_.find(plan.part);
+    if (known != others_.end() && known->second.family == plan.family && known->second.changes == changes)
+      return known->second.known;
+  }
+  auto found = with_ids(all_sizes(plan), false);
+  const auto out = found.empty() ? nullptr : std::make_shared<const OtherSizes>(std::move(found));
+  MutexLock lock(mutex_);
+  const auto known = others_.find(plan.part);
+  if (known != others_.end() && known->second.family == plan.family) {
+    known->second.changes = changes;
+    known->second.known = out;
+  }
+  return out;
+}
+
+OtherSizes Namespace::all_other_sizes(const PartPlan& plan) {
+  if (!plan.shape.has_value()) return {};
+  return with_ids(all_sizes(plan), true);
+}
+
 void Namespace::add_to(FamilyTable::Named& named) const {
   MutexLock lock(mutex_);
   for (const auto& [part, plan] : plans_) named.add(plan.family);
@@ -120,6 +186,7 @@ void Namespace::add_to(FamilyTable::Named& named) const {
 void Namespace::advance(uint64_t epoch) {
   MutexLock lock(mutex_);
   plans_.clear();
+  others_.clear();
   default_family_.store(kNoFamily, std::memory_order_release);
   epoch_ = epoch;
   id_ = derive(options_, epoch);

@@ -18,6 +18,7 @@
 #include "layout/geometry.h"
 #include "layout/record_shape.h"
 #include "manager/accounts.h"
+#include "manager/other_sizes.h"
 
 namespace kvbm::manager {
 
@@ -77,6 +78,20 @@ class Namespace {
   Result<PartPlan> plan(const Part& part);
   // Component 0, whole model: cached, no lock after the first call.
   Result<FamilyId> default_family();
+  // Where records of the part may lie that ranks of another tensor-parallel size stored: sizes of which some family is in the
+  // table. Null: there are none. Thread: any; a map and a lock as long as the table does not change.
+  std::shared_ptr<const OtherSizes> other_sizes(const PartPlan& plan);
+  // The same of every size there may be, whose families come into the table as long as it has room: for who asks others.
+  OtherSizes all_other_sizes(const PartPlan& plan);
+  // Until when nobody is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
+  // (ask_other_sizes.h).
+  [[nodiscard]] bool are_other_sizes_quiet(uint64_t now_ns) const noexcept {
+    const uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);
+    return until != UINT64_MAX && now_ns < until;
+  }
+  void quiet_other_sizes(uint64_t until) noexcept {
+    if (quiet_until_ns_.load(std::memory_order_relaxed) != UINT64_MAX) quiet_until_ns_.store(until, std::memory_order_relaxed);
+  }
   // Moves to `epoch`; plans made before are of the id before.
   void advance(uint64_t epoch);
   // The families that calls on this handle get at this epoch.
@@ -93,12 +108,23 @@ class Namespace {
   std::shared_ptr<const void> coding_handle_;
   std::atomic<block::AccountId> account_{block::kSharedAccount};
   const NamespaceId base_id_;
+  std::atomic<uint64_t> quiet_until_ns_{0};
   std::atomic<FamilyId> default_family_{kNoFamily};
   mutable Mutex mutex_;
   NamespaceId id_ KVBM_GUARDED_BY(mutex_);
   uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const Accounts::Lease> lease_ KVBM_GUARDED_BY(mutex_);  // null: the shared account
   std::map<Part, PartPlan> plans_ KVBM_GUARDED_BY(mutex_);
+  // What other_sizes() found, and when.
+  struct Others {
+    FamilyId family = kNoFamily;
+    uint64_t changes = 0;  // FamilyTable::changes()
+    std::vector<std::shared_ptr<OtherSize>> all;  // without ids
+    std::shared_ptr<const OtherSizes> known;
+  };
+  OtherSizes with_ids(const std::vector<std::shared_ptr<OtherSize>>& all, bool intern);
+  std::vector<std::shared_ptr<OtherSize>> all_sizes(const PartPlan& plan);
+  std::map<Part, Others> others_ KVBM_GUARDED_BY(mutex_);  // of parts in plans_
 };
 
 }  // namespace kvbm::manager

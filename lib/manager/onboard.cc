@@ -11,6 +11,7 @@
 #include "copy/cost.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
+#include "manager/match.h"
 #include "manager/offload.h"
 #include "manager/newcomers.h"
 
@@ -118,7 +119,7 @@ Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head)
   manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
   const Code completed = manager.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
-  manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(tier)));
+  manager.table().set_flags(slot, static_cast<uint8_t>(tier == kOtherSize ? kHasHead : kHasHead | on_tier_flag(tier)));
   return Code::ok;
 }
 

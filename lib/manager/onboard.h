@@ -53,7 +53,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
 
-// Gives a private slot, whose plain payload is in place, its head, which came from a tier.
+// Gives a private slot, whose plain payload is in place, its head, which came from a tier (kOtherSize: was made here).
 Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head);
 
 // Registers a private slot, after its leaves were compared, unless its family was forgotten since the mark. If the

@@ -61,6 +61,8 @@ Snapshot snapshot(Manager& manager) {
   out.keys_looked_up = get(c.keys_looked_up);
   out.keys_hit = get(c.keys_hit);
   out.partial_hits = get(c.partial_hits);
+  out.keys_resliced = get(c.keys_resliced);
+  out.shards_missing = get(c.shards_missing);
   out.holds = manager.holds().live();
   out.pins = manager.pins();
   out.matches = c.matches();
@@ -73,6 +75,7 @@ Snapshot snapshot(Manager& manager) {
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
+  out.offloads_at_limit = get(c.offload_at_limit);
   out.given_lost = manager.taken().lost();
   out.lossy_refused = get(c.lossy_refused);
   out.loads_weighed = c.load_predicted.count();

@@ -30,12 +30,13 @@ struct TierSnapshot {
 struct Snapshot {
   uint32_t n_tiers = 0;
   uint64_t lookups = 0, keys_looked_up = 0, keys_hit = 0, partial_hits = 0;
+  uint64_t keys_resliced = 0, shards_missing = 0;
   uint64_t holds = 0, pins = 0, matches = 0;
   uint64_t operations_in_flight = 0;
   uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;
   uint64_t policy_refused = 0;
   uint64_t underflows = 0;
-  uint64_t offloads_skipped = 0, lossy_refused = 0;
+  uint64_t offloads_skipped = 0, offloads_at_limit = 0, lossy_refused = 0;
   uint64_t given_lost = 0;  // TakenBlocks::lost()
   uint64_t loads_weighed = 0, load_predicted_ns = 0, load_actual_ns = 0, loads_not_started = 0, blocks_left = 0;
   uint64_t compute_saved_ns = 0, compute_lost_ns = 0;

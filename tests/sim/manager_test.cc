@@ -32,6 +32,7 @@ void add(Seen& all, const Seen& one) {
   all.repeats += one.repeats, all.lost += one.lost;
   all.recovered += one.recovered, all.forgotten += one.forgotten;
   all.waited += one.waited, all.refused += one.refused;
+  all.resliced += one.resliced, all.shards_missing += one.shards_missing;
   all.past_host += one.past_host, all.prefetches_waited += one.prefetches_waited;
 }
 
@@ -50,6 +51,7 @@ void print(uint64_t seeds, const Seen& all) {
   line("blocks in a host file again", all.recovered), line("starts after a reset", all.forgotten);
   line("records decoded", all.decoded), line("stores that waited for room", all.waited);
   line("blocks without room", all.refused), line("blocks loaded past the host", all.past_host);
+  line("keys of other ranks' records", all.resliced), line("lookups that lacked some", all.shards_missing);
   line("prefetches that waited", all.prefetches_waited);
 }
 
@@ -70,7 +72,8 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   // What the worlds are there for has happened in some of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
                                all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
-                               all.decoded, all.waited, all.recovered, all.forgotten, all.past_host}) {
+                               all.decoded, all.waited, all.recovered, all.forgotten, all.past_host,
+                               all.resliced, all.shards_missing}) {
     EXPECT_GT(count, 0U);
   }
 }

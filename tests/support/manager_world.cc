@@ -150,6 +150,7 @@ void World::tally() {
   seen.over_quota += get(counters.refused_quota);
   seen.refused += get(counters.refused_room);
   seen.waited += counters.room_wait.count();
+  seen.resliced += get(counters.keys_resliced), seen.shards_missing += get(counters.shards_missing);
   seen.past_host += get(counters.load_staged);
   seen.prefetches_waited += counters.prefetch_room_wait.count();
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {

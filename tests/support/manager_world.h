@@ -35,7 +35,7 @@ struct Shape {
   explicit Shape(Random& random);
   std::vector<Tier> tiers;   // 1 to 3
   uint32_t units = 1;        // engine blocks in a stored block of namespace 0
-  bool ranks = false;        // engines 0 and 1 have half of namespace 0's heads each
+  bool ranks = false;        // engines 0 and 1 have half of namespace 0's heads each, and engine 2 all of them
   uint64_t quota_slots = 0;  // of namespace 1; 0 = none
   bool storms = false;       // the disks fail for a while, until the tiers are taken out of service
   bool full_disks = false;   // the file systems fill up now and then
@@ -51,6 +51,8 @@ struct Seen {
   uint64_t over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
   uint64_t recovered = 0, forgotten = 0;  // blocks in a host file after a start; starts right after a reset
   uint64_t waited = 0, refused = 0;  // for room; blocks that got none
+  uint64_t resliced = 0;             // keys found in records of other ranks; and lookups that found some of these
+  uint64_t shards_missing = 0;
   uint64_t past_host = 0;            // blocks that were loaded without a slot
   uint64_t prefetches_waited = 0;    // for room
   uint64_t taken = 0;                // blocks kept as if another node had given them

@@ -36,9 +36,29 @@ void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_
   for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2) out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
 }
 
+// The same for a cache of both heads, where there are ranks that have one each: what they have, token by token.
+void fill_both(std::span<std::byte> out, const NamespaceId& ns, uint64_t conversation, size_t index, size_t unit) {
+  constexpr size_t kRow = 64;  // of a head of a token
+  std::vector<std::byte> head(out.size() / 2);
+  for (uint64_t tag : {1U, 2U}) {
+    fill(head, ns, tag, conversation, index, unit);
+    for (size_t row = 0; row < head.size() / kRow; ++row) {
+      std::copy_n(head.begin() + static_cast<ptrdiff_t>(row * kRow), kRow, out.begin() + static_cast<ptrdiff_t>((2 * row + tag - 1) * kRow));
+    }
+  }
+}
+
+constexpr uint64_t kBothRanks = 3;  // a tag
+static_assert(kBothRanks < 8);
+
+void fill_as(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index, size_t unit) {
+  if (tag == kBothRanks) return fill_both(out, ns, conversation, index, unit);
+  fill(out, ns, tag, conversation, index, unit);
+}
+
 bool filled(ConstBytes bytes, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index, size_t unit) {
   std::vector<std::byte> expected(bytes.size());
-  fill(expected, ns, tag, conversation, index, unit);
+  fill_as(expected, ns, tag, conversation, index, unit);
   return std::equal(bytes.begin(), bytes.end(), expected.begin());
 }
 
@@ -69,7 +89,8 @@ uint64_t World::deadline() {
 }
 
 uint64_t World::tag_of(const Shape& shape, size_t which, size_t ns) {
-  return ns == 0 && shape.ranks && which < 2 ? which + 1 : 0;
+  if (ns != 0 || !shape.ranks) return 0;
+  return which < 2 ? which + 1 : kBothRanks;
 }
 
 // Blocks in order from the first, or any, some twice.
@@ -136,8 +157,8 @@ void World::store() {
   for (size_t i = 0; i < count * plan.units; ++i) {
     const auto id = static_cast<uint32_t>(kKeys * plan.units - 1 - i);
     request.block_ids.push_back(id);
-    fill({engine->memory.data() + id * plan.unit_bytes, plan.unit_bytes}, plan.id, plan.tag, plan.conversation,
-         plan.index[i / plan.units], i % plan.units);
+    fill_as({engine->memory.data() + id * plan.unit_bytes, plan.unit_bytes}, plan.id, plan.tag, plan.conversation,
+            plan.index[i / plan.units], i % plan.units);
   }
   request.deadline_ns = deadline();
   if (request.unchained) ++seen.repeats;
