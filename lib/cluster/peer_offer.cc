@@ -51,13 +51,18 @@ void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
 }
 
 void PeerOffer::offer_to(const std::shared_ptr<PutOp>& op, const ByNode& by_node) {
-  for (const auto& [node, indexes] : by_node) {
-    for (size_t first = 0; first < indexes.size(); first += wire::kMaxFamiliesPerMessage) {
-      const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
-      offer_some(
-          op, node,
-          {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)},
-          kConfirmNs);
+  for (const auto& [node, all] : by_node) {
+    // One family a message, so that a node without room for it can say that of all in the message.
+    std::map<FamilyId, std::vector<size_t>> by_family;
+    for (const size_t i : all) by_family[op->batch->items[i].id.family].push_back(i);
+    for (const auto& [family, indexes] : by_family) {
+      for (size_t first = 0; first < indexes.size(); first += wire::kMaxFamiliesPerMessage) {
+        const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
+        offer_some(
+            op, node,
+            {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)},
+            kConfirmNs);
+      }
     }
   }
 }

@@ -523,8 +523,9 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       if (gone) forgotten.push_back(entries[i].slot);
       if (!gone) stored.push_back(batch.items[i].id);
       if (!gone) marked.push_back(entries[i].slot);
-    } else if (code == Code::no_room) {  // all that it could reclaim is being read: no fault of its
+    } else if (code == Code::no_room || code == Code::at_limit) {  // all that it could reclaim is being read: no fault of its
       manager::add(manager_.counters().offload_skipped, 1);
+      if (code == Code::at_limit) manager::add(manager_.counters().offload_at_limit, 1);
     } else {
       manager::add(counters.errors, 1);
     }

@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "codec/zstd_leaf.h"
+#include "manager/host_record.h"
 #include "support/counts.h"
 #include "support/node_world.h"
 #include "support/simulated_kills.h"
@@ -271,6 +272,76 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
       5000 * kMs));
   w.sim.run_for(2000 * kMs);
   for (const auto& ns : here) EXPECT_EQ(ns->epoch(), 1U);
+}
+
+// A row that went for others' sake: whoever was away asks for what it has open, and whoever opens it asks.
+TEST(NodeSim, a_node_that_was_away_hears_of_what_has_no_row_any_more) {
+  constexpr size_t kMany = manager::EpochTable::kRows + 300;
+  NodeWorld w(8);
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+  auto there = w.processes[1]->manager().open_namespace(named(0)).value();
+  for (size_t i = 1; i < kNodes; ++i) w.net.cut(w.nodes[0], w.nodes[i]);
+  w.sim.run_for(10'000 * kMs);
+  for (size_t n = 0; n < kMany; ++n) {
+    auto one = w.processes[0]->manager().open_namespace(named(n)).value();
+    const Status done = w.processes[0]->manager().invalidate(*one);
+    ASSERT_TRUE(done.ok()) << n << ": " << done.message();
+  }
+  EXPECT_LE(w.processes[0]->manager().epoch_rows().all, manager::EpochTable::kRows);
+  EXPECT_EQ(there->epoch(), 0U);
+  w.heal();
+  ASSERT_TRUE(w.sim.run_until_within([&] { return there->epoch() != 0; }, 60'000 * kMs));
+  const uint64_t epoch = there->epoch();
+  auto here = w.processes[0]->manager().open_namespace(named(0)).value();
+  EXPECT_EQ(here->epoch(), epoch) << "both find each other's blocks";
+  w.sim.run_for(5000 * kMs);
+  EXPECT_EQ(here->epoch(), epoch) << "and then there is peace";
+  EXPECT_EQ(there->epoch(), epoch);
+  EXPECT_EQ(w.processes[1]->ns().epoch(), 0U) << "nobody invalidated that one";
+}
+
+// A family that a node has no room for is no block that it does not want.
+TEST(NodeSim, an_offer_of_a_family_that_has_no_room_says_so) {
+  NodeWorld w(6);
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+  FamilyTable& families = w.processes[1]->manager().families();
+  for (uint32_t i = 0; families.foreign() < FamilyTable::kForeignFamilies; ++i) {
+    Family one;
+    std::memcpy(one.ns.bytes.data(), &i, sizeof i);
+    one.ns.bytes[15] = 9;
+    ASSERT_TRUE(families.intern_foreign(one).ok());
+  }
+  // A block of a family that the node has not heard of.
+  manager::Manager& has = w.processes[0]->manager();
+  Family family = has.families().get(w.processes[0]->id(3).family);
+  family.component = 7;
+  const Identity id{w.processes[0]->id(3).key, has.families().intern(family).value()};
+  SlotId slot = kNoSlot;
+  ASSERT_EQ(has.allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+  ASSERT_EQ(has.table().complete({&slot, 1}), Code::ok);
+  has.arena().clear_head(slot);
+  manager::note_payload_bytes(has, slot, 1000);
+  block::Publication what;
+  what.family = id.family;
+  what.keys = {&id.key, 1};
+  Code published = Code::internal;
+  ASSERT_EQ(has.publish({&slot, 1}, what, {}, {&published, 1}), Code::ok);
+  has.release({&slot, 1});
+  auto batch = std::make_unique<cluster::OfferBatch>();
+  cluster::OfferBatch::Item item;
+  item.id = id;
+  item.head_bytes = 300;
+  item.payload_bytes = 1000;
+  batch->items.push_back(item);
+  batch->deadline_ns = w.processes[0]->after(1000 * kMs);
+  batch->lease_ns = 1000 * kMs;
+  Code status = Code::internal;
+  batch->done = [&](cluster::OfferBatch& b) { status = b.status; };
+  w.processes[0]->mesh().link_to(cluster::node_id_of("node" + std::to_string(w.nodes[1])))->offer(std::move(batch));
+  EXPECT_TRUE(w.sim.run_until_within([&] { return status != Code::internal; }, 5000 * kMs));
+  EXPECT_EQ(status, Code::at_limit);
+  w.sim.run_for(1000 * kMs);
+  EXPECT_EQ(w.processes[0]->source().pinned(), 0U);
 }
 
 uint64_t number(const char* name, uint64_t otherwise) {
