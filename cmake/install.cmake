@@ -86,6 +86,11 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${kvbm_glibc})")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libzmq5")
 # The UCX module is in the package and idle without UCX; nothing else needs it.
 if(TARGET kvbm_ucx)
-  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libucx0 (>= 1.13)")
+  list(APPEND kvbm_recommends "libucx0 (>= 1.13)")
 endif()
+# Likewise what the store for S3 loads.
+if(TARGET kvbm_store_s3)
+  list(APPEND kvbm_recommends "libcurl4 (>= 7.81)" "libssl3")
+endif()
+list(JOIN kvbm_recommends ", " CPACK_DEBIAN_PACKAGE_RECOMMENDS)
 include(CPack)

@@ -272,10 +272,10 @@ enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
 /* A tier below host memory (frozen, 128 bytes). */
 typedef struct kvbm_tier {
   const char *path;               /* directory of a disk tier, which this user owns and nobody else may write, or that is
-                                     made so (0700); NULL for a plug-in */
-  const kvbm_tier_table_t *table; /* a plug-in tier; NULL for a disk */
+                                     made so (0700); else NULL */
+  const kvbm_tier_table_t *table; /* a plug-in tier; else NULL */
   void *table_user;               /* handed to the table's functions */
-  uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory */
+  uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory or store; of a store 0 = no cap */
   uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
   uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
   uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the host come here, and which that a disk above it
@@ -284,7 +284,12 @@ typedef struct kvbm_tier {
   const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
   uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
   uint32_t reserved0;             /* zero */
-  uint64_t reserved[7];           /* zero */
+  const char *url;                /* a store: s3://bucket/prefix?region=..., redis://host:port/0, file:///mnt/shared/kv,
+                                     plugin:/path/of.so (docs/stores.md); else NULL */
+  const kvbm_store_table_t *store; /* a store of the caller's own, in this process, instead of one that `url` names; `url`
+                                     then only gives its options, as mine://?poll=1s, or is NULL. Lives as long as the
+                                     manager */
+  uint64_t reserved[5];           /* zero */
 } kvbm_tier_t;
 
 /* kvbm_manager_options_t.flags. */

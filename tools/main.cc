@@ -16,6 +16,7 @@
 #include "command/inspect.h"
 #include "command/key.h"
 #include "command/node.h"
+#include "command/plugin.h"
 #include "command/registry.h"
 #include "command/replay.h"
 #include "command/session.h"
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
     command::add_key(registry);
     command::add_node(registry);
     command::add_session(registry);
+    command::add_plugin(registry);
     command::add_inspect(registry);
     command::add_stats(registry);
     command::add_doctor(registry);

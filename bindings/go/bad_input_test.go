@@ -167,8 +167,12 @@ func TestArraysThatDoNotAgreeAreRefused(t *testing.T) {
 			_, err := NewContext(&ContextOptions{Settings: map[string]string{"a\x00": "b"}})
 			return err
 		},
-		"zero byte 3":     func() error { _, err := NewContext(&ContextOptions{ConfigFile: "a\x00"}); return err },
-		"tier path":       func() error { _, err := b.kv.NewManager(&ManagerOptions{Tiers: []Tier{{}}}); return err },
+		"zero byte 3": func() error { _, err := NewContext(&ContextOptions{ConfigFile: "a\x00"}); return err },
+		"tier path":   func() error { _, err := b.kv.NewManager(&ManagerOptions{Tiers: []Tier{{}}}); return err },
+		"tier path and URL": func() error {
+			_, err := b.kv.NewManager(&ManagerOptions{Tiers: []Tier{{Path: "/nowhere", URL: "file:///nowhere"}}})
+			return err
+		},
 		"tier of offload": func() error { return b.manager.Offload(ctx, b.ns, nil, keys, 3) },
 		"no tensors": func() error {
 			_, err := b.manager.AttachCache(b.ns, &CacheOptions{Blocks: 1, Parts: []CachePart{{Form: FormOpaque}}})

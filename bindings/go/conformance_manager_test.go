@@ -100,7 +100,7 @@ func stepManagerCreate(r *runner, a *arguments) (results, error) {
 	o.Tiers = each(a, "tiers", func(value any) Tier {
 		t := sub(value)
 		defer t.checkUsed()
-		return Tier{t.text("path"), t.uint64("capacity_bytes"), t.uint64("write_bytes_per_s"),
+		return Tier{t.text("path"), t.text("url"), t.uint64("capacity_bytes"), t.uint64("write_bytes_per_s"),
 			t.uint64("read_bytes_per_s"), Admission(t.uint32("admission")), t.uint32("admission_uses"), t.text("codec"),
 			t.uint32("codec_goal")}
 	})

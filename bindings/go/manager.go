@@ -24,10 +24,11 @@ const (
 	AdmitOnRequest  Admission = C.KVBM_ADMIT_ON_REQUEST
 )
 
-// Tier is a disk tier below host memory.
+// Tier is a tier below host memory: a disk, which has a Path, or a store, which has a URL.
 type Tier struct {
-	Path                string // its directory
-	CapacityBytes       uint64 // hard cap of everything in the directory
+	Path                string // a disk's directory
+	URL                 string // a store: s3://bucket/prefix?region=..., file:///mnt/shared/kv; see docs/stores.md
+	CapacityBytes       uint64 // hard cap of everything in the directory or store; of a store 0 = no cap
 	WriteBytesPerSecond uint64 // cap of offload into it; 0 = none
 	ReadBytesPerSecond  uint64 // cap of onboard from it; 0 = none
 	Admission           Admission
@@ -103,10 +104,16 @@ func packTiers(op string, tiers []Tier) ([]C.kvbm_tier_t, []byte, error) {
 	var paths []byte
 	var err error
 	for i, t := range tiers {
-		if t.Path == "" {
-			return nil, nil, invalid(op, "tier %d has no path", i)
+		if (t.Path == "") == (t.URL == "") {
+			if t.Path == "" {
+				return nil, nil, invalid(op, "tier %d has no Path and no URL: a disk has one, a store the other", i)
+			}
+			return nil, nil, invalid(op, "tier %d has a Path and a URL: a disk has one, a store the other", i)
 		}
 		if paths, err = appendText(op, "a tier's path", paths, t.Path); err != nil {
+			return nil, nil, err
+		}
+		if paths, err = appendText(op, "a tier's URL", paths, t.URL); err != nil {
 			return nil, nil, err
 		}
 		if paths, err = appendText(op, "a tier's codec", paths, t.Codec); err != nil {

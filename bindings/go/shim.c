@@ -107,7 +107,9 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
   if (list == NULL) return no_memory(err);
   for (size_t i = 0; i < n_tiers; ++i) {
     list[i] = tiers[i];
-    list[i].path = paths;
+    list[i].path = paths[0] != 0 ? paths : NULL;
+    paths += strlen(paths) + 1;
+    list[i].url = paths[0] != 0 ? paths : NULL;
     paths += strlen(paths) + 1;
     list[i].codec = paths[0] != 0 ? paths : NULL;
     paths += strlen(paths) + 1;

@@ -16,10 +16,24 @@
 %ignore kvbm_tier_table_t;
 %ignore kvbm_tier_item;
 %ignore kvbm_tier_item_t;
+%ignore kvbm_store_op;
+%ignore kvbm_store_op_t;
+%ignore kvbm_store_facts;
+%ignore kvbm_store_facts_t;
+%ignore kvbm_store_option;
+%ignore kvbm_store_option_t;
+%ignore kvbm_store_config;
+%ignore kvbm_store_config_t;
+%ignore kvbm_store_option_help;
+%ignore kvbm_store_option_help_t;
+%ignore kvbm_store_table;
+%ignore kvbm_store_table_t;
+%rename("$ignore", regexmatch$name="^KVBM_STORE_") "";
 %ignore kvbm_policy_table;
 %ignore kvbm_policy_table_t;
 %ignore kvbm_tier::table;
 %ignore kvbm_tier::table_user;
+%ignore kvbm_tier::store;
 %ignore kvbm_manager_options::policy_table;
 %ignore kvbm_manager_options::policy_user;
 

@@ -54,7 +54,7 @@ static void *kvbm_items(size_t n, size_t size) {
 
 %init %{
   if (kvbm_add_handle_type(m) < 0 || kvbm_add_memory_type(m) < 0 || kvbm_add_holds_type(m) < 0 ||
-      kvbm_add_dlpack_type(m) < 0) {
+      kvbm_add_dlpack_type(m) < 0 || kvbm_add_store_types(m) < 0) {
     return -1;
   }
 %}
@@ -64,6 +64,8 @@ Handle = _native.Handle
 Memory = _native.Memory
 Holds = _native.Holds
 Dlpack = _native.Dlpack
+Channel = _native.Channel
+Operation = _native.Operation
 %}
 
 // 64-bit and 32-bit limits, whose macros SWIG does not evaluate.
@@ -205,6 +207,10 @@ KVBM_OPTIONS(kvbm_context_options, kvbm_context_options_t, kvbm_context_options_
     $self->log_level = level;
   }
 }
+%extend kvbm_tier {
+  // A store that is a Python object: `url` has the number of its Channel.
+  void serve_python(void) { $self->store = &kvbm_python_store; }
+}
 KVBM_OPTIONS(kvbm_manager_options, kvbm_manager_options_t, kvbm_manager_options_init)
 KVBM_OPTIONS(kvbm_namespace_options, kvbm_namespace_options_t, kvbm_namespace_options_init)
 KVBM_OPTIONS(kvbm_register_options, kvbm_register_options_t, kvbm_register_options_init)
@@ -330,6 +336,7 @@ KVBM_TEXT(config_file)
 KVBM_TEXT(key)
 KVBM_TEXT(value)
 KVBM_TEXT(path)
+KVBM_TEXT(url)
 KVBM_TEXT(host_file)
 KVBM_TEXT(policy)
 KVBM_TEXT(tenant)

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 #include <optional>
+
+#include "base/edit_distance.h"
 
 #define TOML_EXCEPTIONS 0
 // The parser asserts on some malformed keys and then reports them as errors; nothing in here may abort the host.
@@ -48,20 +49,6 @@ std::string list_of(const std::vector<std::string>& names) {
   std::string out;
   for (const auto& name : names) out.append(out.empty() ? "" : ", ").append(name);
   return out;
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1] ? 1u : 0u)});
-      diagonal = above;
-    }
-  }
-  return row.back();
 }
 
 std::string environment_name(const std::string& option) {

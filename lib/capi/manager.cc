@@ -8,6 +8,7 @@
 #include "capi/handles.h"
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
+#include "capi/store.h"
 #include "manager/node.h"
 #include "manager/seal_keys.h"
 #include "manager/share.h"
@@ -22,7 +23,7 @@ using kvbm::manager::TierOptions;
 
 namespace {
 
-Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
+Result<TierOptions> to_tier(const kvbm_tier_t& in, const kvbm::manager::Environment& environment) {
   TierOptions out;
   for (const uint64_t reserved : in.reserved) {
     if (reserved != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
@@ -34,19 +35,27 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
     return Status(Code::bad_config, "a tier's codec is off, auto, fast, default, max or zstd", out.codec);
   }
   out.codec_for_space = in.codec_goal == 1;
-  if ((in.path == nullptr) == (in.table == nullptr)) {
-    return Status(Code::bad_config, "a tier has either a path (a disk) or a table (a plug-in)");
+  const bool is_store = in.url != nullptr || in.store != nullptr;
+  if ((in.path != nullptr) + (in.table != nullptr) + (is_store ? 1 : 0) != 1) {
+    return Status(Code::bad_config, "a tier has either a path (a disk), a url or a store, or a table (a plug-in)");
   }
   if (in.admission > KVBM_ADMIT_ON_REQUEST) return Status(Code::bad_config, "admission is not a KVBM_ADMIT_* value");
   if (in.admission_uses > 15) return Status(Code::bad_config, "admission_uses is 1 to 15");
   if (in.path != nullptr) out.path = in.path;
+  if (in.url != nullptr) out.url = in.url;
   out.capacity_bytes = in.capacity_bytes;
   out.write_bytes_per_s = in.write_bytes_per_s;
   out.read_bytes_per_s = in.read_bytes_per_s;
   out.admission = static_cast<kvbm::manager::AdmissionKind>(in.admission);
   if (in.admission_uses != 0) out.admission_uses = in.admission_uses;
+  if (in.store != nullptr) {
+    auto made = kvbm::capi::store_tier(out.url, in.store, in.capacity_bytes, environment);
+    if (!made.ok()) return made.status();
+    out.make = std::move(made).value();
+    if (out.url.empty()) out.url = "store:";  // a store, and no plug-in tier
+  }
   if (in.table != nullptr) {
-    out.make = [table = *in.table, user = in.table_user, &executor](
+    out.make = [table = *in.table, user = in.table_user, &executor = *environment.executor](
                    kvbm::TierIndex index, kvbm::FamilyTable& families,
                    kvbm::tier::TierListener* listener) -> Result<std::unique_ptr<kvbm::tier::Tier>> {
       auto made = kvbm::capi::PluginTier::create(table, user, executor, families, index, listener);
@@ -57,7 +66,7 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
   return out;
 }
 
-Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Options& options) {
+Status apply(const kvbm_manager_options_t& given, const kvbm::manager::Environment& environment, Options& options) {
   if ((given.flags & ~KVBM_MANAGER_SHARE) != 0)
     return {Code::unsupported, "kvbm_manager_options_t.flags has unknown bits"};
   if ((given.flags & KVBM_MANAGER_SHARE) != 0) options.share.on = true;
@@ -81,7 +90,7 @@ Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Opti
   }
   options.tiers.clear();
   for (size_t i = 0; i < given.n_tiers; ++i) {
-    auto tier = to_tier(given.tiers[i], executor);
+    auto tier = to_tier(given.tiers[i], environment);
     if (!tier.ok()) {
       return {tier.status().code(), "a tier cannot be used",
               "tier " + std::to_string(i + 1) + ": " + tier.status().message()};
@@ -134,8 +143,10 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
     auto core = kvbm::manager::options_from(context->core->config);
     if (!core.ok()) return fail(err, core.status());
-    const Status applied = apply(given, *context->core->executor, core.value());
+    const Status applied = apply(given, context->core->environment(), core.value());
     if (!applied.ok()) return fail(err, applied);
+    const Status stores = kvbm::capi::make_stores(core.value().tiers, context->core->environment());
+    if (!stores.ok()) return fail(err, opening(stores));
     if (const Status fits = kvbm::check_host_capacity(core.value().host.capacity_bytes, context->core->limits); !fits.ok()) {
       context->core->log.write(kvbm::LogLevel::warning, "manager", fits.message());
     }

@@ -1,21 +1,12 @@
 #include "copy/transport_module.h"
 
 #include <dlfcn.h>
-#include <link.h>
-#include <sys/stat.h>
 
 #include <array>
-#include <cstdlib>
 
+#include "base/module_places.h"
 #include "base/mutex.h"
 #include "base/signal_keeper.h"
-
-#ifndef KVBM_MODULE_DIR
-#define KVBM_MODULE_DIR ""
-#endif
-#ifndef KVBM_MODULE_RELATIVE_DIR
-#define KVBM_MODULE_RELATIVE_DIR "lib/kvbm"
-#endif
 
 namespace kvbm::copy {
 
@@ -24,43 +15,8 @@ namespace {
 constexpr char kModule[] = "libkvbm_ucx.so";
 constexpr char kUcx[] = "libucp.so.0";
 constexpr char kUcm[] = "libucm.so.0";
+constexpr char kVariable[] = "KVBM_UCX_PATH";
 constexpr char kWhat[] = "transport unavailable";
-
-bool is_file(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
-bool is_directory(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-// The folder of the object that this function is in; empty where the loader does not know.
-std::string own_directory() {
-  Dl_info info{};
-  link_map* map = nullptr;
-  if (::dladdr1(reinterpret_cast<const void*>(&own_directory), &info, reinterpret_cast<void**>(&map),
-                RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr) {
-    return {};
-  }
-  // The program itself has no name there.
-  const bool program = map->l_name == nullptr || map->l_name[0] == '\0';
-  char* real = ::realpath(program ? "/proc/self/exe" : map->l_name, nullptr);
-  if (real == nullptr) return {};
-  const std::string path(real);
-  std::free(real);
-  return path.substr(0, path.rfind('/'));
-}
-
-std::string named_in_environment() {
-  const char* text = ::secure_getenv("KVBM_UCX_PATH");
-  return text == nullptr ? "" : text;
-}
-
-// A dlopen name without a slash would be searched for in the system's folders.
-std::string with_folder(const std::string& path) { return path.find('/') == std::string::npos ? "./" + path : path; }
 
 // UCX's memory library patches mmap and its kin in the middle of the C library, for a cache of registrations that is
 // not used here, while other threads may be executing them; and it does so when UCX is loaded, by a default that only
@@ -100,8 +56,8 @@ class MemoryHooksOff {
 
 // Binds later loads of the same names to the UCX in `directory`, if there is one.
 Status preload_ucx(const std::string& directory) {
-  const std::string library = with_folder(directory) + "/" + kUcx;
-  if (!is_file(library)) return {};
+  const std::string library = module_path(directory) + "/" + kUcx;
+  if (!is_regular_file(library)) return {};
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
   const char* why = ::dlerror();
   return {Code::unsupported, kWhat, "UCX of " + directory + " does not load: " + (why == nullptr ? "?" : why)};
@@ -130,7 +86,7 @@ Status check(const kvbm_transport_ops_t* ops) {
 }
 
 Result<const kvbm_transport_ops_t*> load_file(const std::string& path) {
-  void* module = ::dlopen(with_folder(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* module = ::dlopen(module_path(path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const char* why = ::dlerror();
     return Status{Code::unsupported, kWhat, why == nullptr ? path : std::string(why)};
@@ -152,42 +108,27 @@ Result<const kvbm_transport_ops_t*> load_file(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> transport_module_places(const std::string& path) {
-  std::vector<std::string> out;
-  const auto add = [&](const std::string& place) {
-    out.push_back(is_directory(place) ? place + "/" + kModule : place);
-  };
-  if (!path.empty()) {
-    add(path);
-    return out;
-  }
-  if (const std::string named = named_in_environment(); !named.empty()) add(named);
-  if (const std::string own = own_directory(); !own.empty()) {
-    out.push_back(own + "/" + kModule);
-    out.push_back(own + "/kvbm/" + kModule);
-    out.push_back(own + "/../" KVBM_MODULE_RELATIVE_DIR "/" + kModule);
-  }
-  if (KVBM_MODULE_DIR[0] != '\0') out.push_back(std::string(KVBM_MODULE_DIR "/") + kModule);
-  return out;
+  return module_places(kModule, path, kVariable);
 }
 
 Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& path) {
   static Mutex mutex;  // two loads at once would each take the other's handlers for the host's
   const MutexLock lock(mutex);
   const SignalKeeper keeper;
-  const std::string named = path.empty() ? named_in_environment() : path;
+  const std::string named = path.empty() ? module_variable(kVariable) : path;
   const bool folder = !named.empty() && is_directory(named);
-  if (!named.empty() && !folder && !is_file(named)) {
+  if (!named.empty() && !folder && !is_regular_file(named)) {
     return Status{Code::unsupported, kWhat,
                   named + " does not exist; it was named " + (path.empty() ? "by KVBM_UCX_PATH" : "as the module")};
   }
-  const std::string own_ucm = folder ? with_folder(named) + "/" + kUcm : "";
-  const MemoryHooksOff hooks_off(folder && is_file(own_ucm) ? own_ucm : kUcm);
+  const std::string own_ucm = folder ? module_path(named) + "/" + kUcm : "";
+  const MemoryHooksOff hooks_off(folder && is_regular_file(own_ucm) ? own_ucm : kUcm);
   if (folder) {
     if (Status status = preload_ucx(named); !status.ok()) return status;
   }
   std::string looked;
   for (const std::string& place : transport_module_places(path)) {
-    if (is_file(place)) return load_file(place);
+    if (is_regular_file(place)) return load_file(place);
     looked += (looked.empty() ? "" : ", ") + place;
   }
   return Status{

@@ -1,10 +1,6 @@
 // Finds and loads a transport module, libkvbm_ucx.so, behind the table of transport_abi.h.
 //
-// Looked for in this order; a place is a file, or a directory that holds it:
-//   1. the option, and then nowhere else
-//   2. KVBM_UCX_PATH
-//   3. beside what this code is in (libkvbm.so or the command), in its kvbm/ folder, and where an install tree has it
-//   4. ${libdir}/kvbm of the installation that was configured
+// Looked for in the places of base/module_places.h: the option, KVBM_UCX_PATH, and so on.
 // A directory of 1 or 2 may also hold UCX's own libraries (the lib folder of UCX's wheel): they are then loaded first,
 // and the module binds to them instead of the system's. One of 2 may hold them alone; the search then goes on.
 //

@@ -8,7 +8,7 @@
 
 namespace kvbm::manager {
 
-bool is_storage(const tier::Tier& tier) noexcept { return tier.kind() == "disk" || tier.kind() == "plugin"; }
+bool is_storage(const tier::Tier& tier) noexcept { return tier.kind() == "disk" || tier.kind() == "plugin" || tier.kind() == "store"; }
 
 std::unique_ptr<tier::Tier> code_tier(Manager& manager, TierIndex index, const TierOptions& options,
                                       std::unique_ptr<tier::Tier> tier) {

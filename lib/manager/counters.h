@@ -68,7 +68,7 @@ struct Counters {
   // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier, for want of time.
   Count decoded_late{0}, left_below{0};
   Count offload_skipped{0};  // blocks that a full offload queue or tier did not take, or that left before their turn
-  Count offload_at_limit{0};  // of these, because whoever was to take them has as many namespaces, components and shards as it may
+  Count offload_at_limit{0};  // of these, because whatever was to take them has as many namespaces, components and shards as it may
   // Loads that were told what computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
   Count compute_saved_ns{0}, compute_lost_ns{0};

@@ -32,6 +32,7 @@ uint8_t next_tag() noexcept {
 copy::SourceCost::Seed seed_of(std::string_view kind, uint64_t cap_bytes_per_s) noexcept {
   if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};    // 0.2 ms, 1 GB/s
   if (kind == "plugin") return {1'000'000, 5.0, 0};              // 1 ms, 0.2 GB/s
+  if (kind == "store") return {5'000'000, 2.0, 0};               // 5 ms, 0.5 GB/s
   return {500'000, 1.0, 0};                                      // nodes, the owner: 0.5 ms, 1 GB/s
 }
 constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};     // 20 us, 6.7 GB/s

@@ -232,7 +232,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // The epoch of a namespace, as far as it is known here; and all that are.
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
   // Those that have come to another epoch than the one they began with, here or in an earlier process: this process's own
-  // first, those that were raised last before others; then those that are open and have no row, at epoch 0, which asks whoever hears
+  // first, those that were raised last before others; then those that are open and have no row, at epoch 0, which asks whatever hears
   // it for a later one: his row may have gone (EpochTable).
   std::vector<NamespaceEpoch> epochs();
   struct EpochRows {
@@ -263,6 +263,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] bool closing() const noexcept { return closing_.load(std::memory_order_acquire); }
 
   // tier::TierListener
+  void epoch_raised(TierIndex tier, const NamespaceEpoch& row) override;
   void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
   void disabled(TierIndex tier, const Status& why) override;
   void warns(TierIndex tier, const Status& why) override;
@@ -296,6 +297,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void drop_unused_namespaces() KVBM_REQUIRES(namespaces_mutex_);
   std::vector<std::shared_ptr<Namespace>> live_handles(const NamespaceId& base_id) KVBM_REQUIRES(namespaces_mutex_);
   uint64_t epoch_here(const NamespaceId& base_id) KVBM_REQUIRES(namespaces_mutex_);
+  uint64_t epoch_to_open(const NamespaceId& base_id) KVBM_REQUIRES(namespaces_mutex_);
   enum class Speaker : uint8_t { self, client, peer };
   Status raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker);
   void plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,

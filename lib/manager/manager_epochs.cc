@@ -34,7 +34,7 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
     if (known_.size() >= 2 * known_after_sweep_ + 64) drop_unused_namespaces();
     KnownNamespace& known = known_[base_id];
     persisted = std::max(in_tiers.value(), arena_->epoch(base_id));
-    const uint64_t here = epoch_here(base_id);
+    const uint64_t here = epoch_to_open(base_id);
     if (persisted <= here) persisted = 0;
     const uint64_t epoch = std::max({options.epoch, here, persisted});
     by_floor = here != 0 && epoch == here && !epochs_.has_row(base_id) && live_handles(base_id).empty();
@@ -98,6 +98,16 @@ Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const Name
     if (const auto ns = handle.lock()) ns->set_account(account);
   }
   return account;
+}
+
+// Of a namespace that nothing here has open the tier says it when one is opened.
+void Manager::epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& row) {
+  {
+    MutexLock lock(namespaces_mutex_);
+    if (live_handles(row.base).empty()) return;
+  }
+  const Status raised = raise_epoch(row.base, row.epoch);
+  if (!raised.ok()) env_.log->write(LogLevel::warning, "manager", raised.message());
 }
 
 Status Manager::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
@@ -200,7 +210,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
       word.code = Code::invalid_argument;
       return;
     }
-    // Of a floor nobody was told: whoever has the namespace open must hear of it.
+    // Of a floor nothing was told: whatever has the namespace open must hear of it.
     if (epoch == 0 || (word.known >= epoch && !by_floor)) return;
     epoch = std::max(epoch, word.known);
   }
@@ -221,7 +231,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
 // process's own can be forgotten when no tier here has a record that could be of an older epoch, and no other node can have one.
 // Whose a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows
 // are forgotten whose namespace this process invalidated, and had everything of it forgotten. Any other can make room only by
-// raising its floor: then whoever opens the namespace, or has it open and asks (epochs()), begins no earlier than it ended.
+// raising its floor: then whatever opens the namespace, or has it open and asks (epochs()), begins no earlier than it ended.
 struct Manager::RowCensus {
   bool nothing_goes = true;
   bool unknown = false;             // some record is of a namespace that no handle of this process had
@@ -340,6 +350,17 @@ uint64_t Manager::epoch_here(const NamespaceId& base_id) {
   if (handles.empty() && !epochs_.has_row(base_id)) return epochs_.floor(base_id);
   uint64_t epoch = epochs_.epoch(base_id);
   for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
+  return epoch;
+}
+
+// Where a handle that names no epoch begins: where others are that named none, which may have begun at a floor.
+uint64_t Manager::epoch_to_open(const NamespaceId& base_id) {
+  const auto handles = live_handles(base_id);
+  if (handles.empty()) return epoch_here(base_id);
+  uint64_t epoch = epochs_.epoch(base_id);
+  for (const auto& handle : handles) {
+    if (handle->epoch() > handle->named_epoch()) epoch = std::max(epoch, handle->epoch());
+  }
   return epoch;
 }
 

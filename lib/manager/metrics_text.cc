@@ -127,6 +127,27 @@ constexpr CodecRow kCodecCounters[] = {
     {"kvbm_tier_codec_stepped_down_total", "Times that encoding held writing up.", &tier::CodecStats::stepped_down},
     {"kvbm_tier_codec_probes_total", "Records that codec = auto coded only to measure.", &tier::CodecStats::probes},
 };
+struct StoreRow {
+  const char* name;
+  const char* help;
+  uint64_t tier::StoreStats::*value;
+};
+constexpr StoreRow kStoreCounters[] = {
+    {"kvbm_store_requests_total", "Requests sent to the store, tries included.", &tier::StoreStats::requests},
+    {"kvbm_store_retries_total", "Tries after the first.", &tier::StoreStats::retries},
+    {"kvbm_store_failures_total", "Tries that failed; that an object is not there is none.", &tier::StoreStats::failures},
+    {"kvbm_store_refused_total", "Requests that were not sent, in back-off.", &tier::StoreStats::refused},
+    {"kvbm_store_overdue_total", "Requests given up at their deadline.", &tier::StoreStats::overdue},
+    {"kvbm_store_back_offs_total", "Times that a back-off began.", &tier::StoreStats::back_offs},
+    {"kvbm_store_sent_bytes_total", "Bytes of objects that were written.", &tier::StoreStats::sent_bytes},
+    {"kvbm_store_received_bytes_total", "Bytes of objects that were read.", &tier::StoreStats::received_bytes},
+};
+constexpr StoreRow kStoreGauges[] = {
+    {"kvbm_store_backs_off", "1 while the store is not asked, after failures.", &tier::StoreStats::backs_off},
+    {"kvbm_store_unanswered", "Requests that were given up and that the store has not ended.", &tier::StoreStats::unanswered},
+    {"kvbm_store_packs", "Objects with records that are known to be in the store.", &tier::StoreStats::packs},
+};
+
 constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};
 
 void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
@@ -139,6 +160,19 @@ void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
     for (uint32_t t = 0; t < snapshot.n_tiers; ++t) {
       registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}})
           .set(static_cast<int64_t>(snapshot.tiers[t].*row.value));
+    }
+  }
+}
+
+void add_stores(const Snapshot& snapshot, MetricsRegistry& registry) {
+  for (uint32_t t = 1; t < snapshot.n_tiers; ++t) {
+    const tier::StoreStats& store = snapshot.tiers[t].store;
+    if (store.is_store == 0) continue;
+    for (const StoreRow& row : kStoreCounters) {
+      registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(store.*row.value);
+    }
+    for (const StoreRow& row : kStoreGauges) {
+      registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}}).set(static_cast<int64_t>(store.*row.value));
     }
   }
 }
@@ -287,6 +321,7 @@ std::string metrics_text(Manager& manager) {
   for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
   add_codecs(now, registry);
+  add_stores(now, registry);
   add_share(manager.share(), registry);
   add_devices(manager.devices(), registry);
   add_names(manager, registry);

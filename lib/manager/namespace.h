@@ -69,6 +69,8 @@ class Namespace {
   // The id that epochs are persisted under: it does not change with them.
   [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
   [[nodiscard]] uint64_t epoch() const;
+  // The epoch that its opener named; it is this handle's own business.
+  [[nodiscard]] uint64_t named_epoch() const noexcept { return options_.epoch; }
   // The account that stores are charged to: its own while it has a quota. Thread: any.
   [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
   void set_account(std::shared_ptr<const Accounts::Lease> lease);
@@ -81,9 +83,9 @@ class Namespace {
   // Where records of the part may lie that ranks of another tensor-parallel size stored: sizes of which some family is in the
   // table. Null: there are none. Thread: any; a map and a lock as long as the table does not change.
   std::shared_ptr<const OtherSizes> other_sizes(const PartPlan& plan);
-  // The same of every size there may be, whose families come into the table as long as it has room: for who asks others.
+  // The same of every size there may be, whose families come into the table as long as it has room: for what asks others.
   OtherSizes all_other_sizes(const PartPlan& plan);
-  // Until when nobody is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
+  // Until when nothing is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
   // (ask_other_sizes.h).
   [[nodiscard]] bool are_other_sizes_quiet(uint64_t now_ns) const noexcept {
     const uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);

@@ -10,6 +10,7 @@ namespace kvbm::manager {
 namespace {
 
 constexpr uint64_t kMaxBytes = 1ULL << 50;
+constexpr uint64_t kMinDiskBytes = 1ULL << 20;
 constexpr uint64_t kMaxTierBytes = 1ULL << 44;  // what a disk tier can address
 
 constexpr const char* kTierCodecs[] = {"off", "auto", "fast", "default", "max", "zstd"};
@@ -23,8 +24,11 @@ std::vector<std::string> policy_names() {
 std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
   rows.push_back({"path", OptionType::string, "", "Directory of the disk tier, this user's, which nobody else may write; made with mode 0700 if missing."});
-  rows.push_back(
-      {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxTierBytes});
+  rows.push_back({"url", OptionType::string, "",
+                  "Instead of path: a store, as s3://bucket/prefix?region=eu-west-1, redis://host:6379, file:///mnt/kv or "
+                  "plugin:/path/of.so (docs/stores.md)."});
+  rows.push_back({"capacity", OptionType::bytes, "1GiB",
+                  "Hard cap of everything in the directory, or of all that hosts keep in the store; a store has none by default, or with 0.", 0, kMaxTierBytes});
   rows.push_back({"admission", OptionType::choice, "all",
                   "Which blocks come here: all as they are stored, on eviction from the tier above, after n uses, by "
                   "frequency with decay, or only those that a caller sends.",
@@ -379,10 +383,16 @@ Result<Options> options_from(const OptionSet& config) {
   for (const OptionSet& entry : tiers->second) {
     TierOptions tier;
     tier.path = entry.values.at("path").text;
-    if (tier.path.empty()) {
-      return Status(Code::bad_config, "a [[tier]] has no path", "say where its directory is: path = \"...\"");
+    tier.url = entry.values.at("url").text;
+    if (tier.path.empty() == tier.url.empty()) {
+      return Status(Code::bad_config, tier.path.empty() ? "a [[tier]] has no path and no url" : "a [[tier]] has a path and a url",
+                    "say where its directory is, as path = \"...\", or which store it is, as url = \"...\"");
     }
     tier.capacity_bytes = entry.values.at("capacity").number;
+    if (!tier.url.empty() && entry.values.at("capacity").origin == "default") tier.capacity_bytes = 0;
+    if (!tier.path.empty() && tier.capacity_bytes < kMinDiskBytes) {
+      return Status(Code::bad_config, "a [[tier]] is too small", "capacity of " + tier.path + " is at least 1MiB");
+    }
     tier.write_bytes_per_s = entry.values.at("write_bytes_per_s").number;
     tier.read_bytes_per_s = entry.values.at("read_bytes_per_s").number;
     tier.admission = admission_named(entry.values.at("admission").text);

@@ -37,6 +37,7 @@ const char* admission_name(AdmissionKind kind) noexcept;
 
 struct TierOptions {
   std::string path;  // a disk's directory
+  std::string url;   // or of a store; `make` is then made of it
   MakeTier make;     // or another kind of tier
   uint64_t capacity_bytes = 0;
   uint64_t write_bytes_per_s = 0;

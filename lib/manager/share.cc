@@ -40,19 +40,30 @@ bool is_final(Code code) {
   return code == Code::mismatch || code == Code::newer_version || code == Code::not_permitted;
 }
 
+// Of what is below the host the disk alone is shared. Each process uses stores by itself: they are for many anyway.
+bool has_disk(const Options& options) { return !options.tiers.empty() && options.tiers[0].url.empty(); }
+
 Status check(const Options& options) {
-  if (options.tiers.size() > 1) {
+  size_t disks = 0;
+  for (const TierOptions& tier : options.tiers) {
+    if (!tier.url.empty()) continue;
+    if (tier.make) {
+      return {Code::bad_config, "share=on works with a disk and with stores, not with a plug-in tier",
+              "give each process its own, or use a disk"};
+    }
+    ++disks;
+  }
+  if (disks > 1) {
     return {Code::bad_config, "share=on works with one disk at most",
-            std::to_string(options.tiers.size()) + " tiers are given: leave one, or share nothing"};
+            std::to_string(disks) + " disks are given: leave one, or share nothing"};
   }
-  if (!options.tiers.empty() && options.tiers[0].make) {
-    return {Code::bad_config, "share=on works with a disk, not with a plug-in tier",
-            "give each process its own, or use a disk"};
+  if (disks == 1 && !has_disk(options)) {
+    return {Code::bad_config, "share=on needs its disk above all stores", options.tiers[0].url};
   }
-  if (!options.tiers.empty() && !options.share.directory.empty()) {
+  if (disks == 1 && !options.share.directory.empty()) {
     return {Code::bad_config, "share_directory is for tier sets without a disk", options.share.directory};
   }
-  if (options.tiers.empty() && options.share.directory.empty()) {
+  if (disks == 0 && options.share.directory.empty()) {
     return {Code::bad_config, "share=on without a disk needs a directory to meet in", "set share_directory"};
   }
   return {};
@@ -66,7 +77,8 @@ Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Opt
   options.host.shared = shares_host_memory(options);
   std::unique_ptr<Share> share(new Share(environment, options));
   Share* const made = share.get();
-  if (!options.tiers.empty()) {
+  const bool disk = has_disk(options);
+  if (disk) {
     made->owned_index_ = 1;
     options.tiers[0].make = [made](TierIndex, FamilyTable&,
                                    tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
@@ -88,7 +100,7 @@ Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Opt
     made->shared_index_ = index;
     return std::unique_ptr<tier::Tier>(std::move(tier));
   };
-  options.tiers.push_back(std::move(others));
+  options.tiers.insert(options.tiers.begin() + (disk ? 1 : 0), std::move(others));
   return share;
 }
 
@@ -97,7 +109,7 @@ Share::Share(const Environment& environment, const Options& options)
       options_(options.share),
       block_bytes_(options.host.block_bytes),
       pools_(std::make_shared<cluster::MappedPools>()) {
-  if (!options.tiers.empty()) disk_ = options.tiers[0];
+  if (has_disk(options)) disk_ = options.tiers[0];
   directory_ = disk_.path.empty() ? options_.directory : disk_.path;
   while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();
 }

@@ -43,6 +43,7 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.metadata_bytes = stats.index_bytes;
   tier.staging_bytes = stats.staging_bytes;
   tier.codec = stats.codec;
+  tier.store = stats.store;
   tier.moved_down = stats.moved_down;
   tier.moves_lost = stats.moves_lost;
   tier.full = stats.full;

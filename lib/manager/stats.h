@@ -25,6 +25,7 @@ struct TierSnapshot {
   uint64_t faults = 0, second_answers = 0;  // of a plug-in
   uint64_t read_start_ns = 0, read_bytes_per_s = 0;  // expected
   tier::CodecStats codec;
+  tier::StoreStats store;
 };
 
 struct Snapshot {

@@ -146,6 +146,21 @@ struct CodecStats {
   uint32_t seals = 0;          // 1: what is stored is sealed
 };
 
+// Of a tier over a store (tier/store): what was asked of it.
+struct StoreStats {
+  uint64_t requests = 0;  // sent, tries included
+  uint64_t retries = 0;
+  uint64_t failures = 0;    // tries that failed; that something is not there is none
+  uint64_t refused = 0;     // not sent, in back-off
+  uint64_t overdue = 0;     // given up at their deadline
+  uint64_t unanswered = 0;  // of these, those that the store has not given back: now
+  uint64_t back_offs = 0;   // times that one began
+  uint64_t sent_bytes = 0, received_bytes = 0;
+  uint64_t packs = 0;     // known to be in the store
+  uint64_t is_store = 0;  // 1: it is one
+  uint64_t backs_off = 0;  // 1: now
+};
+
 struct TierStats {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;  // everything on the medium that counts against the capacity
@@ -161,6 +176,7 @@ struct TierStats {
   uint64_t full = 0;  // times that a disk's file system had no room within the capacity
   uint64_t faults = 0, second_answers = 0;  // of plug-ins: hangs, lies and second answers; and the last of these alone
   CodecStats codec;
+  StoreStats store;
 };
 
 // One row of scan(): what a tier holds.
@@ -178,6 +194,8 @@ class TierListener {
   virtual ~TierListener() = default;
   virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
   virtual void disabled(TierIndex tier, const Status& why) = 0;
+  // Another process that uses the same store has ended the epochs of a namespace before this one. May block.
+  virtual void epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& /*row*/) {}
   // Something that its user should see to, while it goes on. Also while the tier is being opened.
   virtual void warns(TierIndex /*tier*/, const Status& /*why*/) {}
   // A tier that is about to let records go to make room offers them first: what stays in `ids`, in order, it reads, checks

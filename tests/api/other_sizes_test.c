@@ -181,7 +181,7 @@ static void nodes_of_a_pool_do(void) {
   CHECK_STATUS(kvbm_manager_wait_for_peers(c.manager, 60 * SECOND_NS, NULL), KVBM_OK);
   store(&a, "spread", 2, 0);
   store(&b, "spread", 2, 1);
-  CHECK_U64(load(&c, "spread", 1, 0, 0), 0); /* nobody was asked */
+  CHECK_U64(load(&c, "spread", 1, 0, 0), 0); /* nothing was asked */
   CHECK_U64(load(&c, "spread", 1, 0, 60 * SECOND_NS), BLOCKS);
   CHECK_U64(load(&c, "spread", 4, 3, 60 * SECOND_NS), BLOCKS);
   node_close(&c);

@@ -171,6 +171,17 @@ kvbm_tier_table_t table() {
   t.stats = [](void*, uint64_t* capacity, uint64_t* used, uint64_t* records) { *capacity = *used = *records = 0; };
   return t;
 }
+// A store that has nothing.
+kvbm_store_table_t store_table() {
+  kvbm_store_table_t t{};
+  t.struct_size = sizeof t;
+  t.abi = KVBM_STORE_ABI;
+  t.name = "none";
+  t.open = [](const kvbm_store_config_t*, uint64_t, kvbm_store_facts_t*, void**, char[256]) -> kvbm_status_t { return KVBM_ERR_CONFIG; };
+  t.start = [](void*, kvbm_store_op_t* const*, size_t) {};
+  t.close = [](void*) {};
+  return t;
+}
 template <class Set>
 kvbm_status_t with_tier(World& w, Set&& set) {
   kvbm_manager_options_t options = pool();

@@ -56,6 +56,10 @@ needed=$(readelf -d "$libdir/libkvbm.so" | awk '/NEEDED/ {gsub(/[][]/, "", $5); 
 check "nothing but libc and the loader is needed (found: $needed)" \
   test -z "$(echo "$needed" | tr ' ' '\n' | grep -vE '^(libc\.so\.6|ld-linux.*|)$' || true)"
 # The UCX module, where it was built: found by the installed command, and not needed by it.
+for store in "$libdir"/kvbm/libkvbm_store_*.so; do
+  [ -e "$store" ] || continue
+  check "${store##*/} exports its table alone" test "$(nm -D --defined-only "$store" | awk '{print $3}')" = kvbm_store_table
+done
 if [ -e "$libdir/kvbm/libkvbm_ucx.so" ]; then
   check "the module exports its entry alone" test "$(nm -D --defined-only "$libdir/kvbm/libkvbm_ucx.so" | awk '{print $3}')" = kvbm_transport_entry
   # grep reads to the end: with -q it would leave early, and the command behind the pipe would fail by SIGPIPE.
@@ -92,7 +96,10 @@ if command -v dpkg > /dev/null && command -v cpack > /dev/null; then
   depends=$(dpkg-deb -f "$deb" Depends)
   check "what the command is linked with is named (Depends: $depends)" test -z "$(readelf -d "$root/usr/bin/kvbm" |
     awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | grep -vE '^(lib[cm]\.so\.6|ld-linux.*|libkvbm\.so.*)$' || true)"
-  check "UCX is recommended and no more" test "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || dpkg-deb -f "$deb" Recommends)" = "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || echo 'libucx0 (>= 1.13)')"
+  recommends=
+  if [ -e "$libdir/kvbm/libkvbm_ucx.so" ]; then recommends="libucx0 (>= 1.13)"; fi
+  if [ -e "$libdir/kvbm/libkvbm_store_s3.so" ]; then recommends+="${recommends:+, }libcurl4 (>= 7.81), libssl3"; fi
+  check "what modules need is recommended and no more" test "$(dpkg-deb -f "$deb" Recommends)" = "$recommends"
   # pkg-config 0.29 (Ubuntu 22.04) leaves -I/usr/include out before it puts the root in front.
   export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
   PKG_CONFIG_PATH=$(dirname "$(find "$root" -name kvbm.pc)")

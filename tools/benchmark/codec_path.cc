@@ -144,7 +144,7 @@ struct PathSamples {
 };
 
 // One cap: the ways beside each other in each round, and each of them first as often, for a disk that was just written
-// to is slower for whoever comes next.
+// to is slower for whatever comes next.
 Status measure(const std::string& dir, uint64_t cap, const Records& records, int rounds, terminal::Progress& progress,
                std::vector<Row>& rows) {
   std::vector<std::unique_ptr<Path>> paths;

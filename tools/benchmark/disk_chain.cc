@@ -32,7 +32,8 @@ class ChainBench {
     options.block_bytes = block_bytes;
     options.slots = static_cast<uint32_t>(n_ / kHostShare);
     options.disk = dir + "/chain";
-    options.disk_bytes = (static_cast<uint64_t>(rounds) + 1) * n_ * (block_bytes + kChainHeadBytes) * 5 / 4 + 64 * kChainMiB;
+    options.disk_bytes =
+        (static_cast<uint64_t>(rounds) + 1) * n_ * (block_bytes + kChainHeadBytes) * 5 / 4 + 64 * kChainMiB;
     auto store = Store::open(options);
     if (!store.ok()) return store.status();
     store_ = std::move(store).value();

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/random.h"
 #include "benchmark/statistics.h"
 
 namespace kvbm::benchmark {
@@ -23,6 +24,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::string& dir, uint6
   if (!store.ok()) return store.status();
   made->store_ = std::move(store).value();
   made->block_bytes_ = block_bytes;
+  made->salt_ = SystemRandom().next();
   made->blocks_ = blocks;
   made->engine_.resize(blocks * block_bytes, 1);
   made->ids_.resize(blocks);
@@ -56,7 +58,7 @@ Status DiskStore::make(std::vector<kvbm_key_t>& keys) {
   if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), n, views.data());
   if (status != KVBM_OK) return failed("blocks could not be allocated", status);
   for (size_t i = 0; i < n; ++i) {
-    const uint64_t words[2] = {++count_ * 0x9E3779B97F4A7C15ULL, count_};
+    const uint64_t words[2] = {++count_ * 0x9E3779B97F4A7C15ULL, count_ ^ salt_};
     std::memcpy(keys[i].bytes, words, sizeof words);
     std::memset(views[i].data, static_cast<int>(count_ & 0xFF), block_bytes_);
   }

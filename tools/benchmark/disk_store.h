@@ -13,7 +13,7 @@ namespace kvbm::benchmark {
 
 class DiskStore {
  public:
-  // `blocks` at a time are written or loaded.
+  // `blocks` at a time are written or loaded. `dir`: a directory, or the URL of a store.
   static Result<std::unique_ptr<DiskStore>> open(const std::string& dir, uint64_t disk_bytes, uint64_t block_bytes,
                                                  uint32_t blocks, uint64_t read_bytes_per_s = 0);
   ~DiskStore();
@@ -53,6 +53,7 @@ class DiskStore {
   uint64_t block_bytes_ = 0;
   uint32_t blocks_ = 0;
   uint64_t count_ = 0;
+  uint64_t salt_ = 0;  // a store may have blocks of other runs
 };
 
 }  // namespace kvbm::benchmark

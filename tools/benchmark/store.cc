@@ -38,7 +38,7 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   manager.block_bytes = options.block_bytes;
   manager.host_capacity_bytes = store->capacity_bytes_;
   kvbm_tier_t tier{};
-  tier.path = options.disk.c_str();
+  (options.disk.find("://") != std::string::npos ? tier.url : tier.path) = options.disk.c_str();
   tier.capacity_bytes = options.disk_bytes;
   tier.read_bytes_per_s = options.disk_read_bytes_per_s;
   tier.admission = options.admission;

@@ -18,6 +18,7 @@
 #include "benchmark/node_kill.h"
 #include "benchmark/node_protect.h"
 #include "benchmark/node_tcp.h"
+#include "benchmark/object_store.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
 #include "benchmark/session.h"
@@ -36,6 +37,8 @@ struct BenchOptions {
   int rounds = 15;
   int disk_rounds = 9;
   int cost_rounds = 3;
+  int store_rounds = 5;
+  std::string url;
   std::string dir = ".";
   std::vector<std::string> inputs;
   uint32_t head_dim = 64;
@@ -97,6 +100,14 @@ int finish(const Result<std::vector<Row>>& rows, const Output& output) {
     print_table(rows.value());
   }
   return kDone;
+}
+
+int run_object_store(const BenchOptions& options, const Output& output) {
+  benchmark::ObjectStoreOptions store;
+  store.url = options.url;
+  store.rounds = options.store_rounds;
+  store.quiet = output.json;
+  return finish(benchmark::bench_object_store(store), output);
 }
 
 int run_disk(const BenchOptions& options, const Output& output) {
@@ -218,6 +229,16 @@ int bench_node(const BenchOptions& options, const Output& output) {
   return finish(rows, output);
 }
 
+void add_store(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
+  Command store = registry.add(group, "store", "Blocks into a store and back, against the store's own requests",
+                               [options](const Output& output) { return run_object_store(*options, output); });
+  store.add_option("--store", options->url, "A place in a store that nothing uses; 2 GiB are written there and removed")
+      .type_name("URL")
+      .required();
+  store.add_option("--rounds", options->store_rounds, "Rounds of which the median is told").type_name("N").range(1, 100);
+  store.footer("Example:\n  kvbm bench store --store 's3://bucket/bench?endpoint=http://127.0.0.1:9000' --json");
+}
+
 void add_gpu(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
   Command gpu = registry.add(group, "gpu",
                              "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
@@ -262,6 +283,7 @@ void add_bench(Registry& registry) {
   disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")
       .type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
+  add_store(registry, group, options);
   Command cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
                               [options](const Output& output) { return run_cost(*options, output); });
   cost.add_option("--rounds", options->cost_rounds, "Rounds of which the median is told")

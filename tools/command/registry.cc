@@ -4,27 +4,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <sstream>
 #include <utility>
+
+#include "base/edit_distance.h"
 
 namespace kvbm::command {
 
 namespace {
-
-// Edits (insert, delete, replace) from one word to the other.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row[b.size()];
-}
 
 CLI::App& deepest_chosen(CLI::App& root) {
   CLI::App* app = &root;
@@ -37,7 +24,7 @@ std::string nearest_name(const Command& command, const std::string& word) {
   std::string best;
   size_t best_distance = 3;
   const auto consider = [&](const std::string& candidate) {
-    const size_t d = distance(word, candidate);
+    const size_t d = edit_distance(word, candidate);
     if (d < best_distance) {
       best_distance = d;
       best = candidate;

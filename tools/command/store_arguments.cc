@@ -80,12 +80,12 @@ int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& opt
     return fail(kBadInput, "--codec: there is no disk tier whose records could be coded",
                 "give the disk tier a size, as --disk 1GiB, or leave out --codec");
   }
-  const size_t below = options.disks.size() + (arguments.plugin.empty() ? 0 : 1);
+  const size_t below = options.disks.size() + arguments.stores.size() + (arguments.plugin.empty() ? 0 : 1);
   if (options.admissions.size() > below) {
     return fail(kBadInput,
                 "--admission: " + counted(options.admissions.size(), "name") + " for " + counted(below, "tier") +
                     " below the host",
-                "one for each size of --disk, in order, and one for --plugin");
+                "one for each size of --disk, in order, one for each --store and one for --plugin");
   }
   return kDone;
 }
@@ -158,6 +158,9 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
   app.add_option("--codec", arguments.codec, "How records of the disk tier are coded: off, auto or a mode")
       .type_name("MODE")
       .show_default();
+  app.add_option("--store", arguments.stores,
+                 "A store below the disks, or several in order: s3://, redis://, file:// or plugin: (docs/stores.md)")
+      .type_name("URL");
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
       .type_name("FILE");
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
@@ -254,6 +257,7 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   }
   out.policy = arguments.policy;
   out.codec = arguments.codec;
+  out.stores = arguments.stores;
   out.plugin = arguments.plugin;
   out.peers = arguments.peers;
   out.threads = arguments.threads;

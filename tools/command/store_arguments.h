@@ -25,6 +25,7 @@ struct StoreArguments {
   std::string admission;
   std::string disk_path;
   std::string codec = "off";
+  std::vector<std::string> stores;
   std::string plugin;
   std::string peers;
   uint32_t threads = 1;

@@ -80,6 +80,7 @@ top::Run describe(const TopArguments& arguments, const replay::StoreOptions& opt
   for (size_t i = 0; i < options.disks.size(); ++i) {
     run.tiers.push_back(i == 0 ? "disk" : "disk " + std::to_string(i + 1));
   }
+  for (size_t i = 0; i < options.stores.size(); ++i) run.tiers.emplace_back("store");
   if (!options.plugin.empty()) run.tiers.emplace_back("plug-in");
   run.order = order_named(arguments.sort);
   return run;

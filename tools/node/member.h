@@ -84,7 +84,7 @@ class Member {
   enum class Extent : uint8_t { none, part, all };
   // Whether all blocks of the file are there. What is left of one that has lost its first is nobody's any more.
   Result<Extent> exists(const std::string& name, uint64_t timeout_ns);
-  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first. Brings that
+  // How many of a file's leading blocks each node has, tier by tier; empty where nothing has the first. Brings that
   // here.
   Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 

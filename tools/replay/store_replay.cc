@@ -348,6 +348,35 @@ bool check_block(uint64_t node, const std::byte* bytes, size_t n) {
   return different == 0 && std::memcmp(bytes + words * 8, &last, n % 8) == 0;
 }
 
+namespace {
+
+// The tiers below the host, in order. They point into `options` and `paths_of_disks`.
+Status make_tiers(const StoreOptions& options, std::vector<std::string>& paths_of_disks, std::vector<kvbm_tier_t>& tiers) {
+  tiers.resize(options.disks.size());
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    paths_of_disks.push_back(options.disk_path + (i == 0 ? "" : "-" + std::to_string(i + 1)));
+  }
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    tiers[i].path = paths_of_disks[i].c_str();
+    tiers[i].codec = options.codec.c_str();
+    tiers[i].capacity_bytes = options.disks[i];
+  }
+  for (const std::string& url : options.stores) {
+    tiers.emplace_back();
+    tiers.back().url = url.c_str();
+  }
+  if (!options.plugin.empty()) {
+    const auto table = load_plugin(options.plugin);
+    if (!table.ok()) return table.status();
+    tiers.emplace_back();
+    tiers.back().table = table.value();
+  }
+  for (size_t i = 0; i < tiers.size() && i < options.admissions.size(); ++i) tiers[i].admission = options.admissions[i];
+  return {};
+}
+
+}  // namespace
+
 Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& paths, const StoreOptions& options) {
   kvbm_error_t error{};
   kvbm_context_t* raw_context = nullptr;
@@ -367,22 +396,8 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   const Context context(raw_context);
 
   std::vector<std::string> paths_of_disks;
-  std::vector<kvbm_tier_t> tiers(options.disks.size());
-  for (size_t i = 0; i < options.disks.size(); ++i) {
-    paths_of_disks.push_back(options.disk_path + (i == 0 ? "" : "-" + std::to_string(i + 1)));
-  }
-  for (size_t i = 0; i < options.disks.size(); ++i) {
-    tiers[i].path = paths_of_disks[i].c_str();
-    tiers[i].codec = options.codec.c_str();
-    tiers[i].capacity_bytes = options.disks[i];
-  }
-  if (!options.plugin.empty()) {
-    const auto table = load_plugin(options.plugin);
-    if (!table.ok()) return table.status();
-    tiers.emplace_back();
-    tiers.back().table = table.value();
-  }
-  for (size_t i = 0; i < tiers.size() && i < options.admissions.size(); ++i) tiers[i].admission = options.admissions[i];
+  std::vector<kvbm_tier_t> tiers;
+  if (const Status s = make_tiers(options, paths_of_disks, tiers); !s.ok()) return s;
   kvbm_manager_options_t manager_options;
   kvbm_manager_options_init(&manager_options, sizeof manager_options);
   manager_options.block_bytes = options.block_bytes;

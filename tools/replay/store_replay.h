@@ -37,6 +37,7 @@ struct StoreOptions {
   std::string codec = "off";  // of the disk tier
   uint64_t block_bytes = 64ULL << 10;
   std::string policy;       // empty: the default
+  std::vector<std::string> stores;  // URLs of stores, below the disks
   std::string plugin;       // a shared library with `kvbm_plugin_table`; empty: none
   std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;

@@ -1,6 +1,6 @@
 // The fields of a model's configuration that are known: those that decide what is cached and are read, those that mean
 // a cache which is not counted here, and those that have no part in it. What is in none of these lists is named: a
-// design that nobody here has heard of must not be counted as plain attention.
+// design that nothing here has heard of must not be counted as plain attention.
 #pragma once
 
 #include <string>

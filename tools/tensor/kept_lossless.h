@@ -1,5 +1,5 @@
 // Where a lossy mode was not used, and why: blocks (leaves) that it leaves as they are are coded without loss, and
-// whoever asked for it is told.
+// whatever asked for it is told.
 #pragma once
 
 #include <cstdint>

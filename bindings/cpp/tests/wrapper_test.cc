@@ -352,6 +352,8 @@ TEST(Constants, are_those_of_the_header) {
   std::stringstream text;
   for (const fs::directory_entry& entry : fs::directory_iterator(KVBM_HEADERS)) {
     const std::string name = entry.path().filename().string();
+    // What kvbm_plugin.h has is for tables of C functions: no language has names of its own for it.
+    if (name == "kvbm_plugin.h") continue;
     if (name.rfind("kvbm", 0) == 0 && entry.path().extension() == ".h") text << std::ifstream(entry.path()).rdbuf();
   }
   const std::string all = text.str();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Python objects that own something of libkvbm's. SWIG wraps the functions; lifetimes are these four types:
+// The Python objects that own something of libkvbm's. SWIG wraps the functions; lifetimes are these types:
 //   Handle  an opaque pointer. A call in flight holds a reference, so the library's object is released when the last
 //           call on it has returned, whoever closed it meanwhile.
 //   Memory  zeroed native memory: key arrays, lists of holds, item statuses that the library writes later.
 //   Holds   holds on blocks, and how many views of them exist. They end when nothing needs them any more.
 //   Dlpack  a DLPack tensor in host memory, as a buffer.
+//   Channel, Operation  a store of Python's, and an operation in its hands.
 // Everything here runs with the GIL held, which is the lock of all fields. Only the stable ABI of CPython 3.11.
 #pragma once
 
@@ -37,6 +38,9 @@ PyObject *kvbm_set_error_factory(PyObject *factory);
 // A kvbm_log_fn: see log.c.
 void kvbm_log_to_pipe(void *user, int32_t level, const char *component, const char *text);
 
+// The stores of Python's: see store.c. The authority of a tier's URL is the number of its Channel.
+extern const kvbm_store_table_t kvbm_python_store;
+
 // Takes ownership of `pointer`, also when it fails. None for NULL.
 PyObject *kvbm_handle_new(void *pointer, enum kvbm_kind kind);
 // The pointer of a Handle of that kind, or of None where `nullable`. Returns 0, or -1 with an exception.
@@ -55,6 +59,7 @@ int kvbm_add_handle_type(PyObject *module);
 int kvbm_add_memory_type(PyObject *module);
 int kvbm_add_holds_type(PyObject *module);
 int kvbm_add_dlpack_type(PyObject *module);
+int kvbm_add_store_types(PyObject *module);
 
 // Adds a type made from `spec` under `name`; a borrowed reference that the module keeps, or NULL.
 PyTypeObject *kvbm_add_type(PyObject *module, PyType_Spec *spec, const char *name);

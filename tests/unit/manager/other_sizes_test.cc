@@ -414,7 +414,8 @@ TEST_F(OtherSizesTest, an_opaque_record_is_never_cut) {
     ASSERT_EQ(manager_->table().complete({&slots[i], 1}), Code::ok);
     manager_->arena().clear_head(slots[i]);
     note_payload_bytes(*manager_, slots[i], two[1].cache()->parts()[0].payload_bytes());
-    if (i % 2 == 0) ASSERT_EQ(make_head(*manager_, slots[i], facts, {}), Code::ok);  // the others have none
+    if (i % 2 != 0) continue;  // these have none
+    ASSERT_EQ(make_head(*manager_, slots[i], facts, {}), Code::ok);
   }
   block::Publication what;
   what.family = family_;

@@ -10,16 +10,17 @@ uint64_t field(const Json& object, const char* name) {
   return object.contains(name) ? Args::to_number<uint64_t>(object.at(name)) : 0;
 }
 
-kvbm_tier_t tier_of(const Json& given, const std::string& path, const std::string& codec) {
+kvbm_tier_t tier_of(const Json& given, const std::string& path, const std::string& url, const std::string& codec) {
   static const std::set<std::string> known = {
-      "path",           "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s", "admission",
-      "admission_uses", "codec",          "codec_goal"};
+      "path",           "url",   "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s", "admission",
+      "admission_uses", "codec", "codec_goal"};
   for (const auto& [name, value] : given.items()) {
     if (known.count(name) == 0) throw Failure("a tier has no " + name);
   }
   kvbm_tier_t out;
   std::memset(&out, 0, sizeof out);
-  out.path = path.c_str();
+  if (!path.empty()) out.path = path.c_str();
+  if (!url.empty()) out.url = url.c_str();
   out.capacity_bytes = field(given, "capacity_bytes");
   out.write_bytes_per_s = field(given, "write_bytes_per_s");
   out.read_bytes_per_s = field(given, "read_bytes_per_s");
@@ -34,15 +35,16 @@ Json create(Args& args) {
   auto options = kvbm::manager_options();
   const std::string policy = args.has("policy") ? args.text("policy") : "";
   const std::string host_file = args.has("host_file") ? args.text("host_file") : "";
-  std::vector<std::string> paths, codecs;
+  std::vector<std::string> paths, urls, codecs;
   std::vector<kvbm_tier_t> tiers;
   if (args.has("tiers")) {
     for (const Json& tier : args.at("tiers")) {
-      paths.push_back(tier.at("path").get<std::string>());
+      paths.push_back(tier.value("path", ""));
+      urls.push_back(tier.value("url", ""));
       codecs.push_back(tier.value("codec", ""));
     }
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      tiers.push_back(tier_of(args.at("tiers")[i], paths[i], codecs[i]));
+      tiers.push_back(tier_of(args.at("tiers")[i], paths[i], urls[i], codecs[i]));
     }
     options.tiers = tiers.data();
     options.n_tiers = tiers.size();

@@ -55,6 +55,7 @@ from .session import Session, Source  # noqa: E402
 from .stats import (  # noqa: E402
     DeviceMoves, DeviceRow, Location, Locations, NodeRow, ScanRow, Share, Stats, TierCodecStats, TierStats,
 )
+from .store import Store  # noqa: E402
 
 __version__: str = _native.kvbm_version_string()
 
@@ -65,6 +66,6 @@ __all__ = [
     "Keys", "KvbmError", "Location", "Locations", "Lookup", "Manager", "Match", "MatchItem", "MemoryKind", "MissError",
     "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation", "Outcome", "Part", "PeerError", "Pin",
     "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard", "Share", "ShareRole", "Source", "Stats",
-    "Status", "Tensor", "Tier", "TierCodecStats", "TierNumber", "TierStats", "UnavailableError", "codec", "config_reference",
-    "__version__",
+    "Status", "Store", "Tensor", "Tier", "TierCodecStats", "TierNumber", "TierStats", "UnavailableError", "codec",
+    "config_reference", "__version__",
 ]

@@ -7,13 +7,13 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from . import _native as raw
 from . import _raw
 from .block import Blocks
 from .constants import FOREVER, Admit, CodecMode, Lookup, Priority, TierNumber, status_of
-from .errors import DeadlineError
+from .errors import DeadlineError, invalid
 from .geometry import Part, closed, part_memory, parts_memory
 from .key import Keys, as_keys
 from .match import Match, lookup_options
@@ -21,6 +21,7 @@ from .memory import read_text, shown, text
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 from .stats import DeviceMoves, DeviceRow, Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
+from .store import Service, Store
 
 if TYPE_CHECKING:
     from .context import Context
@@ -34,16 +35,28 @@ _SLICE_S = 0.2
 
 @dataclass(frozen=True)
 class Tier:
-    """A disk tier below host memory."""
+    """A tier below host memory. It has one of `path`, `url` and `store`: a disk's directory; a store outside this host,
+    as s3://bucket/prefix?region=... or file:///mnt/shared/kv (docs/stores.md); or a store that is a Python object."""
 
-    path: str
-    capacity_bytes: int
+    path: Optional[str] = None
+    capacity_bytes: int = 0  # hard cap of everything in the directory or store; of a store 0 = no cap
     admission: Admit = Admit.ALL
     admission_uses: int = 0
     write_bytes_per_s: int = 0
     read_bytes_per_s: int = 0
     codec: Optional[str] = None  # how records are coded: "off", "auto" or the name of a lossless CodecMode
     codec_goal: int = 0  # what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
+    url: Optional[str] = None
+    store: Optional[Store] = None
+    options: Optional[Mapping[str, str]] = None  # of `store`, what a URL has behind '?': {"poll": "100ms"}
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("path", "url", "store") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = "none of them" if not given else " and ".join(given)
+            raise invalid(f"a tier has a path (a disk), a url (a store) or a store (a Python object); this has {said}")
+        if self.options is not None and self.store is None:
+            raise invalid("a tier has options beside a store: a url has its own, behind '?'")
 
 
 class Pin(NamedTuple):
@@ -70,11 +83,18 @@ class Manager:
         options.flags = raw.KVBM_MANAGER_SHARE if share else 0
         names = (text(host_file, "host_file"), text(policy, "policy"))
         options.host_file, options.policy = names
-        memory, paths = _tiers(tiers or ())
-        if tiers:
-            options.tiers, options.n_tiers = memory, len(tiers)
-        self._handle: Optional[raw.Handle] = raw.kvbm_manager_create(context._handle, options)[1]
-        del paths  # kept until here
+        services: list[Service] = []
+        try:
+            services += (Service(tier.store) for tier in tiers or () if tier.store is not None)
+            memory, texts = _tiers(tiers or (), services)
+            if tiers:
+                options.tiers, options.n_tiers = memory, len(tiers)
+            self._handle: Optional[raw.Handle] = raw.kvbm_manager_create(context._handle, options)[1]
+            del texts  # kept until here
+        except BaseException:
+            for service in services:
+                service.abandon()
+            raise
         self._context = context._handle
         self._queue: Optional[Queue] = None
         self._queue_lock = threading.Lock()
@@ -326,15 +346,20 @@ def queue_handle(queue: Queue) -> raw.Handle:
     return handle
 
 
-def _tiers(tiers: Sequence[Tier]) -> tuple[raw.Memory, list[Optional[bytes]]]:
+def _tiers(tiers: Sequence[Tier], services: Sequence[Service]) -> tuple[raw.Memory, list[Optional[bytes]]]:
+    """The array of kvbm.h, and the texts that it points to. `services` are those of the tiers that are Python's."""
     memory = raw.Memory(raw.kvbm_tier_t_size * max(len(tiers), 1))
-    paths = [text(str(tier.path), "path") for tier in tiers]
+    serving = iter(services)
+    paths = [text(None if tier.path is None else str(tier.path), "path") for tier in tiers]
+    urls = [text(tier.url if tier.store is None else next(serving).url(tier.options or {}), "url") for tier in tiers]
     codecs = [text(tier.codec, "codec") for tier in tiers]
     for i, tier in enumerate(tiers):
         item = raw.kvbm_tier_t_at(memory, i)
-        item.path = paths[i]
+        item.path, item.url = paths[i], urls[i]
+        if tier.store is not None:
+            item.serve_python()
         item.capacity_bytes = tier.capacity_bytes
         item.admission, item.admission_uses = tier.admission, tier.admission_uses
         item.write_bytes_per_s, item.read_bytes_per_s = tier.write_bytes_per_s, tier.read_bytes_per_s
         item.codec, item.codec_goal = codecs[i], tier.codec_goal
-    return memory, paths + codecs
+    return memory, paths + urls + codecs

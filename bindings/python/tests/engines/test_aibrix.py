@@ -105,16 +105,19 @@ class TestOptions:
         (tmp_path / "secret").write_bytes(bytes(range(40)))
         options = self.options(HOST_CAPACITY="8GiB", DISK=str(tmp_path), DISK_CAPACITY="2 GiB", SHARE="true",
                                TENANT="t", SECRET_FILE=str(tmp_path / "secret"), USE_ZERO_COPY="1",
-                               SETTINGS='{"host.policy": "lru"}', CONFIG_FILE="c.toml", WEAK_HASHES="1")
+                               SETTINGS='{"host.policy": "lru"}', CONFIG_FILE="c.toml", WEAK_HASHES="1",
+                               STORES="file:///mnt/kv?shared=on  s3://bucket/prefix")
         made = options.configuration
         assert made.settings == {"host.capacity": "8GiB", "host.policy": "lru"}
         assert (made.disk, made.disk_capacity, made.share, made.tenant) == (str(tmp_path), 2 << 30, True, "t")
+        assert made.stores == ("file:///mnt/kv?shared=on", "s3://bucket/prefix")
         assert (made.secret, made.config_file) == (bytes(range(32)), "c.toml")
         assert (options.model, options.zero_copy, made.weak_hashes) == ("m@1", True, True)
 
     def test_empty_variables_are_as_if_they_were_not_set(self) -> None:
-        options = self.options(DISK="", SHARE="", SETTINGS=" ")
+        options = self.options(DISK="", SHARE="", SETTINGS=" ", STORES=" ")
         assert options.configuration.disk is None and not options.configuration.share
+        assert options.configuration.stores == ()
         assert not options.configuration.weak_hashes
 
     @pytest.mark.parametrize("given, says", [
@@ -125,6 +128,7 @@ class TestOptions:
         ({"SETTINGS": "[1]"}, "a table is expected"),
         ({"DISK_CAPACITY": "much"}, "disk_capacity is 'much'"),
         ({"SECRET_FILE": "nowhere"}, "secret_file cannot be read"),
+        ({"STORES": "/mnt/kv"}, "stores: the first is no URL"),
     ])
     def test_a_mistake_is_refused_in_a_sentence(self, given: dict[str, str], says: str) -> None:
         with pytest.raises(ConfigurationError, match=says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from pathlib import Path
@@ -159,6 +160,19 @@ def test_a_fresh_backend_finds_what_lies_on_the_disk(loop: asyncio.AbstractEvent
     loaded = backend.batched_get_blocking([key(i) for i in range(3)])
     assert [o is not None and bytes(o.byte_array) for o in loaded[:2]] == [bytes(o.byte_array) for o in chunks[:2]]
     assert bytes(backend.get_blocking(key(2)).byte_array) == bytes(chunks[2].byte_array)
+    backend.close()
+
+
+def test_a_fresh_backend_finds_what_a_store_has(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    options = {"stores": f"file://{tmp_path}/kv?poll=20ms&publish=10ms"}
+    backend, memory = launched(loop, options)
+    put(backend, [key(1)], [chunk(memory, 1)])
+    backend.close()
+    backend, _ = launched(loop, options)
+    end = time.monotonic() + 60
+    while not backend.contains(key(1)) and time.monotonic() < end:  # until it has read what is there
+        time.sleep(0.01)
+    assert bytes(backend.get_blocking(key(1)).byte_array) == bytes(chunk(memory, 1).byte_array)
     backend.close()
 
 

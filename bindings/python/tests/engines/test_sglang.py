@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,6 +95,20 @@ def test_a_new_backend_finds_what_the_disk_has(disk):
     for page in range(4):
         assert torch.equal(pool.get_data_page(page * p.PAGE).view(torch.uint8),
                            before[0][:, page * p.PAGE:(page + 1) * p.PAGE].flatten())
+    store.close()
+
+
+def test_a_new_backend_finds_what_a_store_has(tmp_path):
+    options = p.extra(stores=[f"file://{tmp_path}/kv?poll=20ms&publish=10ms"], block_bytes="64KiB")
+    pool = p.mha("page_first")
+    keys, before = stored(pool, dict(options))
+    p.wipe(pool)
+    store = p.backend(pool, options=dict(options))
+    end = time.monotonic() + 60
+    while store.batch_exists(keys) < 4 and time.monotonic() < end:  # until it has read what is there
+        time.sleep(0.01)
+    assert store.batch_get_v1(keys, p.slots(pool, 0, 1, 2, 3)) == [True] * 4
+    assert torch.equal(pool.get_data_page(0).view(torch.uint8), before[0][:, :p.PAGE].flatten())
     store.close()
 
 
@@ -469,6 +484,7 @@ def test_a_hit_policy_that_is_not_known_is_an_error():
     ({"timeout_ms": "soon"}, "timeout_ms"), ({"timeout_ms": True}, "timeout_ms"),
     ({"block_bytes": "much"}, "block_bytes"),
     ({"revision": 3}, "revision"), ({"disk": "/proc/none"}, "could not be started"), ({"share": 1}, "share"),
+    ({"stores": "/mnt/kv"}, "stores: the first is no URL"), ({"stores": "nowhere://x"}, "could not be started"),
     ({"settings": {"host.capacity": "1KiB"}}, "could not be started")], ids=str)
 def test_wrong_configuration_is_refused_with_a_sentence(options, words):
     with pytest.raises(ConfigurationError, match=words):

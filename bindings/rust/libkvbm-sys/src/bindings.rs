@@ -4,6 +4,13 @@
 pub const KVBM_NO_BLOCK: u32 = 4294967295;
 pub const KVBM_NO_TIER: u32 = 4294967295;
 pub const KVBM_CODEC_ALLOW_LOSSY: u32 = 1;
+pub const KVBM_STORE_ABI: u32 = 1;
+pub const KVBM_STORE_LISTED: u32 = 1;
+pub const KVBM_STORE_NAME_BYTES: u32 = 160;
+pub const KVBM_STORE_LIST_BYTES: u32 = 16384;
+pub const KVBM_STORE_BLOCKS: u32 = 1;
+pub const KVBM_STORE_EXPIRES: u32 = 2;
+pub const KVBM_STORE_EVICTS: u32 = 4;
 pub const KVBM_VERSION_MAJOR: u32 = 0;
 pub const KVBM_VERSION_MINOR: u32 = 1;
 pub const KVBM_VERSION_PATCH: u32 = 0;
@@ -1191,6 +1198,238 @@ impl Default for kvbm_tier_table {
         }
     }
 }
+pub const KVBM_STORE_PUT: _bindgen_ty_9 = 1;
+pub const KVBM_STORE_GET: _bindgen_ty_9 = 2;
+pub const KVBM_STORE_REMOVE: _bindgen_ty_9 = 3;
+pub const KVBM_STORE_LIST: _bindgen_ty_9 = 4;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_op {
+    pub kind: u32,
+    pub flags: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub after: *const ::core::ffi::c_char,
+    pub data: *mut ::core::ffi::c_void,
+    pub bytes: u64,
+    pub offset: u64,
+    pub timeout_ns: u64,
+    pub expire_s: u64,
+    pub done: u64,
+    pub more: u32,
+    pub reserved: u32,
+    pub message: [::core::ffi::c_char; 128usize],
+    pub store_private: *mut ::core::ffi::c_void,
+    pub library_private: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_op"][::core::mem::size_of::<kvbm_store_op>() - 224usize];
+    ["Alignment of kvbm_store_op"][::core::mem::align_of::<kvbm_store_op>() - 8usize];
+    ["Offset of field: kvbm_store_op::kind"][::core::mem::offset_of!(kvbm_store_op, kind) - 0usize];
+    ["Offset of field: kvbm_store_op::flags"][::core::mem::offset_of!(kvbm_store_op, flags) - 4usize];
+    ["Offset of field: kvbm_store_op::name"][::core::mem::offset_of!(kvbm_store_op, name) - 8usize];
+    ["Offset of field: kvbm_store_op::after"][::core::mem::offset_of!(kvbm_store_op, after) - 16usize];
+    ["Offset of field: kvbm_store_op::data"][::core::mem::offset_of!(kvbm_store_op, data) - 24usize];
+    ["Offset of field: kvbm_store_op::bytes"][::core::mem::offset_of!(kvbm_store_op, bytes) - 32usize];
+    ["Offset of field: kvbm_store_op::offset"][::core::mem::offset_of!(kvbm_store_op, offset) - 40usize];
+    ["Offset of field: kvbm_store_op::timeout_ns"][::core::mem::offset_of!(kvbm_store_op, timeout_ns) - 48usize];
+    ["Offset of field: kvbm_store_op::expire_s"][::core::mem::offset_of!(kvbm_store_op, expire_s) - 56usize];
+    ["Offset of field: kvbm_store_op::done"][::core::mem::offset_of!(kvbm_store_op, done) - 64usize];
+    ["Offset of field: kvbm_store_op::more"][::core::mem::offset_of!(kvbm_store_op, more) - 72usize];
+    ["Offset of field: kvbm_store_op::reserved"][::core::mem::offset_of!(kvbm_store_op, reserved) - 76usize];
+    ["Offset of field: kvbm_store_op::message"][::core::mem::offset_of!(kvbm_store_op, message) - 80usize];
+    ["Offset of field: kvbm_store_op::store_private"][::core::mem::offset_of!(kvbm_store_op, store_private) - 208usize];
+    ["Offset of field: kvbm_store_op::library_private"]
+        [::core::mem::offset_of!(kvbm_store_op, library_private) - 216usize];
+};
+impl Default for kvbm_store_op {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_op_t = kvbm_store_op;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_facts {
+    pub struct_size: u32,
+    pub features: u32,
+    pub concurrency: u32,
+    pub reserved: u32,
+    pub object_bytes: u64,
+    pub max_object_bytes: u64,
+    pub description: [::core::ffi::c_char; 160usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_facts"][::core::mem::size_of::<kvbm_store_facts>() - 192usize];
+    ["Alignment of kvbm_store_facts"][::core::mem::align_of::<kvbm_store_facts>() - 8usize];
+    ["Offset of field: kvbm_store_facts::struct_size"][::core::mem::offset_of!(kvbm_store_facts, struct_size) - 0usize];
+    ["Offset of field: kvbm_store_facts::features"][::core::mem::offset_of!(kvbm_store_facts, features) - 4usize];
+    ["Offset of field: kvbm_store_facts::concurrency"][::core::mem::offset_of!(kvbm_store_facts, concurrency) - 8usize];
+    ["Offset of field: kvbm_store_facts::reserved"][::core::mem::offset_of!(kvbm_store_facts, reserved) - 12usize];
+    ["Offset of field: kvbm_store_facts::object_bytes"]
+        [::core::mem::offset_of!(kvbm_store_facts, object_bytes) - 16usize];
+    ["Offset of field: kvbm_store_facts::max_object_bytes"]
+        [::core::mem::offset_of!(kvbm_store_facts, max_object_bytes) - 24usize];
+    ["Offset of field: kvbm_store_facts::description"]
+        [::core::mem::offset_of!(kvbm_store_facts, description) - 32usize];
+};
+impl Default for kvbm_store_facts {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_facts_t = kvbm_store_facts;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_option {
+    pub name: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_option"][::core::mem::size_of::<kvbm_store_option>() - 16usize];
+    ["Alignment of kvbm_store_option"][::core::mem::align_of::<kvbm_store_option>() - 8usize];
+    ["Offset of field: kvbm_store_option::name"][::core::mem::offset_of!(kvbm_store_option, name) - 0usize];
+    ["Offset of field: kvbm_store_option::value"][::core::mem::offset_of!(kvbm_store_option, value) - 8usize];
+};
+impl Default for kvbm_store_option {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_option_t = kvbm_store_option;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_config {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub scheme: *const ::core::ffi::c_char,
+    pub authority: *const ::core::ffi::c_char,
+    pub user: *const ::core::ffi::c_char,
+    pub password: *const ::core::ffi::c_char,
+    pub path: *const ::core::ffi::c_char,
+    pub options: *const kvbm_store_option_t,
+    pub n_options: usize,
+    pub context: *mut ::core::ffi::c_void,
+    pub finished: ::core::option::Option<
+        unsafe extern "C" fn(context: *mut ::core::ffi::c_void, op: *mut kvbm_store_op_t, status: kvbm_status_t),
+    >,
+    pub log: ::core::option::Option<
+        unsafe extern "C" fn(context: *mut ::core::ffi::c_void, level: i32, text: *const ::core::ffi::c_char),
+    >,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_config"][::core::mem::size_of::<kvbm_store_config>() - 88usize];
+    ["Alignment of kvbm_store_config"][::core::mem::align_of::<kvbm_store_config>() - 8usize];
+    ["Offset of field: kvbm_store_config::struct_size"]
+        [::core::mem::offset_of!(kvbm_store_config, struct_size) - 0usize];
+    ["Offset of field: kvbm_store_config::reserved"][::core::mem::offset_of!(kvbm_store_config, reserved) - 4usize];
+    ["Offset of field: kvbm_store_config::scheme"][::core::mem::offset_of!(kvbm_store_config, scheme) - 8usize];
+    ["Offset of field: kvbm_store_config::authority"][::core::mem::offset_of!(kvbm_store_config, authority) - 16usize];
+    ["Offset of field: kvbm_store_config::user"][::core::mem::offset_of!(kvbm_store_config, user) - 24usize];
+    ["Offset of field: kvbm_store_config::password"][::core::mem::offset_of!(kvbm_store_config, password) - 32usize];
+    ["Offset of field: kvbm_store_config::path"][::core::mem::offset_of!(kvbm_store_config, path) - 40usize];
+    ["Offset of field: kvbm_store_config::options"][::core::mem::offset_of!(kvbm_store_config, options) - 48usize];
+    ["Offset of field: kvbm_store_config::n_options"][::core::mem::offset_of!(kvbm_store_config, n_options) - 56usize];
+    ["Offset of field: kvbm_store_config::context"][::core::mem::offset_of!(kvbm_store_config, context) - 64usize];
+    ["Offset of field: kvbm_store_config::finished"][::core::mem::offset_of!(kvbm_store_config, finished) - 72usize];
+    ["Offset of field: kvbm_store_config::log"][::core::mem::offset_of!(kvbm_store_config, log) - 80usize];
+};
+impl Default for kvbm_store_config {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_config_t = kvbm_store_config;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_option_help {
+    pub name: *const ::core::ffi::c_char,
+    pub help: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_option_help"][::core::mem::size_of::<kvbm_store_option_help>() - 16usize];
+    ["Alignment of kvbm_store_option_help"][::core::mem::align_of::<kvbm_store_option_help>() - 8usize];
+    ["Offset of field: kvbm_store_option_help::name"][::core::mem::offset_of!(kvbm_store_option_help, name) - 0usize];
+    ["Offset of field: kvbm_store_option_help::help"][::core::mem::offset_of!(kvbm_store_option_help, help) - 8usize];
+};
+impl Default for kvbm_store_option_help {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_option_help_t = kvbm_store_option_help;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_table {
+    pub struct_size: u32,
+    pub abi: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub options: *const kvbm_store_option_help_t,
+    pub n_options: usize,
+    pub open: ::core::option::Option<
+        unsafe extern "C" fn(
+            config: *const kvbm_store_config_t,
+            timeout_ns: u64,
+            out_facts: *mut kvbm_store_facts_t,
+            out_store: *mut *mut ::core::ffi::c_void,
+            message: *mut ::core::ffi::c_char,
+        ) -> kvbm_status_t,
+    >,
+    pub start: ::core::option::Option<
+        unsafe extern "C" fn(store: *mut ::core::ffi::c_void, ops: *const *mut kvbm_store_op_t, n: usize),
+    >,
+    pub cancel: ::core::option::Option<unsafe extern "C" fn(store: *mut ::core::ffi::c_void, op: *mut kvbm_store_op_t)>,
+    pub close: ::core::option::Option<unsafe extern "C" fn(store: *mut ::core::ffi::c_void)>,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_table"][::core::mem::size_of::<kvbm_store_table>() - 64usize];
+    ["Alignment of kvbm_store_table"][::core::mem::align_of::<kvbm_store_table>() - 8usize];
+    ["Offset of field: kvbm_store_table::struct_size"][::core::mem::offset_of!(kvbm_store_table, struct_size) - 0usize];
+    ["Offset of field: kvbm_store_table::abi"][::core::mem::offset_of!(kvbm_store_table, abi) - 4usize];
+    ["Offset of field: kvbm_store_table::name"][::core::mem::offset_of!(kvbm_store_table, name) - 8usize];
+    ["Offset of field: kvbm_store_table::options"][::core::mem::offset_of!(kvbm_store_table, options) - 16usize];
+    ["Offset of field: kvbm_store_table::n_options"][::core::mem::offset_of!(kvbm_store_table, n_options) - 24usize];
+    ["Offset of field: kvbm_store_table::open"][::core::mem::offset_of!(kvbm_store_table, open) - 32usize];
+    ["Offset of field: kvbm_store_table::start"][::core::mem::offset_of!(kvbm_store_table, start) - 40usize];
+    ["Offset of field: kvbm_store_table::cancel"][::core::mem::offset_of!(kvbm_store_table, cancel) - 48usize];
+    ["Offset of field: kvbm_store_table::close"][::core::mem::offset_of!(kvbm_store_table, close) - 56usize];
+};
+impl Default for kvbm_store_table {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_table_t = kvbm_store_table;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_policy_table {
@@ -1454,12 +1693,12 @@ extern "C" {
 extern "C" {
     pub fn kvbm_version_string() -> *const ::core::ffi::c_char;
 }
-pub const KVBM_LOG_OFF: _bindgen_ty_9 = 0;
-pub const KVBM_LOG_ERROR: _bindgen_ty_9 = 1;
-pub const KVBM_LOG_WARNING: _bindgen_ty_9 = 2;
-pub const KVBM_LOG_INFO: _bindgen_ty_9 = 3;
-pub const KVBM_LOG_DEBUG: _bindgen_ty_9 = 4;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const KVBM_LOG_OFF: _bindgen_ty_10 = 0;
+pub const KVBM_LOG_ERROR: _bindgen_ty_10 = 1;
+pub const KVBM_LOG_WARNING: _bindgen_ty_10 = 2;
+pub const KVBM_LOG_INFO: _bindgen_ty_10 = 3;
+pub const KVBM_LOG_DEBUG: _bindgen_ty_10 = 4;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 pub type kvbm_log_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -1563,14 +1802,14 @@ extern "C" {
         out_needed: *mut usize,
     ) -> kvbm_status_t;
 }
-pub const KVBM_OP_STORE: _bindgen_ty_10 = 1;
-pub const KVBM_OP_LOAD: _bindgen_ty_10 = 2;
-pub const KVBM_OP_PREFETCH: _bindgen_ty_10 = 3;
-pub const KVBM_OP_OFFLOAD: _bindgen_ty_10 = 4;
-pub const KVBM_OP_OFFER: _bindgen_ty_10 = 5;
-pub const KVBM_OP_RECEIVE: _bindgen_ty_10 = 6;
-pub const KVBM_OP_LAYER: _bindgen_ty_10 = 7;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const KVBM_OP_STORE: _bindgen_ty_11 = 1;
+pub const KVBM_OP_LOAD: _bindgen_ty_11 = 2;
+pub const KVBM_OP_PREFETCH: _bindgen_ty_11 = 3;
+pub const KVBM_OP_OFFLOAD: _bindgen_ty_11 = 4;
+pub const KVBM_OP_OFFER: _bindgen_ty_11 = 5;
+pub const KVBM_OP_RECEIVE: _bindgen_ty_11 = 6;
+pub const KVBM_OP_LAYER: _bindgen_ty_11 = 7;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_completion {
@@ -1599,11 +1838,11 @@ const _: () = {
     ["Offset of field: kvbm_completion::service_ns"][::core::mem::offset_of!(kvbm_completion, service_ns) - 56usize];
 };
 pub type kvbm_completion_t = kvbm_completion;
-pub const KVBM_EVENT_STORED: _bindgen_ty_11 = 1;
-pub const KVBM_EVENT_REMOVED: _bindgen_ty_11 = 2;
-pub const KVBM_EVENT_CLEARED: _bindgen_ty_11 = 3;
-pub const KVBM_EVENT_DISABLED: _bindgen_ty_11 = 4;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+pub const KVBM_EVENT_STORED: _bindgen_ty_12 = 1;
+pub const KVBM_EVENT_REMOVED: _bindgen_ty_12 = 2;
+pub const KVBM_EVENT_CLEARED: _bindgen_ty_12 = 3;
+pub const KVBM_EVENT_DISABLED: _bindgen_ty_12 = 4;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_event {
@@ -1662,11 +1901,11 @@ extern "C" {
 extern "C" {
     pub fn kvbm_queue_poll_events(queue: *mut kvbm_queue_t, out_events: *mut kvbm_event_t, capacity: usize) -> usize;
 }
-pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_12 = 0;
-pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_12 = 1;
-pub const KVBM_COMPONENT_LATENT: _bindgen_ty_12 = 2;
-pub const KVBM_COMPONENT_STATE: _bindgen_ty_12 = 3;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_13 = 0;
+pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_13 = 1;
+pub const KVBM_COMPONENT_LATENT: _bindgen_ty_13 = 2;
+pub const KVBM_COMPONENT_STATE: _bindgen_ty_13 = 3;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_component {
@@ -1718,15 +1957,15 @@ extern "C" {
         out_bytes: *mut u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_ADMIT_ALL: _bindgen_ty_13 = 0;
-pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_13 = 1;
-pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_13 = 2;
-pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_13 = 3;
-pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_13 = 4;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
-pub const KVBM_QUOTA_EVICT: _bindgen_ty_14 = 0;
-pub const KVBM_QUOTA_REJECT: _bindgen_ty_14 = 1;
+pub const KVBM_ADMIT_ALL: _bindgen_ty_14 = 0;
+pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_14 = 1;
+pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_14 = 2;
+pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_14 = 3;
+pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_14 = 4;
 pub type _bindgen_ty_14 = ::core::ffi::c_uint;
+pub const KVBM_QUOTA_EVICT: _bindgen_ty_15 = 0;
+pub const KVBM_QUOTA_REJECT: _bindgen_ty_15 = 1;
+pub type _bindgen_ty_15 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_tier {
@@ -1741,7 +1980,9 @@ pub struct kvbm_tier {
     pub codec: *const ::core::ffi::c_char,
     pub codec_goal: u32,
     pub reserved0: u32,
-    pub reserved: [u64; 7usize],
+    pub url: *const ::core::ffi::c_char,
+    pub store: *const kvbm_store_table_t,
+    pub reserved: [u64; 5usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1758,7 +1999,9 @@ const _: () = {
     ["Offset of field: kvbm_tier::codec"][::core::mem::offset_of!(kvbm_tier, codec) - 56usize];
     ["Offset of field: kvbm_tier::codec_goal"][::core::mem::offset_of!(kvbm_tier, codec_goal) - 64usize];
     ["Offset of field: kvbm_tier::reserved0"][::core::mem::offset_of!(kvbm_tier, reserved0) - 68usize];
-    ["Offset of field: kvbm_tier::reserved"][::core::mem::offset_of!(kvbm_tier, reserved) - 72usize];
+    ["Offset of field: kvbm_tier::url"][::core::mem::offset_of!(kvbm_tier, url) - 72usize];
+    ["Offset of field: kvbm_tier::store"][::core::mem::offset_of!(kvbm_tier, store) - 80usize];
+    ["Offset of field: kvbm_tier::reserved"][::core::mem::offset_of!(kvbm_tier, reserved) - 88usize];
 };
 impl Default for kvbm_tier {
     fn default() -> Self {
@@ -2021,9 +2264,9 @@ extern "C" {
         bytes: *const u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_15 = 0;
-pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_15 = 1;
-pub type _bindgen_ty_15 = ::core::ffi::c_uint;
+pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_16 = 0;
+pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_16 = 1;
+pub type _bindgen_ty_16 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_register_options {

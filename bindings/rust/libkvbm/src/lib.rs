@@ -46,7 +46,7 @@ pub use event::{Event, EventKind, Events};
 pub use geometry::{Component, ComponentKind, Element, Geometry};
 pub use key::Key;
 pub use lookup::{LookupMode, LookupOptions, Match, MatchItem};
-pub use manager::{Admission, DiskTier, Manager, ManagerOptions};
+pub use manager::{Admission, Manager, ManagerOptions, Tier, TierPlace};
 pub use memory::{BlockMut, BlockRef, CacheMemory, Form, Guard, GuardMut, PartLayout, TensorMut, TensorRef};
 pub use namespace::{Namespace, NamespaceOptions, QuotaMode};
 pub use node::{LocateOptions, Located, Location, NodeRow, Share, ShareRole};

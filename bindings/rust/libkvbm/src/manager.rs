@@ -29,12 +29,21 @@ pub enum Admission {
     OnRequest = 4,
 }
 
-/// A disk tier below host memory.
-#[derive(Clone, Debug, Default)]
-pub struct DiskTier {
-    /// Its directory.
-    pub path: PathBuf,
-    /// Hard cap of everything in it.
+/// Where a [`Tier`] keeps its blocks.
+#[derive(Clone, Debug)]
+pub enum TierPlace {
+    /// A disk tier in a directory of this user's.
+    Disk(PathBuf),
+    /// A store, by its URL: `s3://bucket/prefix?region=...`, `file:///mnt/shared/kv`; docs/stores.md has them all.
+    Store(String),
+}
+
+/// A tier below host memory.
+#[derive(Clone, Debug)]
+pub struct Tier {
+    /// Where it is.
+    pub place: TierPlace,
+    /// Hard cap of everything in its directory or store; of a store 0 = no cap.
     pub capacity_bytes: u64,
     /// Bandwidth cap of offload into it; 0 = none.
     pub write_bytes_per_s: u64,
@@ -48,6 +57,31 @@ pub struct DiskTier {
     pub codec: Option<String>,
     /// What `"auto"` is for; 0: blocks are brought up sooner, 1: more of them fit.
     pub codec_goal: u32,
+}
+
+impl Tier {
+    fn at(place: TierPlace, capacity_bytes: u64) -> Tier {
+        Tier {
+            place,
+            capacity_bytes,
+            write_bytes_per_s: 0,
+            read_bytes_per_s: 0,
+            admission: Admission::default(),
+            admission_uses: 0,
+            codec: None,
+            codec_goal: 0,
+        }
+    }
+
+    /// A disk tier in a directory, with a hard cap of everything in it.
+    pub fn disk(path: impl Into<PathBuf>, capacity_bytes: u64) -> Tier {
+        Tier::at(TierPlace::Disk(path.into()), capacity_bytes)
+    }
+
+    /// A store, without a cap: set `capacity_bytes` for one.
+    pub fn store(url: impl Into<String>) -> Tier {
+        Tier::at(TierPlace::Store(url.into()), 0)
+    }
 }
 
 /// How to create a [`Manager`]; the default is the configuration's.
@@ -64,7 +98,7 @@ pub struct ManagerOptions {
     /// Eviction policy by name; `None` = as configured.
     pub policy: Option<String>,
     /// Fastest first; `None` = as configured, empty = host memory alone.
-    pub tiers: Option<Vec<DiskTier>>,
+    pub tiers: Option<Vec<Tier>>,
 }
 
 /// One owner of one set of tiers. Clones are the same manager. It lives until the last of its clones, namespaces,
@@ -86,15 +120,20 @@ impl Manager {
         let file = given.host_file.as_deref().map(|f| path_string("host_file", f)).transpose()?;
         let policy = given.policy.as_deref().map(|p| c_string("policy", p)).transpose()?;
         let wanted = given.tiers.as_deref().unwrap_or_default();
-        let paths = wanted.iter().map(|t| path_string("a tier's path", &t.path)).collect::<Result<Vec<_>>>()?;
-        let codec = |t: &DiskTier| t.codec.as_deref().map(|c| c_string("a tier's codec", c)).transpose();
+        let place = |t: &Tier| match &t.place {
+            TierPlace::Disk(path) => path_string("a tier's path", path),
+            TierPlace::Store(url) => c_string("a tier's URL", url),
+        };
+        let places = wanted.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let codec = |t: &Tier| t.codec.as_deref().map(|c| c_string("a tier's codec", c)).transpose();
         let codecs = wanted.iter().map(codec).collect::<Result<Vec<_>>>()?;
         let tiers: Vec<_> = wanted
             .iter()
-            .zip(&paths)
+            .zip(&places)
             .zip(&codecs)
-            .map(|((tier, path), codec)| sys::kvbm_tier_t {
-                path: path.as_ptr(),
+            .map(|((tier, place), codec)| sys::kvbm_tier_t {
+                path: if matches!(tier.place, TierPlace::Disk(_)) { place.as_ptr() } else { std::ptr::null() },
+                url: if matches!(tier.place, TierPlace::Store(_)) { place.as_ptr() } else { std::ptr::null() },
                 capacity_bytes: tier.capacity_bytes,
                 write_bytes_per_s: tier.write_bytes_per_s,
                 read_bytes_per_s: tier.read_bytes_per_s,

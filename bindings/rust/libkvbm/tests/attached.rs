@@ -173,7 +173,7 @@ fn layouts_of_a_geometry_are_stored_and_loaded_in_another_form() {
 #[test]
 fn a_disk_tier_gets_blocks_and_gives_them_back() {
     let folder = std::env::temp_dir().join(format!("kvbm-rust-{}", std::process::id()));
-    let tier = DiskTier { path: folder.clone(), capacity_bytes: 64 << 20, ..Default::default() };
+    let tier = Tier::disk(&folder, 64 << 20);
     let options = ManagerOptions {
         block_bytes: BLOCK as u64,
         host_capacity_bytes: 4096 + 16 * (BLOCK as u64 + 384),

@@ -164,7 +164,7 @@ fn a_closed_directory_and_a_missed_deadline() {
         Err(error) => assert_eq!(error.status(), Status::DEADLINE),
     }
     let folder = std::env::temp_dir().join(format!("kvbm-rust-twice-{}", std::process::id()));
-    let tier = DiskTier { path: folder.clone(), capacity_bytes: 64 << 20, ..Default::default() };
+    let tier = Tier::disk(&folder, 64 << 20);
     let options = ManagerOptions { block_bytes: 4096, tiers: Some(vec![tier]), ..Default::default() };
     let first = world_of(&[("host.capacity", "1MiB")], options.clone());
     refused(Manager::new(&first.context, &options), Status::IN_USE, "");

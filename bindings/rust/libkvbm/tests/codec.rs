@@ -176,12 +176,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn a_tier_codes_and_a_namespace_says_how() {
     let folder = std::env::temp_dir().join(format!("libkvbm-codec-{}", std::process::id()));
-    let tier = |codec: &str| DiskTier {
-        path: folder.clone(),
-        capacity_bytes: 1 << 26,
-        codec: Some(codec.into()),
-        ..Default::default()
-    };
+    let tier = |codec: &str| Tier { codec: Some(codec.into()), ..Tier::disk(&folder, 1 << 26) };
     let options = |codec: &str| ManagerOptions {
         block_bytes: BLOCK as u64,
         host_capacity_bytes: 1 << 20,

@@ -17,6 +17,7 @@ except ImportError as error:
     raise ImportError(f"libkvbm.aibrix needs aibrix-kvcache, which cannot be imported here ({error}): "
                       "pip install aibrix-kvcache==0.8.0") from error
 
+from ..connector_store import ConnectorStore  # noqa: E402
 from .connector import KvbmConnector  # noqa: E402
 from .hook import SUPPORTED, install  # noqa: E402
 from .options import Options  # noqa: E402
@@ -25,4 +26,4 @@ from .status import code_of, status_of  # noqa: E402
 
 del _aibrix_kvcache
 
-__all__ = ["SUPPORTED", "KvbmConnector", "Options", "Region", "code_of", "install", "status_of"]
+__all__ = ["SUPPORTED", "ConnectorStore", "KvbmConnector", "Options", "Region", "code_of", "install", "status_of"]

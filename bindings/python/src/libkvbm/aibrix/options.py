@@ -4,6 +4,7 @@ MODEL          required: path, or name@revision, of the weights, and whatever el
 HOST_CAPACITY  host memory for blocks, "8GiB"; 256 MiB as libkvbm has it
 DISK           directory of a disk tier below host memory
 DISK_CAPACITY  hard cap of everything in it; 16GiB
+STORES         URLs of stores below the disk, with spaces between: "file:///mnt/shared/kv s3://bucket/prefix"
 CONFIG_FILE    TOML file with options of libkvbm
 SETTINGS       the same as JSON: {"host.policy": "lru"}
 SHARE          1: the processes of this engine, and other engines on this host, share one tier set
@@ -25,7 +26,8 @@ from ..engine import Configuration, ConfigurationError
 
 PREFIX = "AIBRIX_KV_CACHE_OL_KVBM_"
 _PLAIN = ("CONFIG_FILE", "DISK", "DISK_CAPACITY", "SECRET_FILE", "TENANT")
-_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY", "WEAK_HASHES", "WEIGH")
+_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "STORES", "USE_ZERO_COPY", "WEAK_HASHES",
+                   "WEIGH")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Options:
         settings = _settings(given.get("SETTINGS", "{}"))
         if "HOST_CAPACITY" in given:
             settings["host.capacity"] = given["HOST_CAPACITY"]
-        options["settings"] = settings
+        options["settings"], options["stores"] = settings, given.get("STORES", "").split()
         options["share"], options["weak_hashes"] = _switch(given, "SHARE"), _switch(given, "WEAK_HASHES")
         identity = given.get("IDENTITY", "aibrix").lower()
         if identity not in ("aibrix", "tokens"):

@@ -76,10 +76,12 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._done: deque[JobResult] = deque()
         self._pace = Pace()
         self._looked_at = 0.0
-        if self._store.configuration.disk is None:
+        library = self._store.configuration
+        if library.disk is None and not library.stores:
             self.medium, self.cache_hit_source = Medium.CPU, CacheHitSource.HOST
-        log.info("libkvbm's tier: %d rows of %d bytes%s", self._rows, self._row_bytes,
-                 f", on disk in {self._store.configuration.disk}" if self._store.configuration.disk else "")
+        log.info("libkvbm's tier: %d rows of %d bytes%s%s", self._rows, self._row_bytes,
+                 f", on disk in {library.disk}" if library.disk else "",
+                 f", and in {len(library.stores)} stores" if library.stores else "")
 
     # ---- lookups: from memory, or "ask again"
 

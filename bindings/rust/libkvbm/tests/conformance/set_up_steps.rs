@@ -4,8 +4,8 @@
 use std::alloc::{alloc_zeroed, Layout};
 
 use libkvbm::{
-    config_reference, sys, version, Component, Context, ContextOptions, DiskTier, Error, Geometry, LocateOptions,
-    Manager, ManagerOptions, Namespace, NamespaceOptions, Status,
+    config_reference, sys, version, Component, Context, ContextOptions, Error, Geometry, LocateOptions, Manager,
+    ManagerOptions, Namespace, NamespaceOptions, Status, Tier, TierPlace,
 };
 use serde_json::{json, Map, Value};
 
@@ -228,8 +228,13 @@ impl Objects {
         }
         let mut tiers = Vec::new();
         for tier in call.list("tiers")? {
-            tiers.push(DiskTier {
-                path: text_member(&tier, "path").unwrap_or_default().into(),
+            let place = match (text_member(&tier, "path"), text_member(&tier, "url")) {
+                (Some(path), None) => TierPlace::Disk(path.into()),
+                (None, Some(url)) => TierPlace::Store(url),
+                _ => return Err(Failure::Wrong("a tier has a path or a url".to_string())),
+            };
+            tiers.push(Tier {
+                place,
                 capacity_bytes: field(&tier, "capacity_bytes")?,
                 write_bytes_per_s: field(&tier, "write_bytes_per_s")?,
                 read_bytes_per_s: field(&tier, "read_bytes_per_s")?,

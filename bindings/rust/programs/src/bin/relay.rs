@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use libkvbm::{
-    Context, DiskTier, Key, LookupOptions, Manager, ManagerOptions, Namespace, NamespaceOptions, Part, Result,
-};
+use libkvbm::{Context, Key, LookupOptions, Manager, ManagerOptions, Namespace, NamespaceOptions, Part, Result, Tier};
 
 const BLOCK_BYTES: usize = 65536;
 const BLOCK_TOKENS: u32 = 16;
@@ -48,7 +46,7 @@ struct World {
 
 fn open(arguments: &Arguments) -> Result<World> {
     let context = Context::with_settings(arguments.settings.clone())?;
-    let tier = |path: &PathBuf| DiskTier { path: path.clone(), capacity_bytes: 256 << 20, ..Default::default() };
+    let tier = |path: &PathBuf| Tier::disk(path, 256 << 20);
     let tiers = arguments.tier.as_ref().map(|path| vec![tier(path)]);
     let options = ManagerOptions { block_bytes: BLOCK_BYTES as u64, tiers, ..Default::default() };
     let manager = Manager::new(&context, &options)?;

@@ -13,7 +13,7 @@ public final class ManagerOptions {
   private long hostCapacityBytes;
   private String hostFile;
   private String policy;
-  private List<DiskTier> tiers;
+  private List<Tier> tiers;
 
   /** Everything from the configuration. */
   public ManagerOptions() {}
@@ -79,7 +79,7 @@ public final class ManagerOptions {
    * @param below null = configuration
    * @return this
    */
-  public ManagerOptions tiers(List<DiskTier> below) {
+  public ManagerOptions tiers(List<Tier> below) {
     tiers = below == null ? null : List.copyOf(below);
     return this;
   }

@@ -30,7 +30,7 @@ public final class Session extends NativeObject {
    * @param sources every prefill rank, also those of which nothing is wanted
    * @param options null = defaults
    * @param queue where its layers and its end are told; null = nowhere
-   * @param layers receives the {@link OperationKind#LAYER} completions, on the queue's thread; null = nobody
+   * @param layers receives the {@link OperationKind#LAYER} completions, on the queue's thread; null = nothing
    * @return the session
    */
   public static Session open(Cache cache, RequestId request, int[] blockIds, List<Source> sources,

@@ -155,7 +155,7 @@ class CodecTest {
 
   @Test
   void aTierCodesAndANamespaceSaysHow(@TempDir Path folder) {
-    DiskTier tier = new DiskTier(folder.toString(), 1 << 26).codec("default", 0);
+    Tier tier = Tier.disk(folder.toString(), 1 << 26).codec("default", 0);
     ManagerOptions options = new ManagerOptions().blockBytes(4096).hostCapacityBytes(1 << 20).tiers(List.of(tier));
     try (Context context = Context.create(); Manager manager = Manager.create(context, options);
         Namespace ns = manager.namespace(new NamespaceOptions("m").codec("int8").allowLossy(true));

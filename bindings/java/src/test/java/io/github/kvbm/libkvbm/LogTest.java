@@ -20,7 +20,7 @@ class LogTest {
         .setting("node.listen", "127.0.0.1:0").setting("node.peers", "127.0.0.1:9");
     try (Context context = Context.create(options);
         Manager manager = Manager.create(
-            context, new ManagerOptions().tiers(List.of(new DiskTier(tmp.resolve("disk").toString(), 64L << 20))))) {
+            context, new ManagerOptions().tiers(List.of(Tier.disk(tmp.resolve("disk").toString(), 64L << 20))))) {
       assertFalse(manager.nodeAddress().isEmpty());
       assertTrue(context.config().contains("node"));
     }

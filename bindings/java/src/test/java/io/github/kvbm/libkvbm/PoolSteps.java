@@ -58,9 +58,12 @@ final class PoolSteps {
     if ((flags & ~KVBM_MANAGER_SHARE) != 0) throw new AssertionError("flags " + flags);
     options.share(flags != 0);
     if (in.has("tiers")) {
-      List<DiskTier> tiers = new ArrayList<>();
+      List<Tier> tiers = new ArrayList<>();
       for (Arguments one : in.objects("tiers")) {
-        tiers.add(new DiskTier(one.text("path"), one.number("capacity_bytes", 0))
+        String path = one.text("path");
+        String url = one.text("url");
+        long capacity = one.number("capacity_bytes", 0);
+        tiers.add((url == null ? Tier.disk(path, capacity) : Tier.store(url).capacity(capacity))
             .bandwidth(one.number("write_bytes_per_s", 0), one.number("read_bytes_per_s", 0))
             .admission(Admission.of(one.integer("admission", 0)), one.integer("admission_uses", 0))
             .codec(one.text("codec"), one.integer("codec_goal", 0)));

@@ -6,7 +6,6 @@ import io.github.kvbm.libkvbm.BlockArray;
 import io.github.kvbm.libkvbm.BlockViews;
 import io.github.kvbm.libkvbm.Context;
 import io.github.kvbm.libkvbm.ContextOptions;
-import io.github.kvbm.libkvbm.DiskTier;
 import io.github.kvbm.libkvbm.KeyArray;
 import io.github.kvbm.libkvbm.KvbmException;
 import io.github.kvbm.libkvbm.LookupOptions;
@@ -15,6 +14,7 @@ import io.github.kvbm.libkvbm.ManagerOptions;
 import io.github.kvbm.libkvbm.Match;
 import io.github.kvbm.libkvbm.Namespace;
 import io.github.kvbm.libkvbm.NamespaceOptions;
+import io.github.kvbm.libkvbm.Tier;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.time.Duration;
@@ -63,7 +63,7 @@ public final class Relay {
       }
     }
     ManagerOptions options = new ManagerOptions().blockBytes(BLOCK_BYTES);
-    if (tier != null) options.tiers(List.of(new DiskTier(tier, 256L << 20).admission(Admission.ALL, 0)));
+    if (tier != null) options.tiers(List.of(Tier.disk(tier, 256L << 20).admission(Admission.ALL, 0)));
     byte[] secret = new byte[32];
     Arrays.fill(secret, (byte) 7);
     boolean good;

@@ -1,0 +1,200 @@
+#include "capi/table_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+namespace kvbm::capi {
+
+namespace {
+
+using tier::store::ObjectRequest;
+using tier::store::StoreFacts;
+using tier::store::Verb;
+
+constexpr uint32_t kMostConcurrency = 1024;
+constexpr uint32_t kMostThreads = 64;
+
+// Text that something else wrote into a field of fixed size.
+template <size_t n>
+std::string text_of(const char (&field)[n]) {
+  std::string out(field, strnlen(field, n));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return out;
+}
+
+}  // namespace
+
+TableStore::TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log)
+    : table_(table), place_(std::move(place)), log_(log) {
+  for (const auto& [name, value] : place_.options) options_.push_back({name.c_str(), value.c_str()});
+}
+
+Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
+                                                     uint64_t timeout_ns) {
+  std::unique_ptr<TableStore> out(new TableStore(table, std::move(place), log));
+  kvbm_store_config_t& config = out->config_;
+  config.struct_size = sizeof config;
+  config.scheme = out->place_.scheme.c_str();
+  config.authority = out->place_.authority.c_str();
+  config.user = out->place_.user.c_str();
+  config.password = out->place_.password.c_str();
+  config.path = out->place_.path.c_str();
+  config.options = out->options_.data();
+  config.n_options = out->options_.size();
+  config.context = out.get();
+  config.finished = &TableStore::finished;
+  config.log = &TableStore::logged;
+  kvbm_store_facts_t facts{};
+  facts.struct_size = sizeof facts;
+  char message[256] = {};
+  const kvbm_status_t opened = table.open(&config, timeout_ns, &facts, &out->store_, message);
+  if (opened != KVBM_OK) {
+    const Code code = opened == KVBM_ERR_PERMISSION || opened == KVBM_ERR_UNSUPPORTED || opened == KVBM_ERR_NO_MEMORY ||
+                              opened == KVBM_ERR_VERSION
+                          ? static_cast<Code>(opened)
+                          : Code::bad_config;
+    const std::string said = text_of(message);
+    out->store_ = nullptr;
+    return Status(code, "a store cannot be used", said.empty() ? code_text(code) : said);
+  }
+  StoreFacts& to = out->facts_;
+  to.kind = table.name;
+  to.expires = (facts.features & KVBM_STORE_EXPIRES) != 0;
+  to.evicts = (facts.features & KVBM_STORE_EVICTS) != 0;
+  out->blocks_ = (facts.features & KVBM_STORE_BLOCKS) != 0;
+  if (facts.concurrency != 0) to.concurrency = std::min(facts.concurrency, kMostConcurrency);
+  if (facts.object_bytes != 0) to.object_bytes = std::clamp<uint64_t>(facts.object_bytes, 4096, uint64_t{1} << 30);
+  to.max_object_bytes = facts.max_object_bytes;
+  to.description = text_of(facts.description);
+  if (to.description.empty()) to.description = to.kind;
+  if (out->blocks_) {
+    to.concurrency = std::min(to.concurrency, kMostThreads);
+    auto threads = ThreadExecutor::create("store", to.concurrency);
+    if (!threads.ok()) {
+      table.close(out->store_);
+      out->store_ = nullptr;
+      return threads.status();
+    }
+    out->threads_ = std::move(threads).value();
+  }
+  return out;
+}
+
+TableStore::~TableStore() {
+  if (store_ != nullptr) close();
+}
+
+void TableStore::start(std::unique_ptr<ObjectRequest> request) {
+  auto flight = std::make_shared<Flight>();
+  kvbm_store_op_t& op = flight->op;
+  ObjectRequest& r = *request;
+  op.kind = r.verb == Verb::put      ? KVBM_STORE_PUT
+            : r.verb == Verb::get    ? KVBM_STORE_GET
+            : r.verb == Verb::remove ? KVBM_STORE_REMOVE
+                                     : KVBM_STORE_LIST;
+  op.flags = r.listed ? KVBM_STORE_LISTED : 0;
+  op.name = r.name.c_str();
+  op.after = r.verb == Verb::list ? r.after.c_str() : nullptr;
+  op.data = r.data.bytes.get();
+  op.bytes = r.bytes;
+  op.offset = r.offset;
+  op.timeout_ns = r.timeout_ns;
+  op.expire_s = r.expire_s;
+  flight->id = r.id;
+  flight->request = std::move(request);
+  kvbm_store_op_t* const started = &op;
+  {
+    MutexLock lock(mutex_);
+    flights_.emplace(started, std::move(flight));
+  }
+  if (!blocks_) {
+    table_.start(store_, &started, 1);
+    return;
+  }
+  threads_->post([table = &table_, store = store_, started] { table->start(store, &started, 1); });
+}
+
+void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t status) {
+  auto* const self = static_cast<TableStore*>(context);
+  std::shared_ptr<Flight> flight;
+  {
+    MutexLock lock(self->mutex_);
+    const auto at = self->flights_.find(op);
+    if (at == self->flights_.end()) {
+      ++self->unknown_;
+      return;
+    }
+    flight = std::move(at->second);
+    self->flights_.erase(at);
+  }
+  std::unique_ptr<ObjectRequest> request;
+  {
+    MutexLock lock(self->mutex_);
+    request = std::move(flight->request);
+  }
+  request->code = static_cast<Code>(status);
+  request->done = op->done;
+  request->more = op->more != 0;
+  if (status != KVBM_OK) request->message = text_of(op->message);
+  if (status == KVBM_OK && request->done > request->bytes) {
+    request->code = Code::io_error;
+    request->done = 0;
+    request->message = "it says that it filled more than there was room for";
+  }
+  flight.reset();
+  auto done = std::move(request->finished);
+  done(std::move(request));
+}
+
+void TableStore::logged(void* context, int32_t level, const char* text) {
+  const auto* const self = static_cast<const TableStore*>(context);
+  if (self->log_ == nullptr || text == nullptr) return;
+  const LogLevel levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug};
+  self->log_->write(levels[std::clamp(level, 0, 3)], "store", std::string(text, strnlen(text, 1024)));
+}
+
+void TableStore::cancel(uint64_t id) noexcept {
+  if (table_.cancel == nullptr) return;
+  std::shared_ptr<Flight> found;  // the operation itself stays, should it finish meanwhile
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [op, flight] : flights_) {
+      if (flight->id == id) found = flight;
+    }
+  }
+  if (found != nullptr) table_.cancel(store_, &found->op);
+}
+
+std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request) {
+  struct Wait {
+    std::mutex mutex;
+    std::condition_variable ended;
+    std::unique_ptr<ObjectRequest> back;
+    bool over = false;
+  };
+  const auto wait = std::make_shared<Wait>();
+  const auto most = std::chrono::nanoseconds(request->timeout_ns + request->timeout_ns / 8 + 1'000'000);
+  request->finished = [wait](std::unique_ptr<ObjectRequest> back) {
+    const std::lock_guard lock(wait->mutex);
+    wait->back = std::move(back);
+    wait->over = true;
+    wait->ended.notify_all();
+  };
+  start(std::move(request));
+  std::unique_lock lock(wait->mutex);
+  wait->ended.wait_for(lock, most, [&] { return wait->over; });
+  return std::move(wait->back);
+}
+
+void TableStore::close() noexcept {
+  threads_.reset();
+  table_.close(store_);
+  store_ = nullptr;
+}
+
+}  // namespace kvbm::capi

@@ -1,0 +1,66 @@
+// A store made of a C table (kvbm_store_table_t), contained.
+//
+// Operations that the store finishes twice, or that it was never given, are ignored and counted. Lengths that cannot be are
+// errors. Memory of an operation lives until the store has finished it, however late. A store that blocks runs on threads of
+// its own here. Lock: mutex_ is a leaf; the table is never called under it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/thread_executor.h"
+#include "kvbm.h"
+#include "tier/store/object_store.h"
+
+namespace kvbm::capi {
+
+// What a store is opened with, as kvbm_store_config_t.
+struct StorePlaceText {
+  std::string scheme, authority, user, password, path;
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
+class TableStore final : public tier::store::ObjectStore {
+ public:
+  // Opens the store. Errors are the table's, with its sentence.
+  static Result<std::unique_ptr<TableStore>> open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
+                                                  uint64_t timeout_ns);
+  ~TableStore() override;
+
+  [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return facts_; }
+  void start(std::unique_ptr<tier::store::ObjectRequest> request) override;
+  void cancel(uint64_t id) noexcept override;
+  std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> request) override;
+  void close() noexcept override;
+  void leave(std::unique_ptr<ObjectStore> self) noexcept override { [[maybe_unused]] auto* lives = self.release(); }
+
+ private:
+  struct Flight {
+    kvbm_store_op_t op{};
+    uint64_t id = 0;
+    std::unique_ptr<tier::store::ObjectRequest> request;
+  };
+  TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log);
+  static void finished(void* context, kvbm_store_op_t* op, kvbm_status_t status);
+  static void logged(void* context, int32_t level, const char* text);
+
+  const kvbm_store_table_t& table_;
+  const StorePlaceText place_;
+  std::vector<kvbm_store_option_t> options_;
+  kvbm_store_config_t config_{};  // the store may keep a pointer to it
+  Log* const log_;
+  void* store_ = nullptr;
+  bool blocks_ = false;
+  tier::store::StoreFacts facts_;
+  std::unique_ptr<ThreadExecutor> threads_;  // of a store that blocks
+  Mutex mutex_;
+  std::unordered_map<const kvbm_store_op_t*, std::shared_ptr<Flight>> flights_ KVBM_GUARDED_BY(mutex_);
+  uint64_t unknown_ KVBM_GUARDED_BY(mutex_) = 0;  // finished without having been given, or twice
+};
+
+}  // namespace kvbm::capi

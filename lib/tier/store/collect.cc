@@ -1,0 +1,142 @@
+// Old packs go by age and by capacity. One live writer does it for all; should two believe that they are the one, both
+// remove the same oldest packs, and no harm is done.
+#include <algorithm>
+
+#include "tier/store/store_core.h"
+
+namespace kvbm::tier::store {
+
+namespace {
+constexpr uint64_t kFirstSignNs = 1'000'000'000;
+constexpr uint64_t kSignNs = 30'000'000'000;
+constexpr uint64_t kAliveMs = 90'000;
+constexpr uint64_t kForgottenMs = 3'600'000;
+// Objects that one round removes at most.
+constexpr size_t kRoundObjects = 1000;
+}  // namespace
+
+void StoreCore::remove(std::string name, bool listed, std::function<void(Code)> done) {
+  auto gone = request(Verb::remove, std::move(name));
+  gone->listed = listed;
+  requests_->submit(std::move(gone), now() + 2 * options_.timeout_ns, false,
+                    [done = std::move(done)](Code code, std::unique_ptr<ObjectRequest>) { done(code); });
+}
+
+void StoreCore::collect_later() {
+  if (!options_.write || (options_.capacity_bytes == 0 && options_.ttl_s == 0)) return;
+  uint64_t wait = kSignNs;
+  {
+    MutexLock lock(mutex_);
+    if (last_sign_ == 0) wait = kFirstSignNs;
+  }
+  executor_.post_at(now() + wait, [self = shared_from_this()] {
+    if (self->closing_) return;
+    self->sign();
+    self->collect_later();
+  });
+}
+
+// Says that this process is alive, and looks which others are.
+void StoreCore::sign() {
+  uint64_t before = 0;
+  const uint64_t ms = unix_ms();
+  {
+    MutexLock lock(mutex_);
+    before = std::exchange(last_sign_, ms);
+  }
+  auto put = request(Verb::put, writer_name(writer_, ms));
+  put->listed = true;
+  put->data = Buffer::of(8);
+  store_le(put->data.bytes.get(), ms);
+  put->bytes = 8;
+  put->expire_s = kForgottenMs / 1000;
+  requests_->submit(std::move(put), now() + options_.timeout_ns, false, [](Code, std::unique_ptr<ObjectRequest>) {});
+  if (before != 0) remove(writer_name(writer_, before), true, [](Code) {});
+  auto signs = std::make_shared<std::vector<WriterSign>>();
+  auto listing = std::make_shared<Listing>();
+  listing->prefix = kWriterPrefix;
+  listing->take = [signs](std::string_view name) {
+    if (const auto sign = parse_writer_name(name)) signs->push_back(*sign);
+  };
+  listing->done = [self = shared_from_this(), signs](Code code) {
+    if (code == Code::ok && !self->closing_) self->elect(std::move(*signs));
+  };
+  list(std::move(listing));
+}
+
+void StoreCore::elect(std::vector<WriterSign> signs) {
+  const uint64_t ms = unix_ms();
+  uint64_t first = writer_;
+  for (const WriterSign& sign : signs) {
+    if (sign.ms + kAliveMs >= ms) first = std::min(first, sign.writer);
+    if (sign.writer != writer_ && sign.ms + kForgottenMs < ms) {
+      remove(writer_name(sign.writer, sign.ms), true, [](Code) {});
+    }
+  }
+  {
+    MutexLock lock(mutex_);
+    elected_ = first == writer_;
+  }
+  collect();
+}
+
+void StoreCore::collect() {
+  std::vector<std::pair<Stamp, uint64_t>> packs;
+  std::vector<Stamp> indexes;
+  {
+    MutexLock lock(mutex_);
+    if (!elected_ || collecting_ || closing_) return;
+    const uint64_t ms = unix_ms();
+    const uint64_t oldest_ms = options_.ttl_s != 0 && ms > options_.ttl_s * 1000 ? ms - options_.ttl_s * 1000 : 0;
+    uint64_t left = index_.stored_bytes();
+    uint64_t keeps = ms;  // packs from here on stay
+    index_.for_each_pack([&](const Stamp& stamp, uint64_t bytes) {
+      const bool goes = packs.size() < kRoundObjects && (stamp.ms < oldest_ms || (options_.capacity_bytes != 0 && left > options_.capacity_bytes));
+      if (!goes) {
+        keeps = std::min(keeps, stamp.ms);
+        return;
+      }
+      packs.emplace_back(stamp, bytes);
+      left -= bytes;
+    });
+    // An index object names packs that are older than itself.
+    for (const Stamp& stamp : known_indexes_) {
+      if (stamp.ms >= std::min(keeps, ms - std::min(ms, kOverlapMs)) || indexes.size() == kRoundObjects) break;
+      indexes.push_back(stamp);
+    }
+    if (packs.empty() && indexes.empty()) return;
+    collecting_ = true;
+  }
+  const auto left = std::make_shared<std::atomic<size_t>>(packs.size() + indexes.size());
+  const auto ended = [self = shared_from_this(), left] {
+    if (left->fetch_sub(1) != 1) return;
+    bool more = false;
+    {
+      MutexLock lock(self->mutex_);
+      self->collecting_ = false;
+      more = self->options_.capacity_bytes != 0 && self->index_.stored_bytes() > self->options_.capacity_bytes;
+    }
+    if (more && !self->requests_->backs_off()) self->collect();
+  };
+  for (const auto& [stamp, bytes] : packs) {
+    remove(stamped_name(kPackPrefix, stamp), false, [self = shared_from_this(), stamp = stamp, bytes = bytes, ended](Code code) {
+      if (code == Code::ok) {
+        MutexLock lock(self->mutex_);
+        self->counts_.reclaimed_bytes += bytes;
+        self->counts_.evicted += self->index_.drop(stamp);
+      }
+      ended();
+    });
+  }
+  for (const Stamp& stamp : indexes) {
+    remove(stamped_name(kIndexPrefix, stamp), true, [self = shared_from_this(), stamp, ended](Code code) {
+      if (code == Code::ok) {
+        MutexLock lock(self->mutex_);
+        self->known_indexes_.erase(stamp);
+      }
+      ended();
+    });
+  }
+}
+
+}  // namespace kvbm::tier::store

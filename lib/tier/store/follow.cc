@@ -1,0 +1,260 @@
+// What other processes wrote, and what was there before: index objects, read as they appear and taken in by their order.
+#include <algorithm>
+
+#include "tier/store/store_core.h"
+
+namespace kvbm::tier::store {
+
+namespace {
+
+constexpr size_t kListBytes = 256 << 10;
+// Names that one listing gives at most: more were not written by a library like this one.
+constexpr uint64_t kMaxListed = 4'000'000;
+// Index objects that are on their way at a time.
+constexpr size_t kReadAtOnce = 8;
+// Everything is listed again after this long: what a clock that is far off, or a late put, has hidden.
+constexpr uint64_t kWholeNs = 600'000'000'000;
+// A pack is told by an index object that is at most so much younger.
+constexpr uint64_t kUntoldMs = 120'000;
+
+}  // namespace
+
+std::unique_ptr<ObjectRequest> StoreCore::request(Verb verb, std::string name) const {
+  auto out = std::make_unique<ObjectRequest>();
+  out->verb = verb;
+  out->name = std::move(name);
+  return out;
+}
+
+// Page after page; `take` has every name, `done` the end.
+void StoreCore::list(std::shared_ptr<Listing> listing) {
+  auto ask = request(Verb::list, listing->prefix);
+  ask->after = listing->after;
+  ask->data = Buffer::of(kListBytes);
+  ask->bytes = kListBytes;
+  requests_->submit(
+      std::move(ask), now() + 2 * options_.timeout_ns, true,
+      [self = shared_from_this(), listing = std::move(listing)](Code code, std::unique_ptr<ObjectRequest> back) {
+        if (code != Code::ok) return listing->done(code);
+        std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
+        while (!left.empty()) {
+          const size_t end = left.find('\0');
+          const std::string_view name = left.substr(0, end);
+          // A listing that does not go on would be read for ever.
+          if (end == std::string_view::npos || name <= listing->after || !name.starts_with(listing->prefix) ||
+              ++listing->names > kMaxListed) {
+            return listing->done(Code::damaged);
+          }
+          listing->take(name);
+          listing->after = name;
+          left.remove_prefix(end + 1);
+        }
+        if (!back->more) return listing->done(Code::ok);
+        if (back->done == 0) return listing->done(Code::damaged);
+        self->list(listing);
+      });
+}
+
+// Epochs first: a record of an epoch that has ended must not be found by a process that does not know of it.
+void StoreCore::read_epochs() {
+  auto rows = std::make_shared<std::vector<NamespaceEpoch>>();
+  auto listing = std::make_shared<Listing>();
+  listing->prefix = kEpochPrefix;
+  listing->take = [rows](std::string_view name) {
+    if (const auto row = parse_epoch_name(name)) rows->push_back(*row);
+  };
+  listing->done = [self = shared_from_this(), rows](Code code) {
+    if (code == Code::ok) {
+      self->learn_epochs(*rows);
+      self->epochs_known_.store(true, std::memory_order_release);
+    }
+    self->poll();
+  };
+  list(std::move(listing));
+}
+
+void StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows) {
+  std::vector<NamespaceEpoch> raised;
+  {
+    MutexLock lock(mutex_);
+    for (const NamespaceEpoch& row : rows) {
+      uint64_t& known = epochs_[row.base];
+      if (row.epoch <= known) continue;
+      known = row.epoch;
+      raised.push_back(row);
+    }
+  }
+  if (listener_ == nullptr) return;
+  for (const NamespaceEpoch& row : raised) listener_->epoch_raised(index_number_, row);
+}
+
+void StoreCore::poll() {
+  if (closing_) return end_shutdown();
+  if (!epochs_known_) {
+    executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] {
+      if (self->closing_) return self->end_shutdown();
+      self->read_epochs();
+    });
+    return;
+  }
+  bool whole = false;
+  const uint64_t at = now();
+  {
+    MutexLock lock(mutex_);
+    whole = last_whole_ns_ == 0 || at >= last_whole_ns_ + kWholeNs;
+  }
+  const uint64_t ms = unix_ms();
+  auto found = std::make_shared<std::vector<Stamp>>();
+  auto listing = std::make_shared<Listing>();
+  listing->prefix = kIndexPrefix;
+  if (!whole) listing->after = name_before(kIndexPrefix, ms > kOverlapMs ? ms - kOverlapMs : 0);
+  listing->take = [found](std::string_view name) {
+    if (const auto stamp = parse_stamp(kIndexPrefix, name)) found->push_back(*stamp);
+  };
+  listing->done = [self = shared_from_this(), found, whole, at](Code code) {
+    if (code == Code::ok) {
+      self->follow(*found, whole);
+      if (whole) {
+        MutexLock lock(self->mutex_);
+        self->last_whole_ns_ = std::max<uint64_t>(at, 1);
+      }
+    }
+    self->poll_later();
+  };
+  list(std::move(listing));
+}
+
+void StoreCore::poll_later() {
+  if (closing_) return end_shutdown();
+  publish_soon();
+  executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] { self->poll(); });
+}
+
+// `whole`: nothing else is in the store.
+void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
+  {
+    MutexLock lock(mutex_);
+    for (const Stamp& stamp : found) {
+      if (known_indexes_.insert(stamp).second) to_read_.emplace_back(stamp, false);
+    }
+    if (whole) {
+      const std::set<Stamp> there(found.begin(), found.end());
+      const uint64_t recent = unix_ms() - std::min(unix_ms(), kOverlapMs);
+      std::erase_if(known_indexes_, [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); });
+      // An index object goes when all of its packs have gone, so packs older than every index object have none.
+      const uint64_t oldest = there.empty() ? unix_ms() : there.begin()->ms;
+      while (const Stamp* const pack = index_.oldest()) {
+        if (pack->ms + kUntoldMs >= oldest) break;
+        counts_.evicted += index_.drop(Stamp(*pack));
+      }
+    }
+    std::sort(to_read_.begin(), to_read_.end());
+  }
+  read_indexes();
+}
+
+void StoreCore::read_indexes() {
+  for (;;) {
+    Stamp stamp;
+    {
+      MutexLock lock(mutex_);
+      if (reading_ >= kReadAtOnce || arrived_.size() >= 4 * kReadAtOnce) return;
+      const auto next = std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return !each.second; });
+      if (next == to_read_.end()) return;
+      next->second = true;
+      stamp = next->first;
+      ++reading_;
+    }
+    // Most are small: what is larger is read once more, whole.
+    auto get = request(Verb::get, stamped_name(kIndexPrefix, stamp));
+    get->data = Buffer::of(kListBytes);
+    get->bytes = kListBytes;
+    requests_->submit(std::move(get), now() + 2 * options_.timeout_ns, false,
+                      [self = shared_from_this(), stamp](Code code, std::unique_ptr<ObjectRequest> back) {
+                        self->index_read(stamp, code, std::move(back));
+                      });
+  }
+}
+
+void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> back) {
+  if (code == Code::ok && back->done == back->bytes && back->bytes < kMaxIndexBytes) {
+    back->data = Buffer::of(kMaxIndexBytes);
+    back->bytes = kMaxIndexBytes;
+    requests_->submit(std::move(back), now() + 4 * options_.timeout_ns, false,
+                      [self = shared_from_this(), stamp](Code again, std::unique_ptr<ObjectRequest> whole) {
+                        self->index_read(stamp, again, std::move(whole));
+                      });
+    return;
+  }
+  std::unique_ptr<IndexObject> index;
+  Status wrong;
+  if (code == Code::ok) {
+    auto decoded = decode_index(ConstBytes(back->data.span()).first(back->done));
+    if (decoded.ok()) {
+      index = std::make_unique<IndexObject>(std::move(decoded).value());
+    } else {
+      wrong = decoded.status();
+    }
+  }
+  bool first_wrong = false;
+  {
+    MutexLock lock(mutex_);
+    --reading_;
+    const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const auto& each) { return each.first == stamp; });
+    if (code != Code::ok && code != Code::miss && !closing_) {
+      // The store is in trouble: the next poll asks again.
+      if (at != to_read_.end()) to_read_.erase(at);
+      known_indexes_.erase(stamp);
+      last_whole_ns_ = 0;
+    } else {
+      first_wrong = !wrong.ok() && counts_.damaged++ == 0;
+      arrived_[stamp] = std::move(index);
+    }
+  }
+  if (first_wrong) say(LogLevel::warning, wrong.message() + ": " + stamped_name(kIndexPrefix, stamp));
+  apply_in_order();
+  if (closing_) return end_shutdown();
+  if (code == Code::ok || code == Code::miss) read_indexes();
+}
+
+void StoreCore::apply_in_order() {
+  for (;;) {
+    Stamp stamp;
+    std::unique_ptr<IndexObject> index;
+    {
+      MutexLock lock(mutex_);
+      if (applying_ || to_read_.empty()) return;
+      stamp = to_read_.front().first;
+      const auto at = arrived_.find(stamp);
+      if (at == arrived_.end()) return;
+      index = std::move(at->second);
+      arrived_.erase(at);
+      to_read_.pop_front();
+      applying_ = true;
+    }
+    if (index != nullptr) apply(stamp, *index);
+    MutexLock lock(mutex_);
+    applying_ = false;
+  }
+}
+
+void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
+  learn_epochs(index.epochs);
+  bool full = false;
+  for (const PackRow& pack : index.packs) {
+    MutexLock lock(mutex_);
+    if (index_.knows(pack.stamp)) continue;
+    if (!index_.add(pack) && !pack.records.empty()) {
+      full = counts_.dropped_full == 0;
+      counts_.dropped_full += pack.records.size();
+    }
+  }
+  {
+    MutexLock lock(mutex_);
+    for (const RecordName& name : index.erased) index_.erase(name, stamp.ms);
+    for (const ErasedFamily& row : index.families) index_.erase_family(row.family, std::min(row.until_ms, stamp.ms));
+  }
+  if (full) say(LogLevel::warning, "its index has no room for all that is in the store: raise the option index");
+}
+
+}  // namespace kvbm::tier::store

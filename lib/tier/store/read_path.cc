@@ -1,0 +1,280 @@
+// Records on their way out of the store: neighbours in a pack are read together, and one read serves all that ask.
+#include <algorithm>
+#include <cstring>
+
+#include "tier/check_record.h"
+#include "tier/store/store_core.h"
+
+namespace kvbm::tier::store {
+
+namespace {
+
+// Bytes between two records that are read along rather than asked for apart, and what one request reads at most (but for
+// one record that is larger).
+constexpr uint64_t kMaxGap = 128 << 10;
+constexpr uint64_t kMaxRange = 8 << 20;
+
+uint64_t location_of(const StorePlace& place) noexcept {
+  return (static_cast<uint64_t>(place.pack) << 16 | place.entry) + 1;
+}
+
+}  // namespace
+
+void StoreCore::find(std::span<const Identity> ids, std::span<Found> out) noexcept {
+  std::fill(out.begin(), out.end(), Found{});
+  if (!epochs_known_.load(std::memory_order_acquire) || requests_->backs_off()) return;
+  constexpr size_t kPage = 64;
+  for (size_t first = 0; first < ids.size(); first += kPage) {
+    const size_t n = std::min(kPage, ids.size() - first);
+    RecordName names[kPage];
+    for (size_t i = 0; i < n; ++i) {
+      names[i] = record_name(families_.get(ids[first + i].family), ids[first + i].key);
+    }
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < n; ++i) index_.prefetch(names[i]);
+    for (size_t i = 0; i < n; ++i) {
+      const StorePlace place = index_.find(names[i]);
+      if (!place.found()) continue;
+      out[first + i].present = true;
+      out[first + i].head_bytes = place.head_bytes;
+      out[first + i].payload_bytes = place.payload_bytes;
+      out[first + i].location = location_of(place);
+    }
+  }
+}
+
+void StoreCore::get(std::unique_ptr<GetBatch> batch) {
+  const auto op = std::make_shared<GetOp>();
+  const size_t n = batch->items.size();
+  op->batch = std::move(batch);
+  op->batch->status.assign(n, Code::internal);
+  op->state.assign(n, GetOp::waiting);
+  op->open = n;
+  op->families.reserve(n);
+  for (const GetItem& item : op->batch->items) op->families.push_back(families_.get(item.id.family));
+  const uint64_t deadline_ns = op->batch->deadline_ns;
+  const bool refused = closing_ || !epochs_known_ || requests_->backs_off();
+  bool over = n == 0;
+  {
+    MutexLock lock(mutex_);
+    ++batches_;
+    std::vector<Want> wants;
+    for (size_t i = 0; i < n; ++i) {
+      const GetItem& item = op->batch->items[i];
+      const StorePlace place = refused ? StorePlace{} : index_.find(record_name(op->families[i], item.id.key));
+      // Another record than the one that was found, with other sizes, may have come in its place.
+      if (!place.found() || place.head_bytes > item.head.size() || place.payload_bytes > item.payload.size()) {
+        over = decide(*op, i, refused && !closing_ ? Code::io_error : Code::miss) || over;
+        continue;
+      }
+      wants.push_back({op, i, place, index_.stamp(place.pack)});
+    }
+    plan_flights(wants, std::min(deadline_ns, now() + 2 * options_.timeout_ns));
+  }
+  if (over) return give_back(op);
+  // A read that was on its way may have ended it already: the batch is not looked at any more.
+  if (deadline_ns != kNever) {
+    executor_.post_at(deadline_ns, [self = shared_from_this(), weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) self->expire_get(late);
+    });
+  }
+  pump_gets();
+}
+
+// A read that is asked for already may cover it.
+bool StoreCore::join(const Want& want, uint64_t deadline_ns) {
+  const auto at = flights_.find(want.stamp);
+  if (at == flights_.end()) return false;
+  for (const FlightRef& flight : at->second) {
+    if (flight->begin > want.place.offset || want.place.offset + want.place.bytes() > flight->end) continue;
+    if (flight->deadline_ns < deadline_ns) continue;
+    flight->wants.push_back(want);
+    return true;
+  }
+  return false;
+}
+
+void StoreCore::plan_flights(std::vector<Want>& wants, uint64_t deadline_ns) {
+  std::erase_if(wants, [this, deadline_ns](const Want& want) KVBM_NO_TSA { return join(want, deadline_ns); });
+  std::sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
+    return std::tie(a.stamp, a.place.offset) < std::tie(b.stamp, b.place.offset);
+  });
+  FlightRef flight;
+  for (Want& want : wants) {
+    const uint64_t begin = want.place.offset, end = begin + want.place.bytes();
+    const bool with = flight != nullptr && flight->stamp == want.stamp && begin <= flight->end + kMaxGap &&
+                      std::max(end, flight->end) - flight->begin <= kMaxRange;
+    if (!with) {
+      flight = std::make_shared<Flight>();
+      flight->stamp = want.stamp;
+      flight->begin = begin;
+      flight->deadline_ns = deadline_ns;
+      waiting_.push_back(flight);
+      flights_[want.stamp].push_back(flight);
+    }
+    flight->end = std::max(flight->end, end);
+    flight->wants.push_back(std::move(want));
+  }
+}
+
+void StoreCore::pump_gets() {
+  for (;;) {
+    FlightRef flight;
+    uint64_t bytes = 0;
+    {
+      MutexLock lock(mutex_);
+      if (waiting_.empty()) return;
+      bytes = waiting_.front()->end - waiting_.front()->begin;
+      if (staged_ != 0 && staged_ + bytes > options_.staging_bytes) return;
+      flight = std::move(waiting_.front());
+      waiting_.pop_front();
+      staged_ += bytes;
+    }
+    auto get = request(Verb::get, stamped_name(kPackPrefix, flight->stamp));
+    get->data = take_buffer(bytes);
+    get->bytes = bytes;
+    get->offset = flight->begin;
+    requests_->submit(std::move(get), flight->deadline_ns, true,
+                      [self = shared_from_this(), flight](Code code, std::unique_ptr<ObjectRequest> back) {
+                        self->landed(flight, code, std::move(back));
+                      });
+  }
+}
+
+void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> back) {
+  std::vector<Want> wants;
+  std::vector<GetRef> over;
+  const uint64_t bytes = flight->end - flight->begin;
+  {
+    MutexLock lock(mutex_);
+    auto& flights = flights_[flight->stamp];
+    std::erase(flights, flight);
+    if (flights.empty()) flights_.erase(flight->stamp);
+    wants.swap(flight->wants);
+    // The object has gone: evicted, expired or collected by another host.
+    if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
+    if (code != Code::ok) {
+      staged_ -= bytes;
+      for (const Want& want : wants) {
+        if (want.op->state[want.item] == GetOp::waiting && decide(*want.op, want.item, code)) over.push_back(want.op);
+      }
+    }
+  }
+  for (const GetRef& op : over) give_back(op);
+  if (code == Code::ok) {
+    // The memory is free when the last of them, and what was lent, have let go of it.
+    auto* const held = back.release();
+    const std::shared_ptr<ObjectRequest> from(held, [self = shared_from_this(), bytes](ObjectRequest* gone) {
+      {
+        MutexLock lock(self->mutex_);
+        self->staged_ -= bytes;
+      }
+      self->give_buffer(std::move(gone->data));
+      delete gone;
+      // Not within whatever let go of it.
+      self->executor_.post([self] {
+        self->pump_gets();
+        self->pump_puts();
+        self->end_shutdown();
+      });
+    });
+    for (size_t i = 1; i < wants.size(); ++i) {
+      executor_.post([self = shared_from_this(), want = std::move(wants[i]), from, begin = flight->begin] {
+        self->take(want, from, begin);
+      });
+    }
+    if (!wants.empty()) take(wants[0], from, flight->begin);
+  }
+  pump_gets();
+  pump_puts();
+  end_shutdown();
+}
+
+void StoreCore::take(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+  {
+    MutexLock lock(mutex_);
+    if (want.op->state[want.item] != GetOp::waiting) return;
+    want.op->state[want.item] = GetOp::copying;
+  }
+  const Code code = copy_out(want, from, begin);
+  const Identity id = want.op->batch->items[want.item].id;
+  bool over = false, told = false;
+  {
+    MutexLock lock(mutex_);
+    if (code == Code::damaged) {
+      const RecordName name = record_name(want.op->families[want.item], id.key);
+      const StorePlace place = index_.find(name);
+      told = place.found() && index_.stamp(place.pack) == want.stamp && index_.erase(name);
+      ++counts_.damaged;
+    }
+    over = decide(*want.op, want.item, code);
+  }
+  if (told && listener_ != nullptr) listener_->removed(index_number_, {&id, 1}, true);
+  if (over) give_back(want.op);
+}
+
+Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+  GetBatch& batch = *want.op->batch;
+  GetItem& item = batch.items[want.item];
+  const StorePlace& place = want.place;
+  const uint64_t at = place.offset - begin;
+  if (at + place.bytes() > from->done) return Code::damaged;
+  const ConstBytes bytes = ConstBytes(from->data.span()).subspan(at, place.bytes());
+  // Copied before it is checked: the store's own code may still write where it was read to.
+  std::memcpy(item.head.data(), bytes.data(), place.head_bytes);
+  codec::HeadView head;
+  if (check_head(want.op->families[want.item], item.id.key, ConstBytes(item.head).first(place.head_bytes),
+                 place.payload_bytes, &head) != Code::ok) {
+    return Code::damaged;
+  }
+  const ConstBytes payload = bytes.subspan(place.head_bytes);
+  if (batch.receiver_borrows && batch.receiver_checks_leaves) {
+    item.lent = payload;
+    item.lender = from;
+  } else {
+    if (!payload.empty()) std::memcpy(item.payload.data(), payload.data(), payload.size());
+    if (!batch.receiver_checks_leaves &&
+        check_leaves(head, ConstBytes(item.payload).first(place.payload_bytes)) != Code::ok) {
+      return Code::damaged;
+    }
+  }
+  item.head_bytes = place.head_bytes;
+  item.payload_bytes = place.payload_bytes;
+  item.location = location_of(place);
+  return Code::ok;
+}
+
+bool StoreCore::decide(GetOp& op, size_t item, Code code) {
+  op.state[item] = GetOp::decided;
+  op.batch->status[item] = code;
+  ++(code == Code::ok ? counts_.gets : code == Code::miss ? counts_.misses : counts_.get_errors);
+  if (code == Code::ok) counts_.get_bytes += op.batch->items[item].payload_bytes;
+  return --op.open == 0;
+}
+
+// What is being copied now is finished first: it takes no time.
+void StoreCore::expire_get(const GetRef& op) {
+  bool over = false;
+  {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < op->state.size(); ++i) {
+      if (op->state[i] == GetOp::waiting) over = decide(*op, i, Code::deadline) || over;
+    }
+  }
+  if (over) give_back(op);
+}
+
+// Found wrong by a receiver. What has come in its place meanwhile stays.
+void StoreCore::reject(const Identity& id, uint64_t location) {
+  const RecordName name = record_name(families_.get(id.family), id.key);
+  bool told = false;
+  {
+    MutexLock lock(mutex_);
+    const StorePlace place = index_.find(name);
+    told = place.found() && (location == 0 || location_of(place) == location) && index_.erase(name);
+    ++counts_.damaged;
+  }
+  if (told && listener_ != nullptr) listener_->removed(index_number_, {&id, 1}, true);
+}
+
+}  // namespace kvbm::tier::store

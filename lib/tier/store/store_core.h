@@ -1,0 +1,234 @@
+// The state of a store's tier and its paths: write_path.cc (records into packs, packs into the store, index objects),
+// read_path.cc (ranges of packs, checked), follow.cc (what others wrote), collect.cc (age and capacity), epochs.cc.
+//
+// Lock: mutex_ is a leaf. No call of the store, of `done`, of the listener or of the log is made under it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "tier/store/requests.h"
+#include "tier/store/store_index.h"
+#include "tier/store/store_tier.h"
+
+namespace kvbm::tier::store {
+
+// How far the clocks of hosts may be apart, with the time that a put may take: index objects that old are looked for again.
+inline constexpr uint64_t kOverlapMs = 15'000;
+// An index object that took longer to be written is written again under a new name.
+inline constexpr uint64_t kLatePublishMs = 5'000;
+
+class StoreCore : public std::enable_shared_from_this<StoreCore> {
+ public:
+  StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions options, Executor& executor, const FamilyTable& families,
+            Random& random, Log* log, TierIndex index, TierListener* listener);
+
+  void start(uint64_t open_ns);
+  void find(std::span<const Identity> ids, std::span<Found> out) noexcept;
+  void put(std::unique_ptr<PutBatch> batch);
+  void get(std::unique_ptr<GetBatch> batch);
+  void erase(std::span<const Identity> ids);
+  void reject(const Identity& id, uint64_t location);
+  void erase_family(FamilyId family);
+  [[nodiscard]] TierStats stats() const;
+  [[nodiscard]] std::string describe() const { return description_; }
+  uint64_t epoch(const NamespaceId& base);
+  Status set_epochs(std::span<const EpochRow> rows);
+  void sync(UniqueFunction<void(const Status&)> done);
+  void shutdown(UniqueFunction<void()> done);
+
+ private:
+  // ---- write_path.cc ----
+  struct PutOp {
+    std::unique_ptr<PutBatch> batch;
+    std::vector<RecordName> names;
+    std::vector<uint8_t> decided;
+    size_t next = 0;  // of those that are in no pack yet
+    size_t open = 0;  // of those that are not decided
+    size_t copying = 0;
+    bool over = false;  // the deadline has passed, or all are decided
+  };
+  using PutRef = std::shared_ptr<PutOp>;
+  struct Sync {
+    size_t left = 0;
+    bool failed = false;
+    UniqueFunction<void(const Status&)> done;
+  };
+  struct Pack {
+    Buffer buffer;     // empty until something is copied into it
+    size_t size = 0;
+    size_t used = 0;
+    size_t copying = 0;
+    bool closed = false;
+    PackRow row;
+    std::vector<std::pair<PutRef, size_t>> owners;  // told when it is in the store,
+    std::vector<std::pair<PutRef, size_t>> durable;  // and when others can find it too
+    std::vector<std::shared_ptr<Sync>> syncs;
+  };
+  using PackRef = std::shared_ptr<Pack>;
+  // What is done once the lock is free again.
+  struct After {
+    std::vector<PutRef> puts;
+    std::vector<PackRef> packs;  // to be sent
+    std::vector<std::shared_ptr<Sync>> syncs;
+  };
+  void pump_puts();
+  std::byte* memory_of(Pack& pack);
+  bool place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, After& after) KVBM_REQUIRES(mutex_);
+  PackRef room_for(uint64_t bytes, After& after) KVBM_REQUIRES(mutex_);
+  void close_pack(After& after) KVBM_REQUIRES(mutex_);
+  void decide(const PutRef& op, size_t item, Code code, After& after) KVBM_REQUIRES(mutex_);
+  void expire_put(const PutRef& op);
+  void send_pack(const PackRef& pack);
+  void pack_sent(const PackRef& pack, Code code);
+  void publish_soon();
+  void publish();
+  void published(uint64_t ms, Code code);
+  void settle_syncs(const PackRef& pack, bool failed, After& after) KVBM_REQUIRES(mutex_);
+  void run(After& after);
+  Stamp next_stamp() KVBM_REQUIRES(mutex_);
+
+  // ---- read_path.cc ----
+  struct GetOp {
+    std::unique_ptr<GetBatch> batch;
+    std::vector<Family> families;
+    enum State : uint8_t { waiting, copying, decided };
+    std::vector<State> state;
+    size_t open = 0;
+    bool ended = false;
+  };
+  using GetRef = std::shared_ptr<GetOp>;
+  struct Want {
+    GetRef op;
+    size_t item = 0;
+    StorePlace place;
+    Stamp stamp;
+  };
+  // A range of a pack that is read, and those that wait for it.
+  struct Flight {
+    Stamp stamp;
+    uint64_t begin = 0, end = 0;
+    uint64_t deadline_ns = 0;
+    std::vector<Want> wants;
+  };
+  using FlightRef = std::shared_ptr<Flight>;
+  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns) KVBM_REQUIRES(mutex_);
+  bool join(const Want& want, uint64_t deadline_ns) KVBM_REQUIRES(mutex_);
+  void pump_gets();
+  void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
+  void take(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  // Whether that was the batch's last.
+  bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
+  void expire_get(const GetRef& op);
+
+  // ---- follow.cc ----
+  struct Listing {
+    std::string prefix, after;
+    uint64_t names = 0;
+    std::function<void(std::string_view)> take;
+    std::function<void(Code)> done;
+  };
+  void list(std::shared_ptr<Listing> listing);
+  void read_epochs();
+  void poll();
+  void poll_later();
+  void follow(const std::vector<Stamp>& found, bool whole);
+  void read_indexes();
+  void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
+  void apply_in_order();
+  void apply(const Stamp& stamp, const IndexObject& index);
+  void learn_epochs(const std::vector<NamespaceEpoch>& rows);
+
+  // ---- collect.cc ----
+  void collect_later();
+  void sign();
+  void elect(std::vector<WriterSign> signs);
+  void collect();
+  void remove(std::string name, bool listed, std::function<void(Code)> done);
+
+  [[nodiscard]] uint64_t unix_ms() const { return options_.unix_ms(); }
+  [[nodiscard]] uint64_t now() const { return executor_.clock().now_ns(); }
+  [[nodiscard]] std::unique_ptr<ObjectRequest> request(Verb verb, std::string name) const;
+  void say(LogLevel level, const std::string& text);
+  // Memory for packs and ranges. It is used again: fresh memory of that size is paid for with a fault for each page.
+  [[nodiscard]] Buffer take_buffer(size_t bytes);
+  void give_buffer(Buffer buffer);
+  // Gives a batch back, on the executor.
+  template <class Op>
+  void give_back(const std::shared_ptr<Op>& op) {
+    executor_.post([self = shared_from_this(), op] {
+      op->batch->done(*op->batch);
+      op->batch.reset();
+      {
+        MutexLock lock(self->mutex_);
+        --self->batches_;
+      }
+      self->end_shutdown();
+    });
+  }
+  void end_shutdown();
+
+  std::unique_ptr<ObjectStore> store_;  // null once it is left
+  const std::string description_;
+  StoreTierOptions options_;
+  Executor& executor_;
+  const FamilyTable& families_;
+  Random& random_;
+  Log* const log_;
+  const TierIndex index_number_;
+  TierListener* const listener_;
+  const uint64_t writer_;
+  const std::shared_ptr<Requests> requests_;
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> epochs_known_{false};  // nothing is found before
+
+  mutable Mutex mutex_;
+  StoreIndex index_ KVBM_GUARDED_BY(mutex_);
+  TierStats counts_ KVBM_GUARDED_BY(mutex_);
+  uint32_t seq_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t staged_ KVBM_GUARDED_BY(mutex_) = 0;
+  size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;  // that were not given back
+  std::vector<Buffer> spare_ KVBM_GUARDED_BY(mutex_);  // within what staging_bytes leave
+  uint64_t spare_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
+  // Writing.
+  std::deque<PutRef> puts_ KVBM_GUARDED_BY(mutex_);
+  PackRef open_ KVBM_GUARDED_BY(mutex_);
+  std::map<RecordName, PackRef> on_their_way_ KVBM_GUARDED_BY(mutex_);  // in a pack that is not in the store yet
+  std::set<RecordName> erased_on_their_way_ KVBM_GUARDED_BY(mutex_);
+  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
+  IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // its packs are not used
+  std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // in the index object that is being written
+  IndexObject telling_rows_ KVBM_GUARDED_BY(mutex_);
+  bool publishing_ KVBM_GUARDED_BY(mutex_) = false;
+  bool publish_planned_ KVBM_GUARDED_BY(mutex_) = false;
+  bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one: the next is not made at once
+  // Reading.
+  std::deque<FlightRef> waiting_ KVBM_GUARDED_BY(mutex_);
+  std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);  // waiting and on their way
+  // Following.
+  std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);
+  std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
+  std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: asked for
+  std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
+  size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
+  bool applying_ KVBM_GUARDED_BY(mutex_) = false;
+  uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when everything was listed; 0: never
+  // Collecting.
+  bool elected_ KVBM_GUARDED_BY(mutex_) = false;
+  bool collecting_ KVBM_GUARDED_BY(mutex_) = false;
+  uint64_t last_sign_ KVBM_GUARDED_BY(mutex_) = 0;
+
+  UniqueFunction<void()> shut_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::tier::store

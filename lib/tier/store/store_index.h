@@ -1,0 +1,109 @@
+// Which records are known to be in a store, and where. Memory per record in packs of 64: 24 bytes an entry, 10 to 15 of
+// the hash table, 3 of the pack: at most 48. A record is known by 64 bits of its name: what is read is checked against the
+// whole identity, so an equal name costs a read and nothing else.
+//
+// Bounded by `max_bytes`: packs that would exceed it are not taken in. Lock: the owner's. find(): no allocation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "tier/store/store_format.h"
+
+namespace kvbm::tier::store {
+
+// Where a record lies.
+struct StorePlace {
+  uint32_t pack = UINT32_MAX;  // number in this process
+  uint32_t entry = 0;
+  uint32_t offset = 0;
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;
+  [[nodiscard]] bool found() const noexcept { return pack != UINT32_MAX; }
+  [[nodiscard]] uint64_t bytes() const noexcept { return head_bytes + payload_bytes; }
+};
+
+class StoreIndex {
+ public:
+  explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  [[nodiscard]] StorePlace find(const RecordName& name) const noexcept;
+  // Before a find() of that name, so much earlier that its line has come.
+  void prefetch(const RecordName& name) const noexcept;
+  // Takes a pack in. A record that is known already is left where the younger pack has it. False: there is no room, or the
+  // pack is known.
+  bool add(const PackRow& pack);
+  [[nodiscard]] bool knows(const Stamp& stamp) const noexcept { return by_stamp_.contains(stamp); }
+  // Forgets a pack with all that it holds; the records that were found there.
+  size_t drop(const Stamp& stamp);
+  // Forgets one record. False: it is not known, or lies in a pack made after `until_ms`.
+  bool erase(const RecordName& name, uint64_t until_ms = UINT64_MAX) noexcept;
+  // Forgets the records of a family in packs of that time or earlier; how many.
+  size_t erase_family(uint64_t family, uint64_t until_ms);
+
+  [[nodiscard]] const Stamp& stamp(uint32_t pack) const noexcept { return packs_[pack].stamp; }
+  [[nodiscard]] uint64_t pack_bytes(uint32_t pack) const noexcept { return packs_[pack].bytes; }
+  // The oldest pack; none if there is none.
+  [[nodiscard]] const Stamp* oldest() const noexcept { return by_stamp_.empty() ? nullptr : &by_stamp_.begin()->first; }
+  void for_each_pack(const std::function<void(const Stamp&, uint64_t bytes)>& visit) const;
+
+  [[nodiscard]] uint64_t records() const noexcept { return live_; }
+  [[nodiscard]] uint64_t packs() const noexcept { return by_stamp_.size(); }
+  [[nodiscard]] uint64_t stored_bytes() const noexcept { return stored_bytes_; }    // of packs
+  [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }  // of records
+  [[nodiscard]] uint64_t memory_bytes() const noexcept;
+  void clear();
+
+ private:
+  static constexpr uint32_t kParts = 64;
+  static constexpr uint64_t kEmpty = UINT64_MAX;
+  struct Entry {
+    uint64_t name = 0;
+    uint32_t offset = 0;
+    uint32_t payload_bytes = 0;
+    uint32_t head_bytes = 0;  // 0: forgotten
+    uint32_t family = 0;      // the low half of its tag
+  };
+  static_assert(sizeof(Entry) == 24);
+  struct Pack {
+    Stamp stamp;
+    uint64_t bytes = 0;
+    uint32_t n = 0;
+    uint32_t live = 0;
+    std::unique_ptr<Entry[]> entries;  // null: free
+  };
+  // A slot: pack (32 bits), entry (16), 16 bits of the name. Open addressing with linear probing.
+  struct Part {
+    std::vector<uint64_t> slots;
+    uint32_t live = 0;
+  };
+
+  static uint64_t slot_of(uint32_t pack, uint32_t entry, uint64_t name) noexcept {
+    return static_cast<uint64_t>(pack) << 32 | static_cast<uint64_t>(entry) << 16 | (name & 0xFFFF);
+  }
+  [[nodiscard]] const Entry& entry_of(uint64_t slot) const noexcept {
+    return packs_[slot >> 32].entries[slot >> 16 & 0xFFFF];
+  }
+  Part& part_of(uint64_t name) noexcept { return parts_[name >> 58]; }
+  [[nodiscard]] static size_t home(const Part& part, uint64_t name) noexcept;
+  [[nodiscard]] size_t seek(const Part& part, uint64_t name) const noexcept;  // the slot's place, or SIZE_MAX
+  void insert(uint64_t name, uint64_t slot);
+  void remove(Part& part, size_t at) noexcept;
+  void grow(Part& part);
+  void forget(uint32_t pack, Entry& entry) noexcept;
+
+  const uint64_t max_bytes_;
+  std::array<Part, kParts> parts_;
+  std::vector<Pack> packs_;
+  std::vector<uint32_t> free_;
+  std::map<Stamp, uint32_t> by_stamp_;
+  std::unordered_map<uint32_t, uint64_t> families_;  // records by the low half of a tag
+  uint64_t live_ = 0, slots_ = 0, entries_ = 0, stored_bytes_ = 0, payload_bytes_ = 0;
+};
+
+}  // namespace kvbm::tier::store

@@ -1,0 +1,372 @@
+// Records on their way into the store: copied into packs, the packs written, then told in an index object.
+#include <algorithm>
+#include <cstring>
+
+#include "tier/store/store_core.h"
+
+namespace kvbm::tier::store {
+
+namespace {
+
+// Of requests for packs and index objects, in tries' times: what waits for them has deadlines of its own.
+constexpr uint64_t kPutTries = 3;
+// What one index object tells at most.
+constexpr size_t kPublishRecords = 200'000;
+// Packs that wait to be told: with more, the store takes packs but no index objects, and the oldest stay untold.
+constexpr size_t kMaxUnpublished = 4096;
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+Stamp StoreCore::next_stamp() { return {unix_ms(), writer_, seq_++}; }
+
+void StoreCore::put(std::unique_ptr<PutBatch> batch) {
+  auto op = std::make_shared<PutOp>();
+  const size_t n = batch->items.size();
+  op->batch = std::move(batch);
+  op->batch->status.assign(n, Code::internal);
+  op->decided.assign(n, 0);
+  op->open = n;
+  if (n == 0 || closing_ || !options_.write || requests_->backs_off()) {
+    const Code why = closing_ ? Code::closed : !options_.write ? Code::not_permitted : Code::io_error;
+    op->batch->status.assign(n, why);
+    {
+      MutexLock lock(mutex_);
+      counts_.put_errors += n;
+      ++batches_;
+    }
+    return give_back(op);
+  }
+  op->names.reserve(n);
+  for (const PutItem& item : op->batch->items) op->names.push_back(record_name(families_.get(item.id.family), item.id.key));
+  if (op->batch->deadline_ns != kNever) {
+    executor_.post_at(op->batch->deadline_ns, [self = shared_from_this(), weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) self->expire_put(late);
+    });
+  }
+  {
+    MutexLock lock(mutex_);
+    ++batches_;
+    puts_.push_back(op);
+  }
+  pump_puts();
+}
+
+// Puts records into packs as long as there is room for packs.
+void StoreCore::pump_puts() {
+  for (;;) {
+    After after;
+    PutRef op;
+    PackRef pack;
+    size_t item = 0, at = 0;
+    bool placed = false;
+    {
+      MutexLock lock(mutex_);
+      placed = place_next(op, item, pack, at, after);
+    }
+    if (placed) {
+      const PutItem& from = op->batch->items[item];
+      std::byte* const to = memory_of(*pack) + at;
+      std::memcpy(to, from.head.data(), from.head.size());
+      if (!from.payload.empty()) std::memcpy(to + from.head.size(), from.payload.data(), from.payload.size());
+      MutexLock lock(mutex_);
+      --op->copying;
+      if (--pack->copying == 0 && pack->closed) after.packs.push_back(pack);
+      // Its deadline passed meanwhile.
+      if (op->over && op->copying == 0 && op->open == 0) after.puts.push_back(op);
+    }
+    run(after);
+    if (!placed) return;
+  }
+}
+
+// The first that writes into a pack brings its memory.
+std::byte* StoreCore::memory_of(Pack& pack) {
+  {
+    MutexLock lock(mutex_);
+    if (pack.buffer.size != 0) return pack.buffer.bytes.get();
+  }
+  Buffer fresh = take_buffer(pack.size);
+  MutexLock lock(mutex_);
+  if (pack.buffer.size == 0) pack.buffer = std::move(fresh);
+  return pack.buffer.bytes.get();
+}
+
+// Gives the next record its place in a pack. False: none is left, or there is no room.
+bool StoreCore::place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, After& after) {
+  while (!puts_.empty()) {
+    op = puts_.front();
+    if (op->over || op->next == op->names.size()) {
+      puts_.pop_front();
+      continue;
+    }
+    item = op->next;
+    const PutItem& from = op->batch->items[item];
+    const RecordName& name = op->names[item];
+    const uint64_t bytes = from.head.size() + from.payload.size();
+    const uint64_t most = store_->facts().max_object_bytes != 0 ? store_->facts().max_object_bytes : UINT32_MAX;
+    if (bytes > std::min<uint64_t>(most, UINT32_MAX)) {
+      ++op->next;
+      decide(op, item, Code::unsupported, after);
+      continue;
+    }
+    if (index_.find(name).found()) {
+      ++op->next;
+      decide(op, item, Code::ok, after);
+      continue;
+    }
+    if (const auto same = on_their_way_.find(name); same != on_their_way_.end()) {
+      ++op->next;
+      erased_on_their_way_.erase(name);
+      (op->batch->durable ? same->second->durable : same->second->owners).emplace_back(op, item);
+      continue;
+    }
+    pack = room_for(bytes, after);
+    if (pack == nullptr) return false;
+    ++op->next;
+    at = pack->used;
+    pack->used += bytes;
+    ++pack->copying;
+    ++op->copying;
+    pack->row.records.push_back({name, family_tag(families_.get(from.id.family)), from.payload.size(),
+                                 static_cast<uint32_t>(at), static_cast<uint32_t>(from.head.size())});
+    (op->batch->durable ? pack->durable : pack->owners).emplace_back(op, item);
+    on_their_way_[name] = pack;
+    if (pack->used == pack->size || pack->row.records.size() == kMaxPackRecords) close_pack(after);
+    return true;
+  }
+  return false;
+}
+
+StoreCore::PackRef StoreCore::room_for(uint64_t bytes, After& after) {
+  if (open_ != nullptr && open_->used + bytes <= open_->size) return open_;
+  close_pack(after);
+  const StoreFacts& facts = store_->facts();
+  uint64_t size = options_.pack_bytes != 0 ? options_.pack_bytes : facts.object_bytes;
+  if (facts.max_object_bytes != 0) size = std::min(size, facts.max_object_bytes);
+  size = std::max(size, bytes);
+  // One is always let through, however large.
+  if (staged_ != 0 && staged_ + size > options_.staging_bytes) return nullptr;
+  staged_ += size;
+  open_ = std::make_shared<Pack>();
+  open_->size = size;
+  executor_.post_at(now() + options_.linger_ns, [self = shared_from_this(), weak = std::weak_ptr(open_)] {
+    After late;
+    {
+      MutexLock lock(self->mutex_);
+      if (const auto pack = weak.lock(); pack != nullptr && pack == self->open_) self->close_pack(late);
+    }
+    self->run(late);
+  });
+  return open_;
+}
+
+void StoreCore::close_pack(After& after) {
+  if (open_ == nullptr) return;
+  const PackRef pack = std::move(open_);
+  open_ = nullptr;
+  pack->closed = true;
+  ++sending_;
+  if (pack->copying == 0) after.packs.push_back(pack);
+}
+
+void StoreCore::decide(const PutRef& op, size_t item, Code code, After& after) {
+  if (op->decided[item] != 0) return;
+  op->decided[item] = 1;
+  op->batch->status[item] = code;
+  ++(code == Code::ok ? counts_.puts : counts_.put_errors);
+  if (code == Code::ok) counts_.put_bytes += op->batch->items[item].payload.size();
+  if (--op->open != 0) return;
+  op->over = true;
+  if (op->copying == 0) after.puts.push_back(op);
+}
+
+void StoreCore::expire_put(const PutRef& op) {
+  After after;
+  {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < op->decided.size(); ++i) decide(op, i, Code::deadline, after);
+  }
+  run(after);
+}
+
+void StoreCore::run(After& after) {
+  for (const PutRef& op : after.puts) give_back(op);
+  for (const PackRef& pack : after.packs) send_pack(pack);
+  for (const auto& sync : after.syncs) {
+    executor_.post([sync] {
+      sync->done(sync->failed ? Status(Code::io_error, "a store did not take everything") : Status{});
+    });
+  }
+}
+
+void StoreCore::send_pack(const PackRef& pack) {
+  auto put = request(Verb::put, {});
+  {
+    MutexLock lock(mutex_);
+    pack->row.stamp = next_stamp();
+    pack->row.bytes = pack->used;
+  }
+  put->name = stamped_name(kPackPrefix, pack->row.stamp);
+  put->bytes = pack->used;
+  put->data = std::move(pack->buffer);
+  put->expire_s = options_.ttl_s;
+  const size_t size = pack->size;
+  requests_->submit(std::move(put), now() + kPutTries * options_.timeout_ns, false,
+                    [self = shared_from_this(), pack, size](Code code, std::unique_ptr<ObjectRequest> back) {
+                      {
+                        MutexLock lock(self->mutex_);
+                        self->staged_ -= size;
+                      }
+                      if (back != nullptr) self->give_buffer(std::move(back->data));
+                      self->pack_sent(pack, code);
+                    });
+}
+
+void StoreCore::pack_sent(const PackRef& pack, Code code) {
+  After after;
+  {
+    MutexLock lock(mutex_);
+    --sending_;
+    auto& records = pack->row.records;
+    // What was erased meanwhile is not told to anything.
+    std::erase_if(records, [this](const PackedRecord& record) KVBM_NO_TSA {
+      on_their_way_.erase(record.name);
+      return erased_on_their_way_.erase(record.name) != 0;
+    });
+    const bool kept = code == Code::ok && !records.empty() && index_.add(pack->row);
+    for (const auto& [op, item] : pack->owners) decide(op, item, code, after);
+    pack->owners.clear();
+    if (kept) {
+      unpublished_.push_back(pack);
+      if (unpublished_.size() > kMaxUnpublished) {
+        const PackRef untold = unpublished_.front();
+        unpublished_.erase(unpublished_.begin());
+        for (const auto& [op, item] : untold->durable) decide(op, item, Code::io_error, after);
+        settle_syncs(untold, true, after);
+      }
+    } else {
+      for (const auto& [op, item] : pack->durable) decide(op, item, code == Code::ok ? Code::at_limit : code, after);
+      settle_syncs(pack, code != Code::ok, after);
+    }
+  }
+  run(after);
+  publish_soon();
+  collect();
+  pump_puts();
+  pump_gets();
+  end_shutdown();
+}
+
+void StoreCore::settle_syncs(const PackRef& pack, bool failed, After& after) {
+  for (const auto& sync : pack->syncs) {
+    sync->failed = sync->failed || failed;
+    if (--sync->left == 0) after.syncs.push_back(sync);
+  }
+  pack->syncs.clear();
+  for (const auto& [op, item] : pack->durable) decide(op, item, failed ? Code::io_error : Code::ok, after);
+  pack->durable.clear();
+}
+
+void StoreCore::publish_soon() {
+  uint64_t when = 0;
+  {
+    MutexLock lock(mutex_);
+    if (publishing_ || (unpublished_.empty() && unpublished_rows_.empty())) return;
+    const bool waited_for = !publish_failed_ && std::any_of(unpublished_.begin(), unpublished_.end(), [](const PackRef& pack) {
+      return !pack->syncs.empty() || !pack->durable.empty();
+    });
+    if (publish_planned_ && !waited_for && !closing_) return;
+    publish_planned_ = true;
+    when = now() + (closing_ || waited_for ? 0 : options_.publish_ns);
+  }
+  executor_.post_at(when, [self = shared_from_this()] { self->publish(); });
+}
+
+void StoreCore::publish() {
+  IndexObject index;
+  Stamp stamp;
+  {
+    MutexLock lock(mutex_);
+    publish_planned_ = false;
+    if (!telling_.empty() || publishing_ || (unpublished_.empty() && unpublished_rows_.empty())) return;
+    publishing_ = true;
+    size_t records = 0;
+    while (telling_.size() < unpublished_.size() && records < kPublishRecords) {
+      telling_.push_back(unpublished_[telling_.size()]);
+      records += telling_.back()->row.records.size();
+      index.packs.push_back(telling_.back()->row);
+    }
+    unpublished_.erase(unpublished_.begin(), unpublished_.begin() + static_cast<std::ptrdiff_t>(telling_.size()));
+    telling_rows_ = std::move(unpublished_rows_);
+    unpublished_rows_ = {};
+    index.erased = telling_rows_.erased;
+    index.families = telling_rows_.families;
+    index.epochs = telling_rows_.epochs;
+    stamp = next_stamp();
+    known_indexes_.insert(stamp);
+  }
+  const std::vector<std::byte> bytes = encode_index(stamp, index);
+  auto put = request(Verb::put, stamped_name(kIndexPrefix, stamp));
+  put->listed = true;
+  put->data = Buffer::of(bytes.size());
+  std::memcpy(put->data.bytes.get(), bytes.data(), bytes.size());
+  put->bytes = bytes.size();
+  put->expire_s = options_.ttl_s;
+  requests_->submit(std::move(put), now() + options_.timeout_ns, true,
+                    [self = shared_from_this(), ms = stamp.ms](Code code, std::unique_ptr<ObjectRequest>) {
+                      self->published(ms, code);
+                    });
+}
+
+void StoreCore::published(uint64_t ms, Code code) {
+  After after;
+  {
+    MutexLock lock(mutex_);
+    publishing_ = false;
+    publish_failed_ = code != Code::ok;
+    // Those that looked meanwhile do not look again for what is that old.
+    const bool late = unix_ms() > ms + kLatePublishMs;
+    if (code == Code::ok || closing_) {
+      for (const PackRef& pack : telling_) settle_syncs(pack, code != Code::ok, after);
+    }
+    if ((code != Code::ok || late) && !closing_) {
+      unpublished_.insert(unpublished_.begin(), telling_.begin(), telling_.end());
+      append(unpublished_rows_.erased, telling_rows_.erased);
+      append(unpublished_rows_.families, telling_rows_.families);
+      append(unpublished_rows_.epochs, telling_rows_.epochs);
+    }
+    telling_.clear();
+    telling_rows_ = {};
+  }
+  run(after);
+  publish_soon();
+  end_shutdown();
+}
+
+void StoreCore::sync(UniqueFunction<void(const Status&)> done) {
+  const auto sync = std::make_shared<Sync>();
+  sync->done = std::move(done);
+  After after;
+  {
+    MutexLock lock(mutex_);
+    close_pack(after);
+    std::set<PackRef> packs;
+    for (const auto& [name, pack] : on_their_way_) packs.insert(pack);
+    packs.insert(unpublished_.begin(), unpublished_.end());
+    packs.insert(telling_.begin(), telling_.end());
+    for (const PackRef& pack : packs) {
+      pack->syncs.push_back(sync);
+      ++sync->left;
+    }
+    if (sync->left == 0) after.syncs.push_back(sync);
+  }
+  run(after);
+  publish_soon();
+}
+
+}  // namespace kvbm::tier::store

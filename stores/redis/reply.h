@@ -1,0 +1,78 @@
+// The protocol of Redis (RESP2): requests are written, replies are read piece by piece as they come.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvbm_redis {
+
+// Appends a request of these words.
+void append_request(std::string* out, std::initializer_list<std::string_view> words);
+// One whose last word, of `bytes` bytes, and the line's end behind it follow from elsewhere.
+void append_request_head(std::string* out, std::initializer_list<std::string_view> words, uint64_t bytes);
+
+struct Reply {
+  enum class Type : uint8_t { none, status, error, integer, value, nothing, array };
+
+  Type type = Type::none;
+  std::string text;  // status, error, and a value that was not read elsewhere
+  int64_t number = 0;  // integer; the length of a value that was read elsewhere
+  std::vector<Reply> items;
+
+  [[nodiscard]] bool is(Type other) const { return type == other; }
+};
+
+// Reads one reply after the other. What comes is bounded by what was asked: a longer one is a fault of the server's, after
+// which nothing more can be read.
+class ReplyReader {
+ public:
+  // Before each reply. With `room` a value may have so many bytes, and is read to `into`, or dropped where that is null.
+  // Everything else of the reply may have `limit` bytes in all.
+  void begin(char* into, uint64_t room, size_t limit);
+  // Takes bytes up to the end of the reply; how many. 0 when it is whole, or broken.
+  size_t feed(const char* data, size_t bytes);
+  // Where the next bytes of a value belong, and how many: to be read there directly. Null: feed() them.
+  char* direct(size_t* out_room);
+  void filled(size_t bytes) { value_left_ -= bytes; }
+  // The memory of begin() must not be touched any more: the rest of the value is dropped.
+  void forget_memory();
+
+  [[nodiscard]] bool is_whole() const { return state_ == State::whole; }
+  [[nodiscard]] bool is_broken() const { return state_ == State::broken; }
+  // Nothing of the reply has come.
+  [[nodiscard]] bool is_untouched() const { return state_ == State::line && line_.empty() && stack_.empty(); }
+  // What a broken reply begins with.
+  [[nodiscard]] const std::string& broken_line() const { return line_; }
+  Reply& reply() { return root_; }
+
+ private:
+  enum class State : uint8_t { line, value, value_end, whole, broken };
+  struct Level {
+    size_t left;  // items that have not begun
+    std::vector<Reply>* items;
+  };
+
+  void end_line();
+  void begin_value(int64_t bytes);
+  void begin_array(int64_t items);
+  void end_item();
+  void spend(size_t bytes);
+  Reply* next_item();
+
+  State state_ = State::line;
+  Reply root_;
+  Reply* item_ = nullptr;  // that is being read
+  std::vector<Level> stack_;
+  std::string line_;
+  char* into_ = nullptr;
+  uint64_t room_ = 0;
+  size_t budget_ = 0;
+  uint64_t value_left_ = 0;
+  bool is_elsewhere_ = false;  // the value goes to `into_`, or is dropped where that is null
+  uint8_t ends_left_ = 0;
+};
+
+}  // namespace kvbm_redis

@@ -1,0 +1,84 @@
+// A socket, with TLS or without. Nothing here blocks but look_up()'s own thread.
+#pragma once
+
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+
+namespace kvbm_redis {
+
+struct Endpoint {
+  sockaddr_storage address = {};
+  socklen_t length = 0;
+};
+
+// The addresses of a host, found by a thread of its own: the system may take long, and cannot be interrupted.
+struct Lookup {
+  std::vector<Endpoint> found;  // these once is_done
+  std::string error;
+  std::atomic<bool> is_done{false};
+};
+// `wake_fd`, an eventfd, is written to at the end; it may be closed before.
+std::shared_ptr<Lookup> look_up(const Address& address, int wake_fd);
+
+// What all connections of a store over TLS share.
+class Tls {
+ public:
+  // Nothing, and a sentence, where a file cannot be used.
+  static std::unique_ptr<Tls> make(const Settings& settings, std::string* wrong);
+  ~Tls() { SSL_CTX_free(context_); }
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+  SSL* new_session(const std::string& host) const;
+
+ private:
+  Tls(SSL_CTX* context, Verify verify) : context_(context), verify_(verify) {}
+  SSL_CTX* const context_;
+  const Verify verify_;
+};
+
+class Stream {
+ public:
+  Stream() = default;
+  ~Stream() { close(); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // `tls` may be null. False: it cannot even begin.
+  bool open(const Endpoint& endpoint, const std::string& host, const Tls* tls);
+  void close();
+  [[nodiscard]] int fd() const { return fd_; }
+
+  // 1: connected, with TLS if that is wanted. 0: later. -1: failed.
+  int connect();
+  // Bytes that were read or written; 0: later. -1: ended or failed.
+  ssize_t read(const iovec* pieces, int n);
+  ssize_t write(const iovec* pieces, int n);
+  // Read already, and not told by the socket any more.
+  [[nodiscard]] bool has_pending() const { return ssl_ != nullptr && SSL_pending(ssl_) > 0; }
+  // What connecting or the last read or write waits for beside what is usual.
+  [[nodiscard]] bool wants_write() const { return wants_write_; }
+  [[nodiscard]] const std::string& error() const { return error_; }
+  // By TLS. Where no answer came before: a certificate is wrong, or the other side does not speak TLS.
+  [[nodiscard]] bool is_refused() const { return is_refused_; }
+
+ private:
+  ssize_t judge_tls(int result);
+
+  int fd_ = -1;
+  SSL* ssl_ = nullptr;
+  bool is_connected_ = false;
+  bool wants_write_ = false;
+  bool is_refused_ = false;
+  std::string error_;
+};
+
+}  // namespace kvbm_redis

@@ -1,0 +1,444 @@
+// Tiers of several hosts on one store that loses, delays, reorders, lies, hangs and goes down: never a wrong byte, every
+// call ended, and what one host wrote another one finds.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "support/disk_world.h"
+#include "support/sim_store.h"
+#include "tier/store/store_tier.h"
+
+namespace kvbm::test::store_tier_test {
+namespace {
+
+using tier::store::StoreTier;
+using tier::store::StoreTierOptions;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kBytes = 5000;
+
+struct Epochs final : tier::TierListener {
+  void removed(TierIndex, std::span<const Identity>, bool damaged) override { damages += damaged ? 1 : 0; }
+  void disabled(TierIndex, const Status&) override {}
+  void epoch_raised(TierIndex, const NamespaceEpoch& row) override { raised.push_back(row); }
+  uint64_t damages = 0;
+  std::vector<NamespaceEpoch> raised;
+};
+
+// What was asked and is not answered yet is counted; an answer is counted once.
+struct Asked {
+  uint64_t open = 0, wrong = 0, late = 0, right = 0, missed = 0, stored = 0;
+};
+
+class Host {
+ public:
+  Host(SimExecutor& sim, std::shared_ptr<SimBucket> bucket, Asked& asked, uint64_t skew_ms, StoreTierOptions options = {})
+      : sim_(sim), asked_(asked) {
+    family_ = families_.intern(family_of(1)).value();
+    auto store = std::make_unique<SimStore>(sim, std::move(bucket));
+    control = store->control();
+    options.unix_ms = [&sim, skew_ms] { return 1'700'000'000'000 + sim.clock().now_ns() / 1'000'000 + skew_ms; };
+    options.staging_bytes = 256 << 10;
+    auto opened = StoreTier::open(std::move(store), options, sim, families_, sim.random(), nullptr, 1, &listener);
+    EXPECT_TRUE(opened.ok());
+    tier = std::move(opened).value();
+  }
+  ~Host() {
+    bool down = false;
+    tier->shutdown([&] { down = true; });
+    EXPECT_TRUE(sim_.run_until_within([&] { return down; }, 60 * kSecond));
+  }
+
+  [[nodiscard]] Identity id(uint64_t n) const { return {key_of(n), family_}; }
+  [[nodiscard]] FamilyId family() const { return family_; }
+
+  void put(const std::vector<uint64_t>& numbers, uint64_t within, bool durable = false,
+           std::set<uint64_t>* stored = nullptr) {
+    auto records = std::make_shared<std::vector<std::unique_ptr<TestRecord>>>();
+    auto batch = std::make_unique<tier::PutBatch>();
+    for (const uint64_t n : numbers) {
+      records->push_back(std::make_unique<TestRecord>(n, kBytes, family_of(1)));
+      tier::PutItem item;
+      item.id = id(n);
+      item.head = records->back()->head;
+      item.payload = records->back()->payload();
+      batch->items.push_back(item);
+    }
+    batch->deadline_ns = sim_.clock().now_ns() + within;
+    batch->durable = durable;
+    ++asked_.open;
+    batch->done = [this, records, numbers, stored](tier::PutBatch& b) {
+      --asked_.open;
+      if (sim_.clock().now_ns() > b.deadline_ns + kSecond / 10) ++asked_.late;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        if (b.status[i] != Code::ok) continue;
+        ++asked_.stored;
+        if (stored != nullptr) stored->insert(numbers[i]);
+      }
+    };
+    tier->put(std::move(batch));
+  }
+
+  // Those that are found.
+  std::vector<uint64_t> found(const std::vector<uint64_t>& numbers) {
+    std::vector<Identity> ids;
+    for (const uint64_t n : numbers) ids.push_back(id(n));
+    std::vector<tier::Found> out(ids.size());
+    tier->find(ids, out, true);
+    std::vector<uint64_t> there;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (out[i].present) there.push_back(numbers[i]);
+    }
+    return there;
+  }
+
+  void get(const std::vector<uint64_t>& numbers, uint64_t within, bool borrows = false, std::set<uint64_t>* right = nullptr) {
+    struct Room {
+      tier::disk::AlignedBuffer head{8192}, payload{8192};
+    };
+    auto rooms = std::make_shared<std::vector<std::unique_ptr<Room>>>();
+    auto batch = std::make_unique<tier::GetBatch>();
+    for (const uint64_t n : numbers) {
+      rooms->push_back(std::make_unique<Room>());
+      tier::GetItem item;
+      item.id = id(n);
+      item.head = rooms->back()->head.span();
+      item.payload = rooms->back()->payload.span();
+      batch->items.push_back(std::move(item));
+    }
+    batch->deadline_ns = sim_.clock().now_ns() + within;
+    batch->receiver_checks_leaves = batch->receiver_borrows = borrows;
+    ++asked_.open;
+    batch->done = [this, rooms, numbers, right](tier::GetBatch& b) {
+      --asked_.open;
+      if (sim_.clock().now_ns() > b.deadline_ns + kSecond / 10) ++asked_.late;
+      for (size_t i = 0; i < numbers.size(); ++i) check(b, i, numbers[i], right);
+    };
+    tier->get(std::move(batch));
+  }
+
+  std::shared_ptr<SimStore::Control> control;
+  Epochs listener;
+  std::unique_ptr<StoreTier> tier;
+
+ private:
+  void check(tier::GetBatch& b, size_t i, uint64_t n, std::set<uint64_t>* right) {
+    const tier::GetItem& item = b.items[i];
+    if (b.status[i] != Code::ok) {
+      ++asked_.missed;
+      return;
+    }
+    const TestRecord expected(n, kBytes, family_of(1));
+    const ConstBytes payload = item.lender != nullptr ? item.lent : ConstBytes(item.payload).first(item.payload_bytes);
+    const bool equal = item.payload_bytes == kBytes && item.head_bytes == expected.head.size() &&
+                       std::equal(expected.head.begin(), expected.head.end(), item.head.begin()) &&
+                       std::equal(payload.begin(), payload.end(), expected.payload().begin());
+    // Lent bytes are checked by the receiver: what does not verify it rejects.
+    const auto head = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
+    const bool verifies = head.ok() && leaves_verify(head.value(), payload);
+    if (b.receiver_checks_leaves && !verifies) {
+      tier->reject(item.id, item.location);
+      ++asked_.missed;
+      return;
+    }
+    if (!equal) ++asked_.wrong;
+    ++asked_.right;
+    if (right != nullptr) right->insert(n);
+  }
+  static bool leaves_verify(const codec::HeadView& head, ConstBytes payload) {
+    for (uint32_t l = 0; l < head.header().leaf_count; ++l) {
+      const codec::Leaf leaf = head.leaf(l);
+      if (codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash) return false;
+    }
+    return true;
+  }
+
+  SimExecutor& sim_;
+  Asked& asked_;
+  FamilyTable families_;
+  FamilyId family_ = 0;
+};
+
+std::vector<uint64_t> numbers_of(uint64_t first, uint64_t n) {
+  std::vector<uint64_t> out;
+  for (uint64_t i = 0; i < n; ++i) out.push_back(first + i);
+  return out;
+}
+
+TEST(StoreTier, another_host_finds_within_a_second_what_one_wrote) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimExecutor sim(seed);
+    Asked asked;
+    const auto bucket = std::make_shared<SimBucket>();
+    Host a(sim, bucket, asked, 0), b(sim, bucket, asked, seed % 3 == 0 ? 3000 : 0);
+    sim.run_for(kSecond);
+    std::set<uint64_t> stored, right;
+    const auto numbers = numbers_of(1, 40);
+    a.put(numbers, 10 * kSecond, false, &stored);
+    ASSERT_TRUE(sim.run_until_within([&] { return stored.size() == 40; }, kSecond));
+    sim.run_for(kSecond);
+    ASSERT_EQ(b.found(numbers).size(), 40U) << "seed " << seed;
+    b.get(numbers, 10 * kSecond, seed % 2 == 0, &right);
+    ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, kSecond));
+    ASSERT_EQ(right.size(), 40U);
+    ASSERT_EQ(asked.wrong, 0U);
+    // 40 records of 5 KB in packs of 32 KiB.
+    const uint64_t packs = static_cast<uint64_t>(std::count_if(bucket->objects.begin(), bucket->objects.end(), [](const auto& o) {
+      return o.first.starts_with("v1/p/");
+    }));
+    EXPECT_LE(packs, 8U);
+  }
+}
+
+TEST(StoreTier, a_host_that_starts_later_finds_what_is_there) {
+  SimExecutor sim(7);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  std::set<uint64_t> stored;
+  {
+    Host a(sim, bucket, asked, 0);
+    for (uint64_t i = 0; i < 30; ++i) {
+      a.put(numbers_of(1 + i * 10, 10), 10 * kSecond, false, &stored);
+      sim.run_for(kSecond / 4);
+    }
+    a.put(numbers_of(301, 10), 10 * kSecond, true, &stored);
+  }
+  ASSERT_EQ(stored.size(), 310U);
+  Host b(sim, bucket, asked, 0);
+  sim.run_for(3 * kSecond);
+  EXPECT_EQ(b.found(numbers_of(1, 310)).size(), 310U);
+}
+
+TEST(StoreTier, what_is_erased_or_of_a_family_that_was_is_not_found_anywhere) {
+  SimExecutor sim(8);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0), b(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  ASSERT_EQ(b.found(numbers_of(1, 20)).size(), 20U);
+  const std::vector<Identity> gone = {a.id(3), a.id(5)};
+  a.tier->erase(gone);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 18U);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(b.found(numbers_of(1, 20)).size(), 18U);
+  ASSERT_TRUE(b.tier->erase_family(b.family()).ok());
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 0U);
+  // What is stored after it is found, there and by one that reads all from the start.
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(b.found(numbers_of(1, 20)).size(), 20U);
+  Host c(sim, bucket, asked, 0);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(c.found(numbers_of(1, 20)).size(), 20U);
+}
+
+TEST(StoreTier, an_epoch_is_known_to_the_others_and_to_those_that_come_later) {
+  SimExecutor sim(9);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0), b(sim, bucket, asked, 0);
+  sim.run_for(kSecond);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 4).ok());
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 4U);
+  ASSERT_FALSE(b.listener.raised.empty());
+  EXPECT_EQ(b.listener.raised.back().epoch, 4U);
+  Host c(sim, bucket, asked, 0);
+  EXPECT_EQ(c.tier->epoch(namespace_of(1)).value(), 4U);
+  // Only the last is kept.
+  EXPECT_EQ(std::count_if(bucket->objects.begin(), bucket->objects.end(),
+                          [](const auto& o) { return o.first.starts_with("v1/e/"); }),
+            1);
+  a.control->down = true;
+  EXPECT_FALSE(a.tier->set_epoch(namespace_of(1), 5).ok());
+  EXPECT_EQ(a.tier->epoch(namespace_of(1)).value(), 4U);
+}
+
+// Until the epochs of namespaces are known nothing is found: it could be of an epoch that has ended.
+TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
+  SimExecutor sim(10);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(2), 9).ok());
+  sim.run_for(2 * kSecond);
+  auto down = std::make_shared<SimStore>(sim, bucket);
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  // Fails from its first request on.
+  struct DownAtFirst final : tier::store::ObjectStore {
+    explicit DownAtFirst(std::shared_ptr<SimStore> s) : inner(std::move(s)) { inner->control()->down = true; }
+    [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner->facts(); }
+    void start(std::unique_ptr<tier::store::ObjectRequest> r) override { inner->start(std::move(r)); }
+    void cancel(uint64_t id) noexcept override { inner->cancel(id); }
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r) override {
+      return inner->run(std::move(r));
+    }
+    void close() noexcept override { inner->close(); }
+      void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner->control()->dead = true; }
+    std::shared_ptr<SimStore> inner;
+  };
+  FamilyTable families;
+  const FamilyId family = families.intern(family_of(1)).value();
+  Epochs listener;
+  auto b = StoreTier::open(std::make_unique<DownAtFirst>(down), options, sim, families, sim.random(), nullptr, 1, &listener);
+  ASSERT_TRUE(b.ok());
+  sim.run_for(30 * kSecond);
+  const Identity id{key_of(1), family};
+  tier::Found found;
+  b.value()->find({&id, 1}, {&found, 1}, true);
+  EXPECT_FALSE(found.present);
+  const uint64_t asked_while_down = down->control()->requests;
+  EXPECT_LT(asked_while_down, 100U) << "a store that is down is asked seldom";
+  down->control()->down = false;
+  sim.run_for(65 * kSecond);
+  b.value()->find({&id, 1}, {&found, 1}, true);
+  EXPECT_TRUE(found.present);
+  EXPECT_EQ(listener.raised.size(), 1U);
+  bool over = false;
+  b.value()->shutdown([&] { over = true; });
+  EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
+  EXPECT_TRUE(down->closed());
+}
+
+TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {
+  SimExecutor sim(11);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 400 << 10;
+  Host a(sim, bucket, asked, 0, options), b(sim, bucket, asked, 0, options);
+  sim.run_for(3 * kSecond);
+  std::set<uint64_t> stored;
+  for (uint64_t i = 0; i < 40; ++i) {
+    (i % 2 == 0 ? a : b).put(numbers_of(1 + i * 10, 10), 10 * kSecond, false, &stored);
+    sim.run_for(2 * kSecond);
+    ASSERT_LE(bucket->bytes("v1/p/"), options.capacity_bytes + 200'000) << i;
+  }
+  ASSERT_EQ(stored.size(), 400U);
+  sim.run_for(40 * kSecond);
+  EXPECT_LE(bucket->bytes("v1/p/"), options.capacity_bytes);
+  // The youngest are still there, on both.
+  EXPECT_EQ(a.found(numbers_of(371, 30)).size(), 30U);
+  EXPECT_EQ(b.found(numbers_of(371, 30)).size(), 30U);
+  // What was removed is a miss where it is not known yet, once.
+  b.get(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(b.found(numbers_of(1, 20)).size(), 0U);
+  const auto indexes = std::count_if(bucket->objects.begin(), bucket->objects.end(),
+                                     [](const auto& o) { return o.first.starts_with("v1/i/"); });
+  EXPECT_LE(indexes, 20) << "index objects go with the packs that they name";
+}
+
+TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
+  SimExecutor sim(12);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  bucket->objects.clear();
+  a.get(numbers_of(1, 20), kSecond);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 0U);
+  std::set<uint64_t> stored;
+  a.put(numbers_of(1, 20), 10 * kSecond, false, &stored);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(stored.size(), 20U);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
+}
+
+// Everything at once, by seeds.
+struct Outcome {
+  Asked asked;
+  uint64_t log = 0;
+};
+
+Outcome everything(uint64_t seed) {
+  SimExecutor sim(seed);
+  Outcome out;
+  const auto bucket = std::make_shared<SimBucket>();
+  if (seed % 3 == 0) bucket->list_delay_ns = kSecond;
+  StoreTierOptions options;
+  if (seed % 4 == 0) options.capacity_bytes = 300 << 10;
+  SimStoreFaults faults;
+  const uint32_t level = 5 + static_cast<uint32_t>(seed % 7) * 15;
+  faults.refused = faults.lost_answer = level;
+  faults.hangs = level / 4;
+  faults.slow = level;
+  faults.wrong_bytes = faults.short_get = level;
+  faults.lying_list = level;
+  {
+    std::vector<std::unique_ptr<Host>> hosts;
+    for (uint64_t h = 0; h < 3; ++h) {
+      hosts.push_back(std::make_unique<Host>(sim, bucket, out.asked, sim.random().below(4000), options));
+      hosts.back()->control->faults = faults;
+    }
+    for (int step = 0; step < 120; ++step) {
+      auto& host = hosts[sim.random().below(hosts.size())];
+      const uint64_t first = 1 + sim.random().below(200), n = 1 + sim.random().below(12);
+      const uint64_t within = 1 + sim.random().below(8 * kSecond);
+      switch (sim.random().below(12)) {
+        default: host->put(numbers_of(first, n), within, sim.random().below(4) == 0); break;
+        case 4: case 5: case 6: case 7: host->get(numbers_of(first, n), within, sim.random().below(2) == 0); break;
+        case 8: {
+          const std::vector<Identity> gone = {host->id(first)};
+          host->tier->erase(gone);
+          break;
+        }
+        case 9:
+          if (sim.random().below(4) == 0) (void)host->tier->erase_family(host->family());
+          if (sim.random().below(4) == 0) (void)host->tier->set_epoch(namespace_of(1), sim.random().below(100));
+          break;
+        case 10:
+          if (sim.random().below(6) == 0 && !bucket->objects.empty()) {
+            auto at = bucket->objects.begin();
+            std::advance(at, static_cast<std::ptrdiff_t>(sim.random().below(bucket->objects.size())));
+            bucket->objects.erase(at);
+          }
+          if (sim.random().below(30) == 0) bucket->objects.clear();
+          host->control->down = sim.random().below(12) == 0;
+          break;
+        case 11:
+          // Killed, and another process on its host.
+          if (sim.random().below(4) != 0) break;
+          host->control->dead = true;
+          host = std::make_unique<Host>(sim, bucket, out.asked, sim.random().below(4000), options);
+          host->control->faults = faults;
+          break;
+      }
+      sim.run_for(sim.random().below(kSecond));
+    }
+    sim.run_for(20 * kSecond);
+  }
+  out.log = sim.log_hash();
+  return out;
+}
+
+TEST(StoreTierSim, nothing_wrong_and_every_call_ended_whatever_the_store_does) {
+  const char* many = std::getenv("KVBMTEST_LONG");
+  const uint64_t seeds = many != nullptr ? 5000 : 60;
+  uint64_t right = 0, stored = 0;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Outcome o = everything(seed);
+    ASSERT_EQ(o.asked.wrong, 0U) << "seed " << seed;
+    ASSERT_EQ(o.asked.open, 0U) << "seed " << seed;
+    ASSERT_EQ(o.asked.late, 0U) << "seed " << seed;
+    right += o.asked.right;
+    stored += o.asked.stored;
+  }
+  EXPECT_GT(right, seeds * 25);
+  EXPECT_GT(stored, seeds * 100);
+}
+
+TEST(StoreTierSim, a_seed_replays) { EXPECT_EQ(everything(5).log, everything(5).log); }
+
+}  // namespace
+}  // namespace kvbm::test::store_tier_test

@@ -1,0 +1,56 @@
+// A real Redis server in a process and a directory of its own, on a free port of the loopback; ends with the test.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "support/temp_dir.h"
+
+namespace kvbm::test {
+
+class RedisServer {
+ public:
+  // The program, or "" where it is not installed.
+  static std::string program();
+
+  RedisServer() = default;
+  ~RedisServer() { stop(); }
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  // `options` as of its command line, {"--maxmemory", "64mb"}; {"--tls-port", ""} is another free port. False when it does
+  // not answer within a minute.
+  bool start(std::vector<std::string> options = {});
+  // On the same port: with what save() wrote last, or empty. Without waiting: it may still be loading.
+  bool start_again(bool with_data, std::vector<std::string> more = {}, bool waits = true);
+  void stop();  // asked to; killed if it does not end
+  void kill();
+  void freeze();
+  void thaw();
+  // The first line of the answer, and what follows it as far as it came at once; "" if none came.
+  std::string ask(const std::vector<std::string>& words) const;
+  bool save() { return ask({"SAVE"}).starts_with("+OK"); }
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int tls_port() const { return tls_port_; }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] const std::string& directory() const { return directory_.path(); }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // What it has said.
+  [[nodiscard]] std::string log() const;
+
+  std::string password;  // for ask()
+
+ private:
+  bool launch(const std::vector<std::string>& more, bool waits);
+
+  TempDir directory_;
+  std::vector<std::string> options_;
+  int port_ = 0;
+  int tls_port_ = 0;
+  pid_t pid_ = -1;
+};
+
+}  // namespace kvbm::test

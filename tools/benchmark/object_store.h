@@ -1,0 +1,21 @@
+// `kvbm bench store`: blocks through the C calls into a store and back, next to the same store's own requests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "benchmark/row.h"
+
+namespace kvbm::benchmark {
+
+struct ObjectStoreOptions {
+  std::string url;
+  int rounds = 5;
+  bool quiet = false;
+};
+
+// Writes up to 2 GiB into the store, and removes it again.
+Result<std::vector<Row>> bench_object_store(const ObjectStoreOptions& options);
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,10 @@
+// kvbm plugin: checks of shared libraries that kvbm would load.
+#pragma once
+
+#include "command/registry.h"
+
+namespace kvbm::command {
+
+void add_plugin(Registry& registry);
+
+}  // namespace kvbm::command
