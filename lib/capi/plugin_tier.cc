@@ -13,8 +13,8 @@
 
 #include "base/mutex.h"
 #include "codec/key.h"
-#include "codec/leaf_hash.h"
 #include "codec/record.h"
+#include "tier/check_record.h"
 
 namespace kvbm::capi {
 
@@ -283,20 +283,10 @@ void launch(const std::shared_ptr<Call<Batch>>& call, Work work) {
 
 // What lies in the item's own memory, where the plug-in cannot write any more.
 Code check_fetched(const PluginCore& core, const tier::GetItem& item) {
-  const auto view = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
-  if (!view.ok()) return Code::damaged;
-  const codec::Header& header = view.value().header();
-  const Family& family = core.families_.get(item.id.family);
-  if (header.key != item.id.key || header.ns != family.ns || header.component != family.component ||
-      header.shard != family.shard || header.stored_bytes != item.payload_bytes) {
-    return Code::damaged;
-  }
-  const ConstBytes payload = ConstBytes(item.payload).first(item.payload_bytes);
-  for (uint32_t l = 0; l < header.leaf_count; ++l) {
-    const codec::Leaf leaf = view.value().leaf(l);
-    if (codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash) return Code::damaged;
-  }
-  return Code::ok;
+  codec::HeadView head;
+  const Code code = tier::check_head(core.families_.get(item.id.family), item.id.key,
+                                     ConstBytes(item.head).first(item.head_bytes), item.payload_bytes, &head);
+  return code != Code::ok ? code : tier::check_leaves(head, ConstBytes(item.payload).first(item.payload_bytes));
 }
 
 // The sizes are read once: a second answer may change them meanwhile.

@@ -17,7 +17,7 @@ using tier::store::Verb;
 constexpr uint32_t kMostConcurrency = 1024;
 constexpr uint32_t kMostThreads = 64;
 
-// Text that something else wrote into a field of fixed size.
+// Text that the store's code wrote into a field of fixed size.
 template <size_t n>
 std::string text_of(const char (&field)[n]) {
   std::string out(field, strnlen(field, n));

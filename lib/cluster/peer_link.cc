@@ -182,7 +182,7 @@ Status PeerLink::dispatch_offer(ConstBytes body) {
   wire::Offer& m = host_.scratch.offer;
   if (Status status = service_.take_offer(body, offered, m); !status.ok()) return status;
   const uint64_t request = m.request;
-  // None of it could be given to anything here: what offers hears why. Of a mixed offer it hears that these are not wanted.
+  // There is no room for any of these families: the offering node is told so. In a mixed offer they count as not wanted.
   const auto has_no_name = [](const Offered& one) { return one.id.family == kNoFamily; };
   if (!offered.empty() && std::all_of(offered.begin(), offered.end(), has_no_name)) {
     commit(wire::encode(wire::Failed{request, static_cast<int32_t>(Code::at_limit), 0}, this->body()));

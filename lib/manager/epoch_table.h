@@ -4,7 +4,7 @@
 // A row is foreign as long as no process on this machine's tiers has had a handle of the namespace: a peer said so, and it
 // is kept to be told to others. Foreign rows have a quarter of the table, and a new one takes the place of the one that was
 // raised longest ago; so what peers say never takes the other three quarters, which are for namespaces that are used here.
-// A row of a namespace that is not open can always make room for another one, also where something may have to be told of it:
+// A row of a namespace that is not open can always make room for another one, also where peers may have to be told of it:
 // what goes then raises a floor (tier::kEpochFloors), an epoch that namespaces without a row are at. So an epoch that has ended
 // stays ended. Those that nothing needs go without that; foreign ones raise none, so that no peer can end what others have.
 // Bookkeeping alone: whoever raises an epoch writes it down in the tiers between plan and commit.

@@ -232,7 +232,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // The epoch of a namespace, as far as it is known here; and all that are.
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
   // Those that have come to another epoch than the one they began with, here or in an earlier process: this process's own
-  // first, those that were raised last before others; then those that are open and have no row, at epoch 0, which asks whatever hears
+  // first, those that were raised last before others; then those that are open and have no row, at epoch 0, which asks every peer that hears
   // it for a later one: his row may have gone (EpochTable).
   std::vector<NamespaceEpoch> epochs();
   struct EpochRows {

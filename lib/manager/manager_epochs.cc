@@ -210,7 +210,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
       word.code = Code::invalid_argument;
       return;
     }
-    // Of a floor nothing was told: whatever has the namespace open must hear of it.
+    // Peers were not told of a floor: those that have the namespace open must hear of it.
     if (epoch == 0 || (word.known >= epoch && !by_floor)) return;
     epoch = std::max(epoch, word.known);
   }
@@ -231,7 +231,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
 // process's own can be forgotten when no tier here has a record that could be of an older epoch, and no other node can have one.
 // Whose a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows
 // are forgotten whose namespace this process invalidated, and had everything of it forgotten. Any other can make room only by
-// raising its floor: then whatever opens the namespace, or has it open and asks (epochs()), begins no earlier than it ended.
+// raising its floor: then a handle that is opened, or a peer that asks (epochs()), begins no earlier than it ended.
 struct Manager::RowCensus {
   bool nothing_goes = true;
   bool unknown = false;             // some record is of a namespace that no handle of this process had

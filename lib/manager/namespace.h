@@ -83,9 +83,9 @@ class Namespace {
   // Where records of the part may lie that ranks of another tensor-parallel size stored: sizes of which some family is in the
   // table. Null: there are none. Thread: any; a map and a lock as long as the table does not change.
   std::shared_ptr<const OtherSizes> other_sizes(const PartPlan& plan);
-  // The same of every size there may be, whose families come into the table as long as it has room: for what asks others.
+  // The same of every size there may be, whose families come into the table as long as it has room: for lookups that ask other nodes.
   OtherSizes all_other_sizes(const PartPlan& plan);
-  // Until when nothing is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
+  // Until when no tier is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
   // (ask_other_sizes.h).
   [[nodiscard]] bool are_other_sizes_quiet(uint64_t now_ns) const noexcept {
     const uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);

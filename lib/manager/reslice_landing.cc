@@ -240,7 +240,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     const FromOtherSize& part = other_of(item);
     const layout::RecordShape& shape = part.size->shapes[s];
     if (source.slot != kNoSlot) {
-      if ((manager_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // nothing knows what its bytes are
+      if ((manager_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // without a head its bytes mean nothing
       if (!manager_.trust(source.slot)) return Code::damaged;
       source.head = manager_.arena().head(source.slot);
       source.payload = manager_.arena().payload(source.slot);
@@ -384,7 +384,7 @@ void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceIt
   const MemoryWait until_done;  // which is called whatever happens
   const auto reslicing = std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered,
                                                      std::move(done));
-  // Not inside this call: whatever asks may hold what `done` wants.
+  // Not inside this call: the caller may hold a lock that `done` takes.
   match->manager().env().executor->post([reslicing] { reslicing->run(); });
 }
 

@@ -26,7 +26,7 @@ class Fd {
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // For what closes it and looks at the answer.
+  // For a caller that closes it and looks at the answer.
   int release() noexcept { return std::exchange(fd_, -1); }
 
  private:

@@ -140,7 +140,7 @@ class Walk {
            ::unlinkat(folder, name.c_str(), 0) == 0;
   }
 
-  // A put may have made the folder a moment ago: the hour is for it, and what finds it gone makes it anew.
+  // A put may have made the folder a moment ago: it has an hour, and a put that finds it gone makes it anew.
   void remove_if_left_over(int folder, const std::string& place) const {
     struct stat st {};
     if (!place.empty() && ::fstat(folder, &st) == 0 && is_left_over(st)) remove_empty_folders(root_, folders_of(place));

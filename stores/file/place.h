@@ -21,7 +21,7 @@ class Place {
   };
   // Opens the directory and looks at it; its last part is made if nothing is there.
   Refusal open();
-  // Its descriptor, as long as something has it.
+  // Its descriptor, as long as a caller holds it.
   [[nodiscard]] std::shared_ptr<const Fd> root();
   // Whether an error may mean that the directory itself is not the one of its path any more; it is opened anew then.
   bool opened_anew(int error);

@@ -204,7 +204,7 @@ bool Connection::consume(const char* data, size_t bytes) {
     if (!is_reading_) {
       const Command* const command = answered();
       if (command == nullptr) {
-        // An error that nothing asked for: the server is about to close the connection.
+        // An error without a request: the server is about to close the connection.
         reader_.begin(nullptr, 0, 4096);
         reader_.feed(data + at, bytes - at);
         const bool is_error = reader_.is_whole() && reader_.reply().is(Reply::Type::error);

@@ -32,7 +32,7 @@ class Store final : public Services, public Connection::Listener {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Whether the store can be used. KVBM_OK also where nothing answers.
+  // Whether the store can be used. KVBM_OK also where no server answers.
   Verdict probe(uint64_t timeout_ns);
   void start(kvbm_store_op_t* const* ops, size_t n);
   void cancel(kvbm_store_op_t* op);

@@ -29,7 +29,7 @@ struct Answer {
   Transport transport = Transport::ok;
   std::string transport_text;  // of `other`
   long status = 0;             // of HTTP
-  std::string body;            // of an error or a listing; bounded by what reads it
+  std::string body;            // of an error or a listing; bounded by the reader
   std::string content_type;
   std::string content_range;
   std::string bucket_region;

@@ -1,4 +1,4 @@
-// Where credentials come from, and what renews them.
+// Where credentials come from, and how they are renewed.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ struct Found {
   Credentials credentials;
   std::string source;  // "the environment"
   std::string error;   // one clause and its remedy; empty where there are credentials
-  // Nothing refused: what gives them could not be reached.
+  // Not refused: their source could not be reached.
   bool is_unreachable = false;
   // Asking again may give others.
   bool may_change = false;

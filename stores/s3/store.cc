@@ -261,7 +261,7 @@ void Store::conclude(Owned transfer, CURLcode code) {
 
 void Store::finish(Owned transfer, Verdict verdict) {
   kvbm_store_op_t* const op = transfer->op;
-  if (op == nullptr) return;  // nothing waits for what was tidied up
+  if (op == nullptr) return;  // a request of our own
   if (verdict.status != KVBM_OK) {
     const std::string text = for_people(verdict.clause, sizeof op->message - 1);
     std::memcpy(op->message, text.c_str(), text.size() + 1);

@@ -24,7 +24,7 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Whether the store can be used: lists a name. KVBM_OK also where nothing answers.
+  // Whether the store can be used: lists a name. KVBM_OK also where no server answers.
   Verdict probe(uint64_t timeout_ns);
   void start(kvbm_store_op_t* const* ops, size_t n);
   void cancel(kvbm_store_op_t* op);

@@ -529,7 +529,7 @@ TEST_F(RedisStoreTest, goes_on_after_the_server_was_killed) {
   const auto gone = module_->get("kept", &got, data.size());
   EXPECT_EQ(gone.status, KVBM_ERR_IO);
   EXPECT_NE(gone.message.find("cannot connect"), std::string::npos) << gone.message;
-  // Opened while nothing answers: it works once something does.
+  // Opened while no server answers: it works once one does.
   StoreModule second(KVBM_REDIS_MODULE);
   EXPECT_EQ(second.open(url()), KVBM_OK) << second.message();
   ASSERT_TRUE(server_.start_again(true)) << server_.log();
@@ -566,7 +566,7 @@ TEST_F(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
   server_.freeze();
   {
     std::vector<std::unique_ptr<Started>> many;
-    // Freed as soon as the operations have finished: a sanitizer sees what still reads or writes there.
+    // Freed as soon as the operations have finished: a sanitizer sees code that still reads or writes there.
     std::string data = bytes_of(8 << 20, 2);
     std::vector<std::string> rooms(40, std::string(1024, '\0'));
     for (size_t i = 0; i < rooms.size(); ++i) {

@@ -203,7 +203,7 @@ TEST_F(S3AnswersTest, listings_are_bounded_and_have_to_be_in_order) {
     std::string keys;
     if (which.load() == 1) keys = "<Contents><Key>kv/b</Key></Contents><Contents><Key>kv/a</Key></Contents>";
     if (which.load() == 2) keys = std::string(5 << 20, ' ');
-    // What something else keeps there is passed over, however many listings that takes.
+    // Objects of other programs are passed over, however many listings that takes.
     if (which.load() == 3) {
       const bool is_first = !contains(request.target, "start-after");
       keys = is_first ? "<Contents><Key>kv/A B</Key></Contents><Contents><Key>kv/Z</Key></Contents>"

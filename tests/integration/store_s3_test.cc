@@ -250,7 +250,7 @@ TEST_P(S3StoreTest, goes_on_after_the_server_was_killed) {
   const auto gone = module_->get("kept", &got, data.size());
   EXPECT_EQ(gone.status, KVBM_ERR_IO);
   EXPECT_NE(gone.message.find("cannot connect"), std::string::npos) << gone.message;
-  // Opened while nothing answers: it works once something does.
+  // Opened while no server answers: it works once one does.
   StoreModule second(KVBM_S3_MODULE);
   EXPECT_EQ(second.open(url()), KVBM_OK) << second.message();
   ASSERT_TRUE(server_.start_again(true)) << server_.log();

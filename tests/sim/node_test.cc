@@ -274,7 +274,7 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   for (const auto& ns : here) EXPECT_EQ(ns->epoch(), 1U);
 }
 
-// A row that went for others' sake: whatever was away asks for what it has open, and whatever opens it asks.
+// A row that made room for others: a node that was away asks for what it has open, and a node that opens it asks.
 TEST(NodeSim, a_node_that_was_away_hears_of_what_has_no_row_any_more) {
   constexpr size_t kMany = manager::EpochTable::kRows + 300;
   NodeWorld w(8);

@@ -21,7 +21,7 @@
 namespace kvbm::test {
 namespace {
 
-// A port that nothing has now; something may take it before the server does, then another is tried.
+// A port that is free now. Another program may take it before the server does: then another port is tried.
 int free_redis_port() {
   int port = 0;
   for (int tries = 0; tries < 100 && (port == 0 || port > 55'000); ++tries) {  // a cluster's own port is 10,000 higher
@@ -105,7 +105,7 @@ bool RedisServer::launch(const std::vector<std::string>& more, bool waits) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (pid_ > 0 && std::chrono::steady_clock::now() < until) {
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
-      pid_ = -1;  // something has the port, or an option is wrong
+      pid_ = -1;  // the port is taken, or an option is wrong
       return false;
     }
     const std::string answer = ask({"PING"});

@@ -23,7 +23,7 @@
 namespace kvbm::test {
 namespace {
 
-// A port that nothing has now; something may take it before the server does, then another is tried.
+// A port that is free now. Another program may take it before the server does: then another port is tried.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -131,7 +131,7 @@ bool S3Server::launch() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (pid_ > 0 && std::chrono::steady_clock::now() < until) {
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
-      pid_ = -1;  // something has the port
+      pid_ = -1;  // the port is taken
       return false;
     }
     if (answers()) return true;

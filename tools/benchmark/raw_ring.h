@@ -17,7 +17,7 @@ struct RawLoad {
   bool write = false;
   bool registered = true;  // false: as under a memlock limit that forbids registered buffers
   // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by
-  // one other thread, as it comes. That is the least that anything does what checks what he hands on. 0: nothing is.
+  // one other thread, as it comes. That is the least that a reader does that checks what it hands on. 0: nothing is.
   uint64_t deliver_after = 0;
   bool durable = false;  // writes: one fdatasync at the end counts, too
 };

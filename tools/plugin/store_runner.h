@@ -1,6 +1,6 @@
 // Drives a table of a store (kvbm_plugin.h) as libkvbm does, and watches what it does with each operation. It believes
 // nothing: an operation that is finished twice, never, or by another's pointer, and memory that is written beside what
-// was given, are noted and not fatal. What a store writes elsewhere nothing can contain: it is in the process.
+// was given, are noted and not fatal. What a store writes elsewhere cannot be contained: it is in the process.
 #pragma once
 
 #include <algorithm>

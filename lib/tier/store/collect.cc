@@ -88,6 +88,14 @@ void StoreCore::collect() {
     if (!elected_ || collecting_ || closing_) return;
     const uint64_t ms = unix_ms();
     const uint64_t oldest_ms = options_.ttl_s != 0 && ms > options_.ttl_s * 1000 ? ms - options_.ttl_s * 1000 : 0;
+    const Stamp* const oldest = index_.oldest();
+    const bool too_much = options_.capacity_bytes != 0 && index_.stored_bytes() > options_.capacity_bytes;
+    const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
+    // This is asked for every pack that was written: nearly always nothing has to go.
+    if (oldest != nullptr && !too_much && !too_old &&
+        (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
+      return;
+    }
     uint64_t left = index_.stored_bytes();
     uint64_t keeps = ms;  // packs from here on stay
     index_.for_each_pack([&](const Stamp& stamp, uint64_t bytes) {

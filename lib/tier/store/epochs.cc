@@ -53,7 +53,7 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     unpublished_rows_.epochs.push_back({row.base, row.epoch});
     told = true;
     if (before == 0) continue;
-    // Off the lock's path: nothing waits for it.
+    // The caller does not wait for this.
     executor_.post([self = shared_from_this(), old = epoch_name(row.base, before)] {
       self->remove(old, true, [](Code) {});
     });

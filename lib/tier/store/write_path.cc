@@ -233,7 +233,7 @@ void StoreCore::pack_sent(const PackRef& pack, Code code) {
     MutexLock lock(mutex_);
     --sending_;
     auto& records = pack->row.records;
-    // What was erased meanwhile is not told to anything.
+    // Records that were erased meanwhile are not told to other processes.
     std::erase_if(records, [this](const PackedRecord& record) KVBM_NO_TSA {
       on_their_way_.erase(record.name);
       return erased_on_their_way_.erase(record.name) != 0;
