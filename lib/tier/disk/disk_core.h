@@ -286,6 +286,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_collect() KVBM_EXCLUDES(mutex_);
   void reclaim_choose(Reclaim& r) KVBM_REQUIRES(mutex_);
   void reclaim_abort() KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool carried_whole(const Segment& emptied) const KVBM_REQUIRES(mutex_);
   void reclaim_carry() KVBM_EXCLUDES(mutex_);
   void reclaim_store(std::unique_ptr<GetBatch> batch, std::shared_ptr<AlignedBuffer> memory, std::vector<uint32_t> from)
       KVBM_EXCLUDES(mutex_);

@@ -179,12 +179,21 @@ uint32_t DiskCore::victim(std::vector<bool>& followed) {
   uint32_t best = UINT32_MAX;
   uint32_t newest = UINT32_MAX;
   double least = 0;
+  uint64_t last_closed = 0;
+  for (const auto& s : segments_) {
+    if (s->state == SegmentState::closed) last_closed = std::max(last_closed, s->life.sequence);
+  }
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     Segment& s = *segments_[i];
     if (s.state != SegmentState::closed || s.sync_running) continue;
+    // What was written last before an opening lies in a segment that was hardly begun: nothing costs less to lose, and
+    // nothing is more likely to be asked for. It counts as a full one, unless it is carried.
+    const bool last = s.life.sequence == last_closed && s.live_records != 0;
+    const bool lost = last && (free_.empty() || !carried_whole(s));
+    const uint64_t live = lost ? segment_bytes_ : s.live_bytes;
     const double heat = s.live_records == 0 ? 0 : static_cast<double>(s.heat) / s.live_records;
     const auto age = static_cast<double>(next_life_ - s.life.sequence);
-    const double score = static_cast<double>(s.live_bytes) * (1 + heat) / age;
+    const double score = static_cast<double>(live) * (1 + heat) / age;
     s.heat /= 2;
     if (s.pins != 0 || next.bytes[i] > carried) continue;
     if (lately.bytes[i] > carried) {
@@ -197,6 +206,16 @@ uint32_t DiskCore::victim(std::vector<bool>& followed) {
   }
   followed = best != UINT32_MAX ? std::move(lately.entries) : next.entries;
   return best != UINT32_MAX ? best : put_queue_.empty() ? UINT32_MAX : newest;
+}
+
+// Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in anything's
+// way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but not half of what
+// they could hold.
+bool DiskCore::carried_whole(const Segment& emptied) const {
+  uint64_t live = 0;
+  for (const auto& segment : segments_) live += segment->live_bytes;
+  const bool room = segments_.size() < max_segments_ || live <= max_segments_ * segment_bytes_ / 2;
+  return room && emptied.live_bytes <= segment_bytes_ / 4;
 }
 
 void DiskCore::reclaim_abort() {
@@ -225,13 +244,7 @@ void DiskCore::reclaim_collect() {
 
 void DiskCore::reclaim_choose(Reclaim& r) {
   if (index_.full()) return;
-  // Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in
-  // anything's way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but
-  // not half of what they could hold.
-  uint64_t live = 0;
-  for (const auto& segment : segments_) live += segment->live_bytes;
-  const bool room = segments_.size() < max_segments_ || live <= max_segments_ * segment_bytes_ / 2;
-  const bool sparse = room && segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
+  const bool sparse = carried_whole(*segments_[r.segment]);
   std::vector<std::pair<uint32_t, Identity>> hot;
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);

@@ -191,6 +191,26 @@ TEST(DiskTier, makes_segments_ahead_of_their_use_with_one_sync_of_the_directory)
   for (uint64_t n = 7; n <= 200; n += 7) EXPECT_TRUE(w.get_now(n, 12000).right) << n;
 }
 
+// A kill leaves a segment that was hardly begun: the one that costs least to empty, with what was written last.
+TEST(DiskTier, keeps_what_was_written_last_before_a_kill_when_it_makes_room_after_it) {
+  for (const uint64_t segments : {3U, 4U, 8U, 16U}) {
+    DiskWorld w(63);
+    w.options.capacity_bytes = (uint64_t{1} << 20) + segments * w.options.segment_bytes;
+    ASSERT_TRUE(w.open().ok());
+    uint64_t n = 0;
+    while (w.tier->stats().evicted == 0) ASSERT_EQ(w.put_now(++n, 8192), Code::ok);
+    for (uint64_t kill = 0; kill < 40; ++kill) {
+      const uint64_t last = n + 3 + kill;
+      while (n < last) ASSERT_EQ(w.put_now(++n, 8192), Code::ok);
+      w.crash();
+      ASSERT_TRUE(w.open().ok());
+      ASSERT_TRUE(w.present(last));
+      for (int i = 0; i < 2; ++i) ASSERT_EQ(w.put_now(++n, 8192), Code::ok);
+      for (uint64_t k = last - 2; k <= n; ++k) EXPECT_TRUE(w.present(k)) << segments << " segments, " << kill << ", " << k;
+    }
+  }
+}
+
 TEST(DiskTier, carries_used_records_forward) {
   DiskWorld w(7);
   ASSERT_TRUE(w.open().ok());
