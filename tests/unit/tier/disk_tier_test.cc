@@ -206,7 +206,8 @@ TEST(DiskTier, keeps_what_was_written_last_before_a_kill_when_it_makes_room_afte
       ASSERT_TRUE(w.open().ok());
       ASSERT_TRUE(w.present(last));
       for (int i = 0; i < 2; ++i) ASSERT_EQ(w.put_now(++n, 8192), Code::ok);
-      for (uint64_t k = last - 2; k <= n; ++k) EXPECT_TRUE(w.present(k)) << segments << " segments, " << kill << ", " << k;
+      for (uint64_t k = last - 2; k <= n; ++k)
+        EXPECT_TRUE(w.present(k)) << segments << " segments, kill " << kill << ", block " << k;
     }
   }
 }
