@@ -51,7 +51,8 @@ uint64_t Offloader::queued_bytes() const {
 
 uint64_t Offloader::held_bytes() const {
   MutexLock lock(mutex_);
-  return held_ + in_flight_;
+  // What relieve() has chosen and not queued yet has a reference too; how many those are it does not know yet.
+  return held_ + in_flight_ + (relieving_ || ending_ != 0 ? slot_bytes_ : 0);
 }
 
 void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {

@@ -90,6 +90,9 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
     one.holds = holds;
     if (came) {
       turn = Turn::try_it;
+    } else if (one.ends && something_moves(offloading)) {
+      // Since it was chosen, another has got room, or something has come that will give some back.
+      one.ends = false;
     } else if (one.ends || !may_expect(one, offloading, &other)) {
       turn = Turn::refused;
     }
@@ -99,10 +102,14 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
   return turn;
 }
 
+bool RoomLine::something_moves(bool offloading) const {
+  return offloading || get(manager_.counters().operations) > line_.size();
+}
+
 bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other) {
   const uint64_t now = manager_.env().clock().now_ns();
   if (manager_.closing() || now - std::max(moved_ns_, one.since_ns) >= manager_.options().room_wait_ns) return false;
-  if (offloading || get(manager_.counters().operations) > line_.size()) return true;
+  if (something_moves(offloading)) return true;
   for (auto at = line_.rbegin(); at != line_.rend(); ++at) {
     Stands& last = at->second;
     if (last.ends) return true;

@@ -96,6 +96,8 @@ class RoomLine {
   [[nodiscard]] bool has_before(uint64_t place, block::AccountId account) const KVBM_REQUIRES(mutex_);
   Stands& stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account)
       KVBM_REQUIRES(mutex_);
+  // Whether anything is under way that does not stand here.
+  [[nodiscard]] bool something_moves(bool offloading) const KVBM_REQUIRES(mutex_);
   // Whether this one may expect room. Who is chosen to end for it comes out in *other.
   [[nodiscard]] bool may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other)
       KVBM_REQUIRES(mutex_);

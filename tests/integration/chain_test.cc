@@ -78,9 +78,16 @@ class Engine {
       std::fill_n(status_.begin(), n, KVBM_ERR_INTERNAL);
       kvbm_cache_store(cache_, keys_.data() + first, ids_.data() + first, n, &options, nullptr, 0);
       stored += static_cast<size_t>(std::count(status_.begin(), status_.begin() + static_cast<ptrdiff_t>(n), KVBM_OK));
+      for (size_t i = 0; i < n; ++i) {
+        if (status_[i] == KVBM_OK) continue;
+        if (!refused_.empty()) refused_ += ", ";
+        refused_ += std::to_string(first + i) + ": " + kvbm_status_text(status_[i]);
+      }
     }
     return stored;
   }
+  // The blocks that were not stored, each with why.
+  [[nodiscard]] const std::string& refused() const { return refused_; }
   // How long the prefix is that is found.
   [[nodiscard]] size_t find() {
     kvbm_match_t* match = nullptr;
@@ -123,6 +130,7 @@ class Engine {
   std::vector<uint32_t> ids_;
   std::vector<kvbm_status_t> status_;
   std::vector<kvbm_key_t> keys_;
+  std::string refused_;
   kvbm_cache_t* cache_ = nullptr;
 };
 
@@ -137,7 +145,7 @@ class Owner {
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     const std::string host = std::to_string(host_bytes);
     const std::string block = std::to_string(kBlock);
-    const char* arguments[] = {KVBM_COMMAND, "node", "--json", "--share", directory.c_str(), "--disk", "256MiB",
+    const char* arguments[] = {KVBM_COMMAND, "node", "--json", "--listen", "127.0.0.1:0", "--share", directory.c_str(), "--disk", "256MiB",
                                "--host", host.c_str(), "--block-bytes", block.c_str(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, KVBM_COMMAND, &files, nullptr, const_cast<char**>(arguments), environ), 0);
     posix_spawn_file_actions_destroy(&files);
@@ -166,6 +174,7 @@ struct Tiers {
   bool shared = false;
   bool disk = true;
   uint64_t disk_bytes = 256ULL << 20;
+  bool elsewhere = true;  // of a shared one, the owner
 };
 
 class World {
@@ -173,7 +182,7 @@ class World {
   World(const Tiers& setup, uint32_t host, const char* policy) {
     const std::string path = dir_.path() + "/tier";
     const std::string key_file = dir_.path() + "/keys";
-    if (setup.shared) owner_ = std::make_unique<Owner>(path, host_of(host));
+    if (setup.shared && setup.elsewhere) owner_ = std::make_unique<Owner>(path, host_of(host));
     // A disk that stands still for a second is no fault of what is tested.
     std::vector<kvbm_setting_t> settings{{"host.room_wait", "60s"}};
     if (setup.sealed) {
@@ -238,8 +247,8 @@ void keep_two_prompts(const Tiers& setup, uint32_t host, const char* policy, siz
     std::thread other([&] { second = what(two); });
     const size_t first = what(one);
     other.join();
-    EXPECT_EQ(first, n);
-    EXPECT_EQ(second, n);
+    EXPECT_EQ(first, n) << one.refused();
+    EXPECT_EQ(second, n) << two.refused();
   };
   both([piece](Engine& engine) { return engine.store(piece); });
   both([](Engine& engine) { return engine.find(); });
@@ -255,6 +264,7 @@ const Tiers kSetups[] = {
     {"quota", KVBM_ADMIT_ALL, nullptr, false, 3},
     {"quota, write-back", KVBM_ADMIT_ON_EVICTION, nullptr, false, 3},
     {"shared", KVBM_ADMIT_ALL, nullptr, false, 0, true},
+    {"owned", KVBM_ADMIT_ALL, nullptr, false, 0, true, true, 256ULL << 20, false},
 };
 const char* const kPolicies[] = {"prefix", "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu"};
 

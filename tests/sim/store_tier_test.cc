@@ -337,6 +337,59 @@ TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {
   EXPECT_LE(indexes, 20) << "index objects go with the packs that they name";
 }
 
+TEST(StoreTier, packs_of_a_host_that_was_killed_before_it_could_name_them_go_after_an_hour) {
+  SimExecutor sim(13);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  const auto packs = [&] {
+    return std::count_if(bucket->objects.begin(), bucket->objects.end(), [](const auto& o) { return o.first.starts_with("v1/p/"); });
+  };
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  Host a(sim, bucket, asked, 0, options);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  const auto named = packs();
+  // As a host leaves them that was killed.
+  auto killed = bucket->objects;
+  std::erase_if(killed, [](const auto& o) { return !o.first.starts_with("v1/p/"); });
+  for (const auto& [name, object] : killed) {
+    std::string other = name;
+    other[other.size() - 8] = 'f';  // a number that a is far from
+    bucket->objects.emplace(other, object);
+  }
+  ASSERT_EQ(packs(), 2 * named);
+  sim.run_for(1800 * kSecond);
+  EXPECT_EQ(packs(), 2 * named) << "their index object may still come";
+  sim.run_for(5400 * kSecond);
+  EXPECT_EQ(packs(), named);
+  std::set<uint64_t> right;
+  a.get(numbers_of(1, 20), 10 * kSecond, false, &right);
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(right.size(), 20U);
+}
+
+TEST(StoreTier, a_host_that_could_not_read_all_that_is_named_removes_no_pack_for_it) {
+  SimExecutor sim(14);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  {
+    Host a(sim, bucket, asked, 0, options);
+    a.put(numbers_of(1, 20), 10 * kSecond, true);
+    sim.run_for(2 * kSecond);
+  }
+  const uint64_t before = bucket->bytes("v1/p/");
+  ASSERT_NE(before, 0U);
+  for (auto& [name, object] : bucket->objects) {
+    if (name.starts_with("v1/i/")) object.bytes.back() ^= std::byte{1};
+  }
+  Host b(sim, bucket, asked, 0, options);
+  sim.run_for(7200 * kSecond);
+  EXPECT_EQ(bucket->bytes("v1/p/"), before);
+}
+
 TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
   SimExecutor sim(12);
   Asked asked;

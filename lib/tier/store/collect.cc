@@ -13,6 +13,8 @@ constexpr uint64_t kAliveMs = 90'000;
 constexpr uint64_t kForgottenMs = 3'600'000;
 // Objects that one round removes at most.
 constexpr size_t kRoundObjects = 1000;
+// Between two looks for packs that nothing names. Each lists all packs.
+constexpr uint64_t kUnnamedNs = 3'600'000'000'000;
 }  // namespace
 
 void StoreCore::remove(std::string name, bool listed, std::function<void(Code)> done) {
@@ -78,6 +80,7 @@ void StoreCore::elect(std::vector<WriterSign> signs) {
     elected_ = first == writer_;
   }
   collect();
+  collect_unnamed();
 }
 
 void StoreCore::collect() {
@@ -145,6 +148,37 @@ void StoreCore::collect() {
       ended();
     });
   }
+}
+
+// Packs that no index object names: the process that wrote them ended before it could write one. They go an hour after they
+// were written, and only where this process knows all that is named.
+void StoreCore::collect_unnamed() {
+  {
+    MutexLock lock(mutex_);
+    const bool knows_all = last_whole_ns_ != 0 && to_read_.empty() && !applying_ && !missed_index_ && counts_.dropped_full == 0;
+    if (!elected_ || closing_ || !knows_all || now() < unnamed_at_) return;
+    unnamed_at_ = now() + kUnnamedNs;
+  }
+  const uint64_t ms = unix_ms();
+  const uint64_t until = ms - std::min(ms, kForgottenMs);
+  auto unnamed = std::make_shared<std::vector<Stamp>>();
+  auto listing = std::make_shared<Listing>();
+  listing->prefix = kPackPrefix;
+  listing->take = [self = shared_from_this(), unnamed, until](std::string_view name) {
+    const auto stamp = parse_stamp(kPackPrefix, name);
+    if (!stamp || stamp->ms >= until || unnamed->size() == kRoundObjects) return;
+    MutexLock lock(self->mutex_);
+    if (!self->index_.knows(*stamp)) unnamed->push_back(*stamp);
+  };
+  listing->done = [self = shared_from_this(), unnamed](Code code) {
+    if (code != Code::ok || self->closing_ || unnamed->empty()) return;
+    for (const Stamp& stamp : *unnamed) self->remove(stamped_name(kPackPrefix, stamp), false, [](Code) {});
+    self->say(LogLevel::info, "removes " + std::to_string(unnamed->size()) + " packs that nothing names");
+    if (unnamed->size() < kRoundObjects) return;
+    MutexLock lock(self->mutex_);
+    self->unnamed_at_ = 0;  // there may be more
+  };
+  list(std::move(listing));
 }
 
 }  // namespace kvbm::tier::store

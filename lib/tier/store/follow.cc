@@ -208,6 +208,7 @@ void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<Object
       last_whole_ns_ = 0;
     } else {
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
+      missed_index_ = missed_index_ || !wrong.ok();
       arrived_[stamp] = std::move(index);
     }
   }

@@ -153,6 +153,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void sign();
   void elect(std::vector<WriterSign> signs);
   void collect();
+  void collect_unnamed();
   void remove(std::string name, bool listed, std::function<void(Code)> done);
 
   [[nodiscard]] uint64_t unix_ms() const { return options_.unix_ms(); }
@@ -221,12 +222,14 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: asked for
   std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // one came that could not be understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when everything was listed; 0: never
   // Collecting.
   bool elected_ KVBM_GUARDED_BY(mutex_) = false;
   bool collecting_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_sign_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t unnamed_at_ KVBM_GUARDED_BY(mutex_) = 0;  // not before, packs that nothing names are looked for
 
   UniqueFunction<void()> shut_ KVBM_GUARDED_BY(mutex_);
 };

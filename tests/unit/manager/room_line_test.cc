@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <string>
 
 #include "manager/cache.h"
@@ -400,6 +402,39 @@ TEST_F(RoomLineTest, a_quota_that_rejects_does_so_at_once) {
   EXPECT_EQ(more->status, Code::over_quota);
   EXPECT_EQ(more->at_ns, before);
   EXPECT_EQ(get(manager_->counters().refused_quota), 3U);
+}
+
+struct Seeker : RoomSeeker {
+  void room_may_be() override { ++woken; }
+  int woken = 0;
+};
+
+// Between the choice and its next look another operation may have come, or may have got room, that will give some back.
+TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_again) {
+  make(AdmissionKind::on_request);
+  RoomLine& line = manager_->room();
+  const auto older = std::make_shared<Seeker>();
+  const auto younger = std::make_shared<Seeker>();
+  const uint64_t first = line.place_of_store();
+  const uint64_t second = line.place_of_store();
+  std::atomic<uint64_t>& operations = manager_->counters().operations;
+  operations += 2;
+  const auto look = [&line](const std::shared_ptr<Seeker>& seeker, uint64_t place, bool holds) {
+    return line.refused(seeker, place, block::kSharedAccount, holds, Code::no_room);
+  };
+  EXPECT_EQ(look(older, first, false), RoomLine::Turn::try_it);
+  EXPECT_EQ(look(younger, second, true), RoomLine::Turn::try_it);
+  EXPECT_EQ(look(older, first, false), RoomLine::Turn::wait);
+  EXPECT_EQ(younger->woken, 1);  // it is to end
+  ++operations;
+  EXPECT_EQ(look(younger, second, true), RoomLine::Turn::wait);
+  --operations;
+  EXPECT_EQ(look(older, first, false), RoomLine::Turn::wait);
+  EXPECT_EQ(younger->woken, 2);
+  EXPECT_EQ(look(younger, second, true), RoomLine::Turn::refused);
+  line.leave(first, false);
+  line.leave(second, false);
+  operations -= 2;
 }
 
 // The room that the older one needs is held by the one behind it, which waits for the older one.
