@@ -477,7 +477,7 @@ Outcome everything(uint64_t seed) {
 
 TEST(StoreTierSim, nothing_wrong_and_every_call_ended_whatever_the_store_does) {
   const char* many = std::getenv("KVBMTEST_LONG");
-  const uint64_t seeds = many != nullptr ? 5000 : 60;
+  const uint64_t seeds = many != nullptr ? 5000 : 200;
   uint64_t right = 0, stored = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Outcome o = everything(seed);

@@ -148,6 +148,7 @@ void Requests::finished(const CallRef& call, std::unique_ptr<ObjectRequest> requ
   {
     MutexLock lock(mutex_);
     in_flight_.erase(request->id);
+    ++telling_;  // end() may come
     late = call->over || call->id != request->id;
     if (call->over && stats_.unanswered != 0) --stats_.unanswered;
     if (!late) call->id = 0;
@@ -183,7 +184,7 @@ void Requests::finished(const CallRef& call, std::unique_ptr<ObjectRequest> requ
     end(call, code, std::move(request));
   }
   pump();
-  end_if_idle();
+  answered();
 }
 
 // The store has not said a word in the time that it was given for a try.
@@ -205,6 +206,7 @@ void Requests::give_up(const CallRef& call) {
     MutexLock lock(mutex_);
     if (call->over) return;
     call->over = true;
+    ++telling_;
     ++stats_.overdue;
     id = call->id;
     if (id != 0) {
@@ -224,10 +226,8 @@ void Requests::give_up(const CallRef& call) {
     called();
   }
   tell(change);
-  // Timers keep the call: not what it holds.
-  executor_.post([done = std::move(call->done)]() mutable { done(Code::deadline, nullptr); });
+  answer(call, Code::deadline, nullptr);
   pump();
-  end_if_idle();
 }
 
 void Requests::end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request) {
@@ -235,9 +235,27 @@ void Requests::end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest
     MutexLock lock(mutex_);
     if (call->over || request == nullptr) return;
     call->over = true;
+    ++telling_;
   }
   request->code = code;
-  executor_.post([code, done = std::move(call->done), back = std::move(request)]() mutable { done(code, std::move(back)); });
+  answer(call, code, std::move(request));
+}
+
+// Counted in telling_. Timers keep the call: not what its `done` holds.
+void Requests::answer(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request) {
+  executor_.post([self = shared_from_this(), code, done = std::move(call->done), back = std::move(request)]() mutable {
+    done(code, std::move(back));
+    done = {};
+    self->answered();
+  });
+}
+
+void Requests::answered() {
+  {
+    MutexLock lock(mutex_);
+    --telling_;
+  }
+  end_if_idle();
 }
 
 int Requests::note(Code code, bool probe, const std::string& message, uint64_t now) {
@@ -304,9 +322,10 @@ void Requests::shutdown(UniqueFunction<void(bool)> done) {
     {
       MutexLock lock(self->mutex_);
       left = self->in_flight_;
+      self->leaves_ = true;
     }
     for (const auto& [id, call] : left) self->give_up(call);
-    self->end_if_idle(true);
+    self->end_if_idle();
   });
   end_if_idle();
 }
@@ -319,13 +338,13 @@ void Requests::called() {
   end_if_idle();
 }
 
-void Requests::end_if_idle(bool whatever_is_left) {
+void Requests::end_if_idle() {
   UniqueFunction<void(bool)> idle;
   bool all = false;
   {
     MutexLock lock(mutex_);
     all = in_flight_.empty() && waiting_ == 0 && calling_ == 0;
-    if (!idle_ || (!all && !whatever_is_left)) return;
+    if (!idle_ || telling_ != 0 || (!all && !leaves_)) return;
     left_ = true;
     idle = std::move(idle_);
     idle_ = {};

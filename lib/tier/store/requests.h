@@ -48,7 +48,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   [[nodiscard]] StoreStats stats() const;
   // Nothing new is taken, what is queued ends as closed, what is in flight is cancelled. `done` on the executor, when
   // nothing is in flight any more (true), or after kCloseNs: a store that never gives some requests back (false). Their
-  // callers are told, and what the store says later is not heard: the executor may be gone.
+  // callers are told, and what the store says later is not heard: the executor may be gone. Every caller's `done` has
+  // returned by then.
   void shutdown(UniqueFunction<void(bool)> done);
   static constexpr uint64_t kCloseNs = 2'000'000'000;
 
@@ -73,12 +74,14 @@ class Requests : public std::enable_shared_from_this<Requests> {
   void overdue(const CallRef& call, uint64_t id);
   void give_up(const CallRef& call);
   void end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request);
+  void answer(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request);
+  void answered();
   // Whether a back-off began (1) or ended (-1).
   int note(Code code, bool probe, const std::string& message, uint64_t now) KVBM_REQUIRES(mutex_);
   void tell(int change);
   // The end of a call of the store that was counted in calling_.
   void called();
-  void end_if_idle(bool whatever_is_left = false);
+  void end_if_idle();
 
   ObjectStore& store_;
   Executor& executor_;
@@ -102,6 +105,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   std::string trouble_ KVBM_GUARDED_BY(mutex_);
   StoreStats stats_ KVBM_GUARDED_BY(mutex_);
   UniqueFunction<void(bool)> idle_ KVBM_GUARDED_BY(mutex_);
+  uint32_t telling_ KVBM_GUARDED_BY(mutex_) = 0;  // callers whose `done` has not returned yet
+  bool leaves_ KVBM_GUARDED_BY(mutex_) = false;  // kCloseNs have passed: what the store still has is left to it
   bool left_ KVBM_GUARDED_BY(mutex_) = false;  // the executor is not called any more
   std::atomic<bool> refuses_{false};  // backs_off_, for lookups
 };
