@@ -320,7 +320,7 @@ void print_store_table(const replay::StoreResult& r, bool verified, bool settled
                    terminal::format_binary_size(static_cast<double>(s.store_bytes)),
                    terminal::format_binary_size(static_cast<double>(s.load_bytes)), terminal::format_count(s.blocks),
                    terminal::format_binary_size(static_cast<double>(s.used_bytes)),
-                   terminal::format_binary_size(static_cast<double>(s.capacity_bytes)),
+                   terminal::format_capacity(s.capacity_bytes),
                    terminal::format_count(s.evictions), terminal::format_count(s.damaged)});
   }
   std::fputs(table.render().c_str(), stdout);

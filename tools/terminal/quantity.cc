@@ -137,6 +137,10 @@ std::string format_binary_size(double bytes) {
   return in_steps(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
 }
 
+std::string format_capacity(uint64_t bytes) {
+  return bytes == 0 ? "no limit" : format_binary_size(static_cast<double>(bytes));
+}
+
 std::string format_count(uint64_t count) {
   std::string digits = std::to_string(count);
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');

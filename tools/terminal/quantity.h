@@ -22,6 +22,8 @@ Result<std::vector<uint64_t>> parse_counts(std::string_view text);
 std::string format_size(double bytes);
 // "30.52 GiB"
 std::string format_binary_size(double bytes);
+// "30.52 GiB"; "no limit" for 0
+std::string format_capacity(uint64_t bytes);
 // "100,000"
 std::string format_count(uint64_t count);
 // "1.2 s", "3 min 04 s", "2 h 10 min"

@@ -54,6 +54,16 @@ TEST(RenderText, names_tiers_hit_rate_and_order) {
   EXPECT_NE(render_text(last, stopped, {false, 0}).find("stopped"), std::string::npos);
 }
 
+// A store keeps what it is given, unless it is told how much that may be.
+TEST(RenderText, says_of_a_tier_without_a_capacity_that_it_has_no_limit) {
+  Frame frame = frame_of(1);
+  frame.stats.tiers[1].capacity_bytes = 0;
+  frame.stats.tiers[1].used_bytes = 3 << 20;
+  const std::string text = render_text(frame, some_run(), {false, 0});
+  EXPECT_NE(text.find("3.00 MiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("no limit"), std::string::npos) << text;
+}
+
 TEST(RenderJson, is_one_line_with_an_unknown_age_as_null) {
   const std::string json = render_json(frame_of(2), some_run());
   EXPECT_EQ(json.find('\n'), std::string::npos);
