@@ -91,15 +91,11 @@ class Loan : public std::enable_shared_from_this<Loan> {
             });
   }
 
-  // Slots for as many as there is room. Offloads give up what they merely queue.
+  // Slots for as many as there is room. What waits to be written below keeps its slot: its engine was told that it is stored.
+  // Those without one ask again (PeerFetch), and a write that ends makes room.
   Code find_room(size_t n, LandingRoom& room) {
     (void)take_slots(*manager_, block::kSharedAccount, n, room);
-    if (room.count() == n) return Code::ok;
-    manager_->yield_offloads(n - room.count());
-    LandingRoom more;
-    (void)take_slots(*manager_, block::kSharedAccount, n - room.count(), more);
-    room.slots.insert(room.slots.end(), more.slots.begin(), more.slots.end());
-    return Code::no_room;  // of those that are left
+    return room.count() == n ? Code::ok : Code::no_room;  // of those that are left
   }
 
   void one_done() {

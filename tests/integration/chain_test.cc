@@ -86,7 +86,7 @@ class Engine {
     }
     return stored;
   }
-  // The blocks that were not stored, each with why.
+  // The blocks that were not stored or not loaded, each with why.
   [[nodiscard]] const std::string& refused() const { return refused_; }
   // How long the prefix is that is found.
   [[nodiscard]] size_t find() {
@@ -111,7 +111,11 @@ class Engine {
       if (hits != 0) kvbm_cache_load(cache_, match, ids_.data() + first, hits, &options, nullptr, 0);
       kvbm_match_release(match);
       for (size_t i = 0; i < n; ++i) {
-        if (status_[i] != KVBM_OK) return first + i;
+        if (status_[i] != KVBM_OK) {
+          refused_ += "of " + std::to_string(hits) + " found from " + std::to_string(first) + " on " + std::to_string(i) + ": " +
+                      kvbm_status_text(status_[i]);
+          return first + i;
+        }
         for (size_t w = (first + i) * kBlock / 8; w < (first + i + 1) * kBlock / 8; ++w) {
           if (memory_[w] == word_at(w)) continue;
           ADD_FAILURE() << "block " << first + i << " is wrong";

@@ -152,5 +152,37 @@ TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
   manager_->release(all);
 }
 
+// Its engine was told that it is stored. Whoever asked for the record asks again.
+TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
+  put(1);
+  flush();
+  empty_host();
+  std::vector<Identity> ids;
+  for (uint64_t n = 8; n < 16; ++n) {
+    put(n);
+    ids.push_back({key(n), family_});
+  }
+  std::vector<SlotId> held;  // what the offloader does not hold
+  for (const Identity& id : ids) {
+    const SlotId slot = manager_->acquire_one(id.family, id.key);
+    ASSERT_NE(slot, kNoSlot);
+    if (manager_->table().info(slot).references == 1) {
+      held.push_back(slot);
+    } else {
+      manager_->release({&slot, 1});
+    }
+  }
+  ASSERT_LT(held.size(), ids.size());
+  auto lent = ask({1});
+  EXPECT_EQ(lent[0].code, Code::no_room);
+  manager_->release(held);
+  flush();
+  std::vector<tier::Found> found(ids.size());
+  std::vector<TierIndex> tiers(ids.size());
+  find_to_lend(*manager_, ids, found, tiers);
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_NE(tiers[i], kNoTier) << 8 + i;
+  give_back(lent);
+}
+
 }  // namespace
 }  // namespace kvbm::manager::lend_test
