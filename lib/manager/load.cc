@@ -94,11 +94,17 @@ void LoadOperation::plan() {
 // The most that one batch brings. Where loads are weighed none takes more than an eighth of the slack, so that one whose
 // source is several times slower than thought is still no silence.
 uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
-  if (!weighs()) return std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
+  if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
   if (tier == kOtherSize) return kLeastLandingBytes;
   const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
   return static_cast<uint64_t>(
       std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
+}
+
+// Each request to it costs as much as bytes do that a copy takes no time for, so nothing is cut smaller towards the end.
+bool LoadOperation::is_store(TierIndex tier) const noexcept {
+  const auto& tiers = manager_.options().tiers;
+  return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
 }
 
 // What is still to land, taking what was not asked for to be of one size.
@@ -111,7 +117,9 @@ bool LoadOperation::may_ask() const noexcept {
   if (weighs()) return landing_ != kWeighedLandings;
   const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
   if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 2) return false;  // others load, too
-  return landing_ == 0 || landing_bytes_ < std::clamp(bytes_left() / 2, kLeastWindowBytes, most);
+  if (landing_ == 0) return true;
+  const bool shrinks = !is_store(request_.match->tier_of(below_.front().part, below_.front().key));
+  return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
 }
 
 // Keeps a few batches on their way, each from one tier, in the order of the keys.

@@ -188,6 +188,7 @@ class LoadOperation final : public Operation {
   void leave_from(size_t k);
   void probe(size_t from, uint64_t now);
   void account(Code why);
+  [[nodiscard]] bool is_store(TierIndex tier) const noexcept;
   [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool may_ask() const noexcept KVBM_REQUIRES(mutex_);
   [[nodiscard]] uint64_t batch_bytes(TierIndex tier, uint64_t left) const noexcept;

@@ -38,7 +38,7 @@ kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t timeout_ns,
       return verdict.status;
     }
     out_facts->features = KVBM_STORE_EXPIRES | KVBM_STORE_EVICTS;
-    out_facts->concurrency = used.connections * 16;
+    out_facts->concurrency = used.connections * 4;
     out_facts->object_bytes = 1 << 20;
     out_facts->max_object_bytes = used.part_bytes * kMaxParts;
     copy_text(used.description(), out_facts->description, sizeof out_facts->description);

@@ -35,8 +35,9 @@ struct Asked {
 
 class Host {
  public:
-  Host(SimExecutor& sim, std::shared_ptr<SimBucket> bucket, Asked& asked, uint64_t skew_ms, StoreTierOptions options = {})
-      : sim_(sim), asked_(asked) {
+  Host(SimExecutor& sim, std::shared_ptr<SimBucket> bucket, Asked& asked, uint64_t skew_ms, StoreTierOptions options = {},
+       uint64_t record_bytes = kBytes)
+      : sim_(sim), asked_(asked), bytes_(record_bytes) {
     family_ = families_.intern(family_of(1)).value();
     auto store = std::make_unique<SimStore>(sim, std::move(bucket));
     control = store->control();
@@ -60,7 +61,7 @@ class Host {
     auto records = std::make_shared<std::vector<std::unique_ptr<TestRecord>>>();
     auto batch = std::make_unique<tier::PutBatch>();
     for (const uint64_t n : numbers) {
-      records->push_back(std::make_unique<TestRecord>(n, kBytes, family_of(1)));
+      records->push_back(std::make_unique<TestRecord>(n, bytes_, family_of(1)));
       tier::PutItem item;
       item.id = id(n);
       item.head = records->back()->head;
@@ -131,9 +132,9 @@ class Host {
       ++asked_.missed;
       return;
     }
-    const TestRecord expected(n, kBytes, family_of(1));
+    const TestRecord expected(n, bytes_, family_of(1));
     const ConstBytes payload = item.lender != nullptr ? item.lent : ConstBytes(item.payload).first(item.payload_bytes);
-    const bool equal = item.payload_bytes == kBytes && item.head_bytes == expected.head.size() &&
+    const bool equal = item.payload_bytes == bytes_ && item.head_bytes == expected.head.size() &&
                        std::equal(expected.head.begin(), expected.head.end(), item.head.begin()) &&
                        std::equal(payload.begin(), payload.end(), expected.payload().begin());
     // Lent bytes are checked by the receiver: what does not verify it rejects.
@@ -158,6 +159,7 @@ class Host {
 
   SimExecutor& sim_;
   Asked& asked_;
+  const uint64_t bytes_;
   FamilyTable families_;
   FamilyId family_ = 0;
 };
@@ -191,6 +193,52 @@ TEST(StoreTier, another_host_finds_within_a_second_what_one_wrote) {
     }));
     EXPECT_LE(packs, 8U);
   }
+}
+
+// Heads come on top of a pack's size. So as much as a pack holds of payloads of round sizes is one pack, which does not wait
+// for more, and one request.
+TEST(StoreTier, payloads_of_round_sizes_fill_a_pack_and_are_read_by_one_request) {
+  SimExecutor sim(13);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.linger_ns = 60 * kSecond;
+  options.poll_ns = 60 * kSecond;
+  Host a(sim, bucket, asked, 0, options, 4096);
+  std::set<uint64_t> stored, right;
+  a.put(numbers_of(1, 32), 10 * kSecond, false, &stored);  // 4 times 32 KiB
+  ASSERT_TRUE(sim.run_until_within([&] { return stored.size() == 32; }, kSecond));
+  const auto packs = std::count_if(bucket->objects.begin(), bucket->objects.end(),
+                                   [](const auto& o) { return o.first.starts_with("v1/p/"); });
+  EXPECT_EQ(packs, 4);
+  sim.run_for(kSecond);
+  for (uint64_t first = 1; first <= 25; first += 8) {
+    const uint64_t before = a.control->requests;
+    a.get(numbers_of(first, 8), kSecond, true, &right);
+    ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, kSecond));
+    EXPECT_EQ(a.control->requests - before, 1U) << first;
+  }
+  EXPECT_EQ(right.size(), 32U);
+  EXPECT_EQ(asked.wrong, 0U);
+}
+
+// What is on its way stays within the memory that it is given, whatever sizes are asked for.
+TEST(StoreTier, memory_for_what_is_on_its_way_is_bounded) {
+  SimExecutor sim(14);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  std::set<uint64_t> stored, right;
+  const auto within = [&] { return a.tier->stats().staging_bytes <= 256U << 10; };
+  for (uint64_t i = 0; i < 10; ++i) a.put(numbers_of(1 + i * 20, 20), 60 * kSecond, false, &stored);
+  ASSERT_TRUE(sim.run_until_within([&] { return stored.size() == 200 || !within(); }, 60 * kSecond));
+  ASSERT_TRUE(within());
+  for (uint64_t i = 0; i < 40; ++i) a.get(numbers_of(1 + i * 5, 1 + i % 5), 60 * kSecond, i % 2 == 0, &right);
+  ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0 || !within(); }, 60 * kSecond));
+  EXPECT_TRUE(within());
+  EXPECT_EQ(right.size(), 120U);
+  sim.run_for(kSecond);
+  EXPECT_EQ(a.tier->stats().staging_bytes, 0U);
 }
 
 TEST(StoreTier, a_host_that_starts_later_finds_what_is_there) {

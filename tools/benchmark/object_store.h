@@ -15,7 +15,7 @@ struct ObjectStoreOptions {
   bool quiet = false;
 };
 
-// Writes up to 2 GiB into the store, and removes it again.
+// Writes 512 MiB a round into the store, 128 MiB at a time, and removes them again.
 Result<std::vector<Row>> bench_object_store(const ObjectStoreOptions& options);
 
 }  // namespace kvbm::benchmark

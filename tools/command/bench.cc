@@ -232,7 +232,7 @@ int bench_node(const BenchOptions& options, const Output& output) {
 void add_store(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
   Command store = registry.add(group, "store", "Blocks into a store and back, against the store's own requests",
                                [options](const Output& output) { return run_object_store(*options, output); });
-  store.add_option("--store", options->url, "A place in a store that nothing uses; 2 GiB are written there and removed")
+  store.add_option("--store", options->url, "A place in a store that nothing uses; 128 MiB at a time are written there and removed")
       .type_name("URL")
       .required();
   store.add_option("--rounds", options->store_rounds, "Rounds of which the median is told").type_name("N").range(1, 100);

@@ -50,6 +50,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   op->batch->status.assign(n, Code::internal);
   op->state.assign(n, GetOp::waiting);
   op->open = n;
+  op->borrows = op->batch->receiver_borrows && op->batch->receiver_checks_leaves;
   op->families.reserve(n);
   for (const GetItem& item : op->batch->items) op->families.push_back(families_.get(item.id.family));
   const uint64_t deadline_ns = op->batch->deadline_ns;
@@ -124,7 +125,7 @@ void StoreCore::pump_gets() {
     {
       MutexLock lock(mutex_);
       if (waiting_.empty()) return;
-      bytes = waiting_.front()->end - waiting_.front()->begin;
+      bytes = buffer_bytes(waiting_.front()->end - waiting_.front()->begin);
       if (staged_ != 0 && staged_ + bytes > options_.staging_bytes) return;
       flight = std::move(waiting_.front());
       waiting_.pop_front();
@@ -132,7 +133,7 @@ void StoreCore::pump_gets() {
     }
     auto get = request(Verb::get, stamped_name(kPackPrefix, flight->stamp));
     get->data = take_buffer(bytes);
-    get->bytes = bytes;
+    get->bytes = flight->end - flight->begin;
     get->offset = flight->begin;
     requests_->submit(std::move(get), flight->deadline_ns, true,
                       [self = shared_from_this(), flight](Code code, std::unique_ptr<ObjectRequest> back) {
@@ -144,7 +145,7 @@ void StoreCore::pump_gets() {
 void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> back) {
   std::vector<Want> wants;
   std::vector<GetRef> over;
-  const uint64_t bytes = flight->end - flight->begin;
+  const uint64_t bytes = buffer_bytes(flight->end - flight->begin);
   {
     MutexLock lock(mutex_);
     auto& flights = flights_[flight->stamp];
@@ -178,39 +179,55 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
         self->end_shutdown();
       });
     });
-    for (size_t i = 1; i < wants.size(); ++i) {
-      executor_.post([self = shared_from_this(), want = std::move(wants[i]), from, begin = flight->begin] {
-        self->take(want, from, begin);
+    // Those that are copied here are, by all threads; to lend the others takes no time.
+    const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
+    for (auto at = copied; at != wants.end(); ++at) {
+      executor_.post([self = shared_from_this(), want = std::move(*at), from, begin = flight->begin] {
+        self->take({&want, 1}, from, begin);
       });
     }
-    if (!wants.empty()) take(wants[0], from, flight->begin);
+    take({wants.begin(), copied}, from, flight->begin);
   }
   pump_gets();
   pump_puts();
   end_shutdown();
 }
 
-void StoreCore::take(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+  struct Taken {
+    const Want* want;
+    Identity id;
+    Code code;
+  };
+  std::vector<Taken> taken;
+  taken.reserve(wants.size());
   {
     MutexLock lock(mutex_);
-    if (want.op->state[want.item] != GetOp::waiting) return;
-    want.op->state[want.item] = GetOp::copying;
-  }
-  const Code code = copy_out(want, from, begin);
-  const Identity id = want.op->batch->items[want.item].id;
-  bool over = false, told = false;
-  {
-    MutexLock lock(mutex_);
-    if (code == Code::damaged) {
-      const RecordName name = record_name(want.op->families[want.item], id.key);
-      const StorePlace place = index_.find(name);
-      told = place.found() && index_.stamp(place.pack) == want.stamp && index_.erase(name);
-      ++counts_.damaged;
+    for (const Want& want : wants) {
+      if (want.op->state[want.item] != GetOp::waiting) continue;
+      want.op->state[want.item] = GetOp::copying;
+      taken.push_back({&want, want.op->batch->items[want.item].id, Code::internal});
     }
-    over = decide(*want.op, want.item, code);
   }
-  if (told && listener_ != nullptr) listener_->removed(index_number_, {&id, 1}, true);
-  if (over) give_back(want.op);
+  for (Taken& one : taken) one.code = copy_out(*one.want, from, begin);
+  std::vector<GetRef> over;
+  std::vector<Identity> told;
+  {
+    MutexLock lock(mutex_);
+    for (const Taken& one : taken) {
+      const Want& want = *one.want;
+      if (one.code == Code::damaged) {
+        const RecordName name = record_name(want.op->families[want.item], one.id.key);
+        const StorePlace place = index_.find(name);
+        const bool same = place.found() && index_.stamp(place.pack) == want.stamp;
+        if (same && index_.erase(name)) told.push_back(one.id);
+        ++counts_.damaged;
+      }
+      if (decide(*want.op, want.item, one.code)) over.push_back(want.op);
+    }
+  }
+  if (!told.empty() && listener_ != nullptr) listener_->removed(index_number_, told, true);
+  for (const GetRef& op : over) give_back(op);
 }
 
 Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
@@ -228,7 +245,7 @@ Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>&
     return Code::damaged;
   }
   const ConstBytes payload = bytes.subspan(place.head_bytes);
-  if (batch.receiver_borrows && batch.receiver_checks_leaves) {
+  if (want.op->borrows) {
     item.lent = payload;
     item.lender = from;
   } else {

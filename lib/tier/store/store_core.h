@@ -64,7 +64,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   };
   struct Pack {
     Buffer buffer;     // empty until something is copied into it
-    size_t size = 0;
+    size_t full = 0;     // with payloads of so much it is sent,
+    size_t room = 0;     // and more than this, heads included, does not go in
+    size_t payload = 0;
     size_t used = 0;
     size_t copying = 0;
     bool closed = false;
@@ -103,7 +105,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     enum State : uint8_t { waiting, copying, decided };
     std::vector<State> state;
     size_t open = 0;
-    bool ended = false;
+    bool borrows = false;  // the receiver copies and checks
   };
   using GetRef = std::shared_ptr<GetOp>;
   struct Want {
@@ -124,7 +126,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool join(const Want& want, uint64_t deadline_ns) KVBM_REQUIRES(mutex_);
   void pump_gets();
   void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
-  void take(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  void take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
   Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
   // Whether that was the batch's last.
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
@@ -160,7 +162,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] uint64_t now() const { return executor_.clock().now_ns(); }
   [[nodiscard]] std::unique_ptr<ObjectRequest> request(Verb verb, std::string name) const;
   void say(LogLevel level, const std::string& text);
-  // Memory for packs and ranges. It is used again: fresh memory of that size is paid for with a fault for each page.
+  // Memory for packs and ranges. It is used again, the last one first: fresh memory of that size is paid for with a fault
+  // for each page, and what was used last is in a cache. Sizes are few, so that one that was let go fits; it is what
+  // staged_ counts.
+  [[nodiscard]] static size_t buffer_bytes(size_t bytes) noexcept;
   [[nodiscard]] Buffer take_buffer(size_t bytes);
   void give_buffer(Buffer buffer);
   // Gives a batch back, on the executor.

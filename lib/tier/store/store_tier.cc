@@ -1,6 +1,7 @@
 #include "tier/store/store_tier.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <utility>
 
@@ -66,16 +67,20 @@ void StoreCore::start(uint64_t open_ns) {
   collect_later();
 }
 
-// Sizes are few: of packs, and of ranges rounded up.
+// An eighth too much at most.
+size_t StoreCore::buffer_bytes(size_t bytes) noexcept {
+  const size_t step = std::bit_floor(bytes | 4096) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
 Buffer StoreCore::take_buffer(size_t bytes) {
-  constexpr size_t kRound = 1 << 20;
-  const size_t size = bytes < kRound ? bytes : (bytes + kRound - 1) / kRound * kRound;
+  const size_t size = buffer_bytes(bytes);
   {
     MutexLock lock(mutex_);
-    const auto fits = std::find_if(spare_.begin(), spare_.end(), [size](const Buffer& each) { return each.size == size; });
-    if (fits != spare_.end()) {
+    const auto fits = std::find_if(spare_.rbegin(), spare_.rend(), [size](const Buffer& each) { return each.size == size; });
+    if (fits != spare_.rend()) {
       Buffer out = std::move(*fits);
-      spare_.erase(fits);
+      spare_.erase(std::next(fits).base());
       spare_bytes_ -= out.size;
       return out;
     }

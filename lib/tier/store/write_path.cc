@@ -14,6 +14,9 @@ constexpr uint64_t kPutTries = 3;
 constexpr size_t kPublishRecords = 200'000;
 // Packs that wait to be told: with more, the store takes packs but no index objects, and the oldest stay untold.
 constexpr size_t kMaxUnpublished = 4096;
+// What heads may take beyond a pack's size: payloads of round sizes fill it then, and who reads as much of neighbours at a
+// time reads whole packs.
+constexpr uint64_t kHeadShare = 16;
 
 template <class T>
 void append(std::vector<T>& to, const std::vector<T>& from) {
@@ -90,7 +93,7 @@ std::byte* StoreCore::memory_of(Pack& pack) {
     MutexLock lock(mutex_);
     if (pack.buffer.size != 0) return pack.buffer.bytes.get();
   }
-  Buffer fresh = take_buffer(pack.size);
+  Buffer fresh = take_buffer(pack.room);
   MutexLock lock(mutex_);
   if (pack.buffer.size == 0) pack.buffer = std::move(fresh);
   return pack.buffer.bytes.get();
@@ -130,30 +133,36 @@ bool StoreCore::place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, 
     ++op->next;
     at = pack->used;
     pack->used += bytes;
+    pack->payload += from.payload.size();
     ++pack->copying;
     ++op->copying;
     pack->row.records.push_back({name, family_tag(families_.get(from.id.family)), from.payload.size(),
                                  static_cast<uint32_t>(at), static_cast<uint32_t>(from.head.size())});
     (op->batch->durable ? pack->durable : pack->owners).emplace_back(op, item);
     on_their_way_[name] = pack;
-    if (pack->used == pack->size || pack->row.records.size() == kMaxPackRecords) close_pack(after);
+    if (pack->payload >= pack->full || pack->row.records.size() == kMaxPackRecords) close_pack(after);
     return true;
   }
   return false;
 }
 
 StoreCore::PackRef StoreCore::room_for(uint64_t bytes, After& after) {
-  if (open_ != nullptr && open_->used + bytes <= open_->size) return open_;
+  if (open_ != nullptr && open_->used + bytes <= open_->room) return open_;
   close_pack(after);
   const StoreFacts& facts = store_->facts();
-  uint64_t size = options_.pack_bytes != 0 ? options_.pack_bytes : facts.object_bytes;
-  if (facts.max_object_bytes != 0) size = std::min(size, facts.max_object_bytes);
-  size = std::max(size, bytes);
+  // More would wait in memory that has left the caches by then, or was never used before.
+  if (sending_ >= std::max(1U, facts.concurrency)) return nullptr;
+  const uint64_t most = facts.max_object_bytes != 0 ? facts.max_object_bytes : UINT64_MAX;
+  const uint64_t full = std::min(options_.pack_bytes != 0 ? options_.pack_bytes : facts.object_bytes, most);
+  // Two find room at a time.
+  const uint64_t room = std::max(std::min({full + full / kHeadShare, most, options_.staging_bytes / 2}), bytes);
+  const size_t size = buffer_bytes(room);
   // One is always let through, however large.
   if (staged_ != 0 && staged_ + size > options_.staging_bytes) return nullptr;
   staged_ += size;
   open_ = std::make_shared<Pack>();
-  open_->size = size;
+  open_->full = full;
+  open_->room = room;
   executor_.post_at(now() + options_.linger_ns, [self = shared_from_this(), weak = std::weak_ptr(open_)] {
     After late;
     {
@@ -215,7 +224,7 @@ void StoreCore::send_pack(const PackRef& pack) {
   put->bytes = pack->used;
   put->data = std::move(pack->buffer);
   put->expire_s = options_.ttl_s;
-  const size_t size = pack->size;
+  const size_t size = buffer_bytes(pack->room);
   requests_->submit(std::move(put), now() + kPutTries * options_.timeout_ns, false,
                     [self = shared_from_this(), pack, size](Code code, std::unique_ptr<ObjectRequest> back) {
                       {
