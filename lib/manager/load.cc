@@ -101,7 +101,6 @@ uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcep
       std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
 }
 
-// Each request to it costs as much as bytes do that a copy takes no time for, so nothing is cut smaller towards the end.
 bool LoadOperation::is_store(TierIndex tier) const noexcept {
   const auto& tiers = manager_.options().tiers;
   return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();

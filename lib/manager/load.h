@@ -85,7 +85,7 @@ class LoadOperation final : public Operation {
   };
   // A batch on its way up from the tiers below, and all of them of one operation. Towards the end both become smaller:
   // what comes last is copied while nothing comes any more, and there are disks that tell of all that they have read
-  // when nothing is left to read.
+  // when nothing is left to read. Not of a store, where a request costs more than that copy.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
   static constexpr uint64_t kLeastLandingBytes = 1ULL << 20;
   static constexpr size_t kLandingItems = 256;

@@ -210,7 +210,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   PackRef open_ KVBM_GUARDED_BY(mutex_);
   std::map<RecordName, PackRef> on_their_way_ KVBM_GUARDED_BY(mutex_);  // in a pack that is not in the store yet
   std::set<RecordName> erased_on_their_way_ KVBM_GUARDED_BY(mutex_);
-  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;
+  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet,
+  uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // and their memory
   std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
   IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // its packs are not used
   std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // in the index object that is being written

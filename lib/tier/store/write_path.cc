@@ -150,8 +150,6 @@ StoreCore::PackRef StoreCore::room_for(uint64_t bytes, After& after) {
   if (open_ != nullptr && open_->used + bytes <= open_->room) return open_;
   close_pack(after);
   const StoreFacts& facts = store_->facts();
-  // More would wait in memory that has left the caches by then, or was never used before.
-  if (sending_ >= std::max(1U, facts.concurrency)) return nullptr;
   const uint64_t most = facts.max_object_bytes != 0 ? facts.max_object_bytes : UINT64_MAX;
   const uint64_t full = std::min(options_.pack_bytes != 0 ? options_.pack_bytes : facts.object_bytes, most);
   // Two find room at a time.
@@ -159,6 +157,8 @@ StoreCore::PackRef StoreCore::room_for(uint64_t bytes, After& after) {
   const size_t size = buffer_bytes(room);
   // One is always let through, however large.
   if (staged_ != 0 && staged_ + size > options_.staging_bytes) return nullptr;
+  // More than the store takes at a time would wait in memory that has left the caches by then, or was never used before.
+  if (sending_ != 0 && sending_bytes_ + size > std::max(1U, facts.concurrency) * buffer_bytes(full)) return nullptr;
   staged_ += size;
   open_ = std::make_shared<Pack>();
   open_->full = full;
@@ -180,6 +180,7 @@ void StoreCore::close_pack(After& after) {
   open_ = nullptr;
   pack->closed = true;
   ++sending_;
+  sending_bytes_ += buffer_bytes(pack->room);
   if (pack->copying == 0) after.packs.push_back(pack);
 }
 
@@ -241,6 +242,7 @@ void StoreCore::pack_sent(const PackRef& pack, Code code) {
   {
     MutexLock lock(mutex_);
     --sending_;
+    sending_bytes_ -= buffer_bytes(pack->room);
     auto& records = pack->row.records;
     // Records that were erased meanwhile are not told to other processes.
     std::erase_if(records, [this](const PackedRecord& record) KVBM_NO_TSA {

@@ -1,0 +1,97 @@
+// How much a load asks of a tier at a time: of a store whole batches to its end, of others less and less.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "manager/cache.h"
+#include "manager/load.h"
+#include "manager/lookup.h"
+#include "manager/move.h"
+#include "support/paced_tier.h"
+#include "support/small_manager.h"
+
+namespace kvbm::manager::load_store_test {
+namespace {
+
+constexpr uint64_t kBytes = 1 << 20;
+constexpr uint32_t kBlocks = 16;
+
+class LoadStoreTest : public test::SmallManager {
+ protected:
+  class CountingTier final : public test::PacedTier {
+   public:
+    CountingTier(Executor& executor, std::vector<size_t>& asked)
+        : PacedTier(executor, std::make_shared<test::Pace>()), asked_(asked) {}
+    void get(std::unique_ptr<tier::GetBatch> batch) override {
+      asked_.push_back(batch->items.size());
+      PacedTier::get(std::move(batch));
+    }
+
+   private:
+    std::vector<size_t>& asked_;
+  };
+
+  void adjust(Options& options) override {
+    options.host.block_bytes = kBytes;
+    options.host.capacity_bytes = 4096 + 2 * kBlocks * (kBytes + tier::HostArena::head_stride(kBytes));
+    options.tiers[0].path.clear();
+    options.tiers[0].url = url_;
+    options.tiers[0].make = [this](TierIndex, FamilyTable&,
+                                   tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+      return std::unique_ptr<tier::Tier>(std::make_unique<CountingTier>(sim_, asked_));
+    };
+  }
+
+  // Blocks of 1 MiB come from the tier alone into an engine's memory.
+  void load_all() {
+    make(AdmissionKind::on_request);
+    std::vector<Key> keys;
+    for (uint64_t n = 0; n < kBlocks; ++n) {
+      put(n, kBytes);
+      keys.push_back(key(n));
+    }
+    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, keys, kNever)->start([](const copy::Completion&) {});
+    sim_.run_for(1'000'000'000);
+    ASSERT_EQ(manager_->table().erase(family_, keys), kBlocks);
+    std::vector<std::byte> memory(kBlocks * kBytes);
+    layout::PageTensor tensor;
+    tensor.base = memory.data();
+    tensor.extent_bytes = memory.size();
+    tensor.block_stride = tensor.page_bytes = kBytes;
+    auto pages = layout::PageArrangement::make(kBlocks, {tensor});
+    auto part = CachePart::opaque(ns_->plan({}).value(), std::move(pages).value(), 1);
+    const PartPlan plan = ns_->plan({}).value();
+    LoadRequest request;
+    request.cache = Cache::create(manager_, ns_, {std::move(part).value()}).value();
+    request.match = look_up(manager_, ns_, {&plan, 1}, keys, {});
+    for (uint32_t i = 0; i < kBlocks; ++i) request.block_ids.push_back(i);
+    request.n_ids = kBlocks;
+    request.keep_below = true;
+    bool done = false;
+    std::make_shared<LoadOperation>(std::move(request))->start([&](const copy::Completion& completion) {
+      EXPECT_EQ(completion.items_done, kBlocks);
+      done = true;
+    });
+    ASSERT_TRUE(sim_.run_until([&] { return done; }));
+    for (uint32_t n = 0; n < kBlocks; ++n) ASSERT_EQ(memory[n * kBytes], std::byte{static_cast<uint8_t>(n)});
+  }
+
+  std::string url_;
+  std::vector<size_t> asked_;
+};
+
+TEST_F(LoadStoreTest, a_store_is_asked_for_4_MiB_at_a_time_to_the_end) {
+  url_ = "test://";
+  load_all();
+  EXPECT_EQ(asked_, (std::vector<size_t>{4, 4, 4, 4}));
+}
+
+TEST_F(LoadStoreTest, another_tier_is_asked_for_less_towards_the_end) {
+  load_all();
+  ASSERT_FALSE(asked_.empty());
+  EXPECT_EQ(asked_.back(), 1U);
+}
+
+}  // namespace
+}  // namespace kvbm::manager::load_store_test
