@@ -539,6 +539,9 @@ TEST(StoreTierSim, nothing_wrong_and_every_call_ended_whatever_the_store_does) {
   EXPECT_GT(stored, seeds * 100);
 }
 
+// Requests that were given up at the end were told after it, and their callers told a listener that was gone.
+TEST(StoreTierSim, nobody_is_told_anything_after_the_end) { EXPECT_EQ(everything(923).asked.open, 0U); }
+
 TEST(StoreTierSim, a_seed_replays) { EXPECT_EQ(everything(5).log, everything(5).log); }
 
 }  // namespace
