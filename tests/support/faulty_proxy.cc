@@ -49,7 +49,7 @@ const char* name_of(Fault fault) {
   return kNames[static_cast<size_t>(fault)];
 }
 
-FaultyProxy::FaultyProxy(const std::string& target, uint64_t seed) : target_(target), random_(seed) {
+FaultyProxy::FaultyProxy(const std::string& target, uint64_t seed) : random_(seed), target_(target) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in here = loopback("127.0.0.1:0");
   socklen_t size = sizeof here;
@@ -76,6 +76,11 @@ FaultyProxy::~FaultyProxy() {
 void FaultyProxy::set(Fault fault, uint64_t every_bytes) {
   const uint64_t epoch = (setting_ >> 48) + 1;
   setting_ = epoch << 48 | static_cast<uint64_t>(fault) << 40 | (every_bytes & ((1ULL << 40) - 1));
+}
+
+void FaultyProxy::retarget(const std::string& target) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  target_ = target;
 }
 
 std::vector<std::string> FaultyProxy::recorded() const {
@@ -116,7 +121,11 @@ void FaultyProxy::accept_one() {
   const int from = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (from < 0) return;
   const int to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in there = loopback(target_);
+  sockaddr_in there{};
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    there = loopback(target_);
+  }
   if (to < 0 || connect(to, reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0) {
     if (to >= 0) close(to);
     close(from);

@@ -40,6 +40,8 @@ class FaultyProxy {
   // From now on, on every connection and in both directions, one fault in about so many bytes (evenly from 0 to twice
   // that). With none connections that suffer already stay as they are.
   void set(Fault fault, uint64_t every_bytes);
+  // Connections that are accepted from now on go there: a server that was killed and begins anew may get another port.
+  void retarget(const std::string& target);
   [[nodiscard]] uint64_t faults() const { return faults_; }
   [[nodiscard]] uint64_t connections() const { return accepted_; }
   // Bytes that passed from the side that connected to the target, as they came: the first so many of each connection.
@@ -71,7 +73,6 @@ class FaultyProxy {
   void pass(Pair& pair, int way, std::string bytes);
   void close_pair(Pair& pair);
 
-  std::string target_;
   std::string address_;
   SeededRandom random_;
   int listener_ = -1;
@@ -82,6 +83,7 @@ class FaultyProxy {
   std::atomic<uint64_t> accepted_{0};
   std::vector<std::unique_ptr<Pair>> pairs_;
   mutable std::mutex mutex_;
+  std::string target_;
   std::vector<std::string> recorded_;
   std::thread thread_;
 };
