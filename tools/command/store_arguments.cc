@@ -159,7 +159,7 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
       .type_name("MODE")
       .show_default();
   app.add_option("--store", arguments.stores,
-                 "A store below the disks, or several in order: s3://, redis://, file:// or plugin: (docs/stores.md)")
+                 "A store below the disks, or several in order: s3://, redis://, mooncake://, file:// or plugin: (docs/stores.md)")
       .type_name("URL");
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
       .type_name("FILE");
