@@ -34,7 +34,8 @@ bool read_size(std::string_view text, uint64_t least, uint64_t most, uint64_t& o
 
 bool is_plain(std::string_view text, std::string_view more) {
   return std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || more.find(c) != std::string_view::npos;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           more.find(c) != std::string_view::npos;
   });
 }
 
@@ -88,7 +89,8 @@ std::string read_place(const kvbm_store_config_t& config, Settings& out) {
   while (path.ends_with('/')) path.remove_suffix(1);
   if (!path.empty()) out.prefix = path;
   if (out.prefix.size() > 64 || !is_plain(out.prefix, "-_./")) {
-    return "the prefix of a store of Mooncake has at most 64 letters, digits and -_./ in it: mooncake://host:50051/prefix";
+    return "the prefix of a store of Mooncake has at most 64 letters, digits and -_./ in it: "
+           "mooncake://host:50051/prefix";
   }
   return {};
 }

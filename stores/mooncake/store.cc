@@ -311,7 +311,8 @@ void Store::wait() {
   }
   if (!helper_.runs() && !waiting_.empty()) end = std::min(end, start_again_);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-  pollfd both[] = {{wake_.get(), POLLIN, 0}, {helper_.socket(), static_cast<short>(POLLIN | (is_full_ ? POLLOUT : 0)), 0}};
+  const short events = is_full_ ? POLLIN | POLLOUT : POLLIN;
+  pollfd both[] = {{wake_.get(), POLLIN, 0}, {helper_.socket(), events, 0}};
   ::poll(both, helper_.runs() ? 2 : 1, static_cast<int>(std::max<int64_t>(left, 0)));
   if ((both[1].revents & POLLOUT) != 0) is_full_ = false;
   eventfd_t count = 0;

@@ -32,7 +32,7 @@ Ran check(const std::string& url, const std::string& more = "") {
 class StoreMooncake : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (MooncakePool::python().empty()) GTEST_SKIP() << "Mooncake's package is not here: tools/setup --all-stores installs it";
+    if (MooncakePool::python().empty()) GTEST_SKIP() << "Mooncake is not here: tools/setup --all-stores installs it";
     ASSERT_TRUE(pool_.start()) << pool_.log();
     ASSERT_EQ(run("trace generate --requests 120 --seed 3 -o " + trace()).exit_code, 0);
   }
@@ -53,18 +53,25 @@ class StoreMooncake : public ::testing::Test {
     EXPECT_EQ(out.value("wrong_blocks", -1), 0) << ran.text;
     return out.value("found_again", -1.0);
   }
+  // The command, with its output in out.json.
+  [[nodiscard]] pid_t start(const std::string& arguments) const {
+    const std::string out = dir_.path() + "/out.json";
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    const int file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(file, 1);
+    ::execl("/bin/sh", "sh", "-c", (kEnvironment + (" exec '" KVBM_COMMAND "' " + arguments)).c_str(), nullptr);
+    ::_exit(127);
+  }
+  void wait_for_keys() const {
+    for (int i = 0; i < 6000 && pool_.keys().size() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   // Runs a replay while `meddle` does something, and checks that nothing is wrong.
   template <class Meddle>
   void beside(const Meddle& meddle) {
     const std::string out = dir_.path() + "/out.json";
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      const int file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      ::dup2(file, 1);
-      ::execl("/bin/sh", "sh", "-c", (kEnvironment + (" exec '" KVBM_COMMAND "' " + replay())).c_str(), nullptr);
-      ::_exit(127);
-    }
-    for (int i = 0; i < 1000 && pool_.keys().size() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const pid_t pid = start(replay());
+    wait_for_keys();
     meddle(pid);
     int status = 0;
     ::waitpid(pid, &status, 0);
@@ -84,9 +91,8 @@ class StoreMooncake : public ::testing::Test {
   TempDir dir_;
 };
 
-// Processes that the process has started.
+// Processes that the process has started, from any of its threads.
 std::vector<pid_t> children_of(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
   std::vector<pid_t> out;
   DIR* const tasks = ::opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
   while (const dirent* task = tasks != nullptr ? ::readdir(tasks) : nullptr) {
@@ -177,6 +183,31 @@ TEST_F(StoreMooncake, the_client_is_killed) {
     for (const pid_t child : children_of(pid)) ::kill(child, SIGKILL);
   });
   expect_found_soon();
+}
+
+TEST_F(StoreMooncake, a_client_that_was_killed_has_another_one_after_it) {
+  // Something that asks the store all the time, and for longer than this takes.
+  const pid_t pid = start("plugin check '" + url() + "'");
+  const auto one_that_is_not = [&](pid_t other) {
+    for (int i = 0; i < 6000; ++i) {
+      const std::vector<pid_t> now = children_of(pid);
+      if (!now.empty() && now.front() != other) return now.front();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return 0;
+  };
+  wait_for_keys();
+  const pid_t first = one_that_is_not(0);
+  ASSERT_GT(first, 0);
+  ::kill(first, SIGKILL);
+  const pid_t second = one_that_is_not(first);
+  EXPECT_GT(second, 0);
+  // It ends with the process that has started it, however that ends.
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  const auto is_there = [&] { return std::ifstream("/proc/" + std::to_string(second) + "/cmdline").peek() != EOF; };
+  for (int i = 0; i < 6000 && is_there(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(is_there());
 }
 
 TEST_F(StoreMooncake, is_down_from_the_beginning) {

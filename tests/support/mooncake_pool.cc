@@ -112,7 +112,8 @@ bool MooncakePool::start_master() {
     master_ = launch("mooncake_master", {"--rpc_address=127.0.0.1", "--rpc_port=" + std::to_string(port),
                                          "--metrics_host=127.0.0.1", "--metrics_port=" + std::to_string(admin_port_),
                                          "--default_kv_lease_ttl=1s"});
-    const bool answers = ends_within_a_minute([&] { return has_ended(master_) || ask("/health").find("ok") != std::string::npos; });
+    const bool answers =
+        ends_within_a_minute([&] { return has_ended(master_) || ask("/health").find("ok") != std::string::npos; });
     if (!answers || master_ < 0) {
       end(master_);
       continue;
@@ -133,7 +134,9 @@ bool MooncakePool::start_lender() {
     lender_ = launch("mooncake_client", {"--host=127.0.0.1", "--global_segment_size=" + lent_,
                                          "--master_server_address=" + address(), "--metadata_server=P2PHANDSHAKE",
                                          "--port=" + std::to_string(free_pool_port())});
-    const bool answers = ends_within_a_minute([&] { return has_ended(lender_) || ask("/get_all_segments").find("127.0.0.1:") != std::string::npos; });
+    const bool answers = ends_within_a_minute([&] {
+      return has_ended(lender_) || ask("/get_all_segments").find("127.0.0.1:") != std::string::npos;
+    });
     if (answers && lender_ > 0) return true;
     end(lender_);
   }

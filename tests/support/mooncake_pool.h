@@ -1,4 +1,4 @@
-// A pool of Mooncake's on the loopback: mooncake_master, and mooncake_client, which lends it memory. Both end with the test.
+// A pool of Mooncake's on the loopback: mooncake_master, and mooncake_client, which lends memory. Both end with the test.
 #pragma once
 
 #include <sys/types.h>
