@@ -328,7 +328,7 @@ class Directory:
         else:
             free = [place for place in range(self.PLACES) if place not in heads]
             if not free:
-                raise Failed(FULL, "256 processes write with this prefix: give some of them another one")
+                raise Failed(FULL, "%d processes write with this prefix: give some of them another one" % self.PLACES)
             self.place = free[0] if len(free) < 8 else random.choice(free[:8])
             self.rewrite.update(self.segments)
         self.changed = True

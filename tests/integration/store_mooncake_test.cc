@@ -196,7 +196,12 @@ TEST_F(StoreMooncake, a_client_that_was_killed_has_another_one_after_it) {
     }
     return 0;
   };
-  wait_for_keys();
+  // The store is open when its client asks the master.
+  const auto has_asked = [&] {
+    std::ifstream in(dir_.path() + "/log");
+    return contains({std::istreambuf_iterator<char>(in), {}}, "Registering local memory");
+  };
+  for (int i = 0; i < 6000 && !has_asked(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const pid_t first = one_that_is_not(0);
   ASSERT_GT(first, 0);
   ::kill(first, SIGKILL);

@@ -150,17 +150,21 @@ def names_of_what_was_evicted_go():
 
 def places_are_bounded():
     values = {}
-    directories = [client.Directory(FakePool(values)) for _ in range(257)]
-    for i, directory in enumerate(directories[:256]):
-        put(values, directory, index(i))
-    assert len({directory.place for directory in directories[:256]}) == 256
+    before, client.Directory.PLACES = client.Directory.PLACES, 16
     try:
-        put(values, directories[256], index(256))
-    except client.Failed as failed:
-        assert "256 processes" in str(failed)
-    else:
-        raise AssertionError("a process too many has a directory")
-    assert len(names(directories[256])) == 256
+        directories = [client.Directory(FakePool(values)) for _ in range(17)]
+        for i, directory in enumerate(directories[:16]):
+            put(values, directory, index(i))
+        assert len({directory.place for directory in directories[:16]}) == 16
+        try:
+            put(values, directories[16], index(16))
+        except client.Failed as failed:
+            assert "16 processes" in str(failed)
+        else:
+            raise AssertionError("a process too many has a directory")
+        assert len(names(directories[16])) == 16
+    finally:
+        client.Directory.PLACES = before
 
 
 def what_is_no_directory_is_passed_over():
