@@ -42,7 +42,7 @@ class StoreMooncake : public ::testing::Test {
   }
   [[nodiscard]] std::string replay() const {
     return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" +
-           url("&timeout=500ms&linger=5ms") + "'";
+           url("&timeout=2s&linger=5ms") + "'";
   }
   // What a run that begins now finds of others.
   double found_again() {
@@ -64,7 +64,10 @@ class StoreMooncake : public ::testing::Test {
     ::_exit(127);
   }
   void wait_for_keys() const {
-    for (int i = 0; i < 6000 && pool_.keys().size() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (pool_.keys().size() < 3 && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
   // Runs a replay while `meddle` does something, and checks that nothing is wrong.
   template <class Meddle>
