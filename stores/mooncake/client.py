@@ -401,7 +401,7 @@ class Service:
         try:
             self.connection.send(message)
         except OSError:
-            pass  # nobody is there any more
+            pass  # the other side has closed the socket
 
     def run(self):
         while True:

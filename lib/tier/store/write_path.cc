@@ -14,8 +14,8 @@ constexpr uint64_t kPutTries = 3;
 constexpr size_t kPublishRecords = 200'000;
 // Packs that wait to be told: with more, the store takes packs but no index objects, and the oldest stay untold.
 constexpr size_t kMaxUnpublished = 4096;
-// What heads may take beyond a pack's size: payloads of round sizes fill it then, and who reads as much of neighbours at a
-// time reads whole packs.
+// What heads may take beyond a pack's size: payloads of round sizes then fill a pack, and a read of neighbours of that size
+// reads whole packs.
 constexpr uint64_t kHeadShare = 16;
 
 template <class T>

@@ -152,7 +152,7 @@ TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
   manager_->release(all);
 }
 
-// Its engine was told that it is stored. Whoever asked for the record asks again.
+// The engine was told that the block is stored. The node that asked for the record asks again.
 TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   put(1);
   flush();
