@@ -77,7 +77,7 @@ class Store {
   // Of the thread alone, once it runs.
   Helper helper_;
   bool is_greeted_ = false;
-  bool is_full_ = false;  // the socket takes no more for now
+  bool is_full_ = false;  // until poll() says that the socket takes more
   Clock::time_point start_again_;
   std::string refusal_;  // of the helper, until one works
   std::deque<Waiting> waiting_;
