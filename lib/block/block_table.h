@@ -238,6 +238,11 @@ class BlockTable final {
     const Parent parent = parents_.unpack(table_[slot].parent.load(std::memory_order_relaxed));
     return parent.slot != kNoSlot && parents_.is_there(parent, generation(parent.slot)) ? parent.slot : kNoSlot;
   }
+  // Whether a held slot has children in the host.
+  [[nodiscard]] bool is_followed(SlotId slot) const noexcept { return word(slot).children() != 0; }
+  // Makes `parent` the parent of a registered block that came before it. The caller holds both, and calls this from one
+  // thread at a time. False: the block has a parent in the host, follows itself then, or is too deep to tell.
+  bool adopt(SlotId slot, SlotId parent) noexcept;
   // Of a held slot: how many blocks were before it in the host when it came.
   [[nodiscard]] uint32_t depth(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
   [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }

@@ -136,6 +136,27 @@ void BlockTable::set_parent(SlotId slot, SlotId parent) noexcept {
                             std::memory_order_relaxed);
 }
 
+// A block without a parent is the first of all that follow it, so it follows itself only where the walk up ends at it. What
+// names the parents may be another node's word.
+bool BlockTable::adopt(SlotId slot, SlotId parent) noexcept {
+  constexpr size_t kDeepest = 4096;
+  if (!may_be_parent(parent, slot) || parent == kNoSlot || word(slot).state() != SlotState::registered) return false;
+  uint32_t none = table_[slot].parent.load(std::memory_order_relaxed);
+  if (this->parent(slot) != kNoSlot) return false;
+  SlotId first = parent;
+  for (size_t steps = 0; first != kNoSlot; first = this->parent(first)) {
+    if (first == slot || ++steps > kDeepest) return false;
+  }
+  if (word(parent).children() >= SlotWord::kMaxChildren) return false;
+  table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
+  if (table_[slot].parent.compare_exchange_strong(none, parents_.pack(parent, generation(parent)),
+                                                  std::memory_order_relaxed)) {
+    return true;
+  }
+  table_[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_relaxed);
+  return false;
+}
+
 bool BlockTable::may_be_parent(SlotId parent, SlotId child) const noexcept {
   return parent == kNoSlot ||
          (parent < slot_count_ && parent != child && word(parent).state() == SlotState::registered);

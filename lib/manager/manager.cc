@@ -119,7 +119,10 @@ Status Manager::open_host() {
   holds.max_holds = static_cast<uint32_t>(std::min<uint64_t>(arena_->slots() * 4ULL + 65536, 1U << 28));
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
-  taken_ = std::make_unique<TakenBlocks>(*table_);
+  taken_ = std::make_unique<TakenBlocks>(*table_, [this](SlotId slot) {
+    const auto head = codec::HeadView::parse(arena_->head(slot));
+    return head.ok() ? head.value().header().parent : Key{};
+  });
   landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
                                                       arena_->payload(0).size(), options_.host.huge_pages);
   // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.

@@ -2,7 +2,10 @@
 // whatever the policy thinks of what is new: a prefix without its first block is nothing.
 //
 // The newest ones are kept, half of the host at most, for kKeptNs each; they go earlier, the oldest first, where an
-// allocation would fail without it. Lock: mutex_, a leaf. Thread: any.
+// allocation would fail without it. Of what is beyond the half, blocks that others follow go first: what follows keeps
+// them. The parts of one put land in any order, so a block may be here before its parent: it is joined to it when its turn
+// to go comes, and until then it is not among those that go first.
+// Locks: trim_mutex_, then mutex_, a leaf. Thread: any.
 //
 // What nodes gave because they had no room for it is offered to nobody when it goes from here in its turn: nodes that are
 // all full would pass blocks round for ever. How many went so is counted (lost()), as far as none of this node's own
@@ -16,6 +19,7 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/function.h"
 #include "base/mutex.h"
 #include "block/block_table.h"
 
@@ -25,8 +29,10 @@ class TakenBlocks {
  public:
   static constexpr uint64_t kKeptNs = 10'000'000'000;
 
-  explicit TakenBlocks(block::BlockTable& table)
-      : table_(table), given_(std::make_unique<std::atomic<uint32_t>[]>(table.slots())) {}
+  // The key of the parent of a registered block that the caller holds; no bytes: it has none.
+  using ParentKey = UniqueFunction<Key(SlotId)>;
+
+  TakenBlocks(block::BlockTable& table, ParentKey parent_key);
 
   // Takes over a reference of each. True: from now on somebody must call expire() in time, until it gives kNever.
   bool keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t tick);
@@ -45,18 +51,28 @@ class TakenBlocks {
 
  private:
   struct Kept {
-    SlotId slot;
-    uint64_t until_ns;
+    SlotId slot = kNoSlot;
+    uint64_t until_ns = 0;
+    bool apart = false;  // its parent was not here when it was looked for
   };
   // Ends the oldest `n`.
   void drop(size_t n, uint32_t tick);
+  void trim(uint32_t tick) KVBM_EXCLUDES(trim_mutex_);
+  [[nodiscard]] Kept take_end() KVBM_REQUIRES(mutex_);
+  // Makes a block the child of its parent where it came before it. False: the parent is not here.
+  bool join(SlotId slot, uint32_t tick) KVBM_REQUIRES(trim_mutex_);
 
   block::BlockTable& table_;
+  ParentKey parent_key_;
+  const size_t most_;
+  const size_t most_ends_;
   // By slot: the generation in which it had a block that a node gave, and one; 0: it never had.
   const std::unique_ptr<std::atomic<uint32_t>[]> given_;
   std::atomic<bool> any_given_{false};
   std::atomic<uint64_t> lost_{0};
+  Mutex trim_mutex_;
   Mutex mutex_;
+  std::deque<Kept> ends_ KVBM_GUARDED_BY(mutex_);  // older ones that nothing follows, or that were apart
   std::deque<Kept> kept_ KVBM_GUARDED_BY(mutex_);  // by time
   bool awaited_ KVBM_GUARDED_BY(mutex_) = false;   // expire() will be called
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "manager/host_record.h"
+#include "manager/onboard.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::taken_test {
@@ -24,6 +26,28 @@ class Taken : public test::SmallManager {
     ASSERT_NE(slot, kNoSlot);
     manager_->keep_taken({&slot, 1});
   }
+
+  // As if another node had given it with a record that names its parent; 0: none.
+  void land(uint64_t n, uint64_t parent) {
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), kBlock);
+    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
+    HeadFacts facts;
+    facts.family = family_;
+    facts.key = key(n);
+    if (parent != 0) facts.parent = key(parent);
+    facts.payload_bytes = kBlock;
+    ASSERT_EQ(make_head(*manager_, slot, facts, {}), Code::ok);
+    ASSERT_EQ(register_landed(*manager_, slot, {key(n), family_}, manager_->forget_mark(family_), true), Code::ok);
+    manager_->keep_taken({&slot, 1});
+  }
+  [[nodiscard]] SlotId slot_of(uint64_t n) {
+    const SlotId slot = manager_->acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->release({&slot, 1});
+    return slot;
+  }
+  [[nodiscard]] bool kept(uint64_t n) { return manager_->table().info(slot_of(n)).references != 0; }
 
   // Takes and gives back so many slots: that many blocks have gone at least.
   Code need(size_t n) {
@@ -88,6 +112,43 @@ TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
   const uint32_t free = manager_->table().counters().free;
   ASSERT_TRUE(manager_->forget_family(family_).ok());
   EXPECT_EQ(manager_->table().counters().free, free + 1);
+}
+
+// The parts of one put land in any order. The first block has no child while the second is on its way.
+TEST_F(Taken, the_first_block_stays_while_what_follows_it_lands_out_of_order) {
+  for (uint64_t n = 100; n < 104; ++n) put(n);
+  land(1, 0);
+  for (uint64_t n = 3; n < 7; ++n) land(n, n - 1);
+  EXPECT_TRUE(kept(1)) << "nothing else keeps it";
+  EXPECT_TRUE(kept(3)) << "its parent is not here";
+  EXPECT_FALSE(kept(4)) << "block 5 keeps it";
+}
+
+TEST_F(Taken, a_block_that_landed_before_its_parent_follows_it_in_the_end) {
+  land(1, 0);
+  land(3, 2);
+  land(4, 3);
+  land(2, 1);
+  for (uint64_t n = 100; n < 104; ++n) take(n);
+  manager_->taken().let_go_all(manager_->next_tick());
+  EXPECT_EQ(manager_->table().parent(slot_of(3)), slot_of(2));
+  for (uint64_t n = 4; n > 0; --n) {
+    EXPECT_TRUE(here(n)) << n;
+    while (here(n)) ASSERT_EQ(need(manager_->table().counters().free + 1), Code::ok);
+    if (n > 1) {
+      EXPECT_TRUE(here(n - 1)) << "the end of a chain is the first to go: " << n;
+    }
+  }
+}
+
+// Which block a record calls its parent is another node's word.
+TEST_F(Taken, records_that_name_each_other_as_parents_keep_no_slots) {
+  land(1, 3);
+  land(2, 1);
+  land(3, 2);
+  land(4, 4);
+  manager_->taken().let_go_all(manager_->next_tick());
+  EXPECT_EQ(need(kSlots), Code::ok);
 }
 
 }  // namespace
