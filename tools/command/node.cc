@@ -165,6 +165,8 @@ std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
     code = fail(kBadInput, "no such directory: " + arguments.member.share, "kvbm put --share DIR makes one");
   }
   if (code != kDone) return nullptr;
+  // An answer that is late is not a miss for a command. The library waits a minute at most.
+  arguments.member.share_ask = std::to_string(std::min<uint64_t>(arguments.timeout_ns() / 1'000'000, 60'000)) + "ms";
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
     code = fail(member.status());

@@ -78,6 +78,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
                                           {"node.local", options.local.c_str()},
                                           {"node.codec", options.codec.c_str()},
                                           {"seal.key_file", options.seal_key_file.c_str()}};
+  if (!options.share_ask.empty()) settings.push_back({"share_ask", options.share_ask.c_str()});
   if (!options.admission.empty()) settings.push_back({"node.admission", options.admission.c_str()});
   if (!options.protect.empty()) settings.push_back({"node.protect", options.protect.c_str()});
   if (options.trusted_network) settings.push_back({"node.trusted_network", "on"});

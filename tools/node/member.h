@@ -34,6 +34,7 @@ struct MemberOptions {
   std::string disk_path;
   uint64_t disk_bytes = 0;
   std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
+  std::string share_ask;  // how long a lookup waits for what the owner of that set has; empty: as is configured
   std::string local = "auto";  // node.local
   std::string admission;       // node.admission; empty: as is configured
   std::string codec = "off";   // node.codec
