@@ -36,8 +36,20 @@ std::string_view text_at(ConstBytes bytes, uint64_t at) {
   return {text, ::strnlen(text, bytes.size() - at)};
 }
 
+// Instructions of all architectures from 7.0 on are 16 bytes, and a 32-bit constant of one is its second word.
+constexpr size_t kInstruction = 16;
+constexpr size_t kImmediateAt = 4;
+constexpr std::string_view kText = ".text.";
+
+size_t count_immediates(ConstBytes code, uint32_t immediate) {
+  size_t n = 0;
+  uint32_t word = 0;
+  for (uint64_t at = 0; read_at(code, at + kImmediateAt, word); at += kInstruction) n += word == immediate ? 1 : 0;
+  return n;
+}
+
 // Kernels are the global functions of a cubin; what it was inlined from leaves none.
-bool read_machine_code(ConstBytes elf, std::vector<std::string>& kernels) {
+bool read_machine_code(ConstBytes elf, uint32_t immediate, FatbinEntry& out) {
   Elf64_Ehdr head;
   if (!read_at(elf, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return false;
   if (head.e_machine != kCudaMachine) return false;
@@ -45,14 +57,21 @@ bool read_machine_code(ConstBytes elf, std::vector<std::string>& kernels) {
   for (size_t i = 0; i < sections.size(); ++i) {
     if (!read_at(elf, head.e_shoff + i * head.e_shentsize, sections[i])) return false;
   }
+  if (head.e_shstrndx >= sections.size()) return false;
   for (const Elf64_Shdr& section : sections) {
+    const std::string_view name = text_at(elf, sections[head.e_shstrndx].sh_offset + section.sh_name);
+    if (name.starts_with(kText)) {
+      if (section.sh_offset > elf.size() || section.sh_size > elf.size() - section.sh_offset) return false;
+      out.immediates[std::string(name.substr(kText.size()))] =
+          count_immediates(elf.subspan(section.sh_offset, section.sh_size), immediate);
+    }
     if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
     for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
       if (!read_at(elf, section.sh_offset + at, symbol)) return false;
       const bool global = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
       if (!global || symbol.st_shndx == SHN_UNDEF) continue;
-      kernels.emplace_back(text_at(elf, sections[section.sh_link].sh_offset + symbol.st_name));
+      out.kernels.emplace_back(text_at(elf, sections[section.sh_link].sh_offset + symbol.st_name));
     }
   }
   return true;
@@ -83,7 +102,7 @@ std::vector<std::byte> plain_of(ConstBytes payload, uint32_t compressed, uint64_
 }
 
 // The entry at the start of `rest`; how long it is, or 0.
-uint64_t read_entry(ConstBytes rest, Fatbin& out) {
+uint64_t read_entry(ConstBytes rest, uint32_t immediate, Fatbin& out) {
   uint16_t kind = 0;
   uint32_t header = 0, compressed = 0, architecture = 0;
   uint64_t bytes = 0, plain_bytes = 0;
@@ -104,7 +123,7 @@ uint64_t read_entry(ConstBytes rest, Fatbin& out) {
   }
   if (kind == kElf) {
     entry.kind = FatbinEntry::Kind::machine_code;
-    if (!read_machine_code(payload, entry.kernels)) {
+    if (!read_machine_code(payload, immediate, entry)) {
       out.refused = "machine code is no ELF file of CUDA's";
       return 0;
     }
@@ -121,7 +140,7 @@ uint64_t read_entry(ConstBytes rest, Fatbin& out) {
 
 }  // namespace
 
-Fatbin read_fatbin(ConstBytes image) {
+Fatbin read_fatbin(ConstBytes image, uint32_t immediate) {
   Fatbin out;
   uint32_t magic = 0;
   uint16_t header = 0;
@@ -132,7 +151,7 @@ Fatbin read_fatbin(ConstBytes image) {
     return out;
   }
   for (uint64_t at = 0; at < bytes;) {
-    const uint64_t used = read_entry(image.subspan(header + at, bytes - at), out);
+    const uint64_t used = read_entry(image.subspan(header + at, bytes - at), immediate, out);
     if (used == 0) return out;
     at += used;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct FatbinEntry {
   enum class Kind { ptx, machine_code } kind = Kind::ptx;
   uint32_t architecture = 0;         // 80, 120
   std::vector<std::string> kernels;  // entry points, sorted
+  // Of machine code: how many instructions of each kernel have `immediate` as their 32-bit constant.
+  std::map<std::string, size_t> immediates;
 };
 
 struct Fatbin {
@@ -23,6 +26,6 @@ struct Fatbin {
   std::string refused;  // why it was not read to its end; empty: it was
 };
 
-Fatbin read_fatbin(ConstBytes image);
+Fatbin read_fatbin(ConstBytes image, uint32_t immediate = 0);
 
 }  // namespace kvbm::test

@@ -45,6 +45,7 @@ inline void store8(uint64_t address, const uint2& v) { emulated_store(address, v
 inline void store4(uint64_t address, uint32_t v) { emulated_store(address, v); }
 inline void store1(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint8_t>(v)); }
 inline uint32_t apart(uint32_t v) { return v; }
+inline uint64_t apart(uint64_t v) { return v; }
 inline void prefetch(const void*) {}
 // Waits until `threads` threads of the block, whole warps, are here. id 0 is __syncthreads'.
 inline void sync_some(uint32_t id, uint32_t threads) {
@@ -112,6 +113,11 @@ __device__ __forceinline__ void store1(uint64_t address, uint32_t v) {
 // other ways through a kernel.
 __device__ __forceinline__ uint32_t apart(uint32_t v) {
   asm volatile("" : "+r"(v));
+  return v;
+}
+// The same of a result that is kept: it is computed here, once, and not again wherever it is used.
+__device__ __forceinline__ uint64_t apart(uint64_t v) {
+  asm volatile("" : "+l"(v));
   return v;
 }
 // Asks for the line into the cache.

@@ -2,6 +2,9 @@
 //
 // Launch: kBlockThreads a block (or fewer whole warps, a multiple of `warps`), any number of blocks, `warps` =
 // warps_for(bytes of the largest job). Results of job i: hashes[i], good[i]. Every kernel is README.md's.
+//
+// One block of a kernel that hashes is on a multiprocessor at a time, as grids of transfers have it: so a thread may have
+// up to 128 registers, and its keys and vectors stay in them.
 #include "device/kernels/cuda.cuh"
 #include "device/kernels/group.cuh"
 #include "device/kernels/leaf_hash.cuh"
@@ -100,26 +103,26 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
 }  // namespace kvbm::device::kernels
 
 // From pages into records; hashes[i] is of what was written.
-extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_gather_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   kvbm::device::kernels::take_leaves<true>(jobs, count, warps, hashes);
 }
 
 // The hashes of leaves as they lie in device memory.
-extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_hash_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   kvbm::device::kernels::take_leaves<false>(jobs, count, warps, hashes);
 }
 
 // From records into pages. A checked leaf with another hash than it must have: good[i] = 0, and its run is 0xFF.
-extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_scatter_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
                         uint8_t* good) {
   kvbm::device::kernels::give_leaves<false>(jobs, count, warps, hashes, good);
 }
 
 // The same for leaves that are in their pages already, brought there by a copy engine.
-extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_check_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
                       uint8_t* good) {
   kvbm::device::kernels::give_leaves<true>(jobs, count, warps, hashes, good);

@@ -66,6 +66,32 @@ TEST(EmbeddedKernels, are_all_there_for_every_architecture_and_as_ptx) {
   EXPECT_EQ(ptx, std::set<uint32_t>{kPtx});
 }
 
+// Short of registers the compiler computes a thread's constants of the leaf hash again for each of its eight vectors, and
+// what should be bound by a link or by memory is bound by instructions. The multiplier is named by two of them a constant:
+// two keys before the loop; a lane's start, its scramble and what it is merged with behind it.
+TEST(EmbeddedKernels, compute_the_constants_of_the_leaf_hash_once) {
+  if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
+  constexpr uint32_t kMultiplier = 0x1CE4E5B9;  // low word of SplitMix64's first: hash_constant (leaf_hash.cuh)
+  const Fatbin image = test::read_fatbin(embedded_kernels(), kMultiplier);
+#ifndef KVBM_WITH_ZSTD
+  if (!image.refused.empty()) GTEST_SKIP() << "built without zstd, by which the image is compressed: " << image.refused;
+#endif
+  ASSERT_EQ(image.refused, "");
+  constexpr size_t kMost = 12;  // one constant more than needed: the first stripe may have a way of its own
+  size_t looked = 0;
+  for (const FatbinEntry& entry : image.entries) {
+    if (entry.kind != FatbinEntry::Kind::machine_code) continue;
+    for (const char* name : {"kvbm_gather_leaves", "kvbm_hash_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves"}) {
+      const auto found = entry.immediates.find(name);
+      ASSERT_NE(found, entry.immediates.end()) << name << " sm_" << entry.architecture;
+      EXPECT_GE(found->second, 4U) << name << " sm_" << entry.architecture;  // else it is encoded in another way
+      EXPECT_LE(found->second, kMost) << name << " sm_" << entry.architecture;
+      ++looked;
+    }
+  }
+  EXPECT_EQ(looked, 4 * architectures().size());
+}
+
 TEST(EmbeddedKernels, an_image_that_is_cut_or_changed_is_not_read_as_whole) {
   const std::byte nothing[16] = {};
   EXPECT_NE(test::read_fatbin({}).refused, "");
