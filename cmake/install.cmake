@@ -68,19 +68,18 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
 # The package needs glibc alone: 2.35 has what the unwinder of gcc 12 asks for. A distribution's static libraries take
-# more where glibc has it: libevent arc4random() (2.36), libcrypto strtol() of C23 (2.38). integration.install compares.
+# more where glibc has it: libcrypto strtol() of C23 (2.38). (libevent's arc4random(), of 2.36, is tools/arc4random.cc.)
+# integration.install compares.
 include(CheckCSourceCompiles)
 set(kvbm_glibc 2.35)
-foreach(minor 36 38)
-  check_c_source_compiles("#include <features.h>
-#if !__GLIBC_PREREQ(2, ${minor})
+check_c_source_compiles("#include <features.h>
+#if !__GLIBC_PREREQ(2, 38)
 #error older
 #endif
-int main(void) { return 0; }" KVBM_GLIBC_2_${minor})
-  if(KVBM_GLIBC_2_${minor})
-    set(kvbm_glibc 2.${minor})
-  endif()
-endforeach()
+int main(void) { return 0; }" KVBM_GLIBC_2_38)
+if(KVBM_GLIBC_2_38)
+  set(kvbm_glibc 2.38)
+endif()
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${kvbm_glibc})")
 # `kvbm watch` loads it.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libzmq5")

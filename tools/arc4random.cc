@@ -1,0 +1,26 @@
+// arc4random() of the C library, which is in glibc from 2.36 on, by getrandom(2): static libraries (libevent's, that of C++)
+// ask for it where they were built with it, and what is linked with this runs with glibc 2.35 (Ubuntu 22.04) all the same.
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "base/random.h"
+
+extern "C" {
+
+uint32_t arc4random() noexcept;
+void arc4random_buf(void* out, size_t bytes) noexcept;
+
+__attribute__((visibility("hidden"))) void arc4random_buf(void* out, size_t bytes) noexcept {
+  static kvbm::SystemRandom random;
+  if (!random.ready().ok()) std::abort();  // as the C library's does: it has no way to say so
+  random.fill({static_cast<std::byte*>(out), bytes});
+}
+
+__attribute__((visibility("hidden"))) uint32_t arc4random() noexcept {
+  uint32_t out = 0;
+  arc4random_buf(&out, sizeof out);
+  return out;
+}
+
+}  // extern "C"
