@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -31,7 +32,7 @@ using device::DeviceRun;
 using device::LeafJob;
 
 // All but what asks the emulation to look at every access.
-constexpr const char* kOfDevices = "*-GatherKernel.touches_nothing_beyond_the_leaf";
+constexpr const char* kNotOfDevices = "-GatherKernel.touches_nothing_beyond_the_leaf";
 // What the widest access and a coded leaf want of an address.
 constexpr uint64_t kAlignment = 64;
 
@@ -257,6 +258,22 @@ class WithoutDevice : public ::testing::Test {
   const Machine::Opened opened_;
 };
 
+// The cases of one source, by its name without folder and ending; of all where it is empty.
+std::string cases_of(const std::string& file) {
+  if (file.empty()) return "*";
+  std::string out;
+  const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const ::testing::TestSuite& suite = *all.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const ::testing::TestInfo& one = *suite.GetTestInfo(j);
+      if (!std::string(one.file()).ends_with("/" + file + ".cc")) continue;
+      out += (out.empty() ? "" : ":") + std::string(suite.name()) + "." + one.name();
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 emulation::Outcome launch_here(const std::string& name, const emulation::LaunchShape& shape, void** parameters) {
@@ -269,11 +286,17 @@ kvbm::emulation::Outcome kvbm::emulation::launch_on_device(const std::string& na
   return test::launch_here(name, shape, parameters);
 }
 
+// [--file NAME]: the cases of tests/unit/device/NAME.cc alone.
 int main(int argc, char** argv) {
   using namespace kvbm::test;
   ::testing::InitGoogleTest(&argc, argv);
+  const std::string cases = cases_of(argc == 3 && std::string(argv[1]) == "--file" ? argv[2] : "");
+  if (cases.empty() || (argc != 1 && argc != 3)) {
+    (void)std::fprintf(stderr, "usage: %s [--file NAME], of a kernel's test\n", argv[0]);
+    return 2;
+  }
   const Machine::Opened opened = machine().open();
-  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, kOfDevices);
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, cases + kNotOfDevices);
   if (!opened.why_not.empty()) {
     ::testing::RegisterTest("KernelsOnDevice", "need_a_device", nullptr, nullptr, __FILE__, __LINE__,
                             [opened]() -> ::testing::Test* { return new WithoutDevice(opened); });
