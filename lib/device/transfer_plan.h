@@ -21,9 +21,10 @@ struct PlanLimits {
   // A batch of at most so much goes mapped: at 25 GB/s 128 KiB take 5 us, and a staged part costs a second stream
   // operation, an event between streams and a copy's start, together about as much.
   uint64_t mapped_bytes = 128ULL << 10;
-  // Parts whose runs in host memory are shorter on the average go mapped: a copy takes the engine 1 to 2 us to begin,
-  // in which a PCIe link of the fourth generation moves 25 to 50 KiB.
-  uint64_t staged_run_bytes = 32ULL << 10;
+  // Parts whose runs in host memory are shorter on the average go mapped. A copy costs 1.5 to 2.5 us of the driver and the
+  // engine 1 to 2 us to begin, in which PCIe 5 moves 80 to 140 KiB: copies of 32 KiB reach a third of the link, and mapped
+  // accesses, whose requests are of 128 bytes, nine tenths. Here 5 us of PCIe 5; device_link.h says it of a device's own.
+  uint64_t staged_run_bytes = 256ULL << 10;
   // Contiguous on both sides from here on: straight. Smaller ones are packed, because a kernel that reads the pages at
   // the speed of device memory costs less than many copies.
   uint64_t straight_bytes = 256ULL << 10;

@@ -6,6 +6,7 @@
 #include "device/block_coder.h"
 #include "device/device.h"
 #include "device/device_memory.h"
+#include "device/device_link.h"
 #include "device/driver_library.h"
 #include "device/pinned_host.h"
 #include "device/storage_reads.h"
@@ -147,6 +148,8 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   options.multiprocessors = options_.multiprocessors;
   options.staging_bytes = options_.staging_bytes;
   options.stall_ns = options_.lost_after_ns;
+  options.plan.staged_run_bytes = options_.staged_run_bytes != 0 ? options_.staged_run_bytes
+                                                                 : device::staged_run_of_link(device.value()->facts().pci);
   auto transfers = device::Transfers::create(device.value(), options, *env_.executor);
   if (!transfers.ok()) return transfers.status();
   std::shared_ptr<const device::PinnedHost> pinned;

@@ -178,6 +178,10 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.staging", OptionType::bytes, "64MiB",
                   "Device memory that stores and loads go through, and as much pinned host memory; for each device.",
                   1 << 20, kMaxBytes});
+  rows.push_back({"device.staged_run", OptionType::bytes, "0",
+                  "From how long runs in host memory on, on the average, a copy engine moves them; shorter ones are read and "
+                  "written by kernels. 0: 5 us of the device's link: 256KiB on PCIe 5 x16, 128KiB on PCIe 4 x16.",
+                  0, 1ULL << 30});
   rows.push_back({"device.pin_threads", OptionType::count, "4",
                   "Threads that bring in the host tier's memory and register it with a device, a stripe of at least 64 MiB each, "
                   "when its first cache is attached.",
@@ -367,6 +371,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.device.library = values.at("device.library").text;
   out.device.multiprocessors = static_cast<uint32_t>(values.at("device.multiprocessors").number);
   out.device.staging_bytes = values.at("device.staging").number;
+  out.device.staged_run_bytes = values.at("device.staged_run").number;
   out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
   out.device.decode = values.at("device.decode").number != 0;
   out.device.lost_after_ns = values.at("device.lost_after").number;

@@ -89,6 +89,7 @@ struct DeviceOptions {
   const device::Driver* driver = nullptr;  // a simulation's instead
   uint32_t multiprocessors = 8;
   uint64_t staging_bytes = 64ULL << 20;
+  uint64_t staged_run_bytes = 0;  // PlanLimits; 0: as the device's link has it
   uint32_t pin_threads = 4;
   uint64_t lost_after_ns = 10'000'000'000;
   // Whether loads read disks past host memory (load_storage.cc).

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "benchmark/gpu_bound.h"
 #include "benchmark/gpu_coded.h"
 #include "benchmark/gpu_coding.h"
 #include "benchmark/gpu_kernels.h"
@@ -108,6 +109,71 @@ Row duration(const std::string& name, const Samples& samples) {
   return less_is_better(name, median(samples.ours) * 1e6, "us", median(samples.theirs) * 1e6, kCopy);
 }
 
+// How long neighbours in host memory are on the average, within parts.
+uint64_t run_bytes(std::span<const device::LeafMove> leaves) {
+  const uint64_t part = device::TransferOptions().part_bytes;
+  uint64_t bytes = 0, runs = 0, run = 0;
+  const std::byte* end = nullptr;
+  for (const device::LeafMove& leaf : leaves) {
+    const uint64_t n = leaf.device.total();
+    if (leaf.record != end || run + n > part) {
+      ++runs;
+      run = 0;
+    }
+    run += n;
+    bytes += n;
+    end = leaf.record + n;
+  }
+  return runs == 0 ? 0 : bytes / runs;
+}
+
+// What was moved one way, for its bound: the host's own work as the quickest sample had it.
+class Moved {
+ public:
+  Moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out) : world_(world) {
+    shape_.bytes = bytes;
+    shape_.run_bytes = run_bytes(leaves);
+    shape_.out = out;
+    before_ = stats().mapped_leaves;
+  }
+  void add() {
+    const GpuWorld::Worked worked = world_.worked();
+    if (shape_.host_seconds != 0 && worked.all >= shape_.host_seconds) return;
+    shape_.host_seconds = worked.all;
+    shape_.first_seconds = worked.first;
+  }
+  [[nodiscard]] MovedShape shape(const Samples& samples) {
+    shape_.limit_seconds = median(samples.theirs);
+    shape_.mapped = stats().mapped_leaves != before_;
+    return shape_;
+  }
+
+ private:
+  [[nodiscard]] device::TransferStats stats() const {
+    return shape_.out ? world_.transfers().gathers() : world_.transfers().scatters();
+  }
+  GpuWorld& world_;
+  MovedShape shape_;
+  uint64_t before_ = 0;
+};
+
+// Leaves out or in, in turns with one copy of as many bytes.
+Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out, int rounds, GpuPace& pace,
+             Samples& samples, MovedShape& shape) {
+  Moved seen(world, leaves, bytes, out);
+  const device::CuPointer records = world.host(world.records());
+  const Status s = alternate(
+      rounds, samples, pace,
+      [&] {
+        const auto seconds = out ? world.gather(leaves) : world.scatter(leaves);
+        seen.add();
+        return seconds;
+      },
+      [&] { return out ? world.copy(records, world.cache(), bytes) : world.copy(world.spare(), records, bytes); });
+  if (s.ok()) shape = seen.shape(samples);
+  return s;
+}
+
 // Leaves of that shape out and in, against one copy of as many bytes.
 Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, GpuPace& pace,
                  std::vector<Row>& rows) {
@@ -115,19 +181,16 @@ Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& sha
   const uint64_t bytes = shape.bytes();
   if (Status s = check(world, leaves, bytes); !s.ok()) return s;
   Samples out;
-  Status s = alternate(
-      rounds, out, pace, [&] { return world.gather(leaves); },
-      [&] { return world.copy(world.host(world.records()), world.cache(), bytes); });
+  MovedShape seen;
+  Status s = moved(world, leaves, bytes, true, rounds, pace, out, seen);
   if (!s.ok()) return s;
-  rows.push_back(speed("gpu.gather." + name, bytes, out));
+  rows.push_back(bounded(speed("gpu.gather." + name, bytes, out), moved_bound(seen)));
   // The records are as the last of both left them.
   if (const auto again = world.gather(leaves); !again.ok()) return again.status();
   Samples in;
-  s = alternate(
-      rounds, in, pace, [&] { return world.scatter(leaves); },
-      [&] { return world.copy(world.spare(), world.host(world.records()), bytes); });
+  s = moved(world, leaves, bytes, false, rounds, pace, in, seen);
   if (!s.ok()) return s;
-  rows.push_back(speed("gpu.scatter." + name, bytes, in));
+  rows.push_back(bounded(speed("gpu.scatter." + name, bytes, in), moved_bound(seen)));
   return {};
 }
 
@@ -166,17 +229,16 @@ Status latency(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::v
     if (!s.ok()) return s;
     Samples store;
     Samples load;
-    const auto out = [&] { return world.gather(leaves); };
-    const auto in = [&] { return world.scatter(leaves); };
-    const auto copy_out = [&] { return world.copy(world.host(world.records()), world.cache(), bytes); };
-    const auto copy_in = [&] { return world.copy(world.spare(), world.host(world.records()), bytes); };
-    s = alternate(options.rounds * options.calls, store, pace, out, copy_out);
+    MovedShape out;
+    MovedShape in;
+    const int rounds = options.rounds * options.calls;
+    s = moved(world, leaves, bytes, true, rounds, pace, store, out);
     if (s.ok()) s = world.gather(leaves).status();
-    if (s.ok()) s = alternate(options.rounds * options.calls, load, pace, in, copy_in);
+    if (s.ok()) s = moved(world, leaves, bytes, false, rounds, pace, load, in);
     if (!s.ok()) return s;
     const std::string name = std::to_string(blocks);
-    rows.push_back(duration("gpu.store_latency." + name, store));
-    rows.push_back(duration("gpu.load_latency." + name, load));
+    rows.push_back(bounded(duration("gpu.store_latency." + name, store), latency_bound(out)));
+    rows.push_back(bounded(duration("gpu.load_latency." + name, load), latency_bound(in)));
   }
   return {};
 }

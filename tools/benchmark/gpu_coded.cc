@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "benchmark/gpu_bound.h"
 #include "benchmark/kv_sample.h"
 #include "benchmark/statistics.h"
 #include "codec/leaf_codec.h"
@@ -69,9 +71,10 @@ Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace
         [&] { return world.copy(world.spare(), world.host(world.records()), shape.bytes()); });
     if (!s.ok()) return s;
     const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
-    rows.push_back(more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)),
-                                  gigabytes / median(samples.ours), "GB/s", gigabytes / median(samples.theirs),
-                                  "cuMemcpyAsync, one piece, pinned, plain"));
+    Row row = more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(samples.ours), "GB/s",
+                             gigabytes / median(samples.theirs), "cuMemcpyAsync, one piece, pinned, plain");
+    const Bound bound = decoded_bound(options.multiprocessors, row.limit.value_or(0) * 1e9);
+    rows.push_back(bounded(std::move(row), bound));
   }
   return {};
 }

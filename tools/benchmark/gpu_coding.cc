@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "benchmark/gpu_bound.h"
 #include "benchmark/kv_sample.h"
 #include "benchmark/statistics.h"
 #include "codec/coded_stream.h"
@@ -159,8 +160,11 @@ Status bench_gpu_coding(GpuWorld& world, const GpuOptions& options, GpuPace& pac
     const std::string name(codec::mode_name(mode));
     rows.push_back(more_is_better("gpu.encode." + name, coding.gigabytes() / median(encode.ours), "GB/s",
                                   coding.gigabytes() / median(encode.theirs), kLimit));
-    rows.push_back(more_is_better("gpu.decode." + name, coding.gigabytes() / median(decode.ours), "GB/s",
-                                  coding.gigabytes() / median(decode.theirs), kLimit));
+    Row row = more_is_better("gpu.decode." + name, coding.gigabytes() / median(decode.ours), "GB/s",
+                             coding.gigabytes() / median(decode.theirs), kLimit);
+    // Of zstd the processor decodes.
+    const Bound bound = decoded_bound(options.multiprocessors, row.limit.value_or(0) * 1e9);
+    rows.push_back(mode == codec::Mode::zstd ? std::move(row) : bounded(std::move(row), bound));
   }
   return {};
 }

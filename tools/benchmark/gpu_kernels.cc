@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "benchmark/gpu_bound.h"
 #include "benchmark/gpu_image.h"
 #include "benchmark/statistics.h"
 #include "device/kernel_set.h"
@@ -180,6 +181,16 @@ Row speed(const char* name, uint64_t bytes, const Spans& spans, const char* limi
   return more_is_better(name, gigabytes / median(spans.ours), "GB/s", gigabytes / median(spans.theirs), limit);
 }
 
+// Cycles a second of the multiprocessors; 0 where the driver does not say.
+double clock_of(GpuWorld& world) {
+  constexpr int kClockRate = 13;  // CU_DEVICE_ATTRIBUTE_CLOCK_RATE, in kHz
+  int khz = 0;
+  device::CuDevice device = 0;
+  const device::Device::Scope scope(world.device());
+  if (world.driver().cuDeviceGet(&device, world.device().facts().ordinal) != device::kCuSuccess) return 0;
+  return world.driver().cuDeviceGetAttribute(&khz, kClockRate, device) == device::kCuSuccess ? khz * 1e3 : 0;
+}
+
 // Pages to records and back in the device's own memory, and leaves hashed where they lie.
 Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
   const PagedShape shape = paged_shape(kKernelPage, world.bytes());
@@ -194,6 +205,11 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
         world.driver().cuMemcpyAsync(world.spare(), world.cache(), bytes, world.stream());
     return world.device().check(result, "cuMemcpyAsync");
   };
+  const auto push = [&](const char* name, const Spans& spans, const char* limit) {
+    Row row = speed(name, bytes, spans, limit);
+    const Bound bound = hash_bound(world.device().facts().multiprocessors, clock_of(world), row.limit.value_or(0) * 1e9);
+    rows.push_back(bounded(std::move(row), bound));
+  };
   // The records on the device are those that came to the host before, and so are the hashes.
   std::vector<uint64_t> wanted;
   if (const auto moved = world.gather(leaves, &wanted); !moved.ok()) return moved.status();
@@ -204,17 +220,17 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   const auto hashes = jobs.hashes();
   if (!hashes.ok()) return hashes.status();
   if (hashes.value() != wanted) return {Code::damaged, "leaves were gathered wrong on the device"};
-  rows.push_back(speed("gpu.device_gather", bytes, gather, "cuMemcpyAsync, device to device"));
+  push("gpu.device_gather", gather, "cuMemcpyAsync, device to device");
   Spans scatter;
   s = alternate(world, rounds, pace, scatter, [&] { return jobs.scatter(); }, copy);
   if (!s.ok()) return s;
-  rows.push_back(speed("gpu.device_scatter", bytes, scatter, "cuMemcpyAsync, device to device"));
+  push("gpu.device_scatter", scatter, "cuMemcpyAsync, device to device");
   Spans hash;
   s = alternate(
       world, rounds, pace, hash, [&] { return jobs.hash(); },
       [&] { return beside.read(world.cache(), bytes, world.spare()); });
   if (!s.ok()) return s;
-  rows.push_back(speed("gpu.hash", bytes, hash, "a kernel that reads as much"));
+  push("gpu.hash", hash, "a kernel that reads as much");
   return {};
 }
 
@@ -264,7 +280,8 @@ Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t re
 }
 
 // A matrix product alone and with stores beside it, and what the stores reach meanwhile.
-Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
+Status store_beside_gemm(GpuWorld& world, Beside& beside, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
+  const uint64_t mapped = world.transfers().gathers().mapped_leaves;
   const PagedShape shape = paged_shape(kKernelPage, world.bytes());
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
   uint32_t n = kLargestGemm;  // bf16 A and B and fp32 C: 8 bytes an element of one matrix
@@ -277,7 +294,7 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& p
   std::vector<double> with;
   std::vector<double> stores;
   std::vector<double> copies;
-  pace.begin(rounds);
+  pace.begin(options.rounds);
   while (pace.another()) {
     for (int turn = 0; turn < 2; ++turn) {
       const bool is_alone = (pace.round() + turn) % 2 == 0;
@@ -296,7 +313,10 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& p
     copies.push_back(copy.value());
   }
   const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
-  rows.push_back(less_is_better("gpu.store_beside_gemm", median(with), "ms", median(alone), "the product alone"));
+  const double rate = gigabytes * 1e9 / median(copies);
+  rows.push_back(bounded(less_is_better("gpu.store_beside_gemm", median(with), "ms", median(alone), "the product alone"),
+                         beside_bound(world.device().facts().multiprocessors, options.multiprocessors, rate,
+                                      world.transfers().gathers().mapped_leaves != mapped)));
   rows.push_back(more_is_better("gpu.gather_beside_gemm", gigabytes / median(stores), "GB/s",
                                 gigabytes / median(copies), "cuMemcpyAsync, one piece, pinned, alone"));
   return {};
@@ -308,7 +328,7 @@ Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, GpuPace& pa
   auto beside = Beside::load(world);
   if (!beside.ok()) return beside.status();
   const Status s = on_device(world, *beside.value(), options.rounds, pace, rows);
-  return s.ok() ? store_beside_gemm(world, *beside.value(), options.rounds, pace, rows) : s;
+  return s.ok() ? store_beside_gemm(world, *beside.value(), options, pace, rows) : s;
 }
 
 }  // namespace kvbm::benchmark

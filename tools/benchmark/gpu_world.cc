@@ -1,13 +1,15 @@
 #include "benchmark/gpu_world.h"
 
 #include <algorithm>
-#include <future>
+#include <condition_variable>
 #include <numeric>
 #include <utility>
 
 #include "base/random.h"
 #include "benchmark/statistics.h"
 #include "codec/record.h"
+#include "device/device_link.h"
+#include "manager/device_flight.h"
 
 namespace kvbm::benchmark {
 
@@ -16,11 +18,11 @@ namespace {
 constexpr uint64_t kWorldLayers = 32;
 constexpr uint32_t kPinThreads = 4;
 
-// Page of block i, so that neighbours in a record are none in the cache.
-std::vector<uint64_t> shuffled(uint64_t n) {
+// An order without a pattern, another one for each seed: of pages, so that neighbours in a record are none in the cache.
+std::vector<uint64_t> shuffled(uint64_t n, uint64_t seed) {
   std::vector<uint64_t> order(n);
   std::iota(order.begin(), order.end(), uint64_t{0});
-  SeededRandom random(n);
+  SeededRandom random(seed);
   for (uint64_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
   return order;
 }
@@ -66,6 +68,7 @@ Status GpuWorld::prepare(const GpuOptions& options) {
   if (!executor.ok()) return executor.status();
   executor_ = std::move(executor).value();
   transfer_options_.multiprocessors = options.multiprocessors;
+  transfer_options_.plan.staged_run_bytes = device::staged_run_of_link(device_->facts().pci);
   if (Status s = use(nullptr); !s.ok()) return s;
   const device::Device::Scope scope(*device_);
   Status s = device_->check(driver_.cuMemAlloc(&cache_, bytes_), "cuMemAlloc");
@@ -123,11 +126,12 @@ std::string GpuWorld::describe() const {
 
 std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t blocks) const {
   std::vector<device::LeafMove> out;
-  const std::vector<uint64_t> page_of = shuffled(shape.blocks);
+  const std::vector<uint64_t> page_of = shuffled(shape.blocks, shape.blocks);
+  const std::vector<uint64_t> record_of = shuffled(shape.blocks, ~shape.blocks);
   const uint64_t leaf_bytes = std::min<uint64_t>(shape.page_bytes, codec::kMaxLeafBytes);
   out.reserve(blocks * shape.layers * 2 * (shape.page_bytes / leaf_bytes));
   for (uint64_t block = 0; block < blocks; ++block) {
-    std::byte* record = records_->data() + block * shape.block_bytes();
+    std::byte* record = records_->data() + record_of[block] * shape.block_bytes();
     for (uint64_t tensor = 0; tensor < shape.layers * 2; ++tensor) {
       const uint64_t page = cache_ + (tensor * shape.blocks + page_of[block]) * shape.page_bytes;
       for (uint64_t at = 0; at < shape.page_bytes; at += leaf_bytes, record += leaf_bytes) {
@@ -154,34 +158,59 @@ std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t
   return out;
 }
 
+// How many of the leaves a batch of the library takes.
+size_t GpuWorld::batch_of(std::span<const device::LeafMove> leaves) {
+  using Flight = manager::DeviceFlight;
+  size_t n = 0;
+  for (uint64_t bytes = 0; n < leaves.size() && n < Flight::kBatchLeaves && bytes < Flight::kBatchBytes; ++n) {
+    bytes += leaves[n].device.total();
+  }
+  return n;
+}
+
 Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes) {
-  struct End {
-    Code code = Code::internal;
+  struct Away {
+    std::mutex mutex;
+    std::condition_variable changed;
+    size_t batches = 0;
+    Code code = Code::ok;
     bool good = true;
-    std::vector<uint64_t> hashes;
   };
-  std::promise<End> ended;
-  auto end = ended.get_future();
-  device::TransferBatch batch;
-  batch.leaves.assign(leaves.begin(), leaves.end());
-  batch.done = [&ended](device::TransferBatch& done, Code code) {
-    const bool good = std::all_of(done.good.begin(), done.good.end(), [](uint8_t one) { return one != 0; });
-    ended.set_value({code, good, std::move(done.hashes)});
-  };
+  const auto away = std::make_shared<Away>();
+  if (hashes != nullptr) hashes->assign(leaves.size(), 0);
   const Stopwatch watch;
-  if (gather) {
-    transfers_->gather(std::move(batch));
-  } else {
-    transfers_->scatter(std::move(batch));
+  const ThreadStopwatch own;
+  for (size_t first = 0, n = 0; first < leaves.size(); first += n) {
+    n = batch_of(leaves.subspan(first));
+    device::TransferBatch batch;
+    batch.leaves.assign(leaves.begin() + static_cast<std::ptrdiff_t>(first),
+                        leaves.begin() + static_cast<std::ptrdiff_t>(first + n));
+    batch.done = [away, hashes, first](device::TransferBatch& done, Code code) {
+      if (hashes != nullptr) std::copy(done.hashes.begin(), done.hashes.end(), hashes->begin() + static_cast<std::ptrdiff_t>(first));
+      const bool good = std::all_of(done.good.begin(), done.good.end(), [](uint8_t one) { return one != 0; });
+      const std::lock_guard<std::mutex> lock(away->mutex);
+      if (code != Code::ok) away->code = code;
+      away->good = away->good && good;
+      --away->batches;
+      away->changed.notify_one();
+    };
+    {
+      std::unique_lock<std::mutex> lock(away->mutex);
+      away->changed.wait(lock, [&] { return away->batches < manager::DeviceFlight::kBatches; });
+      ++away->batches;
+    }
+    gather ? transfers_->gather(std::move(batch)) : transfers_->scatter(std::move(batch));
+    worked_.all = own.seconds();
+    if (first == 0) worked_.first = worked_.all;
   }
-  End got = end.get();
+  std::unique_lock<std::mutex> lock(away->mutex);
+  away->changed.wait(lock, [&] { return away->batches == 0; });
   const double seconds = watch.seconds();
-  if (got.code != Code::ok) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return Status(got.code, "a transfer failed", (gather ? "gather" : "scatter") + complaint_);
+  if (away->code != Code::ok) {
+    const std::lock_guard<std::mutex> said(mutex_);
+    return Status(away->code, "a transfer failed", (gather ? "gather" : "scatter") + complaint_);
   }
-  if (!got.good) return Status(Code::damaged, "a leaf did not arrive as it was sent");
-  if (hashes != nullptr) *hashes = std::move(got.hashes);
+  if (!away->good) return Status(Code::damaged, "a leaf did not arrive as it was sent");
   return seconds;
 }
 

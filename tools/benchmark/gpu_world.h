@@ -58,12 +58,19 @@ class GpuWorld {
   [[nodiscard]] device::CuStream stream() const noexcept { return stream_; }
   [[nodiscard]] std::string describe() const;
 
-  // Leaves of the first `blocks` records, whose pages lie in the cache in an order without a pattern.
+  // Leaves of `blocks` blocks, whose pages lie in the cache in an order without a pattern, and their records in host memory in
+  // another one, as slots of a host tier that is in use do.
   [[nodiscard]] std::vector<device::LeafMove> leaves(const PagedShape& shape, uint64_t blocks) const;
 
-  // Seconds until all has landed, as the caller sees it. `good` wants each leaf's check to pass.
+  // Seconds until all has landed, as the caller sees it: batches as large as the library's own, as many of them in flight.
+  // `good` wants each leaf's check to pass.
   Result<double> gather(std::span<const device::LeafMove> leaves, std::vector<uint64_t>* hashes = nullptr);
   Result<double> scatter(std::span<const device::LeafMove> leaves);
+  // What the calling thread itself worked in the last call of these, and of that for the first batch.
+  struct Worked {
+    double all = 0, first = 0;
+  };
+  [[nodiscard]] Worked worked() const noexcept { return worked_; }
   // Seconds of one copy by the driver's copy engine, enqueued and waited for.
   Result<double> copy(device::CuPointer to, device::CuPointer from, uint64_t bytes);
   [[nodiscard]] device::CuPointer host(const std::byte* memory) const noexcept {
@@ -84,6 +91,7 @@ class GpuWorld {
   }
   Status prepare(const GpuOptions& options);
   static void keep_first(void* self, const LogMessage& message);
+  static size_t batch_of(std::span<const device::LeafMove> leaves);
   Result<double> move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes);
   Status begin_span();
   Result<double> end_span();
@@ -94,6 +102,7 @@ class GpuWorld {
   std::mutex mutex_;
   std::string complaint_;
   uint64_t bytes_ = 0;
+  Worked worked_;
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<Arena> records_;
   device::TransferOptions transfer_options_;

@@ -14,6 +14,9 @@ struct Row {
   std::string limit_name;
   // value / limit for speeds, limit / value for times: 1 is the limit, higher is better.
   std::optional<double> ratio;
+  // What the ratio can be at most, by arithmetic, and what is in the way.
+  std::optional<double> bound = std::nullopt;
+  std::string bound_name = {};
 };
 
 }  // namespace kvbm::benchmark

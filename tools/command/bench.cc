@@ -1,5 +1,6 @@
 #include "command/bench.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -71,6 +72,10 @@ void print_json(const std::vector<Row>& rows) {
       out["limit_name"] = row.limit_name;
     }
     if (row.ratio) out["ratio"] = *row.ratio;
+    if (row.bound) {
+      out["bound"] = *row.bound;
+      out["bound_name"] = row.bound_name;
+    }
     list.push_back(std::move(out));
   }
   std::printf("%s\n", list.dump(2).c_str());
@@ -78,15 +83,20 @@ void print_json(const std::vector<Row>& rows) {
 
 void print_table(const std::vector<Row>& rows) {
   using terminal::Align;
-  terminal::Table table({{"what"},
-                         {"value", Align::right},
-                         {"unit"},
-                         {"limit", Align::right},
-                         {"ratio", Align::right},
-                         {"the limit is"}});
+  const bool bounds = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.bound.has_value(); });
+  std::vector<terminal::Table::Column> columns{{"what"},
+                                        {"value", Align::right},
+                                        {"unit"},
+                                        {"limit", Align::right},
+                                        {"ratio", Align::right},
+                                        {"the limit is"}};
+  if (bounds) columns.insert(columns.end(), {{"at most", Align::right}, {"by arithmetic"}});
+  terminal::Table table(std::move(columns));
   for (const Row& row : rows) {
-    table.add_row({row.name, number(row.value), row.unit, row.limit ? number(*row.limit) : "",
-                   row.ratio ? number(*row.ratio) : "", row.limit_name});
+    std::vector<std::string> cells{row.name, number(row.value), row.unit, row.limit ? number(*row.limit) : "",
+                                   row.ratio ? number(*row.ratio) : "", row.limit_name};
+    if (bounds) cells.insert(cells.end(), {row.bound ? number(*row.bound) : "", row.bound_name});
+    table.add_row(std::move(cells));
   }
   std::fputs(table.render().c_str(), stdout);
   std::puts("\nratio: 1 is the limit, higher is better");

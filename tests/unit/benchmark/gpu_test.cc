@@ -62,6 +62,35 @@ TEST(GpuBenchmark, says_of_bytes_that_the_host_has_not_that_they_were_asked_for)
   expect_nothing_left(fake);
 }
 
+// What is measured is what the library does for engines: batches of its size, and records wherever there was a slot.
+TEST(GpuBenchmark, moves_batches_as_the_library_does_between_records_that_lie_apart) {
+  test::FakeCuda fake;
+  test::add_emulated_kernels(fake);
+  GpuOptions options = small();
+  options.bytes = 40ULL << 20;
+  auto world = GpuWorld::open(fake.driver(), options);
+  ASSERT_TRUE(world.ok()) << world.status().message();
+  const PagedShape shape = paged_shape(64ULL << 10, options.bytes);
+  std::vector<device::LeafMove> leaves = world.value()->leaves(shape, shape.blocks);
+  size_t neighbours = 0;
+  const size_t leaves_of_block = leaves.size() / shape.blocks;
+  for (size_t block = 1; block < shape.blocks; ++block) {
+    const device::LeafMove& last = leaves[block * leaves_of_block - 1];
+    neighbours += last.record + last.device.total() == leaves[block * leaves_of_block].record ? 1 : 0;
+  }
+  EXPECT_LT(neighbours, shape.blocks / 3) << "of " << shape.blocks;
+  std::vector<uint64_t> hashes;
+  ASSERT_TRUE(world.value()->gather(leaves, &hashes).ok());
+  EXPECT_EQ(world.value()->transfers().gathers().batches, 3U);  // 16, 16 and 8 MiB
+  ASSERT_EQ(hashes.size(), leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) leaves[i].expected = hashes[i];
+  EXPECT_TRUE(world.value()->scatter(leaves).ok());
+  EXPECT_GT(world.value()->worked().first, 0);
+  EXPECT_GE(world.value()->worked().all, world.value()->worked().first);
+  leaves.back().expected ^= 1;
+  EXPECT_EQ(world.value()->scatter(leaves).status().code(), Code::damaged);
+}
+
 TEST(GpuBenchmark, gives_no_figures_of_a_device_that_is_lost_in_the_middle) {
   test::FakeCuda fake;
   test::add_emulated_kernels(fake);

@@ -31,8 +31,15 @@ std::vector<PlanLeaf> flat_record(size_t n, uint32_t bytes, uint64_t record = kH
   return leaves;
 }
 
+// Batches of tests are small, and so is what is worth a copy.
+PlanLimits short_runs() {
+  PlanLimits limits;
+  limits.staged_run_bytes = 32 * kKiB;
+  return limits;
+}
+
 TransferPlan plan(const std::vector<PlanLeaf>& leaves, const std::vector<size_t>& marks = {},
-                  const PlanLimits& limits = {}, size_t part_leaves = 2048) {
+                  const PlanLimits& limits = short_runs(), size_t part_leaves = 2048) {
   return plan_transfer(leaves, marks, limits, kPart, part_leaves);
 }
 

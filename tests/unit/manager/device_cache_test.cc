@@ -676,6 +676,23 @@ TEST_F(DeviceCache, an_integrated_device_takes_everything_where_it_lies) {
   EXPECT_EQ(fake_.copied_bytes(), copied);
 }
 
+// Of the fake's link nothing is known, so 256 KiB; its blocks are shorter.
+TEST_F(DeviceCache, records_as_long_as_device_staged_run_says_are_staged) {
+  for (const uint64_t staged_run : {uint64_t{0}, uint64_t{1}}) {
+    manager::DeviceOptions options;
+    options.staged_run_bytes = staged_run;
+    make(32, {}, options);
+    const Paged device = attach_device(Form::nhd);
+    fill(device, 1);
+    ASSERT_EQ(store_all(device, 1, 0, kBlocks).status, Code::ok);
+    const device::TransferStats moved = device.cache->device()->transfers().gathers();
+    EXPECT_EQ(moved.staged_leaves, staged_run == 0 ? 0 : moved.leaves);
+    EXPECT_EQ(moved.mapped_leaves, staged_run == 0 ? moved.leaves : 0);
+    TearDown();
+    SetUp();
+  }
+}
+
 TEST_F(DeviceCache, device_cuda_off_is_off) {
   manager::DeviceOptions off;
   off.use = manager::DeviceOptions::Use::off;

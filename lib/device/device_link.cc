@@ -1,0 +1,40 @@
+#include "device/device_link.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <fstream>
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr uint64_t kUnknown = 256ULL << 10;
+constexpr uint64_t kLeast = 16ULL << 10;
+constexpr uint64_t kMost = 1ULL << 20;
+// 8 KiB for each GT/s of 16 lanes: 5 us of 128 GB/s a lane and GT/s, encoded and framed, come to about as much.
+constexpr double kBytesPerTransfer = 512;
+constexpr unsigned kMostLanes = 32;
+
+// The number that a file begins with ("32.0 GT/s PCIe"); 0 where there is none.
+double number_in(const std::string& file) {
+  std::ifstream in(file);
+  double out = 0;
+  return in >> out ? out : 0;
+}
+
+}  // namespace
+
+// The largest that both ends can do: a link that is idle is slower for that time.
+uint64_t staged_run_of_link(const std::string& pci, const std::string& devices) {
+  std::string name = pci;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string folder = devices + "/" + name;
+  const double speed = number_in(folder + "/max_link_speed");
+  const double lanes = number_in(folder + "/max_link_width");
+  if (!(speed > 0) || !(lanes > 0) || lanes > kMostLanes) return kUnknown;
+  const auto bytes = static_cast<uint64_t>(std::min(speed * lanes * kBytesPerTransfer, static_cast<double>(kMost)));
+  return std::clamp(std::bit_floor(bytes), kLeast, kMost);
+}
+
+}  // namespace kvbm::device

@@ -1,0 +1,52 @@
+// From which length on runs are staged, by what the kernel says of the device's link.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "device/device_link.h"
+#include "support/temp_dir.h"
+
+namespace kvbm::device::device_link_test {
+namespace {
+
+constexpr uint64_t kKiB = 1024;
+
+class DeviceLink : public ::testing::Test {
+ protected:
+  void say(const std::string& file, const std::string& text) {
+    const std::string folder = dir_.path() + "/0000:1b:00.0";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/" + file) << text << "\n";
+  }
+  [[nodiscard]] uint64_t found() const { return staged_run_of_link("0000:1B:00.0", dir_.path()); }
+  test::TempDir dir_;
+};
+
+TEST_F(DeviceLink, staged_runs_are_five_microseconds_of_it) {
+  const struct {
+    const char* speed;
+    const char* lanes;
+    uint64_t bytes;
+  } cases[] = {{"64.0 GT/s PCIe", "16", 512 * kKiB}, {"32.0 GT/s PCIe", "16", 256 * kKiB}, {"16.0 GT/s PCIe", "16", 128 * kKiB},
+               {"8.0 GT/s PCIe", "16", 64 * kKiB},   {"32.0 GT/s PCIe", "8", 128 * kKiB},  {"2.5 GT/s PCIe", "1", 16 * kKiB}};
+  for (const auto& c : cases) {
+    say("max_link_speed", c.speed);
+    say("max_link_width", c.lanes);
+    EXPECT_EQ(found(), c.bytes) << c.speed << " x" << c.lanes;
+  }
+}
+
+TEST_F(DeviceLink, staged_runs_are_256_KiB_where_nothing_or_nonsense_is_said) {
+  EXPECT_EQ(found(), 256 * kKiB);
+  say("max_link_speed", "Unknown");
+  say("max_link_width", "16");
+  EXPECT_EQ(found(), 256 * kKiB);
+  say("max_link_speed", "32.0 GT/s PCIe");
+  say("max_link_width", "255");  // what a link says that is down
+  EXPECT_EQ(found(), 256 * kKiB);
+}
+
+}  // namespace
+}  // namespace kvbm::device::device_link_test
