@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/leaf_table.h"
 #include "device/stream_point.h"
 
 namespace kvbm::device {
@@ -17,6 +18,27 @@ LeafJob job_of(const LeafMove& move, CuPointer record) noexcept {
                        move.check, move.expected);
 }
 
+// Of an entry that is many leaves: one job each, of a record that begins there. The largest of them.
+uint32_t write_many(const LeafMove& move, const std::vector<uint64_t>& expected, CuPointer record, LeafJob* out) noexcept {
+  const LeafTable& table = *move.table;
+  const uint32_t end = move.first_leaf + move.leaf_count;
+  const uint32_t begin = table.offset(move.first_leaf);
+  const uint64_t* hash = move.check && !expected.empty() ? expected.data() + move.expected : nullptr;
+  uint32_t largest = 0;
+  for (uint32_t leaf = move.first_leaf; leaf < end; ++leaf, ++out) {
+    LeafJob job = table.job(leaf, move.block);
+    if (record != 0) job.record = record + (table.offset(leaf) - begin);
+    job.flags |= width_of(job.record) << kRecordWidthShift;
+    if (hash != nullptr) {
+      job.expected = *hash++;
+      job.flags |= kJobChecked;
+    }
+    largest = std::max(largest, job.bytes);
+    *out = job;
+  }
+  return largest;
+}
+
 }  // namespace
 
 template <class Each>
@@ -27,10 +49,11 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
   size_t quantized = part.planar_leaves;
   size_t poison = part.plain_leaves();
   for (size_t i = part.first; i < part.first + part.count; ++i) {
+    const size_t n = work.batch.leaves[i].leaf_count;
     switch (work.plan.leaves[i].path) {
       case Path::mapped:
-      case Path::staged: each(i, kernel++); break;
-      case Path::straight: each(i, straight++); break;
+      case Path::staged: each(i, std::exchange(kernel, kernel + n)); break;
+      case Path::straight: each(i, std::exchange(straight, straight + n)); break;
       case Path::planar: each(i, planar++); break;
       case Path::quantized: each(i, quantized++); break;
       case Path::poison: each(i, poison++); break;
@@ -99,7 +122,8 @@ Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPl
   return record(place.end, streams_.kernels);
 }
 
-void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const {
+void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) {
+  largest_ = 0;
   each_job(work, part, [&](size_t i, size_t job) {
     const LeafMove& move = work.batch.leaves[i];
     const PlannedLeaf& leaf = work.plan.leaves[i];
@@ -113,8 +137,12 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     }
     if (coded) {
       place.coded_jobs[job] = {job_of(move, record), move.coded_bytes, 0, 0, 0, 0, move.check_coded ? 1U : 0U, move.coded_hash};
+    } else if (move.table != nullptr) {
+      largest_ = std::max(largest_, write_many(move, work.batch.expected, record, place.jobs + job));
     } else {
-      place.jobs[job] = job_of(move, record);
+      const LeafJob made = job_of(move, record);
+      if (leaf.path != Path::poison) largest_ = std::max(largest_, made.bytes);
+      place.jobs[job] = made;
     }
   });
 }
@@ -124,9 +152,7 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   if (Status s = launch_poison(part, place); !s.ok()) return s;
   const size_t plain = part.plain_leaves();
   const size_t hashed = plain - part.kernel_leaves;
-  uint32_t largest = 0;
-  for (size_t i = 0; i < plain; ++i) largest = std::max(largest, place.jobs[i].bytes);
-  const uint32_t warps = warps_for(largest);
+  const uint32_t warps = warps_for(largest_);
   const KernelSet& kernels = device_.kernels();
   const CuStream stream = streams_.kernels;
   const bool out = direction_ == Direction::gather;
@@ -221,19 +247,21 @@ Status PartIssue::record(CuEvent event, CuStream stream) {
 
 void PartIssue::collect(TransferWork& work, const PlannedPart& part, const StagingPlace& place) const {
   each_job(work, part, [&](size_t i, size_t job) {
+    const size_t at = work.leaf_at[i];
     if (is_coded(work.plan.leaves[i].path)) {
       const CodedResult& result = place.coded_results[job];
-      work.batch.hashes[i] = result.hash;
-      work.batch.good[i] = result.status == kCodedOk ? 1 : 0;
+      work.batch.hashes[at] = result.hash;
+      work.batch.good[at] = result.status == kCodedOk ? 1 : 0;
       return;
     }
     if (work.plan.leaves[i].path == Path::poison) {
-      work.batch.good[i] = 1;
+      work.batch.good[at] = 1;
       return;
     }
     const bool checked = direction_ == Direction::scatter && work.batch.leaves[i].check;
-    work.batch.hashes[i] = place.hashes[job];
-    work.batch.good[i] = !checked || place.good[job] != 0 ? 1 : 0;
+    const size_t n = work.batch.leaves[i].leaf_count;
+    std::copy_n(place.hashes + job, n, work.batch.hashes.begin() + static_cast<std::ptrdiff_t>(at));
+    for (size_t k = 0; k < n; ++k) work.batch.good[at + k] = !checked || place.good[job + k] != 0 ? 1 : 0;
   });
 }
 
@@ -248,9 +276,14 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
   for (size_t i = work.landed_leaves; i < leaves.size();) {
     uint32_t jobs = 0;
     uint32_t largest = 0;
-    for (; jobs < part_leaves && i < leaves.size(); ++i) {
-      place.jobs[jobs] = job_of(leaves[i], 0);
-      largest = std::max(largest, place.jobs[jobs++].bytes);
+    for (; i < leaves.size() && jobs + leaves[i].leaf_count <= part_leaves; ++i) {
+      if (leaves[i].table != nullptr) {
+        largest = std::max(largest, write_many(leaves[i], {}, 0, place.jobs + jobs));
+      } else {
+        place.jobs[jobs] = job_of(leaves[i], 0);
+        largest = std::max(largest, place.jobs[jobs].bytes);
+      }
+      jobs += leaves[i].leaf_count;
     }
     const uint32_t warps = warps_for(largest);
     CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
@@ -263,14 +296,21 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
 }
 
 Status PartIssue::poison_by_copies(const TransferWork& work) {
-  for (size_t i = work.landed_leaves; i < work.batch.leaves.size(); ++i) {
-    const StridedRun& run = work.batch.leaves[i].device;
+  const auto fill = [&](const StridedRun& run) -> Status {
     for (uint32_t a = 0; a < run.count0; ++a) {
       for (uint32_t b = 0; b < run.count1; ++b) {
         const CuPointer at = address_of(run.data) + static_cast<uint64_t>(a * run.stride0 + b * run.stride1);
         const CuResult result = device_.driver().cuMemsetD8Async(at, kPoison, run.bytes, streams_.kernels);
         if (Status s = device_.check(result, "cuMemsetD8Async"); !s.ok()) return s;
       }
+    }
+    return {};
+  };
+  for (size_t i = work.landed_leaves; i < work.batch.leaves.size(); ++i) {
+    const LeafMove& move = work.batch.leaves[i];
+    for (uint32_t k = 0; k < move.leaf_count; ++k) {
+      const Status s = fill(move.table != nullptr ? move.table->run(move.first_leaf + k, move.block) : move.device);
+      if (!s.ok()) return s;
     }
   }
   return device_.check(device_.driver().cuStreamSynchronize(streams_.kernels), "cuStreamSynchronize");

@@ -40,7 +40,7 @@ class PartIssue {
   Status order(TransferWork& work);
   Status gather(TransferWork& work, const PlannedPart& part, StagingPlace& place);
   Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
-  void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const;
+  void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place);
   Status launch(const PlannedPart& part, const StagingPlace& place);
   Status launch_poison(const PlannedPart& part, const StagingPlace& place);
   Status launch_coded(const PlannedPart& part, const StagingPlace& place);
@@ -51,7 +51,7 @@ class PartIssue {
   Status copy_run(const TransferWork& work, size_t first, uint64_t bytes, const StagingPlace& place);
   Status pass(CuStream from, CuEvent event, CuStream to);
   Status record(CuEvent event, CuStream stream);
-  // Leaves of a part in the order of their jobs: the kernels' own first, then those that are only hashed, then poison. Coded ones have
+  // Entries of a part in the order of their first jobs: the kernels' own first, then those that are only hashed, then poison. Coded ones have
   // jobs of their own: planar ones first.
   template <class Each>
   static void each_job(const TransferWork& work, const PlannedPart& part, Each&& each);
@@ -61,6 +61,7 @@ class PartIssue {
   const TransferStreams streams_;
   const uint32_t multiprocessors_;
   std::string complaint_;  // the last one
+  uint32_t largest_ = 0;   // job of the part whose jobs were written last, but those of poison
 };
 
 }  // namespace kvbm::device

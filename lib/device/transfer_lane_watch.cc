@@ -169,27 +169,7 @@ void TransferLane::count(const TransferWork& work) {
     ++stats_.failed_batches;
     return;
   }
-  ++stats_.batches;
-  for (size_t i = 0; i < work.batch.leaves.size(); ++i) {
-    if (work.batch.leaves[i].poison) continue;
-    ++stats_.leaves;
-    stats_.bytes += work.batch.leaves[i].device.total();
-    stats_.bad_leaves += work.batch.good[i] == 0 ? 1 : 0;
-    const PlannedLeaf& leaf = work.plan.leaves[i];
-    stats_.bounced_leaves += leaf.bounced ? 1 : 0;
-    if (work.batch.leaves[i].on_device) {
-      ++stats_.inside_leaves;
-      continue;
-    }
-    switch (leaf.path) {
-      case Path::mapped: ++stats_.mapped_leaves; break;
-      case Path::staged: ++stats_.staged_leaves; break;
-      case Path::straight: ++stats_.straight_leaves; break;
-      case Path::planar:
-      case Path::quantized: ++stats_.decoded_leaves; break;
-      case Path::poison: break;
-    }
-  }
+  work.count(stats_);
 }
 
 }  // namespace kvbm::device

@@ -55,7 +55,7 @@ class Cutter {
     for (size_t i = 0; i < leaves_.size(); ++i) {
       bool follows = part_.count > 0 && neighbours(i);
       uint64_t offset = follows ? part_.bytes : round_up(part_.bytes, kRunAlignment);
-      if (part_.count == part_leaves_ || offset + leaves_[i].bytes > part_bytes_) {
+      if (part_.leaves + leaves_[i].leaves > part_leaves_ || offset + leaves_[i].bytes > part_bytes_) {
         end_part();
         follows = false;
         offset = 0;
@@ -81,6 +81,7 @@ class Cutter {
     part_.bounced |= leaf.bounced;
     part_.bytes = offset + leaves_[i].bytes;
     ++part_.count;
+    part_.leaves += leaves_[i].leaves;
     if (leaf.path == Path::poison) {
       ++part_.poison_leaves;
     } else if (is_coded(leaf.path)) {
@@ -89,7 +90,7 @@ class Cutter {
     } else if (leaf.path == Path::straight) {
       part_.copies += leaf.run_begins ? 1 : 0;
     } else {
-      ++part_.kernel_leaves;
+      part_.kernel_leaves += leaves_[i].leaves;
       if (leaves_[i].on_device) return;
       kernel_bytes_ += leaves_[i].bytes;
       kernel_runs_ += leaf.run_begins ? 1 : 0;

@@ -50,6 +50,7 @@ struct PlanLeaf {
   Path kind = Path::mapped;   // planar or quantized: it is coded; poison
   bool on_device = false;     // `record` is the device's own memory: mapped always, a copy would only be a way round
   uint64_t range = 0;  // of a pinned record: names what is registered as one; a copy from one range into the next is refused
+  uint32_t leaves = 1;  // that it stands for, at most part_leaves
 };
 
 struct PlannedLeaf {
@@ -61,7 +62,8 @@ struct PlannedLeaf {
 
 struct PlannedPart {
   size_t first = 0;
-  size_t count = 0;
+  size_t count = 0;          // of PlanLeaf
+  size_t leaves = 0;         // that they stand for, as all counts below
   size_t kernel_leaves = 0;  // mapped or staged, or on the device; the others are straight, coded or poison
   size_t planar_leaves = 0;
   size_t quantized_leaves = 0;
@@ -72,7 +74,7 @@ struct PlannedPart {
   bool has_mark = false;
   size_t mark = 0;  // the last one that is reached when the part has landed
   [[nodiscard]] size_t coded_leaves() const noexcept { return planar_leaves + quantized_leaves; }
-  [[nodiscard]] size_t plain_leaves() const noexcept { return count - coded_leaves() - poison_leaves; }
+  [[nodiscard]] size_t plain_leaves() const noexcept { return leaves - coded_leaves() - poison_leaves; }
 };
 
 struct TransferPlan {

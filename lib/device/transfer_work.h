@@ -18,6 +18,7 @@ struct TransferWork {
   TransferBatch batch;
   TransferPlan plan;
   std::vector<CuPointer> reach;  // the device's address of each record; 0: it is bounced
+  std::vector<uint32_t> leaf_at;  // of each entry of batch.leaves, its first leaf's place in hashes and good
 
   // Guarded by the lane's mutex, but `ordered`, which belongs to whoever issues.
   Code code = Code::ok;      // the first failure
@@ -33,6 +34,8 @@ struct TransferWork {
   [[nodiscard]] uint64_t last_value() const noexcept {
     return batch.landmark != nullptr && !batch.marks.empty() ? batch.marks.back().value : 0;
   }
+  // What it came to, when it ended with ok.
+  void count(TransferStats& stats) const noexcept;
 };
 
 // Pieces that follow each other are one: what is left of the levels is what the device really has to walk.

@@ -29,28 +29,39 @@
 
 namespace kvbm::device {
 
+class LeafTable;  // device/leaf_table.h
+
 // A leaf to move. `device` is a run of device memory of this device; `record` is host memory, inside of what
 // Transfers::know() was told or anywhere else, where it goes through pinned staging; or memory of the device itself. 1 byte to codec::kMaxLeafBytes.
 struct LeafMove {
   StridedRun device;
   std::byte* record = nullptr;
   uint64_t expected = 0;  // into the device: the hash that it must have
-  bool check = true;      // into the device: compare with `expected`, else only report the hash
+  // Many leaves at once: [first_leaf, first_leaf + leaf_count) of block `block` as the table has them, in group_end()'s bounds,
+  // which lie one after the other at `record`. `device` is table_run(); `expected` is the place of their hashes in
+  // TransferBatch::expected. Raw, on the host's side, no poison. The table lives until `done`.
+  const LeafTable* table = nullptr;
+  uint32_t block = 0;
+  uint32_t first_leaf = 0;
+  uint32_t leaf_count = 1;
   // Into the device: not raw: `record` holds a coded leaf (codec/README.md) of coded_bytes, which a kernel decodes into
   // the run; `expected` and the hash are of the plain bytes. Only where Transfers::decodes() says so. A leaf that cannot
   // be decoded, whatever is wrong with it, is not good, and its hash is 0.
-  codec::LeafCodec codec = codec::LeafCodec::raw;
   uint32_t coded_bytes = 0;
+  codec::LeafCodec codec = codec::LeafCodec::raw;
+  bool check = true;  // into the device: compare with `expected`, else only report the hash
   // The coded bytes must have this leaf hash, else the leaf is not good. What is decoded vouches for itself, and so does a
   // leaf of another block: unless somebody has compared what lies at `record` with where it should come from, check it.
   bool check_coded = false;
-  uint64_t coded_hash = 0;
   // `record` is an address of the device: memory of its own, or of another process that it has mapped (ipc.h). A kernel
   // moves such a leaf from device memory to device memory; never a coded one.
   bool on_device = false;
   // Into the device: nothing is moved. The run is overwritten with 0xFF, before the marks behind it; `record` is not read,
   // the hash is 0 and the leaf good. For what others of its block, which are not right, must not be taken together with.
   bool poison = false;
+  uint64_t coded_hash = 0;
+  // Where the first of them lies, and how many bytes all of them are.
+  static StridedRun table_run(const LeafTable& table, uint32_t first, uint32_t count, uint32_t block) noexcept;
   // What lies at `record`.
   [[nodiscard]] uint64_t record_bytes() const noexcept {
     if (poison) return 0;
@@ -65,9 +76,10 @@ class StreamPoint;
 class Landmark;
 
 struct TransferBatch {
-  std::vector<LeafMove> leaves;        // in the order that they should land
+  std::vector<LeafMove> leaves;        // in the order that they should land; some of them may be many (LeafMove::table)
+  std::vector<uint64_t> expected;      // hashes of those
   std::shared_ptr<StreamPoint> after;  // begins behind it; null: at once
-  // Into the device: when leaves [0, marks[i].leaf_count) have landed and been checked, `landmark` becomes at least
+  // Into the device: when entries [0, marks[i].leaf_count) of `leaves` have landed and been checked, `landmark` becomes at least
   // marks[i].value. Both rise from mark to mark, and values also from batch to batch of one landmark.
   // Whatever becomes of the batch, the last value is reached in the end; leaves that did not land are overwritten with
   // 0xFF before, as far as the device still takes orders.
@@ -81,7 +93,7 @@ struct TransferBatch {
   // after `done` has returned; when the device was lost while it may still write, not before that is over, and where
   // nobody can know, at the end of the process: a late write must never find the memory in other hands.
   std::shared_ptr<void> keep;
-  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check). Of a
+  // Filled before done: per leaf (of an entry that is many, one after the other) the hash of what was moved, and whether it was the expected one (1 without check). Of a
   // gather: 0 where what was copied out of pinned staging is not what the device says it read: the record is no record.
   std::vector<uint64_t> hashes;
   std::vector<uint8_t> good;

@@ -65,6 +65,20 @@ StridedRun CachePart::run(uint32_t index, uint32_t block) const noexcept {
   return layout::plan_leaf(*arrangement_, plan_.shape->leaf(index), block);
 }
 
+void CachePart::describe_leaves() {
+  auto table = std::make_shared<device::LeafTable>();
+  leaves_.reserve(leaf_count_);
+  for (uint32_t i = 0; i < leaf_count_; ++i) {
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    leaves_.push_back(leaf(i, unit, layer));
+    // Two blocks say how far all are apart; whether there are two does not matter.
+    table->add(run(i, 0), run(i, 1), leaves_.back().offset, layer, unit);
+  }
+  table->finish();
+  table_ = std::move(table);
+}
+
 Status CachePart::check_blocks(std::span<const uint32_t> ids) const {
   return pages_.has_value() ? pages_->check_blocks(ids) : arrangement_->check_blocks(ids);
 }
@@ -92,6 +106,9 @@ Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, s
   cache->ns_ = std::move(ns);
   cache->parts_ = std::move(parts);
   cache->device_ = std::move(device);
+  if (cache->device_ != nullptr) {
+    for (CachePart& part : cache->parts_) part.describe_leaves();
+  }
   return cache;
 }
 

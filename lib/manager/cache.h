@@ -9,6 +9,7 @@
 
 #include "codec/record.h"
 #include "device/driver.h"
+#include "device/leaf_table.h"
 #include "layout/arrangement.h"
 #include "layout/plan.h"
 #include "manager/layer_waits.h"
@@ -40,6 +41,11 @@ class CachePart {
   [[nodiscard]] codec::Leaf leaf(uint32_t index, uint32_t& unit, uint32_t& layer) const noexcept;
   // Where that leaf lies in engine block `block`; of a cache on a device, an address there. Valid ids only.
   [[nodiscard]] StridedRun run(uint32_t index, uint32_t block) const noexcept;
+  // All leaves as the device's transfers take many of them at once; null: the tensors are host memory.
+  [[nodiscard]] const device::LeafTable* table() const noexcept { return table_.get(); }
+  // As leaf() has them, in their order; of a part with a table.
+  [[nodiscard]] std::span<const codec::Leaf> leaves() const noexcept { return leaves_; }
+  void describe_leaves();
   [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
   [[nodiscard]] uint64_t blocks() const noexcept { return pages_.has_value() ? pages_->blocks() : arrangement_->blocks(); }
 
@@ -50,6 +56,8 @@ class CachePart {
   uint32_t units_ = 1;
   uint32_t leaf_count_ = 0;
   uint64_t payload_bytes_ = 0;
+  std::shared_ptr<const device::LeafTable> table_;
+  std::vector<codec::Leaf> leaves_;
 };
 
 class Cache {

@@ -4,16 +4,42 @@
 
 namespace kvbm::manager {
 
+void DeviceFlight::begin() {
+  if (!batch_.leaves.empty()) return;
+  batch_.leaves.reserve(last_entries_);
+  runs_.reserve(last_runs_);
+}
+
 void DeviceFlight::add(size_t record, uint32_t leaf, const device::LeafMove& move) {
+  begin();
   batch_.leaves.push_back(move);
-  const uint64_t bytes = move.device.total();
+  count(record, leaf, move.leaf_count, move.device.total());
+}
+
+void DeviceFlight::count(size_t record, uint32_t leaf, uint32_t n, uint64_t bytes) {
   bytes_ += bytes;
+  leaves_ += n;
   if (!runs_.empty() && runs_.back().record == record && runs_.back().first_leaf + runs_.back().count == leaf) {
-    ++runs_.back().count;
+    runs_.back().count += n;
     runs_.back().bytes += bytes;
     return;
   }
-  runs_.push_back({record, leaf, 1, bytes});
+  runs_.push_back({record, leaf, n, bytes});
+}
+
+void DeviceFlight::add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block,
+                            std::byte* at, bool check) {
+  begin();
+  device::LeafMove& move = batch_.leaves.emplace_back();
+  move.table = &table;
+  move.block = block;
+  move.first_leaf = first;
+  move.leaf_count = last - first;
+  move.device = device::LeafMove::table_run(table, first, last - first, block);
+  move.record = at;
+  move.check = check;
+  if (check) move.expected = batch_.expected.size() - move.leaf_count;
+  count(record, first, move.leaf_count, move.device.bytes);
 }
 
 void DeviceFlight::poison(const StridedRun& run) {
@@ -40,11 +66,14 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
     owned_ = {};
   }
   device::TransferBatch batch;
+  last_entries_ = batch_.leaves.size();
+  last_runs_ = runs_.size();
   trip->runs = std::move(runs_);
   batch = std::move(batch_);
   runs_ = {};
   batch_ = {};
   bytes_ = 0;
+  leaves_ = 0;
   batch.after = after_;
   batch.landmark = landmark_;
   batch.keep = std::move(keep);

@@ -54,9 +54,14 @@ class DeviceFlight {
         landmark_(std::move(landmark)) {}
 
   // ---- The batch that is being made ----
-  [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || batch_.leaves.size() >= kBatchLeaves; }
+  [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || leaves_ >= kBatchLeaves; }
   [[nodiscard]] bool empty() const noexcept { return batch_.leaves.empty(); }
   void add(size_t record, uint32_t leaf, const device::LeafMove& move);
+  // Leaves [first, last) of engine block `block`, within the table's group_end(), whose bytes begin at `at`. Of a load those that
+  // are compared: expect() was called for each of them, and for nothing since.
+  void add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block, std::byte* at,
+                bool check);
+  void expect(uint64_t hash) { batch_.expected.push_back(hash); }
   // Overwrites a run with 0xFF (LeafMove::poison). Nobody is told: its run is of kNoRecord.
   void poison(const StridedRun& run);
   // Everything that was added so far, in this batch and before, is in place or overwritten when the landmark has that value.
@@ -75,6 +80,9 @@ class DeviceFlight {
   std::unique_ptr<Trip> take();
 
  private:
+  void begin();
+  void count(size_t record, uint32_t leaf, uint32_t n, uint64_t bytes);
+
   device::Transfers& transfers_;
   const Way way_;
   const std::shared_ptr<device::StreamPoint> after_;
@@ -84,6 +92,8 @@ class DeviceFlight {
   std::vector<Run> runs_;
   std::vector<std::shared_ptr<void>> owned_;
   uint64_t bytes_ = 0;
+  size_t leaves_ = 0;
+  size_t last_entries_ = 0, last_runs_ = 0;  // of the batch before: the next one is about as large
   size_t away_ = 0;
   Mutex mutex_;
   std::array<std::unique_ptr<Trip>, kBatches> back_ KVBM_GUARDED_BY(mutex_);

@@ -349,10 +349,11 @@ Code LoadOperation::open_item() {
 bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
   const CachePart& part = request_.cache->parts()[current_.part];
   if (head.header().leaf_count != part.leaf_count()) return false;
+  const std::span<const codec::Leaf> known = part.leaves();
   for (uint32_t i = 0; i < part.leaf_count(); ++i) {
     uint32_t unit = 0;
     uint32_t layer = 0;
-    const codec::Leaf wanted = part.leaf(i, unit, layer);
+    const codec::Leaf wanted = known.empty() ? part.leaf(i, unit, layer) : known[i];
     const codec::Leaf has = head.leaf(i);
     if (has.offset != wanted.offset || has.raw_bytes != wanted.raw_bytes) return false;
   }

@@ -140,6 +140,7 @@ class LoadOperation final : public Operation {
   void take_back();
   bool add_leaves();
   bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
+  uint32_t add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids, bool compared);
   [[nodiscard]] bool next_entry();
   bool poison_leaves_of(size_t entry, uint32_t last_layer);
   void open_entry(size_t entry);

@@ -148,7 +148,13 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     fail_entry(entry, whole);
     return poison_leaves_of(entry, last_layer);
   }
+  const bool compared = e.head.has_value() && !e.cut_otherwise;
   for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
+    if (part.table()->layer(e.next_leaf) > last_layer) return true;
+    if (const uint32_t n = add_many_of(entry, last_layer, payload, ids, compared); n != 0) {
+      e.next_leaf += n - 1;
+      continue;
+    }
     uint32_t unit = 0;
     uint32_t layer = 0;
     const codec::Leaf leaf = part.leaf(e.next_leaf, unit, layer);
@@ -157,7 +163,6 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     if (flight_->batches.full() || hashed >= kStepBytes) return false;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     // What is to stay must be right as a whole.
-    const bool compared = e.head.has_value() && !e.cut_otherwise;
     if (!wanted && (!e.item.owns_slot() || request_.keep_below || !compared)) continue;
     codec::Leaf expected = leaf;
     if (compared) expected = e.head->leaf(e.next_leaf);
@@ -195,6 +200,32 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   e.head.reset();
   close_if_back(entry);
   return true;
+}
+
+// The next leaves of an entry as one, as far as all of them are wanted, come as they are and are as the head says. How many; 0: the
+// next one is for whoever looks at it by itself.
+uint32_t LoadOperation::add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids,
+                                    bool compared) {
+  Flight::Entry& e = flight_->entries[entry];
+  DeviceFlight& batches = flight_->batches;
+  if (e.item.coded != nullptr || e.item.landing != nullptr || batches.full()) return 0;
+  const device::LeafTable& table = *request_.cache->parts()[e.item.part].table();
+  const uint32_t first = e.next_leaf;
+  const uint32_t unit = table.unit(first);
+  const uint32_t end_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  if (unit >= ids.size() || ids[unit] == kNoBlock || table.layer(first) < request_.first_layer) return 0;
+  uint32_t last = first;
+  for (; last < table.group_end(first); ++last) {
+    if (table.layer(last) > last_layer || table.layer(last) >= end_layer) break;
+    if (!compared) continue;
+    const codec::Leaf expected = e.head->leaf(last);
+    if (expected.offset != table.offset(last) || expected.raw_bytes != table.bytes(last)) break;
+    batches.expect(expected.hash);
+  }
+  if (last == first) return 0;
+  batches.add_many(entry, table, first, last, ids[unit], payload + table.offset(first), compared);
+  e.away += last - first;
+  return last - first;
 }
 
 // What was to come of an entry that failed, up to a layer. False: the batch is full.

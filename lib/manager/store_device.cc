@@ -95,20 +95,15 @@ bool StoreOperation::add_leaves() {
     const auto ids = ids_of(part_, fresh.key);
     if (leaf_ == 0) {
       manager_.arena().clear_head(fresh.slot);
-      record.leaves.resize(part.leaf_count());
+      record.leaves.assign(part.leaves().begin(), part.leaves().end());
     }
+    const device::LeafTable& table = *part.table();
     std::byte* payload = manager_.arena().payload(fresh.slot).data();
-    for (; leaf_ < part.leaf_count(); ++leaf_) {
+    while (leaf_ < part.leaf_count()) {
       if (flight_->batches.full()) return true;
-      uint32_t unit = 0;
-      uint32_t layer = 0;
-      codec::Leaf& leaf = record.leaves[leaf_];
-      leaf = part.leaf(leaf_, unit, layer);
-      device::LeafMove move;
-      move.device = part.run(leaf_, ids[unit]);
-      move.record = payload + leaf.offset;
-      move.check = false;
-      flight_->batches.add(at_, leaf_, move);
+      const uint32_t end = table.group_end(leaf_);
+      flight_->batches.add_many(at_, table, leaf_, end, ids[table.unit(leaf_)], payload + table.offset(leaf_), false);
+      leaf_ = end;
     }
   }
   return false;

@@ -134,13 +134,12 @@ class Moved {
     shape_.bytes = bytes;
     shape_.run_bytes = run_bytes(leaves);
     shape_.out = out;
+    shape_.first_seconds = world.planning(leaves, out);
     before_ = stats().mapped_leaves;
   }
   void add() {
-    const GpuWorld::Worked worked = world_.worked();
-    if (shape_.host_seconds != 0 && worked.all >= shape_.host_seconds) return;
-    shape_.host_seconds = worked.all;
-    shape_.first_seconds = worked.first;
+    const double worked = world_.worked();
+    if (shape_.host_seconds == 0 || worked < shape_.host_seconds) shape_.host_seconds = worked;
   }
   [[nodiscard]] MovedShape shape(const Samples& samples) {
     shape_.limit_seconds = median(samples.theirs);

@@ -19,7 +19,7 @@ struct Bound {
 struct MovedShape {
   double limit_seconds = 0;  // of one copy of as many bytes
   double host_seconds = 0;   // that the caller's thread works for all batches
-  double first_seconds = 0;  // of that, until the first is on its way
+  double first_seconds = 0;  // of that, until the first launch
   uint64_t bytes = 0;
   uint64_t run_bytes = 0;    // of neighbours in host memory, on the average
   bool mapped = false;       // kernels read and write host memory; else copy engines do

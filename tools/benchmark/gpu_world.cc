@@ -9,6 +9,7 @@
 #include "benchmark/statistics.h"
 #include "codec/record.h"
 #include "device/device_link.h"
+#include "device/transfer_work.h"
 #include "manager/device_flight.h"
 
 namespace kvbm::benchmark {
@@ -124,11 +125,37 @@ std::string GpuWorld::describe() const {
          std::to_string(facts.driver_version % 1000 / 10);
 }
 
-std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t blocks) const {
+namespace {
+
+// What leaf `at` bytes into its page is, of one tensor's block.
+StridedRun leaf_run(const PagedShape& shape, uint64_t page, uint64_t at, uint64_t leaf_bytes) {
+  StridedRun run;
+  if (shape.row_bytes == 0) {
+    run.data = reinterpret_cast<std::byte*>(page + at);
+    run.bytes = leaf_bytes;
+    return run;
+  }
+  // The leaf holds whole heads, each with all its tokens.
+  const uint64_t token_bytes = shape.row_bytes * shape.heads;
+  const uint64_t tokens = shape.page_bytes / token_bytes;
+  run.data = reinterpret_cast<std::byte*>(page + at / tokens);
+  run.bytes = shape.row_bytes;
+  run.count0 = static_cast<uint32_t>(leaf_bytes / (shape.row_bytes * tokens));
+  run.stride0 = static_cast<int64_t>(shape.row_bytes);
+  run.count1 = static_cast<uint32_t>(tokens);
+  run.stride1 = static_cast<int64_t>(token_bytes);
+  return run;
+}
+
+uint64_t leaf_bytes_of(const PagedShape& shape) { return std::min<uint64_t>(shape.page_bytes, codec::kMaxLeafBytes); }
+
+}  // namespace
+
+std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t blocks) {
   std::vector<device::LeafMove> out;
-  const std::vector<uint64_t> page_of = shuffled(shape.blocks, shape.blocks);
+  std::vector<uint64_t> page_of = shuffled(shape.blocks, shape.blocks);
   const std::vector<uint64_t> record_of = shuffled(shape.blocks, ~shape.blocks);
-  const uint64_t leaf_bytes = std::min<uint64_t>(shape.page_bytes, codec::kMaxLeafBytes);
+  const uint64_t leaf_bytes = leaf_bytes_of(shape);
   out.reserve(blocks * shape.layers * 2 * (shape.page_bytes / leaf_bytes));
   for (uint64_t block = 0; block < blocks; ++block) {
     std::byte* record = records_->data() + record_of[block] * shape.block_bytes();
@@ -137,35 +164,83 @@ std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t
       for (uint64_t at = 0; at < shape.page_bytes; at += leaf_bytes, record += leaf_bytes) {
         device::LeafMove move;
         move.record = record;
-        StridedRun& run = move.device;
-        if (shape.row_bytes == 0) {
-          run.data = reinterpret_cast<std::byte*>(page + at);
-          run.bytes = leaf_bytes;
-        } else {  // the leaf holds whole heads, each with all its tokens
-          const uint64_t token_bytes = shape.row_bytes * shape.heads;
-          const uint64_t tokens = shape.page_bytes / token_bytes;
-          run.data = reinterpret_cast<std::byte*>(page + at / tokens);
-          run.bytes = shape.row_bytes;
-          run.count0 = static_cast<uint32_t>(leaf_bytes / (shape.row_bytes * tokens));
-          run.stride0 = static_cast<int64_t>(shape.row_bytes);
-          run.count1 = static_cast<uint32_t>(tokens);
-          run.stride1 = static_cast<int64_t>(token_bytes);
-        }
+        move.device = leaf_run(shape, page, at, leaf_bytes);
         out.push_back(move);
       }
     }
   }
+  describe(shape, std::move(page_of));
   return out;
 }
 
-// How many of the leaves a batch of the library takes.
-size_t GpuWorld::batch_of(std::span<const device::LeafMove> leaves) {
-  using Flight = manager::DeviceFlight;
-  size_t n = 0;
-  for (uint64_t bytes = 0; n < leaves.size() && n < Flight::kBatchLeaves && bytes < Flight::kBatchBytes; ++n) {
-    bytes += leaves[n].device.total();
+void GpuWorld::describe(const PagedShape& shape, std::vector<uint64_t> page_of) {
+  table_ = std::make_unique<device::LeafTable>();
+  const uint64_t leaf_bytes = leaf_bytes_of(shape);
+  uint32_t offset = 0;
+  for (uint64_t tensor = 0; tensor < shape.layers * 2; ++tensor) {
+    const uint64_t page = cache_ + tensor * shape.blocks * shape.page_bytes;
+    for (uint64_t at = 0; at < shape.page_bytes; at += leaf_bytes, offset += static_cast<uint32_t>(leaf_bytes)) {
+      table_->add(leaf_run(shape, page, at, leaf_bytes), leaf_run(shape, page + shape.page_bytes, at, leaf_bytes), offset,
+                  static_cast<uint32_t>(tensor / 2), 0);
+    }
   }
-  return n;
+  table_->finish();
+  page_of_ = std::move(page_of);
+}
+
+// Whether these are leaves that were described, as they are.
+bool GpuWorld::is_described(std::span<const device::LeafMove> leaves) const {
+  if (table_ == nullptr || leaves.size() % table_->size() != 0) return false;
+  for (size_t i = 0; i < leaves.size(); i += table_->size()) {
+    const auto block = static_cast<uint32_t>(page_of_[i / table_->size()]);
+    if (leaves[i].codec != codec::LeafCodec::raw || leaves[i].device.data != table_->run(0, block).data) return false;
+  }
+  return true;
+}
+
+// Fills a batch as the library would; how many of the leaves are in it.
+size_t GpuWorld::fill_batch(std::span<const device::LeafMove> leaves, size_t first, bool many, bool checked,
+                            device::TransferBatch& batch) const {
+  using Flight = manager::DeviceFlight;
+  size_t at = first;
+  for (uint64_t bytes = 0; at < leaves.size() && at - first < Flight::kBatchLeaves && bytes < Flight::kBatchBytes;) {
+    if (!many) {
+      bytes += leaves[at].device.total();
+      batch.leaves.push_back(leaves[at++]);
+      continue;
+    }
+    device::LeafMove move;
+    move.table = table_.get();
+    move.block = static_cast<uint32_t>(page_of_[at / table_->size()]);
+    move.first_leaf = static_cast<uint32_t>(at % table_->size());
+    move.leaf_count = table_->group_end(move.first_leaf) - move.first_leaf;
+    move.device = device::LeafMove::table_run(*table_, move.first_leaf, move.leaf_count, move.block);
+    move.record = leaves[at].record;
+    move.check = checked;
+    move.expected = batch.expected.size();
+    for (uint32_t i = 0; checked && i < move.leaf_count; ++i) batch.expected.push_back(leaves[at + i].expected);
+    bytes += move.device.total();
+    at += move.leaf_count;
+    batch.leaves.push_back(move);
+  }
+  return at - first;
+}
+
+double GpuWorld::planning(std::span<const device::LeafMove> leaves, bool gather) const {
+  constexpr int kTries = 3;
+  constexpr size_t kPartLeaves = 2048;  // of the library's parts
+  const std::vector<std::shared_ptr<const device::PinnedHost>> known{pinned_};
+  double best = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const ThreadStopwatch watch;
+    device::TransferBatch batch;
+    (void)fill_batch(leaves, 0, is_described(leaves), !gather, batch);
+    const auto work = device::make_work(std::move(batch), gather ? device::Direction::gather : device::Direction::scatter, known,
+                                        transfer_options_.plan, static_cast<uint32_t>(transfer_options_.part_bytes), kPartLeaves);
+    const double took = watch.seconds();
+    if (i == 0 || took < best) best = took;
+  }
+  return best;
 }
 
 Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes) {
@@ -180,11 +255,10 @@ Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gat
   if (hashes != nullptr) hashes->assign(leaves.size(), 0);
   const Stopwatch watch;
   const ThreadStopwatch own;
+  const bool many = is_described(leaves);
   for (size_t first = 0, n = 0; first < leaves.size(); first += n) {
-    n = batch_of(leaves.subspan(first));
     device::TransferBatch batch;
-    batch.leaves.assign(leaves.begin() + static_cast<std::ptrdiff_t>(first),
-                        leaves.begin() + static_cast<std::ptrdiff_t>(first + n));
+    n = fill_batch(leaves, first, many, !gather, batch);
     batch.done = [away, hashes, first](device::TransferBatch& done, Code code) {
       if (hashes != nullptr) std::copy(done.hashes.begin(), done.hashes.end(), hashes->begin() + static_cast<std::ptrdiff_t>(first));
       const bool good = std::all_of(done.good.begin(), done.good.end(), [](uint8_t one) { return one != 0; });
@@ -200,8 +274,7 @@ Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gat
       ++away->batches;
     }
     gather ? transfers_->gather(std::move(batch)) : transfers_->scatter(std::move(batch));
-    worked_.all = own.seconds();
-    if (first == 0) worked_.first = worked_.all;
+    worked_ = own.seconds();
   }
   std::unique_lock<std::mutex> lock(away->mutex);
   away->changed.wait(lock, [&] { return away->batches == 0; });

@@ -16,6 +16,7 @@
 #include "base/thread_executor.h"
 #include "benchmark/gpu.h"
 #include "device/device.h"
+#include "device/leaf_table.h"
 #include "device/pinned_host.h"
 #include "device/transfers.h"
 
@@ -60,17 +61,17 @@ class GpuWorld {
 
   // Leaves of `blocks` blocks, whose pages lie in the cache in an order without a pattern, and their records in host memory in
   // another one, as slots of a host tier that is in use do.
-  [[nodiscard]] std::vector<device::LeafMove> leaves(const PagedShape& shape, uint64_t blocks) const;
+  [[nodiscard]] std::vector<device::LeafMove> leaves(const PagedShape& shape, uint64_t blocks);
 
-  // Seconds until all has landed, as the caller sees it: batches as large as the library's own, as many of them in flight.
+  // Seconds until all has landed, as the caller sees it: batches as large as the library's own, as many of them in flight, and
+  // many leaves an entry where they are those of leaves(), as the library has them of an attached cache.
   // `good` wants each leaf's check to pass.
   Result<double> gather(std::span<const device::LeafMove> leaves, std::vector<uint64_t>* hashes = nullptr);
   Result<double> scatter(std::span<const device::LeafMove> leaves);
-  // What the calling thread itself worked in the last call of these, and of that for the first batch.
-  struct Worked {
-    double all = 0, first = 0;
-  };
-  [[nodiscard]] Worked worked() const noexcept { return worked_; }
+  // Seconds that the calling thread itself worked in the last call of these.
+  [[nodiscard]] double worked() const noexcept { return worked_; }
+  // Seconds of making and planning a first batch, before anything of it can be launched.
+  [[nodiscard]] double planning(std::span<const device::LeafMove> leaves, bool gather) const;
   // Seconds of one copy by the driver's copy engine, enqueued and waited for.
   Result<double> copy(device::CuPointer to, device::CuPointer from, uint64_t bytes);
   [[nodiscard]] device::CuPointer host(const std::byte* memory) const noexcept {
@@ -91,7 +92,10 @@ class GpuWorld {
   }
   Status prepare(const GpuOptions& options);
   static void keep_first(void* self, const LogMessage& message);
-  static size_t batch_of(std::span<const device::LeafMove> leaves);
+  void describe(const PagedShape& shape, std::vector<uint64_t> page_of);
+  size_t fill_batch(std::span<const device::LeafMove> leaves, size_t first, bool many, bool checked,
+                    device::TransferBatch& batch) const;
+  [[nodiscard]] bool is_described(std::span<const device::LeafMove> leaves) const;
   Result<double> move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes);
   Status begin_span();
   Result<double> end_span();
@@ -102,7 +106,10 @@ class GpuWorld {
   std::mutex mutex_;
   std::string complaint_;
   uint64_t bytes_ = 0;
-  Worked worked_;
+  double worked_ = 0;
+  // Of the shape whose leaves() were asked for last.
+  std::unique_ptr<device::LeafTable> table_;
+  std::vector<uint64_t> page_of_;
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<Arena> records_;
   device::TransferOptions transfer_options_;

@@ -12,6 +12,7 @@
 #include "benchmark/cost.h"
 #include "benchmark/disk.h"
 #include "benchmark/gpu.h"
+#include "benchmark/gpu_host.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/managed.h"
@@ -51,6 +52,7 @@ struct BenchOptions {
   std::string bytes = "256MiB";
   uint32_t multiprocessors = 8;
   double gpu_seconds = 60;
+  bool gpu_host = false;
 };
 
 // Four digits that matter.
@@ -165,6 +167,7 @@ int run_codec_path(const BenchOptions& options, const Output& output) {
 }
 
 int run_gpu(const BenchOptions& options, const Output& output) {
+  if (options.gpu_host) return finish(benchmark::bench_gpu_host({options.rounds, output.json}), output);
   const auto bytes = terminal::parse_size(options.bytes);
   if (!bytes.ok()) return fail(kBadInput, "--bytes: " + bytes.status().message());
   constexpr uint64_t kLeast = 4ULL << 20;  // a page of each kind, twice
@@ -273,6 +276,8 @@ void add_gpu(Registry& registry, Command group, const std::shared_ptr<BenchOptio
   gpu.add_option("--cuda-library", options->library, "CUDA driver to use, as the option device.library; libcuda.so.1")
       .type_name("FILE")
       .environment("KVBM_DEVICE_LIBRARY");
+  gpu.add_flag("--host", options->gpu_host,
+               "Instead: what the processor works for a block, with a driver whose calls cost nothing; no GPU is needed");
   gpu.footer("Example:\n  kvbm bench gpu --json");
 }
 
