@@ -17,7 +17,7 @@ constexpr double kCopyBegins = 1.25e-6;
 constexpr double kLaunchAndWake = 25e-6;
 // lib/device/kernels/README.md: instructions of a warp for 4 KiB of a page in one piece, and how many a multiprocessor begins in
 // a cycle.
-constexpr double kBytesAnInstruction = 4096.0 / 425;
+constexpr double kBytesAnInstruction = 4096.0 / 450;
 constexpr double kInstructionsACycle = 4;
 // 64 KiB in flight on a multiprocessor for 1.2 us of device memory.
 constexpr double kGatherRate = 65536 / 1.2e-6;

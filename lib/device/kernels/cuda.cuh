@@ -128,4 +128,37 @@ __device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
 
 #endif
 
+// What lies at `address`, the same for all threads of the warp, of which this is number `thread`: one request, of which lane n
+// has bytes 16 n to 16 n + 15, and the others have them from it. For memory of the host, where each load of a warp is a trip of its
+// own over the link.
+template <class T>
+__device__ __forceinline__ T read_by_lanes(uint64_t address, uint32_t thread) {
+  constexpr uint32_t kLanes = sizeof(T) / 16;
+  static_assert(sizeof(T) % 16 == 0 && kLanes <= 32 && (kLanes & (kLanes - 1)) == 0, "lanes read 16 bytes each");
+  const uint4 mine = load16(address + 16 * (thread % kLanes));
+  const uint64_t low = uint64_t{mine.y} << 32 | mine.x;
+  const uint64_t high = uint64_t{mine.w} << 32 | mine.z;
+  uint64_t words[2 * kLanes];
+#if !defined(KVBM_CUDA_EMULATION)
+#pragma unroll
+#endif
+  for (uint32_t k = 0; k < 2 * kLanes; ++k) {
+    words[k] = __shfl_sync(0xFFFFFFFFU, k % 2 == 0 ? low : high, static_cast<int>(k / 2));
+  }
+  T out;
+  memcpy(&out, words, sizeof out);
+  return out;
+}
+
+// The same; on the CPU, where shuffles take longer than all else, just read.
+template <class T>
+__device__ __forceinline__ T read_once(const T* at, uint32_t thread) {
+#if defined(KVBM_CUDA_EMULATION)
+  (void)thread;
+  return *at;
+#else
+  return read_by_lanes<T>(reinterpret_cast<uint64_t>(at), thread);
+#endif
+}
+
 }  // namespace kvbm::device::kernels

@@ -19,9 +19,9 @@ __device__ __forceinline__ uint32_t record_width(const LeafJob& job) {
 }
 
 // Job i; the group's next one is on its way meanwhile.
-__device__ __forceinline__ LeafJob job_at(const LeafJob* jobs, uint32_t i, uint32_t count, uint32_t step) {
-  if (step < count - i) prefetch(jobs + i + step);
-  return jobs[i];
+__device__ __forceinline__ LeafJob job_at(const LeafJob* jobs, uint32_t i, uint32_t count, const Member& me) {
+  if (me.step < count - i) prefetch(jobs + i + me.step);
+  return read_once(jobs + i, me.thread);
 }
 
 __device__ __forceinline__ void put_hash(uint64_t* hashes, uint32_t i, uint64_t h) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count,
   const StripeKeys keys = stripe_keys(me.thread);
   uint32_t turn = 0;
   for (uint32_t i = me.first_job; i < count; i += me.step, ++turn) {
-    const LeafJob job = job_at(jobs, i, count, me.step);
+    const LeafJob job = job_at(jobs, i, count, me);
     StripeSlot* sums = slots[turn % 2] + me.group * warps;
     if (me.has_part(job.bytes)) {
       uint4 vectors[kStripeVectors];
@@ -69,7 +69,7 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
   const StripeKeys keys = stripe_keys(me.thread);
   StripeSlot* sums = slots + me.group * warps;
   for (uint32_t i = me.first_job; i < count; i += me.step) {
-    const LeafJob job = job_at(jobs, i, count, me.step);
+    const LeafJob job = job_at(jobs, i, count, me);
     uint4 vectors[kStripeVectors];
     if (me.has_part(job.bytes)) {
       if (kInPlace) {
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
 #pragma unroll
   for (uint32_t n = 0; n < k::kStripeVectors; ++n) vectors[n] = make_uint4(~0U, ~0U, ~0U, ~0U);
   for (uint32_t i = me.first_job; i < count; i += me.step) {
-    const kvbm::device::LeafJob job = k::job_at(jobs, i, count, me.step);
+    const kvbm::device::LeafJob job = k::job_at(jobs, i, count, me);
     if (me.has_part(job.bytes)) k::store_run<true>(job.run, k::run_width(job), me.offset(), job.bytes, vectors);
   }
 }

@@ -296,5 +296,32 @@ TEST(Emulation, kernel_is_called_through_an_array_of_pointers) {
   EXPECT_EQ(data[0], 31U);
 }
 
+// Of the kernels' own: what a warp reads by one request is what lies there, in every thread.
+struct alignas(16) Told {
+  uint64_t words[8];
+};
+
+__global__ void read_what_is_told(const Told* told, uint64_t* out) {
+  const uint32_t thread = threadIdx.x % 32;
+  const Told mine = device::kernels::read_by_lanes<Told>(reinterpret_cast<uint64_t>(told + threadIdx.x / 32), thread);
+  for (uint32_t k = 0; k < 8; ++k) out[threadIdx.x * 8 + k] = mine.words[k];
+}
+
+TEST(Emulation, lanes_read_a_quarter_each_and_have_the_whole) {
+  std::vector<Told> told(3);
+  for (uint64_t i = 0; i < 24; ++i) told[i / 8].words[i % 8] = (i + 1) * 0x0101010203040506ULL;
+  std::vector<uint64_t> out(96 * 8);
+  uint64_t reads = 0;
+  Options options;
+  options.os_threads = 1;
+  options.reaches = [&](const void*, size_t n, bool writes) {
+    reads += !writes && n == 16 ? 1 : 0;
+    return true;
+  };
+  ASSERT_TRUE(launch(shape_of(1, 96), options, read_what_is_told, told.data(), out.data()).ok());
+  for (uint64_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], told[i / 8 / 32].words[i % 8]) << i;
+  EXPECT_EQ(reads, 96U);  // one a thread
+}
+
 }  // namespace
 }  // namespace kvbm::emulation::emulation_kernel_test
