@@ -1,5 +1,5 @@
-// Replays over a real S3 server that is killed, frozen and restarted meanwhile: nothing wrong, nothing fails, and what is
-// there afterwards is found.
+// Replays over a real S3 server and a real Redis that are killed, frozen, slowed, filled up and hidden meanwhile: nothing
+// wrong, nothing fails, and what is there afterwards is found.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,9 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 
+#include "support/faulty_proxy.h"
+#include "support/http_stub.h"
+#include "support/redis_server.h"
 #include "support/run_command.h"
 #include "support/s3_server.h"
 #include "support/temp_dir.h"
@@ -21,6 +25,7 @@ namespace {
 
 using kvbm::test::Ran;
 using kvbm::test::run;
+using kvbm::test::RedisServer;
 using kvbm::test::S3Server;
 
 double number(const std::string& json, const std::string& name) {
@@ -28,22 +33,25 @@ double number(const std::string& json, const std::string& name) {
   return at == std::string::npos ? -1 : std::strtod(json.c_str() + at + name.size() + 4, nullptr);
 }
 
-class StoreOutage : public ::testing::Test {
+constexpr const char* kPace = "&timeout=500ms&linger=5ms";
+
+// Replays over a server; a fixture for each kind of server says where it is and how much is in it.
+class Outage : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (S3Server::program().empty()) GTEST_SKIP() << "versitygw is not here: tools/setup --stores installs it";
-    ASSERT_TRUE(server_.start()) << server_.log();
+  void prepare(const std::string& address) {
+    address_ = address;
     ASSERT_EQ(run("trace generate --requests 120 --seed 3 -o " + trace()).exit_code, 0);
-    environment_ = "AWS_ACCESS_KEY_ID=" + S3Server::access_key() + " AWS_SECRET_ACCESS_KEY=" + S3Server::secret();
   }
+  [[nodiscard]] virtual std::string url(const std::string& address) const = 0;
+  [[nodiscard]] virtual size_t objects() const = 0;
+
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
   [[nodiscard]] std::string replay() const {
-    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store 's3://" + S3Server::bucket() +
-           "/kv?endpoint=" + server_.endpoint() + "&region=" + S3Server::region() + "&timeout=500ms&linger=5ms'";
+    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" + url(address_) + "'";
   }
   // Runs a replay while `meddle` does something with the server, and checks what it says.
   template <class Meddle>
-  std::string beside(const Meddle& meddle) {
+  void beside(const Meddle& meddle) {
     const std::string out = dir_.path() + "/out.json";
     const pid_t pid = fork();
     if (pid == 0) {
@@ -52,27 +60,15 @@ class StoreOutage : public ::testing::Test {
       ::execl("/bin/sh", "sh", "-c", (environment_ + " exec '" KVBM_COMMAND "' " + replay()).c_str(), nullptr);
       ::_exit(127);
     }
-    wait_for_objects(3);
+    for (int i = 0; i < 1000 && objects() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     meddle();
     int status = 0;
     ::waitpid(pid, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     std::ifstream in(out);
-    std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
     EXPECT_EQ(number(text, "wrong_blocks"), 0) << text;
     EXPECT_EQ(number(text, "requests"), 120) << text;
-    return text;
-  }
-  void wait_for_objects(size_t n) const {
-    for (int i = 0; i < 1000; ++i) {
-      size_t files = 0;
-      std::error_code ignored;
-      for (const auto& each : std::filesystem::recursive_directory_iterator(server_.data(), ignored)) {
-        files += each.is_regular_file(ignored) ? 1 : 0;
-      }
-      if (files >= n) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
   }
   // What a run that begins now finds of others.
   double found_again() {
@@ -81,10 +77,105 @@ class StoreOutage : public ::testing::Test {
     EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
     return number(ran.text, "found_again");
   }
+  // What could not be stored meanwhile is stored by the first run, and found by the second.
+  void is_in_use_again() {
+    (void)found_again();
+    EXPECT_GT(found_again(), 100);
+  }
+  void finds_nothing_wrong_without_a_server() {
+    const Ran ran = run(replay(), "", environment_);
+    EXPECT_EQ(ran.exit_code, 0) << ran.text;
+    EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
+    EXPECT_GT(number(ran.text, "hits"), 100) << ran.text;
+  }
 
-  S3Server server_;
+  void through_proxy() {
+    server_address_ = address_;
+    proxy_ = std::make_unique<kvbm::test::FaultyProxy>(server_address_, 1);
+    ASSERT_FALSE(proxy_->address().empty());
+    address_ = proxy_->address();
+  }
+  // 1 Mbit/s is less than the replay asks for: what does not come in time is computed.
+  void slow_for_a_while() {
+    through_proxy();
+    beside([this] {
+      proxy_->slow(125'000);
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      proxy_->slow(0);
+    });
+    is_in_use_again();
+  }
+  // As a load balancer does in front of a server that is away.
+  void answer_503_and_html_for_a_while() {
+    through_proxy();
+    kvbm::test::HttpStub balancer([](const kvbm::test::StubRequest&) {
+      kvbm::test::StubAnswer answer;
+      answer.status = 503;
+      answer.headers = {{"Content-Type", "text/html"}};
+      answer.body = "<html><body><h1>503 Service Unavailable</h1></body></html>";
+      return answer;
+    });
+    beside([&] {
+      proxy_->retarget(balancer.url().substr(std::string("http://").size()));
+      const uint64_t before = proxy_->connections();
+      proxy_->set(kvbm::test::Fault::cut, 1);  // those that are open go to the server
+      for (int i = 0; i < 1000 && proxy_->connections() == before; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      proxy_->set(kvbm::test::Fault::none, 0);
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      EXPECT_GT(proxy_->connections(), before);
+      proxy_->retarget(server_address_);
+    });
+    is_in_use_again();
+  }
+
+  std::string address_;
+  std::string server_address_;
+  std::unique_ptr<kvbm::test::FaultyProxy> proxy_;
   kvbm::test::TempDir dir_;
   std::string environment_;
+};
+
+class StoreOutage : public Outage {
+ protected:
+  void SetUp() override {
+    if (S3Server::program().empty()) GTEST_SKIP() << "versitygw is not here: tools/setup --stores installs it";
+    ASSERT_TRUE(server_.start()) << server_.log();
+    environment_ = "AWS_ACCESS_KEY_ID=" + S3Server::access_key() + " AWS_SECRET_ACCESS_KEY=" + S3Server::secret();
+    prepare(server_.endpoint().substr(std::string("http://").size()));
+  }
+  [[nodiscard]] std::string url(const std::string& address) const override {
+    return "s3://" + S3Server::bucket() + "/kv?endpoint=http://" + address + "&region=" + S3Server::region() + kPace;
+  }
+  [[nodiscard]] size_t objects() const override {
+    size_t files = 0;
+    std::error_code ignored;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(server_.data(), ignored)) {
+      files += each.is_regular_file(ignored) ? 1 : 0;
+    }
+    return files;
+  }
+
+  S3Server server_;
+};
+
+class RedisOutage : public Outage {
+ protected:
+  void SetUp() override {
+    if (RedisServer::program().empty()) GTEST_SKIP() << "redis-server is not here: tools/setup --tests installs it";
+    ASSERT_TRUE(server_.start()) << server_.log();
+    prepare(server_.address());
+  }
+  [[nodiscard]] std::string url(const std::string& address) const override {
+    return "redis://" + address + "/0?prefix=kv" + kPace;
+  }
+  [[nodiscard]] size_t objects() const override {
+    const std::string answer = server_.ask({"DBSIZE"});
+    return answer.starts_with(":") ? std::strtoul(answer.c_str() + 1, nullptr, 10) : 0;
+  }
+
+  RedisServer server_;
 };
 
 TEST_F(StoreOutage, killed_and_brought_back_with_its_data) {
@@ -93,8 +184,7 @@ TEST_F(StoreOutage, killed_and_brought_back_with_its_data) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     ASSERT_TRUE(server_.start_again(true)) << server_.log();
   });
-  (void)found_again();  // what was stored while the server was away is not there
-  EXPECT_GT(found_again(), 100);
+  is_in_use_again();
 }
 
 TEST_F(StoreOutage, killed_and_brought_back_empty) {
@@ -102,8 +192,7 @@ TEST_F(StoreOutage, killed_and_brought_back_empty) {
     server_.kill();
     ASSERT_TRUE(server_.start_again(false)) << server_.log();
   });
-  (void)found_again();
-  EXPECT_GT(found_again(), 100);
+  is_in_use_again();
 }
 
 TEST_F(StoreOutage, frozen_for_a_while) {
@@ -112,22 +201,68 @@ TEST_F(StoreOutage, frozen_for_a_while) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
     server_.thaw();
   });
-  (void)found_again();
-  EXPECT_GT(found_again(), 100);
+  is_in_use_again();
 }
+
+TEST_F(StoreOutage, slowed_to_1_mbit_a_second_for_a_while) { slow_for_a_while(); }
+
+TEST_F(StoreOutage, a_proxy_answers_503_and_html_for_a_while) { answer_503_and_html_for_a_while(); }
 
 TEST_F(StoreOutage, down_from_the_beginning) {
   server_.kill();
-  const Ran ran = run(replay(), "", environment_);
-  EXPECT_EQ(ran.exit_code, 0) << ran.text;
-  EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
-  EXPECT_GT(number(ran.text, "hits"), 100) << ran.text;
+  finds_nothing_wrong_without_a_server();
 }
 
 TEST_F(StoreOutage, wrong_credentials_are_told_at_once) {
   const Ran ran = run(replay(), " 2>&1", "AWS_ACCESS_KEY_ID=" + S3Server::access_key() + " AWS_SECRET_ACCESS_KEY=wrong");
   EXPECT_NE(ran.exit_code, 0);
   EXPECT_TRUE(kvbm::test::contains(ran.text, "a store cannot be used")) << ran.text;
+}
+
+TEST_F(RedisOutage, killed_and_brought_back_with_what_it_saved) {
+  beside([&] {
+    ASSERT_TRUE(server_.save());
+    server_.kill();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ASSERT_TRUE(server_.start_again(true)) << server_.log();
+  });
+  is_in_use_again();
+}
+
+TEST_F(RedisOutage, killed_and_brought_back_empty) {
+  beside([&] {
+    server_.kill();
+    ASSERT_TRUE(server_.start_again(false)) << server_.log();
+  });
+  is_in_use_again();
+}
+
+TEST_F(RedisOutage, frozen_for_a_while) {
+  beside([&] {
+    server_.freeze();
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    server_.thaw();
+  });
+  is_in_use_again();
+}
+
+TEST_F(RedisOutage, filled_up_and_made_room_in) {
+  beside([&] {
+    ASSERT_TRUE(server_.ask({"CONFIG", "SET", "maxmemory", "1mb"}).starts_with("+OK"));
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    ASSERT_TRUE(server_.ask({"CONFIG", "SET", "maxmemory", "0"}).starts_with("+OK"));
+  });
+  is_in_use_again();
+}
+
+TEST_F(RedisOutage, slowed_to_1_mbit_a_second_for_a_while) { slow_for_a_while(); }
+
+// What answers there is another program.
+TEST_F(RedisOutage, a_proxy_answers_503_and_html_for_a_while) { answer_503_and_html_for_a_while(); }
+
+TEST_F(RedisOutage, down_from_the_beginning) {
+  server_.kill();
+  finds_nothing_wrong_without_a_server();
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kRead = 32 << 10;
 // What may wait for one side: beyond it the other is not read.
+constexpr size_t kSlowPiece = 2048;  // sent at a time where a direction is slowed
 constexpr size_t kMostWaiting = 256 << 10;
 constexpr uint64_t kLongestDelayNs = 50'000'000;
 constexpr int kTurnMs = 5;
@@ -213,11 +214,19 @@ void FaultyProxy::pass(Pair& pair, int index, std::string bytes) {
 
 void FaultyProxy::write_to(Pair& pair, int index) {
   Way& way = pair.ways[index];
-  if (way.held_until_ns > now_ns()) return;
+  const uint64_t now = now_ns();
+  if (way.held_until_ns > now) return;
+  const uint64_t rate = rate_;
+  if (rate != 0 && next_ns_[index] > now) {
+    way.held_until_ns = next_ns_[index];
+    return;
+  }
   if (!way.waiting.empty()) {
-    const ssize_t n = send(pair.fds[1 - index], way.waiting.data(), way.waiting.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const size_t most = rate != 0 ? std::min(way.waiting.size(), kSlowPiece) : way.waiting.size();
+    const ssize_t n = send(pair.fds[1 - index], way.waiting.data(), most, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno != EAGAIN) pair.broken = true;
     if (n > 0) way.waiting.erase(0, static_cast<size_t>(n));
+    if (n > 0 && rate != 0) next_ns_[index] = now + static_cast<uint64_t>(n) * 1'000'000'000 / rate;
   }
   if (way.ended && way.waiting.empty() && !way.shut) {
     way.shut = true;

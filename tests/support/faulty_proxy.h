@@ -40,6 +40,8 @@ class FaultyProxy {
   // From now on, on every connection and in both directions, one fault in about so many bytes (evenly from 0 to twice
   // that). With none connections that suffer already stay as they are.
   void set(Fault fault, uint64_t every_bytes);
+  // So many bytes a second in each direction, of all connections together; 0: as many as come.
+  void slow(uint64_t bytes_per_second) { rate_ = bytes_per_second; }
   // Connections that are accepted from now on go there: a server that was killed and begins anew may get another port.
   void retarget(const std::string& target);
   [[nodiscard]] uint64_t faults() const { return faults_; }
@@ -78,6 +80,8 @@ class FaultyProxy {
   int listener_ = -1;
   int wake_[2] = {-1, -1};
   std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> rate_{0};
+  uint64_t next_ns_[2] = {0, 0};  // when a direction that is slowed may go on
   std::atomic<uint64_t> setting_{0};  // epoch << 48 | fault << 40 | every_bytes
   std::atomic<uint64_t> faults_{0};
   std::atomic<uint64_t> accepted_{0};
