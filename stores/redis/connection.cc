@@ -15,7 +15,6 @@ constexpr auto kSilenceAfterGivenUp = std::chrono::seconds(1);
 constexpr size_t kBuffer = 64 << 10;
 constexpr size_t kBytesAtATime = 8 << 20;  // so that the other connections have their turn
 constexpr int kPieces = 64;
-char kLineEnd[] = "\r\n";
 
 OwnedCommand greeting(unsigned tag, std::initializer_list<std::string_view> words) {
   auto command = std::make_unique<Command>();
@@ -143,7 +142,7 @@ void Connection::flush() {
       add(command->head.data(), command->head.size());
       if (command->data == nullptr) continue;
       add(command->data, command->bytes);
-      add(kLineEnd, 2);
+      add(command->tail.data(), command->tail.size());
     }
     const ssize_t written = stream_.write(pieces, n);
     if (written < 0) return fail("");
@@ -230,10 +229,7 @@ bool Connection::end_reply() {
   Reply& reply = reader_.reply();
   Command* const asked = answered();
   if (skipped_ < asked->skipped) {
-    const bool is_other_type = reply.text.starts_with("WRONGTYPE");
-    if (skipped_ == 0 && asked->look_bytes > 0 && (is_other_type || !reply.is(Reply::Type::error))) {
-      asked->seen = std::move(reply);
-    } else if (reply.is(Reply::Type::error) && !skipped_error_.is(Reply::Type::error)) skipped_error_ = std::move(reply);
+    if (reply.is(Reply::Type::error) && !skipped_error_.is(Reply::Type::error)) skipped_error_ = std::move(reply);
     ++skipped_;
     return true;
   }

@@ -24,11 +24,10 @@ struct Command {
   unsigned tag = 0;         // the operation's own
   std::string key;          // decides which server of a cluster; "": any
   std::string head;         // the requests, up to where the data begins
-  const char* data = nullptr;  // the caller's; behind it the line's end follows
+  const char* data = nullptr;  // the caller's
+  std::string tail = "\r\n";   // follows the data
   uint64_t bytes = 0;
   unsigned skipped = 0;  // answers before the one that counts; the first error among them counts instead
-  size_t look_bytes = 0;  // of the first request, whose answer is kept in `seen` even if it is that the key has another type
-  Reply seen;
   char* into = nullptr;  // where the value goes that is answered, and at most how much
   uint64_t room = 0;
   size_t limit = 64 << 10;  // of any other answer
@@ -41,7 +40,7 @@ struct Command {
   bool is_asking = false;
 
   [[nodiscard]] uint64_t load() const { return head.size() + bytes + room + 256; }
-  [[nodiscard]] uint64_t sent_bytes() const { return head.size() + (data == nullptr ? 0 : bytes + 2); }
+  [[nodiscard]] uint64_t sent_bytes() const { return head.size() + (data == nullptr ? 0 : bytes + tail.size()); }
 };
 using OwnedCommand = std::unique_ptr<Command>;
 

@@ -135,7 +135,7 @@ void Operation::start_step() {
       ask(index_key(), {"ZREM", index_key(), name_});
       return;
     case Step::remove_object:
-      return ask_unlink(key);
+      return remove_object();
     case Step::remove_parts:
       return unlink_parts(parts_);
     case Step::list:
@@ -164,14 +164,20 @@ void Operation::start_step() {
   }
 }
 
+// A transaction whose first answer is what the key had: whoever replaces or removes parts removes just those.
+std::string Operation::begin_with_look(const std::string& key) {
+  std::string requests;
+  append_request(&requests, {"MULTI"});
+  append_request(&requests, {"LRANGE", key, "0", "9"});
+  return requests;
+}
+
 void Operation::put_value() {
   const std::string key = object_key();
   Command& command = put(key, static_cast<const char*>(op->data), op->bytes, op->expire_s);
-  std::string look;
-  append_request(&look, {"LRANGE", key, "0", "9"});
-  command.head.insert(0, look);
-  command.skipped = 1;
-  command.look_bytes = look.size();
+  command.head.insert(0, begin_with_look(key));
+  append_request(command.data != nullptr ? &command.tail : &command.head, {"EXEC"});
+  command.skipped = 3;
 }
 
 void Operation::put_parts() {
@@ -186,9 +192,8 @@ void Operation::put_parts() {
 
 void Operation::put_head() {
   const std::string key = object_key();
-  Command& command = ask(key, {"LRANGE", key, "0", "9"});
-  command.look_bytes = command.head.size();
-  append_request(&command.head, {"MULTI"});
+  Command& command = ask(key, {});
+  command.head = begin_with_look(key);
   append_request(&command.head, {"DEL", key});
   append_request(&command.head, {"RPUSH", key, kPartsMark, parts_.token, std::to_string(op->bytes), std::to_string(parts_.part_bytes)});
   command.skipped = 4;
@@ -197,6 +202,15 @@ void Operation::put_head() {
     ++command.skipped;
   }
   append_request(&command.head, {"EXEC"});
+}
+
+void Operation::remove_object() {
+  const std::string key = object_key();
+  Command& command = ask(key, {});
+  command.head = begin_with_look(key);
+  append_request(&command.head, {services_->lacks_unlink ? "DEL" : "UNLINK", key});
+  append_request(&command.head, {"EXEC"});
+  command.skipped = 3;
 }
 
 void Operation::check_get() {
@@ -297,9 +311,12 @@ void Operation::replied(const Command& command, Reply& reply, const Connection& 
   } else if (step_ == Step::get_parts) {
     is_short_ |= !reply.is(Reply::Type::value) || static_cast<uint64_t>(reply.number) != command.room;
   } else {
-    if (command.look_bytes > 0 && !read_head(command.seen, &old_)) old_ = Parts();
     reply_ = std::move(reply);
-    for (const Reply& item : reply_.items) {  // what went wrong within a transaction
+    const bool looks = step_ == Step::put || step_ == Step::put_head || step_ == Step::remove_object;
+    if (looks && (reply_.items.empty() || !read_head(reply_.items[0], &old_))) old_ = Parts();
+    for (size_t i = 0; i < reply_.items.size(); ++i) {  // what went wrong within a transaction
+      const Reply& item = reply_.items[i];
+      if (looks && i == 0 && item.text.starts_with("WRONGTYPE")) continue;  // it was a value
       if (item.is(Reply::Type::error) && error_.empty()) error_ = item.text;
     }
   }
@@ -371,7 +388,9 @@ void Operation::next() {
   const bool is_listed = op != nullptr && (op->flags & KVBM_STORE_LISTED) != 0;
   switch (step_) {
     case Step::put:
-      if (!reply_.is(Reply::Type::status)) return end(KVBM_ERR_IO, "the answer to a put cannot be read");
+      if (reply_.items.size() != 2 || !reply_.items[1].is(Reply::Type::status)) {
+        return end(KVBM_ERR_IO, "the answer to a put cannot be read");
+      }
       if (old_.total > 0) return go(Step::put_drop);
       return is_listed ? go(Step::put_name) : end();
     case Step::put_parts:
@@ -396,6 +415,7 @@ void Operation::next() {
       if (!reply_.items.empty() && !read_head(reply_, &parts_)) return end(KVBM_ERR_CONFIG, "another program uses this key: set another prefix");
       return reply_.items.empty() ? end() : go(Step::remove_object);
     case Step::remove_object:
+      parts_ = old_;
       return parts_.total > 0 ? go(Step::remove_parts) : end();
     case Step::list:
       return take_list(reply_);

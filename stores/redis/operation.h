@@ -80,9 +80,11 @@ class Operation {
   void ask_unlink(const std::string& key);
   void unlink_parts(const Parts& parts);
   Command& put(const std::string& key, const char* data, uint64_t bytes, uint64_t expire_s);
+  static std::string begin_with_look(const std::string& key);
   void put_value();
   void put_parts();
   void put_head();
+  void remove_object();
   void check_get();
   void begin_list();
   void begin_get();

@@ -369,12 +369,7 @@ void Store::dispatch(Node& node, Clock::time_point now) {
     if (next->is_asking) {
       std::string head;
       append_request(&head, {"ASKING"});
-      if (next->look_bytes > 0) {  // it is good for one request or transaction
-        next->head.erase(0, next->look_bytes);
-        next->look_bytes = 0;
-        --next->skipped;
-      }
-      next->head.insert(0, head);
+      next->head.insert(0, head);  // it is good for one request or transaction
       ++next->skipped;
       next->is_asking = false;
     }
