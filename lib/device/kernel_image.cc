@@ -71,6 +71,14 @@ ConstBytes embedded_kernels() noexcept {
 #endif
 }
 
+const char* embedded_toolkit() noexcept {
+#ifdef KVBM_CUDA_FATBIN
+  return KVBM_CUDA_TOOLKIT;
+#else
+  return "";
+#endif
+}
+
 std::string architectures_of(ConstBytes fatbin) {
   const std::vector<EmbeddedCode> codes = codes_of(fatbin);
   const std::string machine = list(codes, kElf, "sm_");

@@ -10,6 +10,8 @@ namespace kvbm::device {
 
 // What is in this library's read-only data; empty in a build without nvcc.
 ConstBytes embedded_kernels() noexcept;
+// The CUDA toolkit that compiled them: "13.0"; empty where there are none. A driver that is older may take none of them.
+const char* embedded_toolkit() noexcept;
 
 // For which architectures a fatbin has code: "sm_80, sm_90 and PTX for compute_80"; empty where it is no fatbin, or of
 // a form that is not known here. For messages: what loads is the driver's to say.

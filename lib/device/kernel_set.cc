@@ -3,6 +3,7 @@
 #include <string>
 
 #include "device/driver_error.h"
+#include "device/driver_library.h"
 #include "device/kernel_image.h"
 
 namespace kvbm::device {
@@ -16,20 +17,29 @@ constexpr std::array<const char*, kKernels> kNames = {
 };
 
 // CUresult of loading an image that this device, or this driver's compiler of PTX, cannot take: INVALID_PTX,
-// JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED.
+// JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED. A driver that is older than the toolkit may
+// not even read the image, which is compressed: INVALID_IMAGE.
 constexpr CuResult kInvalidPtx = 218, kNoCompiler = 221, kNewerPtx = 222, kCompilerOff = 223;
 
 bool says_no_code(CuResult result) {
-  return result == kCuNoBinaryForGpu || result == kInvalidPtx || result == kNoCompiler || result == kNewerPtx ||
-         result == kCompilerOff;
+  return result == kCuInvalidImage || result == kCuNoBinaryForGpu || result == kInvalidPtx || result == kNoCompiler ||
+         result == kNewerPtx || result == kCompilerOff;
+}
+
+std::string driver_text(const Driver& driver) {
+  int version = 0;
+  if (driver.cuDriverGetVersion(&version) != kCuSuccess) return "a driver that does not say its version";
+  return "a driver of CUDA " + cuda_version_text(version);
 }
 
 Status refused(const Driver& driver, CuResult result, int ordinal, int major, int minor) {
   if (!says_no_code(result)) return driver_status(driver, result, "loading the kernels");
-  const std::string have = driver.own_kernels != nullptr ? "" : architectures_of(embedded_kernels());
+  const bool embedded = driver.own_kernels == nullptr;
+  const std::string have = embedded ? architectures_of(embedded_kernels()) : "";
   return {Code::unsupported, "no kernels for this device",
-          "device " + std::to_string(ordinal) + " is sm_" + std::to_string(major * 10 + minor) + "; this libkvbm has " +
-              (have.empty() ? "kernels for others" : "kernels for " + have) + " (the driver says " +
+          "device " + std::to_string(ordinal) + " is sm_" + std::to_string(major * 10 + minor) + " with " +
+              driver_text(driver) + "; this libkvbm has " + (have.empty() ? "kernels for others" : "kernels for " + have) +
+              (embedded ? ", built with CUDA " + std::string(embedded_toolkit()) : "") + " (the driver says " +
               driver_error_text(driver, result) + ")"};
 }
 

@@ -37,8 +37,8 @@ struct LaunchShape {
 
 class KernelSet {
  public:
-  // `device` is for messages. unsupported: no kernels in this build, or none for the device, with the architectures of
-  // both; no_memory; internal: whatever else the driver said.
+  // `device` is for messages. unsupported: no kernels in this build, or none for the device or the driver, with the
+  // architectures and versions of both; no_memory; internal: whatever else the driver said.
   static Result<std::unique_ptr<KernelSet>> load(const Driver& driver, int ordinal, int major, int minor);
   ~KernelSet();
   KernelSet(const KernelSet&) = delete;

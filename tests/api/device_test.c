@@ -361,6 +361,7 @@ static void what_cannot_be_used_is_said_from_both_sides(void) {
   refused_by("absent", NULL, "absent.so", "cannot open");
   refused_by("old", "version=11080", "speaks CUDA 11.8", "kvbm needs 12.0");
   refused_by("none", "devices=0", "CUDA_ERROR_NO_DEVICE", "it sees no device");
+  refused_by("older_driver", "image=200,version=12020", "a driver of CUDA 12.2", "this libkvbm has kernels for");
   refused_by("older_device", "image=209,major=7,minor=5", "device 0 is sm_75", "this libkvbm has kernels for");
   /* Without kernels in the driver it takes those of the build, where there are any. */
   refused_by("no_kernels", "brings_kernels=0,image=209", KVBM_BUILD_HAS_KERNELS ? "is sm_90" : "built without its CUDA kernels",

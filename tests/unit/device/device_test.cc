@@ -109,6 +109,26 @@ TEST(DeviceTest, no_kernels_for_the_device_names_both) {
   EXPECT_EQ(fake.left(0).contexts, 0U);
 }
 
+// A driver that is older than the toolkit may not read the image at all.
+TEST(DeviceTest, a_driver_that_takes_the_kernels_for_no_image_is_refused_with_both_versions) {
+  FakeCudaOptions options;
+  options.image = kCuInvalidImage;
+  options.version = 12020;
+  for (const bool brings_kernels : {true, false}) {
+    if (!brings_kernels && embedded_kernels().empty()) continue;
+    options.brings_kernels = brings_kernels;
+    FakeCuda fake(options);
+    const auto device = Device::open(fake.driver(), 0, nullptr);
+    EXPECT_EQ(device.status().code(), Code::unsupported);
+    const std::string text = device.status().message();
+    EXPECT_NE(text.find("a driver of CUDA 12.2"), std::string::npos) << text;
+    EXPECT_NE(text.find("CUDA_ERROR_INVALID_IMAGE"), std::string::npos) << text;
+    EXPECT_EQ(text.find("built with CUDA " + std::string(embedded_toolkit())) != std::string::npos, !brings_kernels) << text;
+    EXPECT_LT(text.size(), 504U) << "does not fit kvbm_error_t";
+    EXPECT_EQ(fake.left(0).contexts, 0U);
+  }
+}
+
 TEST(DeviceTest, a_device_of_another_process_is_refused) {
   FakeCuda fake;
   fake.fail("cuDevicePrimaryCtxRetain", 1, 46);  // CUDA_ERROR_DEVICE_UNAVAILABLE
