@@ -54,6 +54,8 @@ const char* remedy_of(CuResult result) noexcept {
     case kCuNotPermitted: return "raise the limit of locked memory (ulimit -l), or give the container the right";
     case kCuNotSupported: return "this device, driver or system cannot do that";
     case kCuSystemDriverMismatch: return "reboot, or install libcuda and the kernel module from one release";
+    case kCuMpsRpcFailure:
+    case kCuMpsServerNotReady: return "the MPS server does not answer: look at its log, and begin the process anew";
     case kCuMpsClientTerminated: return "another client of the MPS server failed: begin the process anew";
     case kCuExternalDevice:
     case kCuUnknown: return "look at nvidia-smi and at the system's log (Xid), and begin the process anew";
@@ -89,6 +91,8 @@ bool is_sticky(CuResult result) noexcept {
     case kCuInvalidPc:
     case kCuLaunchFailed:
     case kCuTensorMemoryLeak:
+    case kCuMpsRpcFailure:
+    case kCuMpsServerNotReady:
     case kCuMpsClientTerminated:
     case kCuExternalDevice:
     case kCuUnknown: return true;

@@ -17,6 +17,7 @@ std::string driver_error_text(const Driver& driver, CuResult result);
 //   700 illegal address, 702 launch timeout, 714 to 718 (stack, instruction, alignment, address space, program counter),
 //   719 launch failed, 721 tensor memory leak, 911 external device
 //   "the context cannot be used anymore, and must be destroyed": 710 assert; the process must end: 810 MPS client
+//   the MPS server, by which the device is reached, is gone for this process: 806 RPC failure, 807 server not ready
 //   the context is gone: 4 the driver is shutting down, 709 context destroyed
 //   bytes are wrong without anybody having noticed: 214 uncorrectable ECC, 220 uncorrectable NVLink
 //   nobody knows what happened, so nothing is believed: 999 unknown

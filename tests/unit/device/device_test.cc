@@ -256,7 +256,7 @@ TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
 TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
   const FakeCuda fake;
   for (const CuResult result : {1, 2, 3, 4, 46, 100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709, 710, 712,
-                                713, 714, 715, 716, 717, 718, 719, 721, 800, 801, 803, 810, 911, 999}) {
+                                713, 714, 715, 716, 717, 718, 719, 721, 800, 801, 803, 806, 807, 810, 911, 999}) {
     const std::string said = driver_status(fake.driver(), result, "cuEventCreate").message();
     EXPECT_EQ(said.find("cuEventCreate: "), 0U) << said;
     const size_t code = said.find("(" + std::to_string(result) + "): ");
@@ -280,7 +280,7 @@ TEST(DeviceTest, calls_on_a_lost_device_say_what_lost_it_and_not_their_own_name_
 
 TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
   const FakeCuda fake;
-  for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999}) {
+  for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 807, 810, 911, 999}) {
     EXPECT_TRUE(is_sticky(sticky)) << sticky;
     EXPECT_EQ(driver_status(fake.driver(), sticky, "x").code(), Code::tier_disabled) << sticky;
   }
