@@ -264,7 +264,9 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  * one block a second, which nothing waits for, so that one that recovers is used again.
  *
  * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
- * in host memory; KVBM_ERR_FOREIGN; KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
+ * in host memory; KVBM_ERR_UNSUPPORTED: wait_layers on a device whose streams cannot wait for memory, or in a
+ * process with CUDA_LAUNCH_BLOCKING: nothing was begun, and without wait_layers it works; KVBM_ERR_FOREIGN;
+ * KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);

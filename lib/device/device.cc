@@ -15,6 +15,7 @@ namespace kvbm::device {
 namespace {
 
 constexpr char kNoDevice[] = "no usable CUDA device";
+constexpr char kNoWaits[] = "layers of a load cannot be waited for on a stream";
 constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
 constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself
 
@@ -68,6 +69,7 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
   facts.integrated = attribute(driver, device, kCuIntegrated) != 0;
   facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
+  facts.streams_wait_for_words = attribute(driver, device, kCuStreamMemory64) != 0;
   facts.cards_dma_buf = attribute(driver, device, kCuDmaBuf) != 0;
   facts.cards_reach = facts.cards_dma_buf || attribute(driver, device, kCuDirectRdma) != 0;
   facts.cards_ordered = attribute(driver, device, kCuDirectRdmaOrdering) >= kCuOrderingOwner;
@@ -80,6 +82,11 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
 bool has_one_connection() noexcept {
   const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   return connections != nullptr && std::strcmp(connections, "1") == 0;
+}
+
+bool has_blocking_launches() noexcept {
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return blocking != nullptr && std::atoi(blocking) != 0;
 }
 
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
@@ -116,6 +123,7 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   Result<DeviceFacts> facts = facts_of(driver, ordinal, version, &device->handle_);
   if (!facts.ok()) return facts.status();
   device->facts_ = std::move(facts).value();
+  device->blocking_launches_ = has_blocking_launches();
   const std::string who = "device " + std::to_string(ordinal) + " (" + device->facts_.name + ")";
   // One address space tells what a pointer is; mapped memory is how kernels are told what to do, and answer.
   if (attribute(driver, device->handle_, kCuUnifiedAddressing) == 0 || !device->facts_.maps_host) {
@@ -191,6 +199,17 @@ void Device::lose(const char* what, CuResult result) noexcept {
                {"name", facts_.name},
                {"call", what},
                {"error", result == kCuSuccess ? std::string("none that the driver named") : driver_error_text(driver_, result)}});
+}
+
+Status Device::check_waits() const {
+  if (!facts_.streams_wait_for_words) {
+    return {Code::unsupported, kNoWaits,
+            "device " + std::to_string(facts_.ordinal) +
+                " or its driver has no 64-bit stream memory operations; load without wait_layers"};
+  }
+  if (!blocking_launches_) return {};
+  return {Code::unsupported, kNoWaits,
+          "CUDA_LAUNCH_BLOCKING is set, so a launch behind the wait would block its thread; unset it or load without wait_layers"};
 }
 
 std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }

@@ -50,12 +50,16 @@ struct DeviceFacts {
   // see it; whether they do after a flush.
   bool cards_reach = false, cards_ordered = false, cards_flushed = false;
   bool cards_dma_buf = false;      // without a module of the kernel for it
+  bool streams_wait_for_words = false;  // of 64 bits: layers are waited for by them (not on WSL and some virtual GPUs)
   int driver_version = 0;          // of CUDA that the driver speaks
 };
 
 // Whether the environment leaves devices one hardware queue for all streams of this process (CUDA_DEVICE_MAX_CONNECTIONS):
 // a stream that waits for a word may then stand before the very work that writes it (README.md, "Landmarks").
 bool has_one_connection() noexcept;
+// Whether the environment has each launch wait for its end (CUDA_LAUNCH_BLOCKING): one behind a stream's wait for a word then
+// keeps the thread that made it, and with it what is to raise the word.
+bool has_blocking_launches() noexcept;
 
 // Every device that the driver shows, without making a context. unsupported with the reason: no driver, too old, none.
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
@@ -76,6 +80,9 @@ class Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] CuContext context() const noexcept { return context_; }
   [[nodiscard]] const KernelSet& kernels() const noexcept { return *kernels_; }
+  // ok: streams can be made to wait for a word of a load (landmark.h). unsupported: why not. Says it of the environment that
+  // the device was opened in, as the driver does.
+  [[nodiscard]] Status check_waits() const;
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
   // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call. Of a lost
@@ -114,6 +121,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Log* log_;
   ForkGuard fork_guard_;
   DeviceFacts facts_;
+  bool blocking_launches_ = false;
   CuDevice handle_ = -1;
   CuContext context_ = nullptr;  // retained, where it is set
   std::unique_ptr<KernelSet> kernels_;

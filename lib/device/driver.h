@@ -87,6 +87,7 @@ inline constexpr int kCuReadOnlyHostRegister = 113;
 inline constexpr int kCuDirectRdma = 116;          // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_*
 inline constexpr int kCuDirectRdmaFlushes = 117;   // bits of kCuFlush*
 inline constexpr int kCuDirectRdmaOrdering = 118;  // kCuOrdering*
+inline constexpr int kCuStreamMemory64 = 122;     // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 inline constexpr int kCuDmaBuf = 124;
 
 // Who sees what a network card has written without a flush (CUGPUDirectRDMAWritesOrdering), and how a flush is made.

@@ -113,6 +113,7 @@ Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, s
 }
 
 Result<std::shared_ptr<LayerMarks>> Cache::mark_layers(uint32_t first, uint32_t n) {
+  if (Status waits = device_->device().check_waits(); !waits.ok()) return waits;
   auto marks = std::make_shared<LayerMarks>();
   uint32_t most = 0;
   for (const CachePart& part : parts_) most = std::max(most, part.layers());

@@ -144,6 +144,11 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
                     "CUDA_DEVICE_MAX_CONNECTIONS is 1: a stream that waits for a layer (wait_layers) may hold up the "
                     "load that it waits for, until the device counts as lost; set it to 2 or more");
   }
+  if (device::has_blocking_launches()) {
+    env_.log->write(LogLevel::warning, "device",
+                    "CUDA_LAUNCH_BLOCKING is set: a launch behind a stream's wait for a layer would not return, so loads with "
+                    "wait_layers are refused; unset it");
+  }
   device::TransferOptions options;
   options.multiprocessors = options_.multiprocessors;
   options.staging_bytes = options_.staging_bytes;

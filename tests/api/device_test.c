@@ -223,6 +223,48 @@ static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
   close_engine(&e);
 }
 
+/* A load with wait_layers is refused with words before anything of it began, and works without. */
+static void waits_are_refused(const char *says) {
+  device_engine_t e;
+  kvbm_key_t keys[4];
+  kvbm_match_t *match = NULL;
+  kvbm_load_options_t options;
+  kvbm_device_row_t row;
+  uint64_t operation = 0;
+  uint32_t ids[4];
+  size_t hits = 0, rows = 0, i;
+  if (!open_engine(&e)) return;
+  store_some(&e, 1, 4);
+  chain(&e, 1, 4, keys);
+  OK(kvbm_cache_lookup(e.cache, keys, 4, NULL, &match, &hits));
+  for (i = 0; i < 4; ++i) ids[i] = 20 + (uint32_t)i;
+  kvbm_load_options_init(&options, sizeof options);
+  options.wait_layers = 1;
+  options.out_operation = &operation;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_UNSUPPORTED);
+  CHECK(strstr(last_log, says) != NULL);
+  if (strstr(last_log, says) == NULL) printf("  %s\n", last_log);
+  OK(kvbm_manager_devices(e.manager, &row, 1, &rows));
+  CHECK_U64(row.lost, 0);
+  CHECK_U64(row.scatters.batches, 0);
+  options.wait_layers = 0;
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &options, NULL, 0));
+  for (i = 0; i < 4; ++i) CHECK(block_is(&e, 20 + i, i));
+  kvbm_match_release(match);
+  close_engine(&e);
+}
+
+static void waits_for_layers_are_refused_where_they_could_not_end(void) {
+  CHECK(fake.apply("waits=0"));
+  waits_are_refused("device 1 or its driver has no 64-bit stream memory operations; load without wait_layers");
+  CHECK(fake.apply("waits=1"));
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  waits_are_refused("CUDA_LAUNCH_BLOCKING is set");
+  setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  a_load_is_waited_for_layer_by_layer_on_a_stream();
+  unsetenv("CUDA_LAUNCH_BLOCKING");
+}
+
 static void memory_is_found_out_and_what_does_not_fit_is_refused(void) {
   device_engine_t e;
   kvbm_cache_t *cache = NULL;
@@ -502,6 +544,7 @@ int main(void) {
   RUN(a_stream_under_capture_is_refused);
   RUN(what_is_on_a_disk_alone_comes_past_the_host);
   RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
+  RUN(waits_for_layers_are_refused_where_they_could_not_end);
   RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
   RUN(a_lost_device_ends_its_operations_alone);
   FINISH();

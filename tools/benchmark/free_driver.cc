@@ -33,6 +33,7 @@ CuResult attribute(int* value, int which, CuDevice) {
     case kCuAsyncEngines: *value = 3; break;
     case kCuCanMapHostMemory:
     case kCuUnifiedAddressing:
+    case kCuStreamMemory64:
     case kCuHostPointerForRegistered: *value = 1; break;
     default: *value = 0;
   }

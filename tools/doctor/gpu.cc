@@ -127,6 +127,10 @@ void probe_gpu(const std::string& library, const std::string& cufile, Findings& 
     out.push_back({"gpu", "connections", State::limited, "CUDA_DEVICE_MAX_CONNECTIONS=1",
                    "waiting for layers on a stream may hold up the load that it waits for; set it to 2 or more"});
   }
+  if (device::has_blocking_launches()) {
+    out.push_back({"gpu", "launches", State::limited, "CUDA_LAUNCH_BLOCKING is set",
+                   "loads whose layers a stream waits for (wait_layers) are refused; unset it"});
+  }
   probe_direct_storage(cufile, true, out);
 }
 

@@ -276,6 +276,7 @@ bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
   else if (key == "maps_host") device.maps_host = value != 0;
   else if (key == "integrated") device.integrated = value != 0;
   else if (key == "read_only") device.registers_read_only = value != 0;
+  else if (key == "waits") device.stream_memory_64 = value != 0;
   else if (key == "direct") device.direct_rdma = device.dma_buf = value != 0;
   else if (key == "dma_buf") device.dma_buf = value != 0;
   else if (key == "ordering") device.direct_ordering = static_cast<int>(value);

@@ -33,6 +33,7 @@ struct FakeDevice {
   bool integrated = false;
   bool registers_read_only = true;
   bool unified_addressing = true;
+  bool stream_memory_64 = true;  // streams wait for words
   int compute_mode = 0;
   bool direct_rdma = true;  // GPUDirect RDMA, as the attributes say it
   bool dma_buf = true;
@@ -116,7 +117,7 @@ class FakeCuda {
   void release(device::CuStream stream);
   void hold_all(bool held);  // every stream, later ones too
 
-  // "devices=2,version=11080,init=100,image=209,major=7,minor=5,memory=1048576,maps_host=0,integrated=1,read_only=0,direct=0,ordering=0,brings_kernels=0,
+  // "devices=2,version=11080,init=100,image=209,major=7,minor=5,memory=1048576,maps_host=0,integrated=1,read_only=0,waits=0,direct=0,ordering=0,brings_kernels=0,
   // refuse_own_ipc=1,fail=cuMemAlloc:3:2,lose=0:719,destroy=0,hold=1"; false where a word is not understood. What says
   // how a device is counts for devices not yet opened.
   bool apply(const std::string& text);

@@ -147,6 +147,7 @@ CuResult get_attribute(int* value, int attribute, CuDevice device) {
       case kCuMajor: *value = what.major; return kCuSuccess;
       case kCuMinor: *value = what.minor; return kCuSuccess;
       case kCuHostPointerForRegistered: *value = 1; return kCuSuccess;
+      case kCuStreamMemory64: *value = what.stream_memory_64 ? 1 : 0; return kCuSuccess;
       case kCuDirectRdma: *value = what.direct_rdma ? 1 : 0; return kCuSuccess;
       case kCuDmaBuf: *value = what.dma_buf ? 1 : 0; return kCuSuccess;
       case kCuDirectRdmaFlushes: *value = what.direct_flushes; return kCuSuccess;

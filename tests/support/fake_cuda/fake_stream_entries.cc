@@ -120,6 +120,7 @@ bool is_word(State& state, int ordinal, CuPointer address, bool writes) {
 CuResult wait_value(CuStream handle, CuPointer address, uint64_t value, unsigned flags) {
   return on_stream("cuStreamWaitValue64", handle, [&](State& state, FakeStream& stream, Lock&) -> CuResult {
     const int ordinal = stream.ordinal;
+    if (!state.options.devices[static_cast<size_t>(ordinal)].stream_memory_64) return kCuNotSupported;
     if (flags > kWaitNor || address % sizeof(uint64_t) != 0) return kCuInvalidValue;
     if (!is_word(state, ordinal, address, false)) return kCuInvalidValue;
     const auto ready = [&state, ordinal, address, value, flags] {
@@ -139,6 +140,7 @@ CuResult wait_value(CuStream handle, CuPointer address, uint64_t value, unsigned
 CuResult write_value(CuStream handle, CuPointer address, uint64_t value, unsigned flags) {
   return on_stream("cuStreamWriteValue64", handle, [&](State& state, FakeStream& stream, Lock&) -> CuResult {
     const int ordinal = stream.ordinal;
+    if (!state.options.devices[static_cast<size_t>(ordinal)].stream_memory_64) return kCuNotSupported;
     if (flags > 1 || address % sizeof(uint64_t) != 0) return kCuInvalidValue;
     if (!is_word(state, ordinal, address, true)) return kCuInvalidValue;
     state.push(stream, FakeWork{{}, false, [&state, ordinal, address, value] {

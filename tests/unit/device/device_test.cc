@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "device/driver_error.h"
@@ -229,6 +230,30 @@ TEST(DeviceTest, an_integrated_device_is_known_as_one) {
   FakeCuda fake(options);
   EXPECT_FALSE(open_device(fake, 0)->facts().integrated);
   EXPECT_TRUE(open_device(fake, 1)->facts().integrated);
+}
+
+TEST(DeviceTest, says_whether_streams_wait_for_words) {
+  FakeCudaOptions options = two_devices();
+  options.devices[1].stream_memory_64 = false;
+  FakeCuda fake(options);
+  EXPECT_TRUE(open_device(fake, 0)->check_waits().ok());
+  const Status refused = open_device(fake, 1)->check_waits();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find("device 1 or its driver has no 64-bit stream memory operations"), std::string::npos)
+      << refused.message();
+}
+
+// As the driver does, it is read when the device is opened.
+TEST(DeviceTest, launches_that_block_are_told_by_the_environment) {
+  FakeCuda fake;
+  for (const char* text : {"1", "0", ""}) {
+    ::setenv("CUDA_LAUNCH_BLOCKING", text, 1);
+    const auto device = open_device(fake);
+    ::unsetenv("CUDA_LAUNCH_BLOCKING");
+    const Status waits = device->check_waits();
+    EXPECT_EQ(waits.code(), *text == '1' ? Code::unsupported : Code::ok) << text;
+    EXPECT_EQ(waits.message().find("CUDA_LAUNCH_BLOCKING is set") != std::string::npos, *text == '1') << waits.message();
+  }
 }
 
 TEST(DeviceTest, a_destroyed_context_is_a_lost_device) {

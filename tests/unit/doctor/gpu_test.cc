@@ -142,5 +142,14 @@ TEST_F(DoctorGpuTest, one_connection_for_all_streams_is_warned_of) {
   expect_in(finding.advice, "set it to 2 or more");
 }
 
+TEST_F(DoctorGpuTest, launches_that_block_are_warned_of) {
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  const Finding finding = found(probe("blocking", ""), "launches");
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(finding.state, State::limited);
+  expect_in(finding.value, "CUDA_LAUNCH_BLOCKING");
+  expect_in(finding.advice, "wait_layers");
+}
+
 }  // namespace
 }  // namespace gpu_test
