@@ -129,8 +129,7 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     const PlannedLeaf& leaf = work.plan.leaves[i];
     const bool coded = is_coded(leaf.path);
     CuPointer record = 0;  // straight: the copy engine's business
-    // Without device memory for staging coded leaves are decoded where they lie, too.
-    if (leaf.path == Path::mapped || (coded && place.memory == 0)) {
+    if (leaf.path == Path::mapped || (coded && work.plan.in_place)) {
       record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
     } else if (leaf.path != Path::straight && leaf.path != Path::poison) {
       record = place.memory + leaf.offset;
@@ -219,7 +218,7 @@ Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const 
       bytes += work.batch.leaves[i++].record_bytes();
     } while (i < end && !work.plan.leaves[i].run_begins);
     const Path path = work.plan.leaves[first].path;
-    if (path == Path::mapped || path == Path::poison || (is_coded(path) && place.memory == 0)) continue;
+    if (path == Path::mapped || path == Path::poison || (is_coded(path) && work.plan.in_place)) continue;
     if (Status s = copy_run(work, first, bytes, place); !s.ok()) return s;
   }
   return {};

@@ -137,6 +137,7 @@ class Cutter {
 TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const size_t> marks, const PlanLimits& limits,
                            uint32_t part_bytes, size_t part_leaves) {
   TransferPlan plan;
+  plan.in_place = limits.always_mapped;
   plan.leaves.resize(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) plan.leaves[i].path = leaves[i].kind;
   find_straight(leaves, limits, plan);

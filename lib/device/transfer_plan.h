@@ -31,8 +31,13 @@ struct PlanLimits {
   // A part that holds so much ends at a mark, so that what waits for the mark does not wait for a whole part; below, the
   // launches would cost more than the wait.
   uint64_t mark_bytes = 512ULL << 10;
-  // Everything goes mapped: host and device share one memory. Transfers set it for integrated devices.
+  // Everything goes mapped, and coded leaves are decoded where they lie: host and device share one memory. Transfers set it
+  // for integrated devices.
   bool always_mapped = false;
+  // Without it batches that have a landmark go as with always_mapped. A copy that the engine has enqueued behind its wait for
+  // the landmark may stand in the copy engine's queue before a copy of the batch, which then never gets on; kernels have
+  // multiprocessors and queues of their own.
+  bool copies_behind_waits = false;
 };
 
 // planar and quantized: coded leaves, which the copy engine brings to staging and a kernel decodes from there. poison:
@@ -81,6 +86,7 @@ struct TransferPlan {
   std::vector<PlannedLeaf> leaves;
   std::vector<PlannedPart> parts;
   bool straight = false;  // any leaf is
+  bool in_place = false;  // no copy engine is used: coded leaves are decoded where they lie
 };
 
 // Offsets of runs in staging are multiples of this.

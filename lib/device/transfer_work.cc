@@ -207,7 +207,9 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
     return work;
   }
   std::vector<PlanLeaf> leaves;
-  const Look look{known, limits, part_bytes, part_leaves};
+  PlanLimits own = limits;
+  own.always_mapped |= b.landmark != nullptr && !limits.copies_behind_waits;
+  const Look look{known, own, part_bytes, part_leaves};
   if (!look.take(*work, leaves)) {
     expand(b);
     (void)look.take(*work, leaves);
@@ -215,7 +217,7 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   std::vector<size_t> marks;
   marks.reserve(b.marks.size());
   for (const TransferBatch::Mark& mark : b.marks) marks.push_back(mark.leaf_count);
-  work->plan = plan_transfer(leaves, marks, limits, part_bytes, part_leaves);
+  work->plan = plan_transfer(leaves, marks, own, part_bytes, part_leaves);
   return work;
 }
 

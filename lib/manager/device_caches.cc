@@ -155,6 +155,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   options.stall_ns = options_.lost_after_ns;
   options.plan.staged_run_bytes = options_.staged_run_bytes != 0 ? options_.staged_run_bytes
                                                                  : device::staged_run_of_link(device.value()->facts().pci);
+  options.plan.copies_behind_waits = options_.staged_run_bytes != 0;
   auto transfers = device::Transfers::create(device.value(), options, *env_.executor);
   if (!transfers.ok()) return transfers.status();
   std::shared_ptr<const device::PinnedHost> pinned;

@@ -180,7 +180,8 @@ void add_device(std::vector<OptionRow>& rows) {
                   1 << 20, kMaxBytes});
   rows.push_back({"device.staged_run", OptionType::bytes, "0",
                   "From how long runs in host memory on, on the average, a copy engine moves them; shorter ones are read and "
-                  "written by kernels. 0: 5 us of the device's link: 256KiB on PCIe 5 x16, 128KiB on PCIe 4 x16.",
+                  "written by kernels. 0: 5 us of the device's link: 256KiB on PCIe 5 x16, 128KiB on PCIe 4 x16; loads "
+                  "whose layers are waited for then go by kernels alone.",
                   0, 1ULL << 30});
   rows.push_back({"device.pin_threads", OptionType::count, "4",
                   "Threads that bring in the host tier's memory and register it with a device, a stripe of at least 64 MiB each, "

@@ -41,6 +41,7 @@ TransferOptions options_of(int variant) {
   options.staging_bytes = 6 * options.part_bytes;
   options.plan.mapped_bytes = 0;
   options.plan.staged_run_bytes = 0;
+  options.plan.copies_behind_waits = true;
   options.plan.mark_bytes = 16U << 10;
   if (variant == 1) options.plan.straight_bytes = 1;
   return options;

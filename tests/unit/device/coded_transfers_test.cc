@@ -118,6 +118,27 @@ std::vector<Way> ways() {
           {"one memory", shared, 0}, {"one memory, bounced", shared, 50}};
 }
 
+// Batches that streams wait for as well: those use no copy engine, so their coded leaves are decoded where they lie.
+TEST(CodedTransfers, coded_leaves_that_streams_wait_for_are_not_copied) {
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(way.name);
+    TransferWorld world;
+    ASSERT_TRUE(world.open(way.options).ok());
+    const Mixed mixed = make_mixed(world, 60, way.loose);
+    const Bytes want = pages_with(world, mixed, std::vector<bool>(mixed.leaves.size()));
+    TransferBatch batch;
+    batch.leaves = mixed.leaves;
+    batch.landmark = world.transfers->landmark();
+    ASSERT_NE(batch.landmark, nullptr);
+    batch.marks = {{20, 1}, {mixed.leaves.size(), 2}};
+    Outcome outcome = world.scatter(std::move(batch));
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), world.pages));
+    EXPECT_EQ(world.cuda.copied_bytes(), 0U);
+    EXPECT_NE(world.transfers->scatters().decoded_leaves, 0U);
+  }
+}
+
 TEST(CodedTransfers, coded_leaves_land_as_the_cpu_decodes_them) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);

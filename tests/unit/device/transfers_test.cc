@@ -401,10 +401,12 @@ struct Reader {
 };
 
 TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
-  for (const bool waits_first : {true, false}) {
+  for (const int variant : {0, 1, 2, 3}) {
+    const bool waits_first = variant % 2 == 0;
     TransferWorld world;
     TransferOptions options = TransferWorld::small_options();
     options.plan.mark_bytes = 8U << 10;
+    options.plan.copies_behind_waits = variant >= 2;
     ASSERT_TRUE(world.open(options).ok());
     TransferBatch batch;
     batch.leaves = world.make_leaves(40, 1U << 20, 20, true);
@@ -431,6 +433,38 @@ TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
     world.cuda.synchronize(reader.stream);
     ASSERT_EQ(reader.copies.size(), leaves.size());
     for (const auto& [leaf, seen] : reader.copies) ASSERT_EQ(std::memcmp(seen, leaf.record, leaf.device.total()), 0);
+  }
+}
+
+// A copy of the engine's behind its wait may stand before theirs in the copy engine's queue.
+TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
+  for (Way way : ways()) {
+    for (const bool copies : {false, true}) {
+      SCOPED_TRACE(std::string(way.name) + (copies ? ", copies" : ""));
+      TransferWorld world;
+      way.options.plan.copies_behind_waits = copies;
+      ASSERT_TRUE(world.open(way.options).ok());
+      TransferBatch batch;
+      batch.leaves = world.make_leaves(40, 700U << 10, way.loose, way.flat);
+      TransferWorld::expect_records(batch.leaves);
+      const std::vector<LeafMove> leaves = batch.leaves;
+      batch.landmark = world.transfers->landmark();
+      ASSERT_NE(batch.landmark, nullptr);
+      batch.marks = {{10, 1}, {leaves.size(), 2}};
+      Outcome outcome = world.scatter(std::move(batch));
+      ASSERT_EQ(outcome.wait(), Code::ok);
+      for (const LeafMove& leaf : leaves) {
+        const Bytes bytes = TransferWorld::pages_of(leaf);
+        ASSERT_EQ(std::memcmp(leaf.record, bytes.data(), bytes.size()), 0);
+      }
+      const TransferStats moved = world.transfers->scatters();
+      if (copies) {
+        EXPECT_NE(leaves_on(moved, way.name), 0U);
+        continue;
+      }
+      EXPECT_EQ(moved.mapped_leaves, moved.leaves);
+      EXPECT_EQ(world.cuda.copied_bytes(), 0U);
+    }
   }
 }
 
