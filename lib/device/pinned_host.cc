@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -29,7 +30,7 @@ constexpr uint64_t kShare = 64ULL << 20;  // less is not worth a thread
 
 }  // namespace
 
-// What one thread does. What became of it is said when all are back.
+// A stripe's worth of work, of one thread. What became of it is said when all are back.
 struct PinnedHost::Share {
   MutableBytes memory;
   Stripe* stripe = nullptr;  // to register it as, once it is there; null: bring it in only
@@ -60,38 +61,55 @@ struct PinnedHost::Share {
     stripe->owned = result == kCuSuccess;
   }
 
-  static void* run(void* self) {
-    const MemoryWait patient;
-    auto& share = *static_cast<Share*>(self);
-    share.bring_in();
-    if (share.error == 0 && share.stripe != nullptr) share.enter();
-    return nullptr;
+  // What check_existing() is to judge is no failure yet.
+  [[nodiscard]] bool failed() const noexcept {
+    return error != 0 || device_lost || (result != kCuSuccess && result != kCuAlreadyRegistered);
   }
 
-  // Threads that the system refuses are done without.
-  static void run_all(std::span<Share> shares) {
-    std::vector<pthread_t> running;
-    running.reserve(shares.size());
-    const MemoryWait patient;  // threads are out with what is on this one's stack
-    for (size_t i = 1; i < shares.size(); ++i) {
-      pthread_t thread;
-      if (start_thread(thread, "kvbm-pin-" + std::to_string(i), &run, &shares[i]).ok()) {
-        running.push_back(thread);
-      } else {
-        run(&shares[i]);
+  // Shares that threads take one after the other, until one has failed: those after it are then as they were.
+  struct Line {
+    std::span<Share> shares;
+    std::atomic<size_t> next{0};
+    std::atomic<bool> ended{false};
+
+    static void* run(void* self) {
+      const MemoryWait patient;
+      auto& line = *static_cast<Line*>(self);
+      for (;;) {
+        if (line.ended.load(std::memory_order_relaxed)) return nullptr;
+        const size_t i = line.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= line.shares.size()) return nullptr;
+        Share& share = line.shares[i];
+        share.bring_in();
+        if (share.error == 0 && share.stripe != nullptr) share.enter();
+        if (share.failed()) line.ended.store(true, std::memory_order_relaxed);
       }
     }
-    run(shares.data());
+  };
+
+  // Threads that the system refuses are done without.
+  static void run_all(std::span<Share> shares, size_t threads) {
+    Line line;
+    line.shares = shares;
+    std::vector<pthread_t> running;
+    running.reserve(threads);
+    const MemoryWait patient;  // threads are out with what is on this one's stack
+    for (size_t i = 1; i < std::min(threads, shares.size()); ++i) {
+      pthread_t thread;
+      if (start_thread(thread, "kvbm-pin-" + std::to_string(i), &Line::run, &line).ok()) running.push_back(thread);
+    }
+    Line::run(&line);
     for (pthread_t thread : running) ::pthread_join(thread, nullptr);
   }
 };
 
 // Shares of whole units, or of whole pages where all of it becomes one stripe.
-std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit) {
+std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit, uint64_t most_bytes) {
   const uint64_t all = memory_.size();
   const uint64_t most = std::clamp<uint64_t>(threads, 1, std::max<uint64_t>(1, all / kShare));
   const uint64_t grain = std::max(unit, kHostPage);
-  const uint64_t step = ((all + most - 1) / most + grain - 1) / grain * grain;
+  const uint64_t even = ((all + most - 1) / most + grain - 1) / grain * grain;
+  const uint64_t step = std::min(even, std::max(most_bytes / grain, uint64_t{1}) * grain);
   const size_t n = (all + step - 1) / step;
   step_ = unit != 0 ? step : all;
   stripes_.resize(unit != 0 ? n : 1);
@@ -105,13 +123,13 @@ std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit) 
 }
 
 Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> device, MutableBytes memory, uint32_t threads,
-                                                    uint64_t unit) {
+                                                    uint64_t unit, uint64_t most_bytes) {
   if (memory.empty() || reinterpret_cast<uintptr_t>(memory.data()) % kHostPage != 0 || unit % kHostPage != 0) {
     return Status{Code::invalid_argument, kNotRegistered, "it is empty or does not begin at a page"};
   }
   std::unique_ptr<PinnedHost> host(new PinnedHost(device, memory));
-  std::vector<Share> shares = host->cut(threads, unit);
-  Share::run_all(shares);
+  std::vector<Share> shares = host->cut(threads, unit, most_bytes);
+  Share::run_all(shares, threads);
   const Device::Scope scope(*device);
   if (!scope.entered()) return device->lost();
   for (const Share& share : shares) {

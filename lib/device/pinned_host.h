@@ -2,7 +2,7 @@
 // address.
 //
 // A page that is touched for the first time is zeroed and mapped, and registering pins it: both are done page by page,
-// so each thread does both for a stripe of its own. Whether the driver takes several registrations at a time, or one
+// so each thread does both for stripes of its own. Whether the driver takes several registrations at a time, or one
 // after the other, is the driver's. It refuses a copy that runs from one registered range into the next: borders lie
 // between units (a slot of the host tier) so that no record is cut in two, and who joins neighbours to one copy asks for
 // their ranges (Place::range).
@@ -27,12 +27,16 @@ class PinnedHost {
     uintptr_t range = 0;    // where the range begins that was registered as one; no other memory has it
   };
 
+  // Of one registration in stripes. The driver may hold its lock while it registers, at 0.1 to 0.3 s for a GiB by estimate: work
+  // of a device in use waits that long and no longer, and is not taken for work without an end (device.lost_after).
+  static constexpr uint64_t kMostStripe = 1ULL << 30;
+
   // Registers [memory], which begins and ends at pages. `unit`, a multiple of pages: stripes of whole units are
-  // registered; 0: all of it is, as one. What the engine has registered is taken as it is. not_permitted, no_memory,
+  // registered, of at most `most_bytes` or a unit; 0: all of it is, as one. What the engine has registered is taken as it is. not_permitted, no_memory,
   // in_use (a part of it is registered by somebody else), tier_disabled: what is left goes through staging. Releases
   // everything it did when it fails.
   static Result<std::unique_ptr<PinnedHost>> pin(std::shared_ptr<Device> device, MutableBytes memory, uint32_t threads,
-                                                 uint64_t unit = 0);
+                                                 uint64_t unit = 0, uint64_t most_bytes = kMostStripe);
   // No copy and no kernel may use the memory any more.
   ~PinnedHost();
   PinnedHost(const PinnedHost&) = delete;
@@ -52,10 +56,10 @@ class PinnedHost {
     CuPointer address = 0;
     bool owned = false;
   };
-  struct Share;  // what one thread does
+  struct Share;  // what a thread does at a time
 
   PinnedHost(std::shared_ptr<Device> device, MutableBytes memory) : device_(std::move(device)), memory_(memory) {}
-  std::vector<Share> cut(uint32_t threads, uint64_t unit);
+  std::vector<Share> cut(uint32_t threads, uint64_t unit, uint64_t most_bytes);
   Status take(const Share& share);
   [[nodiscard]] Status check_existing(MutableBytes stripe) const;
   [[nodiscard]] MutableBytes stripe(size_t i) const noexcept {

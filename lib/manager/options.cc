@@ -184,7 +184,7 @@ void add_device(std::vector<OptionRow>& rows) {
                   "whose layers are waited for then go by kernels alone.",
                   0, 1ULL << 30});
   rows.push_back({"device.pin_threads", OptionType::count, "4",
-                  "Threads that bring in the host tier's memory and register it with a device, a stripe of at least 64 MiB each, "
+                  "Threads that bring in the host tier's memory and register it with a device, in stripes of 64 MiB to 1 GiB, "
                   "when its first cache is attached.",
                   1, 256});
   rows.push_back({"device.decode", OptionType::boolean, "true",

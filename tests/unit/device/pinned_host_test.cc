@@ -120,6 +120,37 @@ TEST_F(PinnedHostTest, stripes_of_whole_units_are_registered_by_the_threads) {
   EXPECT_EQ(fake_.left(0).registrations, 0U);
 }
 
+// No call of the driver takes more, however few threads there are.
+TEST_F(PinnedHostTest, stripes_have_a_most) {
+  const Pages pages(kUnits * kUnit);
+  const MutableBytes memory = pages.bytes();
+  constexpr uint64_t kMost = (16ULL << 20) + 5;  // not of whole units
+  for (const uint32_t threads : {1U, 3U}) {
+    const uint64_t before = fake_.calls("cuMemHostRegister");
+    auto made = PinnedHost::pin(device_, memory, threads, kUnit, kMost);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const PinnedHost& pinned = *made.value();
+    constexpr uint64_t kStripe = kMost / kUnit * kUnit;
+    EXPECT_EQ(pinned.stripes(), (memory.size() + kStripe - 1) / kStripe);
+    EXPECT_EQ(fake_.calls("cuMemHostRegister") - before, pinned.stripes());
+    for (uint64_t at = 0; at < memory.size(); at += kUnit) {
+      ASSERT_EQ(pinned.place(memory.data() + at, kUnit).range, address_of(memory.data() + at / kStripe * kStripe));
+    }
+    EXPECT_TRUE(fake_.reaches(0, memory.data(), memory.size(), true));
+  }
+  EXPECT_EQ(fake_.left(0).registrations, 0U);
+  // A unit is not cut, and what is left behind one that was refused is not begun.
+  auto units = PinnedHost::pin(device_, memory.first(4 * kUnit), 1, kUnit, 1);
+  ASSERT_TRUE(units.ok()) << units.status().message();
+  EXPECT_EQ(units.value()->stripes(), 4U);
+  units.value().reset();
+  const uint64_t before = fake_.calls("cuMemHostRegister");
+  fake_.fail("cuMemHostRegister", 2, kCuOutOfMemory);
+  EXPECT_EQ(PinnedHost::pin(device_, memory.first(4 * kUnit), 1, kUnit, 1).status().code(), Code::no_memory);
+  EXPECT_EQ(fake_.calls("cuMemHostRegister") - before, 2U);
+  EXPECT_EQ(fake_.left(0).registrations, 0U);
+}
+
 TEST_F(PinnedHostTest, a_stripe_that_is_refused_ends_the_others) {
   const Pages pages(kUnits * kUnit);
   for (uint64_t nth = 1; nth <= 3; ++nth) {
