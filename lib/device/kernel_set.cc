@@ -16,6 +16,8 @@ constexpr std::array<const char*, kKernels> kNames = {
     "kvbm_quantize",      "kvbm_split_planes",   "kvbm_merge_planes",
 };
 
+constexpr unsigned kLoadingThreads = 32;
+
 // CUresult of loading an image that this device, or this driver's compiler of PTX, cannot take: INVALID_PTX,
 // JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED. A driver that is older than the toolkit may
 // not even read the image, which is compressed: INVALID_IMAGE.
@@ -51,6 +53,24 @@ CuResult get_function(const Driver& driver, CuModule module, const char* name, C
   return driver.cuFuncLoad(*function);
 }
 
+// A driver before CUDA 12.4 has no call that loads a kernel, and a launch does, also one without jobs. On a stream that no
+// stream of the engine's waits for.
+CuResult launch_each_once(const Driver& driver, const std::array<CuFunction, kKernels>& functions) {
+  CuStream stream = nullptr;
+  CuResult result = driver.cuStreamCreateWithPriority(&stream, kCuStreamNonBlocking, 0);
+  if (result != kCuSuccess) return result;
+  // No jobs, at no address; where a kernel takes warps, one. The driver reads of these what the kernel has.
+  uint64_t none = 0, one = 1;
+  void* parameters[] = {&none, &none, &one, &none, &none};
+  for (const CuFunction function : functions) {
+    if (function == nullptr || result != kCuSuccess) continue;
+    result = driver.cuLaunchKernel(function, 1, 1, 1, kLoadingThreads, 1, 1, 0, stream, parameters, nullptr);
+  }
+  if (result == kCuSuccess) result = driver.cuStreamSynchronize(stream);
+  const CuResult destroyed = driver.cuStreamDestroy(stream);
+  return result != kCuSuccess ? result : destroyed;
+}
+
 }  // namespace
 
 const char* kernel_name(Kernel kernel) noexcept { return kNames[static_cast<size_t>(kernel)]; }
@@ -72,6 +92,10 @@ Result<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver, int ord
     if (result == kCuSuccess) continue;
     set->functions_[i] = nullptr;
     if (result != kCuNotFound) return refused(driver, result, ordinal, major, minor);
+  }
+  if (driver.cuFuncLoad == nullptr) {
+    result = launch_each_once(driver, set->functions_);
+    if (result != kCuSuccess) return refused(driver, result, ordinal, major, minor);
   }
   return set;
 }

@@ -8,6 +8,7 @@
 #include "device/driver_error.h"
 #include "device/kernel_image.h"
 #include "device/kernel_set.h"
+#include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 #include "support/fake_cuda/log_lines.h"
 
@@ -351,6 +352,25 @@ TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
   Driver older = fake.driver();
   older.cuFuncLoad = nullptr;
   EXPECT_TRUE(Device::open(older, 0, nullptr).ok());
+}
+
+// Before CUDA 12.4 a launch loads a kernel: one without jobs, so that none that has some waits for it.
+TEST(KernelSetTest, of_an_older_driver_each_kernel_is_launched_once_without_jobs) {
+  FakeCuda fake;
+  kvbm::test::add_emulated_kernels(fake);
+  Driver older = fake.driver();
+  older.cuFuncLoad = nullptr;
+  const auto device = Device::open(older, 0, nullptr);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  for (size_t i = 0; i < kKernels; ++i) {
+    EXPECT_EQ(fake.launches(kernel_name(static_cast<Kernel>(i))), 1U) << kernel_name(static_cast<Kernel>(i));
+  }
+  EXPECT_EQ(fake.left(0).streams, 0U);
+  EXPECT_FALSE(device.value()->is_lost());
+  for (const char* entry : {"cuStreamCreateWithPriority", "cuLaunchKernel", "cuStreamSynchronize", "cuStreamDestroy"}) {
+    fake.fail(entry, 1, kCuOutOfMemory);
+    EXPECT_EQ(Device::open(older, 0, nullptr).status().code(), Code::no_memory) << entry;
+  }
 }
 
 TEST(KernelSetTest, a_kernel_that_fails_loses_the_device) {
