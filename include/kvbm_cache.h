@@ -327,8 +327,9 @@ KVBM_API kvbm_status_t kvbm_cache_code_room(kvbm_cache_t *cache, size_t n_blocks
  * used. `units` ids make a stored block; KVBM_NO_BLOCK is refused. `mode`: KVBM_CODEC_*; lossy ones (from 16 on) are for
  * bf16, fp16 and fp32. Errors: KVBM_ERR_INVALID (no such mode, a lossy one for other elements; part, ids, options,
  * stream as in kvbm_cache_store; each named), KVBM_ERR_NO_ROOM (capacity; the message says what is needed),
- * KVBM_ERR_NO_MEMORY (of the device's, too), KVBM_ERR_INTERNAL (what the driver refused), KVBM_ERR_TIER_DISABLED (the
- * device was lost). After an error `out` is undefined. Thread: any; calls on one device follow one another. Blocks:
+ * KVBM_ERR_NO_MEMORY (of the device's, too), KVBM_ERR_INTERNAL (what the driver refused), KVBM_ERR_DEADLINE (other work
+ * keeps the device longer than device.lost_after: it may still read the blocks until it has come to them, and writes
+ * nothing), KVBM_ERR_TIER_DISABLED (the device was lost). After an error `out` is undefined. Thread: any; calls on one device follow one another. Blocks:
  * yes, also until the stream has got there. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_encode(kvbm_cache_t *cache, const uint32_t *block_ids, size_t n_blocks, uint32_t mode,
                                          const kvbm_cache_code_options_t *options, void *out, size_t capacity,

@@ -13,14 +13,15 @@ namespace {
 constexpr long kLookEveryNs = 100'000;
 
 // A call, once it may have enqueued something. However it is left, also by the exception of host memory that was refused:
-// nothing of it is under way then, or the room is parked with a device that was given up. Otherwise the device might write
+// nothing of it is under way then, or the room is parked with a device that was given up, or late: what is under way then writes
+// to the room alone, and the next call waits for it. Otherwise the device might write
 // to the caller's blocks, and read jobs that the next call writes, when the caller believes that the call is over.
 class Call {
  public:
   Call(const Device& device, std::shared_ptr<CoderRoom>& room) noexcept : device_(device), room_(room) {}
   ~Call() {
     if (ended_ || room_ == nullptr) return;
-    room_->settle();
+    if (!room_->is_late()) room_->settle();
     if (!device_.is_lost()) return;
     const MemoryWait patient;
     park(std::move(room_));
@@ -39,7 +40,15 @@ class Call {
 
 }  // namespace
 
-BlockCoder::~BlockCoder() = default;
+BlockCoder::~BlockCoder() {
+  if (room_ == nullptr || !room_->is_late()) return;
+  {
+    const Device::Scope scope(*device_);
+    if (scope.entered() && room_->wait().ok()) return;
+  }
+  const MemoryWait patient;
+  park(std::move(room_));
+}
 
 Status BlockCoder::reach(const StreamPoint* after) {
   if (after == nullptr) return {};
@@ -53,12 +62,16 @@ Status BlockCoder::reach(const StreamPoint* after) {
   return {};
 }
 
-Result<CoderRoom*> BlockCoder::enter(const StreamPoint* after) {
+Result<CoderRoom*> BlockCoder::enter(const StreamPoint* after, bool writes_outside) {
   if (room_ == nullptr) {
     auto made = CoderRoom::create(device_, options_);
     if (!made.ok()) return made.status();
     room_ = std::move(made).value();
   }
+  if (room_->is_late()) {
+    if (Status s = room_->wait(); !s.ok()) return s;
+  }
+  room_->begin(writes_outside);
   // Says it too where the stream will never come there.
   if (after != nullptr) {
     if (Status s = after->order(room_->stream()); !s.ok()) return s;
@@ -74,7 +87,7 @@ Result<uint64_t> BlockCoder::encode(const codec::LeafForm& form, codec::Mode mod
   const Device::Scope scope(*device_);
   if (!scope.entered()) return device_->lost();
   Call call(*device_, room_);
-  auto room = enter(after);
+  auto room = enter(after, false);
   if (!room.ok()) return room.status();
   auto made = BlockEncoding(*device_, *room.value(), form, mode, from, out, workspace).run();
   if (made.ok()) call.ended();
@@ -94,7 +107,7 @@ Status BlockCoder::decode(const codec::StreamView& stream, bool allow_lossy, con
   const Device::Scope scope(*device_);
   if (!scope.entered()) return device_->lost();
   Call call(*device_, room_);
-  auto room = enter(after);
+  auto room = enter(after, true);
   if (!room.ok()) return room.status();
   Status done = BlockDecoding(*device_, *room.value(), to, workspace).run(stream);
   if (done.ok()) call.ended();

@@ -33,17 +33,19 @@ class BlockCoder {
   BlockCoder& operator=(const BlockCoder&) = delete;
 
   // As codec::encode_runs(), behind `after` (null: at once). Also tier_disabled, internal: what the driver refused; and
-  // invalid_argument: the stream's context was destroyed before it got there.
+  // invalid_argument: the stream's context was destroyed before it got there; deadline: other work keeps the device
+  // longer than stall_ns, which may still read the runs until it has come to them.
   Result<uint64_t> encode(const codec::LeafForm& form, codec::Mode mode, const codec::StridedBytes& from,
                           const StreamPoint* after, MutableBytes out, codec::StreamWorkspace& workspace);
-  // As codec::decode_runs(). With tier_disabled the runs may still be written to.
+  // As codec::decode_runs(). With tier_disabled the runs may still be written to; with deadline nothing of it has begun.
   Status decode(const codec::StreamView& stream, bool allow_lossy, const codec::StridedBytes& to,
                 const StreamPoint* after, codec::StreamWorkspace& workspace);
 
  private:
   // Until the caller's stream has come to the point.
   Status reach(const StreamPoint* after);
-  Result<CoderRoom*> enter(const StreamPoint* after) KVBM_REQUIRES(mutex_);
+  // Waits for what a call before this one has left. `writes_outside`: CoderRoom::begin().
+  Result<CoderRoom*> enter(const StreamPoint* after, bool writes_outside) KVBM_REQUIRES(mutex_);
 
   const std::shared_ptr<Device> device_;
   const CoderOptions options_;

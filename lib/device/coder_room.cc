@@ -145,15 +145,22 @@ Status CoderRoom::wait() {
   const uint64_t until = deadline_after(clock, stall_ns_);
   for (;;) {
     const CuResult result = driver.cuEventQuery(end_);
+    if (result == kCuSuccess) late_ = false;
     if (result != kCuNotReady) return device_->check(result, "cuEventQuery");
     if (device_->is_lost()) return device_->lost();
     if (clock.now_ns() >= until) {
-      device_->lose(kNoEnd, kCuSuccess);
-      return device_->lost();
+      give_up();
+      return late_ ? Status(Code::deadline, kNoEnd, "other work keeps the device: try again later") : device_->lost();
     }
     const timespec pause{0, kRoomLookEveryNs};
     (void)::nanosleep(&pause, nullptr);
   }
+}
+
+// No end in time, and the driver knows of one to come.
+void CoderRoom::give_up() noexcept {
+  late_ = !writes_outside_;
+  if (writes_outside_) device_->lose(kNoEnd, kCuSuccess);
 }
 
 void CoderRoom::settle() noexcept {
@@ -167,7 +174,11 @@ void CoderRoom::settle() noexcept {
     if (recorded && result == kCuSuccess) return;
     recorded = recorded || result == kCuSuccess;
     if (clock.now_ns() >= until) {
-      device_->lose(kNoEnd, kCuSuccess);
+      if (result == kCuNotReady) {
+        give_up();
+      } else {
+        device_->lose(kNoEnd, kCuSuccess);
+      }
       return;
     }
     const timespec pause{0, kRoomLookEveryNs};

@@ -21,7 +21,7 @@ namespace kvbm::device {
 struct CoderOptions {
   uint32_t multiprocessors = 8;        // that kernels use at most
   uint64_t window_bytes = 8ULL << 20;  // plain bytes that are on the device at a time; 256 KiB at least
-  // Without an end of what was enqueued within so long the device is given up. kNever: never.
+  // Without an end of what was enqueued within so long the call ends, and of a decode the device is given up. kNever: never.
   uint64_t stall_ns = 10'000'000'000ULL;
 };
 
@@ -61,9 +61,18 @@ class CoderRoom {
   Status send_window(uint64_t at, uint64_t window_at, uint64_t bytes);  // out of the landing at `at`
   Status move_window(uint64_t from, uint64_t to, uint64_t bytes);       // no overlap
 
-  // Until everything that was enqueued has ended. tier_disabled: the device is lost, or has been given up by this.
+  // What the calls from now on write to. Nothing but the room, which stays: one that has no end in time leaves the room late and
+  // the device as it is, for a stream of the lowest priority may be kept from the multiprocessors for long. Memory of the
+  // caller's: then the device is given up.
+  void begin(bool writes_outside) noexcept { writes_outside_ = writes_outside; }
+  // The device may still be at what a call enqueued that has returned: nothing may be enqueued before a wait() that is ok.
+  [[nodiscard]] bool is_late() const noexcept { return late_; }
+
+  // Until everything that was enqueued has ended. tier_disabled: the device is lost, or has been given up by this;
+  // deadline: it is late.
   Status wait();
-  // The same behind a failure, where the driver may refuse to say: it is asked until it does, or the device is given up.
+  // The same behind a failure, where the driver may refuse to say: it is asked until it does, or the device is given up, or
+  // the room late.
   // Allocates nothing but for the log.
   void settle() noexcept;
 
@@ -71,12 +80,15 @@ class CoderRoom {
   explicit CoderRoom(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   Status make(const CoderOptions& options);
   Status make_stream();
+  void give_up() noexcept;
   Status move(size_t jobs, bool out);
   Status copy(CuPointer to, CuPointer from, uint64_t bytes);
 
   const std::shared_ptr<Device> device_;
   uint32_t multiprocessors_ = 1;
   uint64_t stall_ns_ = 0;
+  bool writes_outside_ = true;
+  bool late_ = false;
   std::unique_ptr<DeviceMemory> window_, coded_, scratch_;
   std::unique_ptr<PinnedMemory> landing_, words_;
   LeafJob* jobs_ = nullptr;

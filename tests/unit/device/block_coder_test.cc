@@ -360,17 +360,56 @@ TEST_F(BlockCoderTest, a_device_that_is_lost_on_the_way_ends_the_call_and_the_pr
   EXPECT_EQ(Code::tier_disabled, by_device(coder, form, Mode::int8, from).status().code());
 }
 
-// A device that never ends what it was given is given up; what it may still write stays where it is.
+// Of the lowest priority, its stream may be kept from the device for long: the call fails alone, and those after it until that
+// has ended. Nothing of the caller's is written by it.
+TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alone) {
+  const LeafForm form{Element::bf16, 64, 16};
+  fill(pages_, kPages, form.element);
+  const codec::StridedBytes from(make_runs(pages_, 8U << 10, 64));
+  const Bytes want = by_cpu(form, Mode::int8, bytes_of(from.runs()));
+  CoderOptions short_patience = options();
+  short_patience.stall_ns = 100'000'000;
+  const size_t parked = parked_count();
+  {
+    BlockCoder coder(device_, short_patience);
+    fake_.hold_all(true);
+    const auto late = by_device(coder, form, Mode::int8, from);
+    EXPECT_EQ(Code::deadline, late.status().code()) << late.status().message();
+    EXPECT_EQ(Code::deadline, by_device(coder, form, Mode::zstd, from).status().code());
+    EXPECT_EQ(Code::deadline, back(coder, want, from).code()) << "nothing of it began";
+    EXPECT_FALSE(device_->is_lost());
+    EXPECT_EQ(1U, fake_.streams(0).size()) << "the one that is late is used again";
+    fake_.hold_all(false);
+    fake_.wait_idle();
+    auto made = by_device(coder, form, Mode::int8, from);
+    while (made.status().code() == Code::deadline) {  // this machine itself may be kept from it
+      fake_.wait_idle();
+      made = by_device(coder, form, Mode::int8, from);
+    }
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    expect_same(want, made.value());
+    fake_.hold_all(true);
+    EXPECT_EQ(Code::deadline, by_device(coder, form, Mode::int8, from).status().code());
+  }
+  EXPECT_EQ(parked + 1, parked_count()) << "the device may still write to the room of a coder that is gone";
+  fake_.hold_all(false);
+  fake_.wait_idle();
+  EXPECT_FALSE(device_->is_lost());
+}
+
+// A device that never ends what it was given is given up, where that writes to the caller's memory; what it may still write
+// stays where it is.
 TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);
   const codec::StridedBytes from(make_runs(pages_, 100U << 10, 64));
+  const Bytes coded = by_cpu(form, Mode::int8, bytes_of(from.runs()));
   CoderOptions short_patience = options();
   short_patience.stall_ns = 1'000'000;
   BlockCoder coder(device_, short_patience);
   const size_t parked = parked_count();
   fake_.hold_all(true);
-  EXPECT_EQ(Code::tier_disabled, by_device(coder, form, Mode::int8, from).status().code());
+  EXPECT_EQ(Code::tier_disabled, back(coder, coded, from).code());
   EXPECT_TRUE(device_->is_lost());
   EXPECT_EQ(parked + 1, parked_count());
   fake_.hold_all(false);
