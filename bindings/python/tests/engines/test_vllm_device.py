@@ -23,11 +23,14 @@ with warnings.catch_warnings():
     from vllm_parts import PAGE as SMALL_PAGE
 
     from libkvbm.engine import ConfigurationError, PrefillSpeed
+    from libkvbm.engine.facts.vllm import check_awake
     from libkvbm.vllm import KvbmOffloadingSpec, place
     from libkvbm.vllm.connector import layout
     from libkvbm.vllm.connector.layered import check_layers
     from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
+    from libkvbm.vllm.connector.scheduler import SchedulerSide
+    from libkvbm.vllm.connector.worker import WorkerSide
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), with_driver]
 PAGE = HEADS * TOKENS * 2 * DIM * 2
@@ -294,6 +297,19 @@ def test_layers_are_refused_where_a_failed_load_could_become_an_answer(fake: Fak
             check_layers(options, made, groups)
     with pytest.raises(ConfigurationError, match="in host memory"):
         Halves([full()], layers=True)
+
+
+def test_an_engine_that_may_unmap_its_cache_is_refused() -> None:
+    for model in (Made(), Made(enable_sleep_mode=False)):
+        check_awake(Made(model_config=model))
+    with pytest.raises(ConfigurationError, match="enable_sleep_mode unmaps"):
+        check_awake(Made(model_config=Made(enable_sleep_mode=True)))
+    made = config(transfer(), ["layers.0.0", "layers.0.1"])
+    made.model_config.enable_sleep_mode = True
+    shape, _ = cache([full()])
+    for half in (SchedulerSide, WorkerSide):
+        with pytest.raises(ConfigurationError, match="--enable-sleep-mode"):
+            half(made, shape, Options.of(made.kv_transfer_config))
 
 
 # ---- offloading without a connector of our own

@@ -12,6 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import Of
 from vllm.distributed.parallel_state import get_pp_group  # noqa: E402
 
 from ..engine import ConfigurationError  # noqa: E402
+from ..engine.facts.vllm import check_awake  # noqa: E402
 from .adapters import asking  # noqa: E402
 from .direct import KvbmManager, KvbmOffloadingSpec, KvbmWorker  # noqa: E402
 from .pace import PipelineSpeed, prompt_tokens  # noqa: E402
@@ -31,6 +32,8 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
         if spec == KvbmOffloadingSpec.__name__ and transfer.kv_load_failure_policy != "recompute":
             raise ConfigurationError("KvbmOffloadingSpec needs kv_load_failure_policy recompute in "
                                      "kv_transfer_config: with fail a damaged block would end the request")
+        if spec == KvbmOffloadingSpec.__name__:
+            check_awake(vllm_config)
         with starting(vllm_config):
             super().__init__(vllm_config, role, kv_cache_config)
         self._groups = len(kv_cache_config.kv_cache_groups)

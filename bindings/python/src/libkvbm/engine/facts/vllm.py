@@ -157,6 +157,14 @@ def run_time_scales(vllm_config: Any) -> Optional[str]:
     return None
 
 
+def check_awake(vllm_config: Any) -> None:
+    """Refuses an engine whose KV cache may be unmapped beneath an attached cache: a transfer that is under way then is an
+    illegal address, which ends the use of the device for the whole process."""
+    if getattr(vllm_config.model_config, "enable_sleep_mode", False):
+        raise ConfigurationError("enable_sleep_mode unmaps the KV cache, which libkvbm has attached and may be copying: leave "
+                                 "--enable-sleep-mode out")
+
+
 def hashing(cache_config: Any, weak_hashes: bool, seed: Optional[str] = None) -> str:
     """How vLLM names blocks; `seed` is what it has made of its seed, where that is known."""
     algorithm = str(getattr(cache_config, "prefix_caching_hash_algo", "sha256"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 from ... import KvbmError, Manager, Namespace, ShareRole
 from ...engine import Aside, ConfigurationError
+from ...engine.facts.vllm import check_awake
 from ..pace import prompt_tokens
 from . import decode, engines
 from .at_once import AtOnce
@@ -31,6 +32,7 @@ class SchedulerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        check_awake(vllm_config)
         check_layers(options, vllm_config, kv_cache_config)
         self._config = vllm_config
         self._options = options

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, PeerError, Queue, Status
 from ...engine import ConfigurationError, PrefillSpeed
-from ...engine.facts.vllm import model_name, run_time_scales
+from ...engine.facts.vllm import check_awake, model_name, run_time_scales
 from . import engines
 from .canonical import Canonical, Staged
 from .counts import KvbmStats
@@ -71,6 +71,7 @@ class WorkerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        check_awake(vllm_config)
         check_identity(options, kv_cache_config)
         check_layers(options, vllm_config, kv_cache_config)
         self._config = vllm_config
