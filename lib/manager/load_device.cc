@@ -203,7 +203,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
 }
 
 // The next leaves of an entry as one, as far as all of them are wanted, come as they are and are as the head says. How many; 0: the
-// next one is for whoever looks at it by itself.
+// next one is looked at by itself.
 uint32_t LoadOperation::add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids,
                                     bool compared) {
   Flight::Entry& e = flight_->entries[entry];

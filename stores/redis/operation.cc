@@ -164,7 +164,7 @@ void Operation::start_step() {
   }
 }
 
-// A transaction whose first answer is what the key had: whoever replaces or removes parts removes just those.
+// Begins a transaction whose first answer is what the key had, so that the parts of just that object are removed.
 std::string Operation::begin_with_look(const std::string& key) {
   std::string requests;
   append_request(&requests, {"MULTI"});

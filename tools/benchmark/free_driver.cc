@@ -19,7 +19,7 @@ CuResult counted() {
   return kCuSuccess;
 }
 
-// Handles are looked at by nobody.
+// Handles of all kinds: no code looks at them.
 template <class Handle>
 Handle some_handle() {
   static char one;
@@ -61,7 +61,7 @@ CuResult pointer_attribute(void* value, int which, CuPointer pointer) {
 }
 
 CuResult allocate(CuPointer* out, size_t bytes) {
-  // Named by nobody but the lanes, which do not read it: addresses alone.
+  // Only the lanes name it, and they do not read it: addresses alone.
   static std::atomic<CuPointer> next{CuPointer{1} << 56};
   *out = next.fetch_add((bytes + 4095) / 4096 * 4096);
   return kCuSuccess;

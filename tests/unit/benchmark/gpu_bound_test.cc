@@ -1,4 +1,4 @@
-// What a row can reach by arithmetic: who is in the way, and how much.
+// What a row can reach by arithmetic: what is in the way, and how much.
 #include "benchmark/gpu_bound.h"
 
 #include <gtest/gtest.h>
