@@ -27,7 +27,7 @@ Dims dims_of(const PlaneView& v, uint64_t blocks, uint32_t heads, uint32_t token
   return dims;
 }
 
-// Bytes from the first to behind the last, or the maximum when that does not fit 64 bits.
+// Bytes from the first one to behind the last one, or the maximum when that does not fit 64 bits.
 uint64_t reach(const Dims& dims, uint64_t row) noexcept {
   uint64_t end = row;
   for (const Dim& d : dims) {
@@ -51,8 +51,8 @@ bool disjoint(const Dims& dims, uint64_t row) noexcept {
   return true;
 }
 
-// Whether some row of the second of two equally strided planes certainly shares bytes with one of
-// the first; the second starts `distance` bytes later. Never true for planes that are apart.
+// True if some row of the second of two equally strided planes certainly shares bytes with a row of the first. The
+// second starts `distance` bytes later. Never true for planes that are apart.
 bool collide(const Dims& dims, uint64_t row, uint64_t distance) noexcept {
   for (size_t i = dims.size(); i-- > 0;) {
     const Dim& d = dims[i];

@@ -45,9 +45,9 @@ class Arrangement {
   [[nodiscard]] const PlaneView& view(uint32_t layer, uint32_t plane) const noexcept {
     return views_[static_cast<size_t>(layer) * planes_ + plane];
   }
-  // Whether records of that shape can be gathered from here (same layers, planes, heads, tokens, row).
+  // True if records of that shape can be gathered from here (same layers, planes, heads, tokens, row).
   [[nodiscard]] bool fits(const RecordShape& shape) const noexcept;
-  // Every id below blocks(); the refusal names the position and the id.
+  // Checks that every id is below blocks(). The refusal names the position and the id.
   [[nodiscard]] Status check_blocks(std::span<const BlockId> ids) const;
 
  private:
@@ -84,7 +84,7 @@ class PageArrangement {
   [[nodiscard]] std::span<const PageTensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] uint64_t payload_bytes(uint32_t units) const noexcept { return bytes_before_.back() * units; }
   [[nodiscard]] uint32_t leaf_count(uint32_t units) const noexcept { return leaves_before_.back() * units; }
-  // Whether a record of that many units stays within kLeafCountLimit and kPayloadLimit.
+  // Checks that a record of that many units stays within kLeafCountLimit and kPayloadLimit.
   [[nodiscard]] Status check_units(uint32_t units) const;
   // i < leaf_count(units); O(log tensors).
   [[nodiscard]] PageLeaf leaf(uint32_t i, uint32_t units) const noexcept;

@@ -47,7 +47,7 @@ enum class Form : uint8_t {
 };
 inline constexpr uint8_t kFormCount = 20;
 
-// The name used in configuration and messages; never null. And back.
+// The name used in configuration and messages (never null), and the form of a name.
 const char* form_name(Form form) noexcept;
 std::optional<Form> form_named(std::string_view name) noexcept;
 // The axes of a form, outermost first.
@@ -58,16 +58,16 @@ struct Tensor {
   uint64_t bytes = 0;
 };
 
-// How many tensors a form wants for that shape.
+// Number of tensors that a form needs for that shape.
 uint32_t form_tensors(Form form, const RecordShape& shape) noexcept;
 
-// A component of one plane (latent, state) drops the plane axis: any form fits, e.g. nhd for a
-// per-layer MLA cache (blocks, tokens, width). `block_stride` in bytes, for padded blocks or
-// tensors shared by several components; 0 = dense; only where block is the outermost axis of
-// those before it (checked: blocks may not overlap).
+// Makes the arrangement of a form. A component of one plane (latent, state) drops the plane axis: any form fits, e.g.
+// nhd for a per-layer MLA cache (blocks, tokens, width). `block_stride` is in bytes, for padded blocks or tensors
+// shared by several components; 0 = dense. Refused if it is smaller than what the axes inside block take: blocks may
+// not overlap.
 Result<Arrangement> arrange(Form form, const RecordShape& shape, uint64_t blocks, std::span<const Tensor> tensors,
                             uint64_t block_stride = 0);
-// The same for any order: `order` holds block, head and token once, layer and plane at most once.
+// Makes an arrangement of any order of axes. `order` holds block, head and token once, layer and plane at most once.
 Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape& shape, uint64_t blocks,
                                  std::span<const Tensor> tensors, uint64_t block_stride = 0);
 

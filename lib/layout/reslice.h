@@ -1,8 +1,7 @@
-// Re-slicing: which bytes of which source records make the canonical bytes of a target record,
-// when the two sides differ in tensor- or pipeline-parallel shape, in engine block size or in
-// units. Computed once for a pair of shapes, then used for every block. Pure offsets: it sees no
-// memory. Deterministic: of several sources that hold the same bytes (replicated heads) the one
-// that comes first in `sources` is used.
+// Re-slicing: lists the bytes of source records that make the canonical bytes of a target record. The two sides may
+// differ in tensor- or pipeline-parallel shape, in engine block size or in units. Computed once for a pair of shapes,
+// then used for every block. Pure offsets: it sees no memory. Deterministic: of several sources that hold the same
+// bytes (replicated heads) the one that comes first in `sources` is used.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +46,8 @@ struct Gap {
 
 class Reslice {
  public:
-  // mismatch when a source differs from the target in kind, planes, row size or element type;
-  // unsupported when a state would have to be cut; no_room when the plan would exceed kMaxMoves.
+  // mismatch when a source differs from the target in kind, planes, row size or element type. unsupported when a state
+  // would have to be cut. no_room when the plan would exceed kMaxMoves.
   static Result<Reslice> make(std::span<const PlacedRecord> sources, const PlacedRecord& target);
 
   static constexpr size_t kMaxMoves = 1U << 22;

@@ -81,7 +81,7 @@ std::vector<std::vector<Shard>> shards_of_other_sizes(const ComponentGeometry& c
     std::vector<Shard> shards;
     for (uint32_t rank = 0; rank < size; ++rank) {
       const auto one = tensor_parallel_shard(c, rank, size, shard.first_layer, shard.layers);
-      if (!one.ok()) break;  // heads do not divide over so many ranks
+      if (!one.ok()) break;  // heads do not divide over that many ranks
       const Shard& has = one.value();
       const bool overlaps = has.first_head < shard.first_head + shard.heads && shard.first_head < has.first_head + has.heads;
       // Neighbouring ranks hold one replicated head under one name.

@@ -10,8 +10,8 @@
 
 namespace kvbm::layout {
 
-// Whether the shard is a part of that component: not empty, inside its layers and heads, and
-// with all heads when the component cannot be split by heads (latent, state).
+// Checks that the shard is a part of that component: not empty, inside its layers and heads, and with all heads when
+// the component cannot be split by heads (latent, state).
 Status check_shard(const Geometry& geometry, Component component, const Shard& shard);
 
 // The whole component as one shard.
@@ -23,12 +23,13 @@ Shard whole_shard(const ComponentGeometry& component) noexcept;
 Result<Shard> tensor_parallel_shard(const ComponentGeometry& component, uint32_t rank, uint32_t size,
                                     uint32_t first_layer, uint32_t layers);
 
-// Tensor-parallel sizes up to this one are thought of.
+// Largest tensor-parallel size that is considered.
 inline constexpr uint32_t kMaxTensorParallel = 64;
 
-// Of each tensor-parallel size, the fewest shards of the same layers that hold all heads of `shard` between them, ascending
-// by heads; not those that are `shard` itself. Sizes whose shards are the same are named once; the largest shards come first.
-// None for what cannot be split by heads, since all ranks hold it under one name. `shard` is one that check_shard() takes.
+// Lists, for each tensor-parallel size, the fewest shards of the same layers that together hold all heads of `shard`.
+// Shards are ascending by heads; a size with `shard` as its only shard is left out. Sizes with equal shards are listed
+// once, and the size with the largest shards comes first. Empty for a component that cannot be split by heads, since
+// all ranks hold it under one name. `shard` must pass check_shard().
 std::vector<std::vector<Shard>> shards_of_other_sizes(const ComponentGeometry& component, const Shard& shard);
 
 }  // namespace kvbm::layout
