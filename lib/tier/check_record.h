@@ -1,5 +1,5 @@
-// Whether bytes that came from outside are the record that was asked for: for tiers that give what another process or
-// machine kept.
+// Checks that bytes from outside are the record that was asked for: for tiers that return what another process or
+// machine stored.
 #pragma once
 
 #include "base/family_table.h"
@@ -8,10 +8,10 @@
 
 namespace kvbm::tier {
 
-// The head as a whole, and that it is of that identity and that payload. ok | damaged.
+// Checks the head as a whole, and that it has that identity and payload size. ok | damaged.
 Code check_head(const Family& family, const Key& key, ConstBytes head, uint64_t payload_bytes,
                 codec::HeadView* out = nullptr);
-// Every leaf of the payload against the head's table. ok | damaged.
+// Checks every leaf of the payload against the head's table. ok | damaged.
 Code check_leaves(const codec::HeadView& head, ConstBytes payload);
 
 }  // namespace kvbm::tier

@@ -1,13 +1,12 @@
-// The one interface of every tier below host memory: disks here, peers, object stores, caches and
-// plug-ins later. A tier stores records (codec/record.h) by identity and gives them back; it may
-// lose any of them at any time (KV cache is soft state) and must never give wrong ones: what it
-// returns is checked by the caller leaf by leaf, whatever the tier promises.
+// The interface of every tier below host memory: disks, object stores, plug-ins and other nodes. A tier stores records
+// (codec/record.h) by identity and returns them. It may lose any of them at any time (KV cache is soft state) but must
+// never return wrong ones: the caller checks what it gets leaf by leaf, whatever the tier promises.
 //
-// Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the
-// tier's executor (a get whose receiver checks leaves: on any thread that is not the caller's) with a status per item,
-// in any order with other batches. Memory named by a batch stays borrowed until then. `deadline_ns` is on the
-// executor's clock; an item that cannot be finished by then completes as Code::deadline, promptly, and its memory is no
-// longer touched.
+// Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the tier's executor with a
+// status per item, in any order with other batches. If the receiver checks leaves, `done` of a get runs on any thread
+// that is not the caller's. Memory named by a batch stays borrowed until then. `deadline_ns` is on the executor's
+// clock. An item that cannot be finished by then completes promptly as Code::deadline, and its memory is no longer
+// touched.
 #pragma once
 
 #include <array>
@@ -47,39 +46,39 @@ struct PutBatch {
   std::vector<Code> status;  // ok: stored (or there already); else disk_full, no_room, io_error, deadline, ...
   uint64_t deadline_ns = kNever;
   bool durable = false;  // ok only after the bytes survive a power cut
-  // Another tier let them go, and they are as it had them: what is coded or sealed is written as it is, and where all
-  // must be sealed nothing else is written.
+  // The batch holds records that another tier evicted, in the form in which that tier stored them. Coded or sealed
+  // records are written unchanged; where all must be sealed, no other record is written.
   bool as_stored = false;
   UniqueFunction<void(PutBatch&)> done;
 };
 
-// What a tier knows of a record without reading it.
+// Facts that a tier knows of a record without reading it.
 struct Found {
   bool present = false;
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;  // as stored: what reading it takes
   uint64_t location = 0;       // the tier's own; records stored together have neighbouring locations
-  // Room that get() needs for the payload where that is more than what is stored: a tier that codes. 0: it is not.
+  // Room that get() needs for the payload if that is more than what is stored, as in a tier that codes. 0: it is not.
   uint64_t room_bytes = 0;
   [[nodiscard]] uint64_t room() const noexcept { return room_bytes > payload_bytes ? room_bytes : payload_bytes; }
 };
 
-// find() is asked about at most so many at once: a tier holds its lock meanwhile.
+// Largest number of identities in one find(): a tier holds its lock meanwhile.
 inline constexpr size_t kFoundAtOnce = 1024;
 
-// A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
-// targets are kIoAlign-aligned with room rounded up to kIoAlign. With first_leaf/n_leaves set, only the bytes
-// of those leaves need to be filled, at their place. The tier checks the head's identity and
-// root hash and, for whole payloads, every leaf it read (unless the receiver does); mismatch = damaged, counted and
-// quarantined.
-// Where a payload lies in a file of the tier's.
+// Place of a payload in a file of the tier.
 struct FilePlace {
-  int fd = -1;  // -1: nowhere that could be read like that
+  int fd = -1;  // -1: the payload cannot be read from a file
   uint64_t offset = 0;  // a multiple of kIoAlign; readable up to the payload's length rounded up to kIoAlign
-  // The bytes stay what they are as long as this is kept: soon, for the tier reclaims nothing around them meanwhile.
+  // While this is held the bytes do not change. Holders release it soon: the tier reclaims nothing around them
+  // meanwhile.
   std::shared_ptr<void> hold;
 };
 
+// A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both targets are
+// kIoAlign-aligned with room rounded up to kIoAlign. With payload_wanted set, only that part of the payload needs to be
+// filled, at its place. The tier checks the head's identity and root hash and, for whole payloads, every leaf it read
+// (unless the receiver does). A mismatch is reported as damaged, counted and quarantined.
 struct GetItem {
   Identity id;
   uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
@@ -89,76 +88,78 @@ struct GetItem {
   uint64_t payload_wanted = 0;
   uint32_t head_bytes = 0;     // out
   uint64_t payload_bytes = 0;  // out
-  // out, where the batch allows it: the payload, in memory of the tier's own, for as long as `lender` is kept;
+  // out, if the batch has receiver_borrows: the payload, in the tier's own memory, valid while `lender` is held.
   // `payload` was not written then.
   ConstBytes lent;
   std::shared_ptr<void> lender;
-  // out, where the batch asks for it: the payload is there to be read; `payload` was not written.
+  // out, if the batch has receiver_reads: where the payload can be read. `payload` was not written.
   FilePlace file;
-  // out, where the batch allows it: the leaves of a record that is handed on coded, at their offsets in `payload` or in
-  // what is lent; `head` is that of the plain record (codec::open_record), and payload_bytes what it takes plain. Empty:
-  // the payload is plain.
+  // out, if the batch has receiver_decodes: the leaves of a record that is handed on coded, at their offsets in
+  // `payload` or in `lent`. `head` is then that of the plain record (codec::open_record), and payload_bytes its plain
+  // size. Empty: the payload is plain.
   std::vector<codec::OpenedLeaf> coded;
 };
 
-// Whether a receiver decodes a leaf of that codec, of whose coded bytes at least the first 64 are there. Thread: any.
+// Returns true if a receiver decodes a leaf of that codec; at least the first 64 coded bytes are given. Thread: any.
 using DecodesLeaf = std::function<bool(codec::LeafCodec, ConstBytes)>;
 
 struct GetBatch {
   std::vector<GetItem> items;  // in the order wanted; neighbours are read together
   std::vector<Code> status;    // ok, miss, damaged, io_error, deadline, ...
   uint64_t deadline_ns = kNever;
-  // The receiver compares every leaf with its hash as it copies, and calls reject() for what is wrong: the
-  // tier may leave that second pass over the payload out. It checks heads all the same.
+  // The receiver compares every leaf with its hash as it copies, and calls reject() for damaged ones. So the tier may
+  // skip its own pass over the payload; it still checks heads.
   bool receiver_checks_leaves = false;
-  // With it: the receiver reads each payload once and gives it back soon, so a tier that has it in memory may lend it.
+  // Needs receiver_checks_leaves. The receiver reads each payload once and releases it soon, so a tier that has it in
+  // memory may lend it.
   bool receiver_borrows = false;
-  // With it: only heads are read, payloads by the receiver himself, past the tier (GetItem::file). Only of a tier that
-  // reads_from_files(). What is coded comes so too, as it is: the head says it.
+  // Needs receiver_checks_leaves. The tier reads heads only; the receiver reads the payloads itself (GetItem::file).
+  // Only for a tier that reads_from_files(). Coded records are returned as they are stored: their head says so.
   bool receiver_reads = false;
-  // With receiver_checks_leaves: the receiver decodes leaves itself, where this says so, and compares them as
-  // codec::open_record() wants it. A tier may hand on records of which it decodes most. Null: it decodes none.
+  // Needs receiver_checks_leaves. Says which leaves the receiver decodes itself; it compares them as
+  // codec::open_record() requires. A tier may hand on a record if the receiver decodes most of it. Null: the receiver
+  // decodes none.
   DecodesLeaf receiver_decodes;
   UniqueFunction<void(GetBatch&)> done;
 };
 
-// What a tier that codes (tier/coded) made of what it was given. Bytes are of payloads.
+// Counters of a tier that codes (tier/coded). Bytes are of payloads.
 struct CodecStats {
-  uint64_t coded = 0;          // records stored coded,
-  uint64_t plain_bytes = 0;    // their bytes before
-  uint64_t stored_bytes = 0;   // and after
+  uint64_t coded = 0;          // records stored coded
+  uint64_t plain_bytes = 0;    // their bytes before coding
+  uint64_t stored_bytes = 0;   // and after coding
   uint64_t sealed = 0;         // of records stored, coded or not
   uint64_t left_plain = 0;     // records stored as they were
   uint64_t encode_ns = 0;      // of all threads together, as decode_ns
-  uint64_t decoded = 0;        // records that came back
+  uint64_t decoded = 0;        // records that were read and decoded
   uint64_t decoded_bytes = 0;  // plain
   uint64_t decode_ns = 0;
-  uint64_t refused_lossy = 0;  // records that no reader here allows
-  uint64_t missing_keys = 0;   // records sealed with a key that is not here, or not sealed where all must be
-  uint64_t damaged = 0;        // records that did not decode or open
-  uint64_t stepped_down = 0;   // times that encoding held up writing, and was made faster or left
+  uint64_t refused_lossy = 0;  // coded with loss, but readers here allow no loss
+  uint64_t missing_keys = 0;   // sealed with a key that is not here, or not sealed where all must be
+  uint64_t damaged = 0;        // records that failed to decode or open
+  uint64_t stepped_down = 0;   // times that encoding held up writing, and was made faster or stopped
   uint64_t probes = 0;         // records coded only to measure
-  double difference = 0;       // of what was coded with loss: squared differences,
-  double value = 0;            // and squared values
+  double difference = 0;       // of records coded with loss: sum of squared differences,
+  double value = 0;            // and of squared values
   uint32_t mode = 0;           // codec::Mode of what was stored last
   uint32_t automatic = 0;      // 1: chosen by measuring
   uint32_t setting = 0;        // codec::Mode of the configuration; 0: none, or automatic
   uint32_t seals = 0;          // 1: what is stored is sealed
 };
 
-// Of a tier over a store (tier/store): what was asked of it.
+// Counters of a tier over a store (tier/store).
 struct StoreStats {
   uint64_t requests = 0;  // sent, tries included
   uint64_t retries = 0;
-  uint64_t failures = 0;    // tries that failed; that something is not there is none
+  uint64_t failures = 0;    // tries that failed; "not found" is no failure
   uint64_t refused = 0;     // not sent, in back-off
-  uint64_t overdue = 0;     // given up at their deadline
-  uint64_t unanswered = 0;  // of these, those that the store has not given back: now
-  uint64_t back_offs = 0;   // times that one began
+  uint64_t overdue = 0;     // ended at their deadline without an answer
+  uint64_t unanswered = 0;  // overdue requests that the store has not answered to this moment
+  uint64_t back_offs = 0;   // times that a back-off began
   uint64_t sent_bytes = 0, received_bytes = 0;
   uint64_t packs = 0;     // known to be in the store
-  uint64_t is_store = 0;  // 1: it is one
-  uint64_t backs_off = 0;  // 1: now
+  uint64_t is_store = 0;  // 1: this tier is over a store
+  uint64_t backs_off = 0;  // 1: in back-off now
 };
 
 struct TierStats {
@@ -167,14 +168,14 @@ struct TierStats {
   uint64_t records = 0;
   uint64_t payload_bytes = 0;
   uint64_t index_bytes = 0;  // memory for the index
-  uint64_t staging_bytes = 0;  // memory of its own that reads land in now, and what a late one may still touch
+  uint64_t staging_bytes = 0;  // the tier's own memory that reads land in now, or that a late read may still write to
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
-  // Of the records that somebody below wanted when this tier let them go: those that were taken over, and not.
+  // Records evicted from this tier that a lower tier asked for: accepted by it, and lost.
   uint64_t moved_down = 0, moves_lost = 0;
-  uint64_t full = 0;  // times that a disk's file system had no room within the capacity
-  uint64_t faults = 0, second_answers = 0;  // of plug-ins: hangs, lies and second answers; and the last of these alone
+  uint64_t full = 0;  // times that a disk's file system had no space within the capacity
+  uint64_t faults = 0, second_answers = 0;  // of plug-ins: all, and repeated answers alone
   CodecStats codec;
   StoreStats store;
 };
@@ -187,95 +188,97 @@ struct ScanRow {
   uint16_t uses = 0;
 };
 
-// Told of what leaves a tier on its own account (evicted, damaged). Called on the tier's executor,
+// Is notified of records that leave a tier on the tier's own account (evicted, damaged). Called on the tier's executor,
 // without the tier's locks held.
 class TierListener {
  public:
   virtual ~TierListener() = default;
   virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
   virtual void disabled(TierIndex tier, const Status& why) = 0;
-  // Another process that uses the same store has ended the epochs of a namespace before this one. May block.
+  // Another process that uses the same store has ended all epochs of a namespace that precede this one. May block.
   virtual void epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& /*row*/) {}
-  // Something that its user should see to, while it goes on. Also while the tier is being opened.
+  // Reports a condition that the user should see to; the tier goes on. Also called while the tier is being opened.
   virtual void warns(TierIndex /*tier*/, const Status& /*why*/) {}
-  // A tier that is about to let records go to make room offers them first: what stays in `ids`, in order, it reads, checks
-  // and gives to take_over(), a part at a time, and forgets it after that.
+  // Offers records before the tier evicts them. The listener removes from `ids` those that no lower tier wants, and
+  // keeps the order. The tier reads and checks the rest, passes them to take_over() part by part, and evicts each after
+  // that.
   virtual void wanted(TierIndex /*tier*/, std::vector<Identity>& ids) { ids.clear(); }
-  // Batches are as_stored. While this runs every record of the batch is still found in `tier`, unless it was erased there
-  // or is damaged. `done` runs once, maybe before this returns, on any thread of the executor.
+  // Passes evicted records to the next tier; batches are as_stored. Until `done` runs, every record of the batch is
+  // still found in `tier`, unless it was erased there or is damaged. `done` runs once, maybe before this returns, on
+  // any thread of the executor.
   virtual void take_over(TierIndex /*tier*/, std::unique_ptr<PutBatch> batch) {
     batch->status.assign(batch->items.size(), Code::unsupported);
     batch->done(*batch);
   }
 };
 
-// A record that lies in memory of this process that another process owns and may write at any moment. Whoever reads
-// copies the head out, checks it, and compares each leaf as it is copied (copy/local/fetch.h).
+// A record in memory of this process that another process owns and may write at any moment. A reader copies the head
+// out, checks it, and compares each leaf as it is copied (copy/local/fetch.h).
 struct InPlace {
   Identity id;
   uint64_t location = 0;  // from find(); 0 = look it up
-  // in_place() says where; no memory: it is read by get() alone.
+  // Set by in_place(). Without memory the record can be read by get() only.
   ConstBytes head;
   ConstBytes payload;
   std::shared_ptr<const void> memory;  // stays mapped for as long as this is kept
-  // The reader says what came of it: ok and what was copied, or that it was not there (any more).
+  // Set by the reader: ok and the bytes copied, or that the record was not there (any more).
   Code code = Code::ok;
   uint64_t bytes = 0;
 };
 
-// The epoch that a namespace has come to, as a tier writes it down.
+// The epoch of a namespace, as a tier writes it down.
 struct EpochRow {
   NamespaceId base;        // of epoch 0
   uint64_t epoch = 0;
   uint64_t raised = 0;     // orders the rows of one process by when they were raised
-  bool foreign = false;    // a peer's word: no process here ever had a handle of the namespace
+  bool foreign = false;    // reported by a peer: no process here ever had a handle of the namespace
   bool operator==(const EpochRow&) const = default;
 };
 
-// Epochs that have ended stay ended also where the row of their namespace had to go: each namespace belongs to one of so many
-// floors, and one without a row is at the epoch that its floor has been raised to. A namespace that was never invalidated and
-// shares a floor with one whose row went begins at that epoch, too: what it loses are hits.
+// Number of floors. They keep ended epochs ended after the row of their namespace was dropped: each namespace belongs
+// to one floor, and without a row it is at the epoch that its floor was raised to. So a namespace that was never
+// invalidated also begins at that epoch if it shares a floor with a dropped row; it loses hits only.
 inline constexpr size_t kEpochFloors = 4032;
 [[nodiscard]] inline size_t epoch_floor_of(const NamespaceId& base) noexcept {
-  uint64_t hash;  // ids are of a hash
+  uint64_t hash;  // ids are hashes
   std::memcpy(&hash, base.bytes.data(), sizeof hash);
   return hash % kEpochFloors;
 }
 
 class Tier {
  public:
-  virtual ~Tier() = default;  // waits for nothing: shutdown() first
+  virtual ~Tier() = default;  // does not wait: call shutdown() first
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "disk", "plugin", ...
   [[nodiscard]] virtual std::string describe() const = 0;            // one line for people
 
-  // From memory, never blocks. Fills out[i]; absent ones have present = false. Counts as a use if `touch`.
+  // Answers from memory, never blocks. Fills out[i]; absent records have present = false. Counts as a use if `touch`.
   virtual void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept = 0;
-  // Whether it offers its listener what it lets go (TierListener::wanted).
+  // True if the tier offers its listener what it evicts (TierListener::wanted).
   [[nodiscard]] virtual bool offers_what_it_lets_go() const noexcept { return false; }
-  // While pinned, a found record is not reclaimed; pins nest; the identity must have been found.
-  // Returns false if it has gone meanwhile (or the tier cannot pin: then a get may miss).
+  // While pinned, a found record is not reclaimed; pins nest; the identity must have been found. Returns false if the
+  // record is no longer there (or the tier cannot pin: then a get may miss).
   virtual bool pin(const Identity& id) noexcept = 0;
   virtual void unpin(const Identity& id) noexcept = 0;
 
   virtual void put(std::unique_ptr<PutBatch> batch) = 0;
   virtual void get(std::unique_ptr<GetBatch> batch) = 0;
-  // Where found records can be read without asking for them. From memory, never blocks. What came of it is told by
-  // read_in_place(), soon, also of several calls or of part of one; get() then finds out more of what was not there.
-  // Thread: any.
+  // Says where found records can be read directly. Answers from memory, never blocks. The reader reports the outcome by
+  // read_in_place() soon, also for several calls at once or for a part of one. For records that were not there the
+  // reader then calls get(). Thread: any.
   virtual void in_place(std::span<InPlace> /*items*/) noexcept {}
   virtual void read_in_place(std::span<const InPlace> /*items*/) noexcept {}
-  // Whether get() can say where payloads lie in files (GetBatch::receiver_reads).
+  // True if get() can say where payloads lie in files (GetBatch::receiver_reads).
   [[nodiscard]] virtual bool reads_from_files() const noexcept { return false; }
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
-  // What is known of records (policy::Hint), said after they were put; absent ones are ignored. From memory, never blocks.
+  // Changes the hint (policy::Hint) of stored records; absent ones are ignored. Changes memory only, never blocks.
   // Thread: any.
   virtual void hint(std::span<const Identity> /*ids*/, uint8_t /*priority*/) {}
-  // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.
+  // A receiver found that the payload read from `location` does not verify. The tier treats it as damage of its own.
   virtual void reject(const Identity& id, uint64_t location) = 0;
   // Forgets every record of a family. Persisted before it returns where the tier persists.
   virtual Status erase_family(FamilyId family) = 0;
-  // The same of many; the first error, after all were tried.
+  // Forgets every record of many families. Returns the first error, after all were tried.
   virtual Status erase_families(std::span<const FamilyId> families) {
     Status first;
     for (const FamilyId family : families) {
@@ -285,7 +288,7 @@ class Tier {
     return first;
   }
 
-  // The families that have records here, into `named`. From memory. Thread: any.
+  // Adds the families that have records here to `named`. Answers from memory. Thread: any.
   virtual void families(FamilyTable::Named& named) {
     std::array<ScanRow, 256> rows;
     uint64_t cursor = 0;
@@ -294,7 +297,7 @@ class Tier {
       for (size_t i = 0; i < n; ++i) named.add(rows[i].id.family);
     } while (cursor != 0);
   }
-  // These ids mean nothing any more, and have no records: what is kept by them can go. Thread: any.
+  // These ids are no longer in use and have no records: state that is kept by them can be dropped. Thread: any.
   virtual void forget_families(std::span<const FamilyId> /*gone*/) {}
 
   // Rows in a stable order starting after `cursor` (0 = start); sets cursor for the next page, 0 at the end.
@@ -305,8 +308,9 @@ class Tier {
   // nothing and accepts everything.
   virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
   virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
-  // Several at once, in one write where the tier can; `forgotten`: rows that are not needed any more; `floored`: rows that go
-  // and raise their floor to their epoch. Not ok: some of them, or none, may be written; it can be tried again.
+  // Writes several epochs, at once where the tier can. `forgotten`: rows that are no longer needed. `floored`: rows
+  // that are dropped and raise their floor to their epoch. On failure some or none of them are written; the call can be
+  // repeated.
   virtual Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/,
                             std::span<const EpochRow> /*floored*/) {
     for (const EpochRow& row : rows) {
@@ -314,18 +318,19 @@ class Tier {
     }
     return {};
   }
-  // All of them that are written down here. Never waits for a write of them.
+  // Returns all epochs that are written down here. Never waits for a write of them.
   virtual std::vector<EpochRow> epochs() { return {}; }
-  // The floors that are written down here, kEpochFloors of them; empty: none was ever raised.
+  // Returns the kEpochFloors floors that are written down here; empty: none was ever raised.
   virtual std::vector<uint64_t> epoch_floors() { return {}; }
 
-  // Makes durable what was stored before and is still here: `done` runs once, on the tier's executor or before this
-  // returns, with ok if all of it survives a power cut. io_error: some could not be made so and has left the tier.
+  // Makes durable what was stored before and is still here. `done` runs once, on the tier's executor or before this
+  // returns, with ok if all of it survives a power cut. io_error: some records could not be made durable and were
+  // dropped.
   virtual void sync(UniqueFunction<void(const Status&)> done) {
     done(Status(Code::unsupported, "this tier cannot promise what survives a power cut"));
   }
-  // Stops taking work; `done` runs on the core's executor, and may end the tier, when nothing is in flight any more and
-  // everything acknowledged is on the medium.
+  // Stops accepting work. `done` runs on the core's executor when nothing is in flight any more and everything
+  // acknowledged is on the medium. It may destroy the tier.
   virtual void shutdown(UniqueFunction<void()> done) = 0;
 };
 

@@ -1,8 +1,8 @@
 // The state of a coded tier and its two paths: write_path.cc (encode, then the inner tier in order), read_path.cc (the
 // inner tier, then decode).
 //
-// Lock: mutex_ is a leaf but for memory: no call of the inner tier, of `done` or of the log is made under it.
-// Lock-order neighbours: the inner tier's locks are taken without it.
+// Lock: mutex_ is a leaf but for memory: no call of the inner tier, of `done` or of the log is made under it. The inner
+// tier's locks are taken without it.
 #pragma once
 
 #include <atomic>
@@ -27,46 +27,46 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
 
   void put(std::unique_ptr<PutBatch> batch);
   void get(std::unique_ptr<GetBatch> batch);
-  // Records on their way down are forgotten, before the inner tier forgets those that it has.
+  // Cancels records on their way down. Called before the inner tier forgets those that it has.
   void forget(std::span<const Identity> ids);
   void forget(FamilyId family);
-  // These ids mean nothing any more.
+  // Drops state kept by these ids, which are no longer in use.
   void forget_families(std::span<const FamilyId> gone);
-  // Room that a found record takes once it is decoded; 0: what is stored.
+  // Room that a found record takes once it is decoded; 0: as much as is stored.
   uint64_t room_of(FamilyId family, uint64_t stored_bytes) noexcept;
   void add_stats(TierStats& stats) const;
   [[nodiscard]] const CodedTierOptions& options() const noexcept { return options_; }
-  // No new work; `done` when none of its own is in flight.
+  // Accepts no new work; `done` runs when none of its own is in flight.
   void shutdown(UniqueFunction<void()> done);
-  // The inner tier goes: what is left in flight reaches nobody.
+  // Called before the inner tier is destroyed: the rest in flight is then dropped.
   void leave() noexcept { inner_.store(nullptr, std::memory_order_release); }
 
  private:
   // ---- write_path.cc ----
   struct PutPiece {
     bool code = false;       // by the recipe
-    bool encode = false;     // something is to be done with it before it is sent
+    bool encode = false;     // the record passes encode() before it is sent
     bool own = false;        // the recipe is the namespace's
-    bool erased = false;     // under mutex_, as nothing else here
-    Code failed = Code::ok;  // else it is not sent
+    bool erased = false;     // under mutex_, unlike the other members
+    Code failed = Code::ok;  // not ok: it is not sent
     TierChoice::Level level = TierChoice::Level::off;
     std::optional<TierChoice::Level> probe;
     codec::Recipe recipe;
     codec::RecordForm form;
     Staging::Buffer staging;
-    ConstBytes head, payload;  // what is sent
+    ConstBytes head, payload;  // to be sent
   };
   struct PutOp {
     std::unique_ptr<PutBatch> batch;
     std::vector<PutPiece> pieces;
-    size_t next = 0;  // of those that are in no chunk yet
-    size_t open = 0;  // of those that are not settled
+    size_t next = 0;  // first of the pieces that are in no chunk yet
+    size_t open = 0;  // pieces that are not settled
   };
   // Consecutive pieces of one batch that are encoded and sent together.
   struct Chunk {
     std::shared_ptr<PutOp> op;
     size_t first = 0, n = 0;
-    size_t tasks = 0;  // that are not done
+    size_t tasks = 0;  // encoding tasks that are not done
   };
   using PutOps = std::vector<std::shared_ptr<PutOp>>;
   bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double read_ns) KVBM_REQUIRES(mutex_);
@@ -91,17 +91,17 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   // ---- read_path.cc ----
   struct Place {
     bool staged = false;
-    Staging::Buffer staging;  // the head, then from a page on the payload, unless:
-    uint64_t landing = kNoLanding;  // where in its target the payload is read (hand_on.h)
+    Staging::Buffer staging;  // the head, then from a page boundary on the payload, unless:
+    uint64_t landing = kNoLanding;  // offset in its target at which the payload is read (hand_on.h)
     uint64_t head_bytes = 0, stored_bytes = 0;
   };
   struct GetOp {
     std::unique_ptr<GetBatch> batch;
     std::vector<Place> places;
-    std::deque<size_t> unasked;  // items that the inner tier was not asked for
+    std::deque<size_t> unasked;  // items not yet requested from the inner tier
     size_t open = 0;
   };
-  // A record in memory of this tier's, or lent: to be decoded into its target.
+  // A record in this tier's own memory, or lent, to be decoded into its target.
   struct Arrived {
     size_t item = 0;
     ConstBytes head, payload;
@@ -115,7 +115,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch);
   Code take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived);
   void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
-  // What a record that was decoded teaches.
+  // Measurement of one record that was decoded.
   struct Decoded {
     FamilyId family;
     TierChoice::Level level;
@@ -153,20 +153,21 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;  // batches of either kind
   CodecStats counts_ KVBM_GUARDED_BY(mutex_);
   TierChoice choice_ KVBM_GUARDED_BY(mutex_);
-  // Families whose last record that was read was coded, where their terms do not say what a plain one is.
+  // Families with terms that give no plain size, if the last record read of them was coded.
   std::set<FamilyId> coded_ KVBM_GUARDED_BY(mutex_);
   std::set<std::string> said_ KVBM_GUARDED_BY(mutex_);  // at most kMostSaid
   std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(mutex_);
 
   Staging write_staging_ KVBM_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);  // with pieces that are in no chunk
-  std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);      // all that are not over
+  std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);      // all that have not ended
   std::deque<std::shared_ptr<Chunk>> chunks_ KVBM_GUARDED_BY(mutex_);     // in order, not sent
-  // One thread sends at a time, so that the order stays; what is forgotten meanwhile is forgotten behind it.
+  // One thread sends at a time, so that the order stays. Records forgotten meanwhile are erased from the inner tier
+  // after the send.
   std::shared_ptr<Chunk> sending_ KVBM_GUARDED_BY(mutex_);
   std::vector<Identity> forgotten_ KVBM_GUARDED_BY(mutex_);
   uint64_t writing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches with the inner tier
-  // What the inner tier took to write and how much, older batches fading.
+  // Bytes and time of writes by the inner tier; older batches fade.
   struct Written {
     uint64_t last_end_ns = 0;
     double ns = 0, bytes = 0;
@@ -174,7 +175,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
   };
   Written written_ KVBM_GUARDED_BY(mutex_);
-  // How long writing waited for encoding, while more was waiting to be encoded.
+  // Time that writing waited for encoding while more was waiting to be encoded.
   uint64_t watched_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t busy_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t starved_ns_ KVBM_GUARDED_BY(mutex_) = 0;

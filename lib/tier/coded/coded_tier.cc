@@ -39,7 +39,7 @@ void CodedTier::find(std::span<const Identity> ids, std::span<Found> out, bool t
 
 void CodedTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
 void CodedTier::get(std::unique_ptr<GetBatch> batch) {
-  // Heads alone: who reads the payloads himself takes plain records alone.
+  // Reads heads alone: a receiver that reads payloads itself takes plain records only.
   if (batch->receiver_reads) return inner_->get(std::move(batch));
   core_->get(std::move(batch));
 }
@@ -48,7 +48,7 @@ bool CodedTier::reads_from_files() const noexcept {
   return core_->options().keys == nullptr && inner_->reads_from_files();
 }
 
-// What is coded is not read where it lies.
+// Coded records are not read in place.
 void CodedTier::in_place(std::span<InPlace> items) noexcept {
   inner_->in_place(items);
   for (InPlace& item : items) {
@@ -93,7 +93,7 @@ TierStats CodedTier::stats() const {
 
 void CodedTier::shutdown(UniqueFunction<void()> done) {
   const MemoryWait nobody_to_tell;
-  // Both at once: what the inner tier lets go of is what this one waits for.
+  // Both at once: this tier's work ends only when the inner tier ends its own.
   struct Ends {
     std::atomic<int> left{2};
     UniqueFunction<void()> done;
@@ -181,7 +181,7 @@ void CodedCore::shutdown(UniqueFunction<void()> done) {
     MutexLock lock(mutex_);
     stopping_ = true;
     closed_ = std::move(done);
-    // What was not asked for yet is of loads that were cancelled or ran out of time.
+    // Items not yet requested belong to loads that were cancelled or ran out of time.
     for (const auto& op : get_queue_) {
       bool last = false;
       for (const size_t i : std::exchange(op->unasked, {})) last = settle(*op, i, Code::closed);
@@ -206,7 +206,7 @@ void CodedCore::maybe_closed() {
   if (call) executor_.post(std::move(call));
 }
 
-// One line for each cause.
+// Logs one line for each cause.
 void CodedCore::say_once(std::string what, const char* text) {
   if (options_.log == nullptr) return;
   {

@@ -1,9 +1,9 @@
-// A tier around another one that codes and seals records on their way down and gives back plain ones. README.md has the
-// rules; codec/coded_record.h says what is stored.
+// A tier around another one. It codes and seals records on their way down and returns plain ones. README.md has the
+// rules; codec/coded_record.h describes what is stored.
 //
-// Whoever stands above sees plain records alone, also of what an earlier configuration stored: a tier that codes nothing
-// still decodes what it finds coded, or refuses it. Encoding and decoding run on the executor, never on the caller's thread;
-// the memory they pass through is bounded, and what has no room waits in order and ends at its deadline.
+// The layer above sees only plain records, also of records that an earlier configuration stored: a tier that codes
+// nothing still decodes coded records, or refuses them. Encoding and decoding run on the executor, never on the
+// caller's thread. The memory that they use is bounded; work without memory waits in order and ends at its deadline.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,26 @@
 
 namespace kvbm::tier::coded {
 
-// What is known of the records of a family, and what its namespace asked for.
+// Facts about the records of a family, and what its namespace configured.
 struct FamilyTerms {
   codec::RecordForm form;
-  uint64_t plain_bytes = 0;  // of every payload; 0: they differ, or nobody knows
+  uint64_t plain_bytes = 0;  // of every payload; 0: they differ, or it is not known
   codec::Recipe recipe;      // the namespace's own; no rules: as the tier codes
-  bool allow_lossy = false;  // somebody reads what is lossy; the receiver asks again for each reader
+  bool allow_lossy = false;  // some reader accepts lossy records; the receiver checks again for each reader
 };
 
 struct CodedTierOptions {
   bool automatic = false;
   codec::Mode mode = codec::Mode::off;  // unless automatic; off: nothing is coded, and namespaces' recipes are not used
   Goal goal = Goal::speed;
-  std::shared_ptr<const codec::KeyRing> keys;  // everything is sealed; null: nothing
+  std::shared_ptr<const codec::KeyRing> keys;  // set: everything is sealed; null: nothing is
   uint64_t read_budget_bytes = uint64_t{32} << 20;
   uint64_t write_budget_bytes = uint64_t{32} << 20;
-  uint64_t most_payload_bytes = 0;  // of any record that comes here
-  // Null: nothing is known of the family, its records are not coded (but sealed). Thread: any.
+  uint64_t most_payload_bytes = 0;  // largest payload of any record that is put or read
+  // Null: nothing is known of the family; its records are not coded (but sealed). Thread: any.
   std::function<std::shared_ptr<const FamilyTerms>(FamilyId)> terms;
-  // What reading a stored byte takes, in ns, and how that is learned: the answer is called with the time and the bytes
-  // that came. Only if automatic.
+  // link: ns that reading a stored byte takes. measure: begins a measurement of it; the function it returns is called
+  // with the time and the bytes read. Only if automatic.
   std::function<double(uint64_t now_ns)> link;
   std::function<UniqueFunction<void(uint64_t now_ns, uint64_t got)>(uint64_t now_ns, uint64_t bytes)> measure;
   const Log* log = nullptr;
@@ -60,7 +60,7 @@ class CodedTier final : public Tier {
   void unpin(const Identity& id) noexcept override { inner_->unpin(id); }
   void put(std::unique_ptr<PutBatch> batch) override;
   void get(std::unique_ptr<GetBatch> batch) override;
-  // Where everything must be sealed nothing is read past this.
+  // False where everything must be sealed: then all reads pass this tier.
   [[nodiscard]] bool reads_from_files() const noexcept override;
   void in_place(std::span<InPlace> items) noexcept override;
   void read_in_place(std::span<const InPlace> items) noexcept override { inner_->read_in_place(items); }
@@ -81,7 +81,7 @@ class CodedTier final : public Tier {
   }
   std::vector<EpochRow> epochs() override { return inner_->epochs(); }
   std::vector<uint64_t> epoch_floors() override { return inner_->epoch_floors(); }
-  // What was given to it and is not coded yet is not stored yet.
+  // Covers only records that were passed to the inner tier: what is not coded yet is not stored yet.
   void sync(UniqueFunction<void(const Status&)> done) override { inner_->sync(std::move(done)); }
   void shutdown(UniqueFunction<void()> done) override;
 

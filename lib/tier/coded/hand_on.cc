@@ -16,7 +16,7 @@ bool lies_in(MutableBytes target, ConstBytes bytes) noexcept {
   return at >= begin && at - begin <= target.size() && bytes.size() <= target.size() - (at - begin);
 }
 
-// Most of what is coded is the receiver's to decode.
+// True if the receiver decodes at least half of the coded bytes.
 bool takes_most(ConstBytes opened, std::span<const codec::OpenedLeaf> leaves, const DecodesLeaf& decodes) {
   uint64_t taken = 0;
   uint64_t coded = 0;
@@ -25,7 +25,7 @@ bool takes_most(ConstBytes opened, std::span<const codec::OpenedLeaf> leaves, co
     coded += leaf.bytes;
     if (decodes(leaf.codec, opened.subspan(leaf.offset, leaf.bytes))) taken += leaf.bytes;
   }
-  // Sealed and not coded: it is plain once it is open.
+  // A record that is sealed but not coded is plain once it is open.
   return taken != 0 && taken >= coded - taken;
 }
 

@@ -1,5 +1,5 @@
-// Records that go on to their receiver coded, because it decodes them itself: opened, checked as far as that goes without
-// decoding, and laid at the end of their target, so that they can be decoded there later (codec::decode_opened).
+// Hands coded records on to a receiver that decodes them itself. The record is opened, checked as far as possible
+// without decoding, and placed at the end of its target, so that it can be decoded there later (codec::decode_opened).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace kvbm::tier::coded {
 
-// Where in `target` a payload of so many bytes is to be read so that it can be handed on from there: at its end, as direct
-// I/O wants it. kNoLanding: it does not fit.
+// Offset in `target` at which a payload of `stored_bytes` is read so that it can be handed on from there: at its end,
+// aligned for direct I/O. kNoLanding: it does not fit.
 inline constexpr uint64_t kNoLanding = UINT64_MAX;
 [[nodiscard]] uint64_t landing_of(MutableBytes target, uint64_t stored_bytes) noexcept;
 
-// Makes what the receiver of `item` wants of a coded record: its leaves in item.coded, where `decodes` takes at least half
-// of its coded bytes; else the plain record in item.payload, decoded here. `stored` lies at landing_of() in item.payload
-// or anywhere else; where `lender` keeps it, it is lent on. `coded` does not lie in item.head.
-// Codes as of codec::decode_record(). Where it fails nothing of item.payload may be used.
+// Turns a coded record into what the receiver of `item` wants. If `decodes` takes at least half of the coded bytes, its
+// leaves go to item.coded; else it is decoded here, into item.payload. `stored` lies at landing_of() in item.payload or
+// anywhere else; if `lender` keeps it valid, it is lent on. `coded` does not lie in item.head. Returns the codes of
+// codec::decode_record(). After a failure item.payload must not be used.
 Status hand_on(GetItem& item, const codec::HeadView& coded, ConstBytes stored, const std::shared_ptr<void>& lender,
                const codec::DecodeRules& rules, const DecodesLeaf& decodes, codec::Workspace& workspace);
 

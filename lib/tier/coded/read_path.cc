@@ -1,9 +1,11 @@
-// Up: what is plain is read straight into its target, what is coded into memory of this tier's and decoded from there.
+// The way up. Plain records are read straight into their target, coded ones into this tier's memory and decoded from
+// there.
 //
 // A receiver that decodes itself (GetBatch::receiver_decodes) is handed coded records on: hand_on.h.
 //
-// Which of the two it is shows in its head, and that is read with it. So it is guessed: by the size where all plain
-// payloads of a family have one, else by what the last one was. A guess that was wrong costs a copy, or a second read.
+// Only the head says whether a record is coded, and it is read together with the payload. So this is guessed: by the
+// size where all plain payloads of a family have one size, else by the last record read. A wrong guess costs a copy or
+// a second read.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,7 +18,7 @@ namespace kvbm::tier::coded {
 
 namespace {
 
-// What one task decodes at least, in plain bytes.
+// Least work of one decoding task, in plain bytes.
 constexpr uint64_t kDecodeTaskBytes = uint64_t{512} << 10;
 
 std::string hex(std::span<const uint8_t> bytes) {
@@ -87,11 +89,12 @@ void CodedCore::place(GetOp& op, std::span<const Found> found) {
     place.stored_bytes = found[i].payload_bytes;
     const bool one_size = known != nullptr && known->plain_bytes != 0;
     const GetItem& item = op.batch->items[i];
-    // A seal makes it longer than its target.
+    // A seal makes the stored record longer than its target.
     const bool longer = place.stored_bytes > item.payload.size() || place.head_bytes > item.head.size();
     const bool coded = one_size ? place.stored_bytes != known->plain_bytes : coded_.count(family) != 0;
     place.staged = found[i].present && (longer || coded);
-    // A receiver that decodes gets it where it will be looked for; what is sealed is opened on its way there.
+    // A receiver that decodes gets the record at the place where hand_on() leaves it. Sealed records are opened on
+    // their way there.
     const bool as_it_is = op.batch->receiver_decodes && options_.keys == nullptr && place.staged && !longer;
     if (as_it_is) place.landing = landing_of(item.payload, place.stored_bytes);
     op.unasked.push_back(i);
@@ -128,7 +131,7 @@ void CodedCore::pump_reads() {
   }
 }
 
-// As much of the first batch as there is memory for. Null: nothing now.
+// Takes as many items of the first batch as there is memory for. Null: nothing now.
 std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
   auto ask = std::make_unique<GetBatch>();
   std::vector<size_t> which;
@@ -173,7 +176,7 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
   return ask;
 }
 
-// On any thread, as the receiver allows. Plain records are done; the others are decoded by tasks.
+// Runs on any thread, as the receiver allows. Plain records are done; tasks decode the others.
 void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch) {
   const MemoryWait nobody_to_tell;
   std::vector<std::pair<size_t, Code>> ended;
@@ -181,7 +184,7 @@ void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>
   for (size_t k = 0; k < which.size(); ++k) {
     const size_t i = which[k];
     Code code = batch.status[k];
-    // It was another record, of another size, when it was read.
+    // Another record, of another size, was there when it was read.
     if (code == Code::invalid_argument && op->places[i].staged) code = Code::miss;
     if (code == Code::ok) code = take(op, i, batch.items[k], arrived);
     if (code != Code::again) ended.emplace_back(i, code);
@@ -205,7 +208,8 @@ void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>
   pump_reads();
 }
 
-// A plain record is used as it is: who may write to the medium could else leave a seal off, or what says lossy.
+// Checks that a plain record may be used as it is. Otherwise a writer on the medium could leave out a seal, or the flag
+// that says lossy.
 Code CodedCore::allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) {
   const uint16_t flags = head.header().flags;
   if (options_.keys == nullptr && (flags & codec::kLossy) == 0) return Code::ok;
@@ -218,7 +222,7 @@ Code CodedCore::allow_plain(const codec::HeadView& head, const Identity& id, uin
   return code;
 }
 
-// What is to be made of a record that was read: ok: it is in its place; again: it is decoded, or read again.
+// Takes a record that was read. ok: it is in its place; again: it will be decoded, or read again.
 Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived) {
   GetItem& item = op->batch->items[i];
   Place& place = op->places[i];
@@ -284,7 +288,7 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   pump_reads();
 }
 
-// The level that a record of that mode is, where its namespace is coded so now. nullopt: of an earlier configuration.
+// Level of a record with that mode, if its namespace is coded so now. nullopt: stored under an earlier configuration.
 std::optional<TierChoice::Level> CodedCore::level_of(codec::Mode mode, const FamilyTerms* terms) noexcept {
   if (mode == codec::Mode::off) return TierChoice::Level::off;
   if (terms != nullptr && !terms->recipe.rules.empty()) {
@@ -310,7 +314,7 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
   if (item.head.size() < head_bytes || item.payload.size() < bytes) return Code::invalid_argument;
   if (coded) {
     const auto known = terms(item.id.family);
-    // The inner tier compared what is stored with its hashes, unless the receiver was to.
+    // The inner tier compared the stored bytes with their hashes, unless the receiver does that.
     const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy,
                                    !batch.receiver_checks_leaves};
     std::optional<codec::Mode> mode;
@@ -331,14 +335,14 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
     }
   } else {
     std::memcpy(item.head.data(), from.head.data(), head_bytes);
-    std::memmove(item.payload.data(), from.payload.data(), bytes);  // it may lie at its target's end
+    std::memmove(item.payload.data(), from.payload.data(), bytes);  // ranges overlap if hand_on() landed it here
   }
   item.head_bytes = static_cast<uint32_t>(head_bytes);
   item.payload_bytes = bytes;
   return Code::ok;
 }
 
-// A record that does not decode. Nothing is deleted but what is damaged.
+// Handles a record that does not decode. Only a damaged one is deleted.
 Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
                        CodecStats& counts) {
   switch (why.code()) {

@@ -7,7 +7,7 @@ namespace kvbm::tier::coded {
 std::optional<Staging::Buffer> Staging::take(uint64_t bytes) {
   const uint64_t want = round_up(bytes, kStep);
   if (in_use_ != 0 && in_use_ + want > budget_) return std::nullopt;
-  // The smallest that fits and does not waste half of itself.
+  // The smallest buffer that fits and wastes less than half of itself.
   size_t best = free_.size();
   for (size_t i = 0; i < free_.size(); ++i) {
     const uint64_t size = free_[i].size();
@@ -39,7 +39,7 @@ void Staging::give(Buffer buffer) {
   free_.push_back(std::move(buffer));
 }
 
-// Lets go of what is kept until so much more is within the budget.
+// Frees kept buffers until `bytes` more fit within the budget.
 void Staging::make_room(uint64_t bytes) {
   while (!free_.empty() && in_use_ + kept_ + bytes > budget_) {
     kept_ -= free_.back().size();

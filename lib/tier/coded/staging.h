@@ -1,5 +1,5 @@
-// Memory of a tier's own that coded records pass through: taken when it is needed, kept for the next, never more than
-// the budget (but one buffer that alone is larger, when nothing else is in use). No lock: the owner's.
+// A tier's own memory for coded records in transit. Buffers are kept for the next use. The sum never exceeds the
+// budget, except for a single larger buffer when nothing else is in use. No lock: the owner's.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ class Staging {
   using Buffer = disk::AlignedBuffer;
   explicit Staging(uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
 
-  // kIoAlign-aligned. Nothing: not now, something in use has to come back first. data() is null: there is no memory,
-  // and nothing in use that could come back.
+  // Returns a kIoAlign-aligned buffer. nullopt: none now, a buffer in use must be returned first. data() is null: there
+  // is no memory, and no buffer in use that could be returned.
   std::optional<Buffer> take(uint64_t bytes);
   void give(Buffer buffer);
   [[nodiscard]] uint64_t bytes() const noexcept { return in_use_ + kept_; }
 
  private:
-  // Sizes are rounded up to this, so that records of about one size use each other's buffers.
+  // Sizes are rounded up to this, so that records of similar size reuse each other's buffers.
   static constexpr uint64_t kStep = 64 << 10;
   void make_room(uint64_t bytes);
 

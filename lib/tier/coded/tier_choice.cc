@@ -6,26 +6,26 @@ namespace kvbm::tier::coded {
 
 namespace {
 
-// Coding is taken up where it saves so much of the time, and left where it saves less than that.
+// A level is entered if coding takes at most this share of the plain time, and left above the second share.
 constexpr double kEnter = 0.94;
 constexpr double kLeave = 0.98;
-// From one level to another.
+// Share at which one level replaces another.
 constexpr double kBetter = 0.95;
-// Goal space: how much longer than plain reading may take, to begin and to go on.
+// Goal space: reading time relative to plain, to enter a level and to stay in it.
 constexpr double kBears = 1.25;
 constexpr double kBearsOn = 1.4;
-// Less is not worth a decoder's time.
+// A stored share above this is not worth a decoder's time.
 constexpr double kSavesSpace = 0.98;
-// A level that is not in use is measured again after so long: about one record in ten seconds.
+// A level that is not in use is measured again after this time: about one record in ten seconds.
 constexpr uint64_t kProbeNs = 10'000'000'000;
 constexpr uint64_t kPauseNs = 30'000'000'000;
 constexpr uint64_t kMostPauseNs = 480'000'000'000;
-// Of what was known before, so much stays with the next record.
+// Weight of the earlier measurements when a record adds one.
 constexpr double kKeptOfChoice = 0.75;
 
-// Of the time until its deadline, so much of a load may be reading and decoding.
+// Share of the time until its deadline that a load may spend on reading and decoding.
 constexpr double kOfDeadline = 0.5;
-// How fast a near deadline is forgotten while later ones come.
+// Rate at which a near deadline fades while later ones arrive.
 constexpr double kForgets = 1.0 / 16;
 
 constexpr TierChoice::Level kCoding[] = {TierChoice::Level::fast, TierChoice::Level::standard, TierChoice::Level::max};
@@ -48,7 +48,7 @@ codec::Mode TierChoice::mode_of(Level level) noexcept {
   return codec::Mode::off;
 }
 
-// Nothing is chosen before it was measured, nor before what it is to be better than was.
+// A level is allowed only after it was measured, and after plain was where plain is sealed.
 bool TierChoice::allowed(const Of& of, Level level) const noexcept {
   return static_cast<int>(level) <= static_cast<int>(ceiling_) && of.at(level).records != 0 &&
          (!seals_ || of.at(Level::off).records != 0);
@@ -99,7 +99,7 @@ TierChoice::Level TierChoice::best_for_space(const Of& of, const Way& way) const
   return best;
 }
 
-// The largest level is slow to encode and gains little: only space asks for it.
+// The largest level is slow to encode and gains little: only goal space uses it.
 bool TierChoice::measures(Level level, bool own) const noexcept {
   if (level == Level::off) return seals_;
   if (own) return level == Level::standard;
@@ -117,7 +117,7 @@ TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, co
   for (const Level l : {Level::off, Level::fast, Level::standard, Level::max}) {
     if (!measures(l, own)) continue;
     const uint64_t probed = of.probed_ns[index_of(l)];
-    // Plain is in use before anything was read.
+    // Plain counts as in use before anything was read.
     const bool in_use = l == of.level && (l != Level::off || probed != 0);
     if (in_use || (probed != 0 && now_ns < probed + kProbeNs)) continue;
     of.probed_ns[index_of(l)] = std::max<uint64_t>(now_ns, 1);

@@ -1,20 +1,23 @@
-// Whether records are coded on their way into a tier, and how fast or well: decided when they are written, for when they
-// are read.
+// Decides whether records are coded on their way into a tier, and at which level. The choice is made when a record is
+// written, for the time when it is read.
 //
-// Goal speed: coded where the way down and up again is shorter that way. A plain byte takes `way` ns, written and read;
-// coded it takes way * stored share, and then what encoding and decoding take, as if nothing ever overlapped and one
-// thread did it all: what is chosen on that ground is no slower on any machine that also codes while it writes and reads.
-// Goal space: the best ratio that decoding bears, at most a quarter longer than reading it plain.
-// All of it is measured: ratio and speeds per family and level, by coding single records for the measurement alone
-// (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Where records are sealed, plain
-// ones are too: what that takes is measured in the same ways, as if plain were a level, and every level is sealed where it is
-// measured. Between entering and leaving a
-// level lies a gap, so that noise does not flap. A level whose reading takes longer than plain reading is left out where loads have
-// less than twice that time until their deadlines (the nearest of the last loads, the older fading): what plain would have
-// made in time is not late for being coded. Encoding that holds writing up lowers a ceiling, which rises again after
-// a pause that doubles each time.
-// Unlike copy/codec_choice, which times batches of both ways over one edge against each other: a record is read long after
-// it is written, if ever, so here nothing can be timed whole, and what coding would take is put together from its parts.
+// Goal speed: code where the way down and up again takes less time that way. A plain byte takes `way` ns, written and
+// read. Coded it takes way * stored share, plus encoding and decoding as if nothing ever overlapped and one thread did
+// it all. So the choice is no slower on a machine that codes while it writes and reads.
+// Goal space: the best ratio with reading at most a quarter longer than reading plain.
+//
+// All inputs are measured: ratio and speeds per family and level, `way` by reads and writes. A level that is not in use
+// is measured by coding single records for the measurement alone (probes), a level in use by its own records. Where
+// records are sealed, plain ones are too: sealing is measured in the same ways, as if plain were a level, and every
+// level is measured with its seal.
+//
+// Between entering and leaving a level lies a gap, so that noise does not make the choice flap. A level that reads
+// slower than plain is left out if loads have less than twice its reading time until their deadlines. (The nearest of
+// the last loads counts, older ones fade.) So a load that plain records would serve in time is not late because they
+// are coded. Encoding that holds writing up lowers a ceiling, which rises again after a pause that doubles each time.
+//
+// copy/codec_choice times batches of both ways over one edge against each other. That is impossible here: a record is
+// read long after it is written, if ever. So the cost of coding is put together from its parts.
 // Pure: time comes from the caller; no lock.
 #pragma once
 
@@ -41,31 +44,32 @@ class TierChoice {
     std::optional<Level> probe;  // measure this one too; the record is stored as `level` says
   };
 
-  // `seals`: every record is, whatever its level.
+  // `seals`: every record is sealed, whatever its level.
   explicit TierChoice(Goal goal, bool seals = false) noexcept : goal_(goal), seals_(seals) {}
 
-  // For one record of a family that is about to be written. `own`: the namespace names its coding, so there is one level
-  // (standard). ns that one stored byte takes; 0: not known, and nothing.
+  // Plans one record of a family that is about to be written. `own`: the namespace configures its coding, so there is
+  // one level (standard). Way: ns that one stored byte takes; 0: not known, and taken as nothing.
   struct Way {
     double read_ns = 0;
     double write_ns = 0;
   };
   Plan plan(uint64_t now_ns, FamilyId family, bool own, const Way& way);
-  // What coding one record gave, its seal included. decode_ns: 0 where nobody decoded it. Of `off`: what sealing a plain one took.
+  // Adds a measurement of coding one record, its seal included. decode_ns: 0 if it was not decoded. Level `off`:
+  // sealing a plain one.
   void encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
                uint64_t decode_ns);
-  // A record that was once coded at that level was read.
+  // Adds a measurement of reading a record that was coded at that level.
   void decoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t ns);
-  // A load asks for so many stored bytes, and gives up in so many ns.
+  // A load asks for `stored_bytes` and has `left_ns` until its deadline.
   void asked(uint64_t stored_bytes, uint64_t left_ns);
-  // Encoding is what writing waits for. Returns false if nothing is left to lower.
+  // Lowers the ceiling because writing waits for encoding. Returns false if nothing is left to lower.
   bool held_up(uint64_t now_ns);
   [[nodiscard]] Level level(FamilyId family) const noexcept;
   void forget(FamilyId family) noexcept { families_.erase(family); }
   [[nodiscard]] size_t families() const noexcept { return families_.size(); }
 
  private:
-  // Per plain byte; the last few records count.
+  // Measurements per plain byte; the last few records count.
   struct Seen {
     uint32_t records = 0;
     double stored = 1;
@@ -92,7 +96,7 @@ class TierChoice {
   const Goal goal_;
   const bool seals_;
   std::map<FamilyId, Of> families_;
-  double left_ns_per_byte_ = 0;  // until deadlines; 0: none had one
+  double left_ns_per_byte_ = 0;  // until deadlines; 0: no load had one
   Level ceiling_ = Level::max;
   uint64_t raise_ns_ = 0;
   uint64_t pause_ns_ = 0;

@@ -1,5 +1,5 @@
-// Down: records of a batch are encoded in chunks, several at a time, and chunks go to the inner tier in the order that
-// they came in.
+// The way down. Records of a batch are encoded in chunks, several at a time; chunks go to the inner tier in their order
+// of arrival.
 #include <algorithm>
 #include <utility>
 
@@ -10,18 +10,18 @@ namespace kvbm::tier::coded {
 
 namespace {
 
-// What is sent to the inner tier at once: a disk writes runs of 4 MiB, and while it does the next chunk is encoded.
+// Bytes sent to the inner tier at once: a disk writes runs of 4 MiB, and meanwhile the next chunk is encoded.
 constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
-// What one task encodes at least.
+// Least work of one encoding task.
 constexpr uint64_t kEncodeTaskBytes = uint64_t{512} << 10;
-// Encoding holds writing up where it is what writing waited for during half of so much time.
+// Encoding holds writing up if writing waited for it during half of this time.
 constexpr uint64_t kWatchNs = 200'000'000;
-// Less is mostly latency, which coding does not shorten.
+// Smaller writes are mostly latency, which coding does not shorten.
 constexpr uint64_t kLeastMeasured = uint64_t{256} << 10;
-// Of what writing was known to take, so much stays with the next batch.
+// Weight of the earlier measurements of writing when a batch adds one.
 constexpr double kKeptOfTime = 7.0 / 8;
 
-// A coded head lies in front of its payload.
+// Room for the head, which lies in front of the payload.
 uint64_t head_room_of(const PutItem& item) noexcept {
   return round_up(codec::coded_head_room(item.head.size()), kIoAlign);
 }
@@ -77,7 +77,7 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
   pump_writes();
 }
 
-// True if anything of it is to be encoded.
+// Returns true if any piece is to be encoded.
 bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& families, double read_ns) {
   const uint64_t now = executor_.clock().now_ns();
   bool encodes = false;
@@ -98,15 +98,15 @@ bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTe
   return encodes;
 }
 
-// True: it is written as another tier had it, or not at all. With keys a plain record is one that somebody may have put
-// on the other medium: sealed here it would be believed.
+// Returns true if the record is written as another tier stored it, or not at all. With keys, a plain record is refused:
+// an attacker may have put it on the other medium, and sealed here it would be trusted.
 bool CodedCore::plan_as_stored(PutPiece& piece, const PutItem& item) {
   const auto head = codec::HeadView::parse(item.head);
   if (!head.ok()) {
     piece.failed = Code::damaged;
     return true;
   }
-  // Whether lossy ones are read is asked where they are.
+  // Whether lossy records are allowed is checked where they are read.
   const codec::DecodeRules rules{options_.keys.get(), true, false};
   const bool coded = codec::is_coded(head.value());
   if (options_.keys != nullptr && !codec::permitted(head.value(), rules).ok()) piece.failed = Code::not_permitted;
@@ -144,7 +144,7 @@ void CodedCore::pump_writes() {
   send_ready();
 }
 
-// False if there is nothing more, or no room for it now.
+// Returns false if nothing is left to begin, or there is no memory for it now.
 bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
   while (!put_queue_.empty() && put_queue_.front()->next == put_queue_.front()->pieces.size()) put_queue_.pop_front();
   if (put_queue_.empty()) return false;
@@ -178,7 +178,7 @@ bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
   return true;
 }
 
-// True: it has what it needs, or never will.
+// Returns true if the piece has its memory, or will never get any.
 bool CodedCore::room_for(PutPiece& piece, const PutItem& item) {
   const uint64_t payload = codec::coded_room(item.payload.size(), static_cast<uint32_t>(item.head.size() / codec::kLeafEntryBytes));
   auto room = write_staging_.take(head_room_of(item) + round_up(payload, kIoAlign));
@@ -216,7 +216,8 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
   Tier* const below = inner();
   if (below == nullptr) return;
   Found found;
-  // It will not be written. One that is to be sealed is sealed all the same: it may be gone by then.
+  // A record that is present will not be written, so it need not be encoded. With keys it is sealed all the same: it
+  // may be evicted before the write.
   if (options_.keys == nullptr) below->find({&item.id, 1}, {&found, 1}, false);
   if (found.present) return;
   const auto head = codec::HeadView::parse(item.head);
@@ -232,7 +233,7 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
     ++counts.left_plain;
     return;
   }
-  // What was lossy once is not made worse.
+  // A record that was coded with loss before is coded without further loss.
   const bool again = piece.recipe.lossy() && (head.value().header().flags & codec::kLossy) != 0;
   const codec::Recipe& recipe = piece.recipe;
   const codec::Recipe nothing;
@@ -258,7 +259,7 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
     counts.plain_bytes += item.payload.size();
     counts.stored_bytes += piece.payload.size();
   } else if (options_.keys != nullptr) {
-    piece.failed = sizes.status().code();  // it does not leave without its seal
+    piece.failed = sizes.status().code();  // no record leaves without its seal
     return;
   } else {
     ++counts.left_plain;
@@ -268,8 +269,8 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
   choice_.encoded(item.id.family, piece.level, item.payload.size(), piece.payload.size(), took, 0);
 }
 
-// Codes the record for the measurement alone, and decodes it. With keys it is sealed too, since it would be if it were
-// written that way; and `off` is what that takes by itself.
+// Codes the record for the measurement alone, and decodes it. With keys it is sealed too, as it would be if it were
+// written at that level. Level `off` measures sealing alone.
 void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace) {
   const bool plain_too = *piece.probe == TierChoice::Level::off || !piece.own;
   const codec::Recipe recipe = plain_too ? simple(TierChoice::mode_of(*piece.probe)) : piece.recipe;
@@ -286,7 +287,7 @@ void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadVie
   if (sizes.ok() && plain.data() != nullptr) {
     const auto view = codec::HeadView::parse(ConstBytes(room).first(sizes.value().head_bytes));
     if (!view.ok()) return;
-    std::fill_n(plain.data(), plain.size(), std::byte{0});  // its pages are not what is measured
+    std::fill_n(plain.data(), plain.size(), std::byte{0});  // page faults are not to be measured
     const uint64_t from = executor_.clock().now_ns();
     const Status decoded = codec::decode_record(
         view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {options_.keys.get(), true}, 0, 0,
@@ -327,14 +328,14 @@ void CodedCore::send_ready() {
   }
 }
 
-// What of a chunk is to be written; the rest is settled. Null: nothing.
+// Makes the batch of a chunk's pieces that are to be written; settles the rest. Null: there are none.
 std::unique_ptr<PutBatch> CodedCore::batch_of(const std::shared_ptr<Chunk>& chunk, PutOps& over) {
   auto batch = std::make_unique<PutBatch>();
   const std::shared_ptr<PutOp> op = chunk->op;
   std::vector<size_t> which;
   for (size_t i = chunk->first; i < chunk->first + chunk->n; ++i) {
     const PutPiece& piece = op->pieces[i];
-    // Who forgot it has what was wanted.
+    // A record that was forgotten needs no write: ok.
     if (piece.erased || piece.failed != Code::ok) {
       if (settle(*op, i, piece.erased ? Code::ok : piece.failed)) over.push_back(op);
       continue;
@@ -355,7 +356,7 @@ std::unique_ptr<PutBatch> CodedCore::batch_of(const std::shared_ptr<Chunk>& chun
   return batch;
 }
 
-// Learns what the inner tier takes to write it.
+// Measures how long the inner tier takes to write the batch.
 void CodedCore::measure(PutBatch& batch) {
   const uint64_t asked = executor_.clock().now_ns();
   batch.done = [self = shared_from_this(), then = std::move(batch.done), asked](PutBatch& done) mutable {
@@ -369,7 +370,7 @@ void CodedCore::measure(PutBatch& batch) {
   };
 }
 
-// Of batches that stand in a line, each took the time since the one before it ended.
+// Batches that queue up one behind another each count from the end of the one before.
 void CodedCore::Written::add(uint64_t asked_ns, uint64_t now_ns, uint64_t stored_bytes) noexcept {
   const uint64_t from = std::max(asked_ns, last_end_ns);
   last_end_ns = std::max(last_end_ns, now_ns);
@@ -394,7 +395,7 @@ void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::
   pump_writes();
 }
 
-// True if it was the last of its batch.
+// Returns true if it was the last item of its batch.
 bool CodedCore::settle(PutOp& op, size_t i, Code code) {
   op.batch->status[i] = code;
   write_staging_.give(std::move(op.pieces[i].staging));
@@ -412,7 +413,8 @@ void CodedCore::end(PutOps& over) {
   maybe_closed();
 }
 
-// Time since the last call: was something being written, or did it all wait for encoding though there was enough of it?
+// Counts the time since the last call as busy, and as starved if nothing was being written although at least two chunks
+// wait for encoding.
 void CodedCore::watch_encoding() {
   const uint64_t now = executor_.clock().now_ns();
   const uint64_t passed = now - std::min(now, watched_ns_);

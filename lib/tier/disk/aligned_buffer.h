@@ -1,5 +1,5 @@
-// Page-aligned memory for direct I/O where no registered staging is at hand. Large ones ask for huge pages: small ones are
-// as many pieces to a device, and virtio disks read into them at half the speed.
+// Page-aligned memory for direct I/O without registered staging. Large buffers use huge pages: a device sees small
+// pages as that many pieces, and virtio disks read into them at half the speed.
 #pragma once
 
 #include <sys/mman.h>

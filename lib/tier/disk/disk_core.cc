@@ -74,7 +74,7 @@ void DiskCore::drop_entry(uint32_t entry) {
   index_.erase(entry);
 }
 
-// The next life of a segment holds nothing of what it holds now.
+// The segment's next life has none of these families.
 void DiskCore::unlist(const Segment& segment) {
   for (const auto& [family, rows] : segment.footer_size.families()) {
     const auto listed = listed_.find(family);
@@ -90,7 +90,7 @@ void DiskCore::erase(std::span<const Identity> ids) {
     const uint32_t entry = index_.find(id);
     if (entry != DiskIndex::kNone) drop_entry(entry);
   }
-  // Those still on their way must not appear afterwards.
+  // Records still being written must not appear afterwards.
   for (const auto& op : puts_) {
     for (size_t i = 0; i < op->batch->items.size(); ++i) {
       if (std::binary_search(sorted.begin(), sorted.end(), op->batch->items[i].id)) op->erased[i] = true;
@@ -98,8 +98,8 @@ void DiskCore::erase(std::span<const Identity> ids) {
   }
 }
 
-// Where the record is written, it says what was known then, or when it is carried (reclaim.cc): a kill takes back what was
-// said since.
+// Changes memory only. The medium has the hint known when the record was written or carried (reclaim.cc): after a kill,
+// hints given since are lost.
 void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
   std::vector<Identity> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
@@ -115,7 +115,7 @@ void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
   }
 }
 
-// Nothing of them is found from now on.
+// From now on no record of these families is found.
 void DiskCore::drop_families(const std::map<FamilyId, Family>& ids) {
   for (const auto& op : puts_) {
     for (size_t i = 0; i < op->batch->items.size(); ++i) {
@@ -136,7 +136,7 @@ void DiskCore::drop_families(const std::map<FamilyId, Family>& ids) {
   }
 }
 
-// The last life that holds any record of it; 0: none does.
+// Returns the last life that holds any record of the family; 0: none does.
 uint64_t DiskCore::last_life_with(const Family& family) const {
   uint64_t last = 0;
   if (!listed_.contains(family)) return last;
@@ -148,7 +148,8 @@ uint64_t DiskCore::last_life_with(const Family& family) const {
   return last;
 }
 
-// Adds the tombstones. Where there would be many, and they say that all is dead that segments hold, one does instead.
+// Adds the tombstones. If there would be many, and together they cover every record that segments hold, one tombstone
+// for all families replaces them.
 void DiskCore::bury(const std::vector<Tombstone>& dead, std::vector<Tombstone>& tombstones) const {
   std::map<Family, uint64_t> last;
   for (const Tombstone& t : tombstones) last[t.family] = std::max(last[t.family], t.sequence);
@@ -168,7 +169,7 @@ void DiskCore::bury(const std::vector<Tombstone>& dead, std::vector<Tombstone>& 
 Status DiskCore::erase_families(std::span<const FamilyId> ids) {
   std::map<FamilyId, Family> erased;
   for (const FamilyId id : ids) {
-    if (families_.has(id)) erased.emplace(id, families_.get(id));  // what has no id has no record
+    if (families_.has(id)) erased.emplace(id, families_.get(id));  // a family without an id has no record
   }
   if (erased.empty()) return {};
   MutexLock control(control_);
@@ -183,7 +184,7 @@ Status DiskCore::erase_families(std::span<const FamilyId> ids) {
       if (const uint64_t last = last_life_with(family); last != 0) dead.push_back(Tombstone{family, last});
     }
     if (dead.empty()) return {};  // no restart could find any of them
-    // What is appended from now on lies in a later life than everything that dies here.
+    // Later records go to a later life than all that are erased here.
     const auto in_open = [this](const Tombstone& t)
                              KVBM_NO_TSA { return segments_[open_]->footer_size.lists(t.family); };
     if (open_ != UINT32_MAX && std::any_of(dead.begin(), dead.end(), in_open)) begin_seal(open_, work);
@@ -197,7 +198,7 @@ Status DiskCore::erase_families(std::span<const FamilyId> ids) {
   executor_.post([self = shared_from_this()] { self->pump(); });
   const Status status = write_superblock(*superblock_file_, next);
   if (!status.ok()) {
-    superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
+    superblock_.writes = next.writes;  // the slot may be half written; the other one stays good
     return status;
   }
   superblock_ = std::move(next);
@@ -310,7 +311,7 @@ void DiskCore::fail(Work& work) {
   refuse_reads(Code::tier_disabled, work);
 }
 
-// Counted each time, told the first.
+// Counts each time, warns the first time.
 void DiskCore::full(Work& work) {
   ++stats_.full;
   if (std::exchange(full_, true)) return;
@@ -321,7 +322,7 @@ void DiskCore::full(Work& work) {
                             " bytes and lets blocks go earlier; free space there, or lower the tier's capacity");
 }
 
-// At open: what the capacity still asks for is not reserved until it is used.
+// Called at open: space that the capacity still allows for is not reserved until it is used.
 void DiskCore::check_free_space() {
   const auto there = directory_->free_bytes();
   if (!there.ok() || listener_ == nullptr) return;
@@ -372,7 +373,7 @@ void DiskCore::pump() {
   perform(work);
 }
 
-// `on_executor`: called by nobody who holds anything, so gets that may end on any thread end here.
+// `on_executor`: the caller holds no lock, so gets that may end on any thread end here.
 void DiskCore::perform(Work& work, bool on_executor) {
   const auto self = shared_from_this();
   for (auto& run : work.reads) {
@@ -412,7 +413,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
   }
   if (!work.shutdown_done) return;
   {
-    // Others may open the directory as soon as `done` runs, though some thread may still hold this.
+    // Another owner may open the directory as soon as `done` runs, although some thread may still hold this object.
     MutexLock control(control_);
     directory_lock_.reset();
   }

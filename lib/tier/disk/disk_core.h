@@ -1,7 +1,7 @@
-// The disk tier's inside. One mutex guards all state; events (calls, I/O completions, timers) change
-// state under it and note what is to be done in a Work, which is performed after it is released: no
-// lock is held across I/O, callbacks or posts. Writer, reader, reclaim and recovery are the parts, one
-// file each. `control_` orders the blocking superblock writes and is taken before mutex_, never inside.
+// The state of the disk tier. One mutex guards all of it. Events (calls, I/O completions, timers) change state under it
+// and record actions in a Work, which is performed after it is released: no lock is held across I/O, callbacks or
+// posts. Writer, reader, reclaim and recovery are the parts, one file each. `control_` orders the blocking superblock
+// writes and is taken before mutex_, never inside.
 //
 // Budget per record: put and get allocate per run and per batch, not per record; find takes the
 // mutex once per batch.
@@ -27,9 +27,9 @@
 
 namespace kvbm::tier::disk {
 
-// I/O errors in a row, of any kind, after which the disk is given up.
+// I/O errors in a row, of any kind, after which the disk is disabled.
 inline constexpr uint32_t kFailuresToDisable = 8;
-// One vectored read or write takes at most so much, in so many parts.
+// Limits of one vectored read or write: bytes, and parts.
 inline constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 inline constexpr size_t kRunVectors = 256;
 inline constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of a staging ring
@@ -40,20 +40,20 @@ struct PutOp {
   std::vector<uint32_t> to_write;  // items, in order
   size_t next = 0;                 // in to_write
   std::vector<uint8_t> tries;      // per item
-  std::vector<bool> erased;        // per item: erase() came while it was on its way
-  std::vector<uint8_t> hints;      // per item, what hint() said meanwhile; kNoHint
-  uint32_t open = 0;               // items without a status yet
+  std::vector<bool> erased;        // per item: erase() was called while it was being written
+  std::vector<uint8_t> hints;      // per item, hint() called meanwhile; kNoHint: none
+  uint32_t open = 0;               // items without a status
   bool queued = false;
   std::vector<uint32_t> segments;    // written to; a durable batch syncs them
   std::vector<uint32_t> moved_from;  // per item: old location, for records carried by reclaim
   [[nodiscard]] bool carry() const { return !moved_from.empty(); }
 };
 
-// Until segments are synced.
+// A caller that waits until segments are synced.
 struct SyncWait {
   uint32_t open = 0;  // segments
   bool ok = true;
-  std::shared_ptr<PutOp> put;  // a durable batch, which ends with it,
+  std::shared_ptr<PutOp> put;  // a durable batch, which ends with the sync,
   UniqueFunction<void(bool ok)> done;  // or this runs, without the mutex
 };
 
@@ -62,9 +62,9 @@ struct GetOp {
     uint32_t segment = 0, location = 0;
     RecordPlace record;
     uint32_t extents = 0;       // reads outstanding
-    uint64_t from = 0, to = 0;  // of the payload, what was asked, page-aligned outward
+    uint64_t from = 0, to = 0;  // part of the payload that was requested, page-aligned outward
     bool internal = false;
-    bool leaves = true;  // to be checked here
+    bool leaves = true;  // the leaves are checked here
   };
   std::unique_ptr<GetBatch> batch;
   std::vector<Place> places;  // per item
@@ -79,9 +79,9 @@ struct Extent {
   uint32_t segment = 0;
   uint64_t offset = 0;
   IoRun run;
-  bool alone = false;  // a read together with others has failed: it is read by itself
+  bool alone = false;  // read by itself, because a read together with others has failed
   bool shared_head = false;
-  std::vector<uint32_t> others;  // items of the same batch whose heads share that page
+  std::vector<uint32_t> others;  // items of the same batch with heads on that page
 };
 
 struct ReadRun {
@@ -98,22 +98,22 @@ struct WriteRun {
     uint32_t row = 0;  // of the segment
     RecordPlace place;
     uint64_t sequence = 0;
-    std::byte* area = nullptr;          // where head and envelope are laid out
-    std::byte* payload_copy = nullptr;  // for a payload that direct I/O could not take as it is
+    std::byte* area = nullptr;          // head and envelope are laid out here
+    std::byte* payload_copy = nullptr;  // copy of a payload that is not aligned for direct I/O
   };
   uint32_t segment = 0;
   uint64_t offset = 0, bytes = 0;
-  uint64_t sent = 0;  // of bytes: those on the medium
+  uint64_t sent = 0;  // bytes of it that are on the medium
   std::vector<IoRun> runs;
   std::vector<Item> items;
-  std::byte* shared = nullptr;   // the page of small heads that was begun last,
+  std::byte* shared = nullptr;   // the page of small heads that was begun last
   uint32_t shared_page = 0;
-  uint32_t shared_used = 0;  // and its units that are taken
+  uint32_t shared_used = 0;  // units of it that are taken
   std::byte* staging = nullptr;  // a slot of the staging ring,
-  AlignedBuffer own;             // or memory of its own for what does not fit one
+  AlignedBuffer own;             // or the run's own memory, if one record needs more than a slot
 };
 
-// What an event decided under the mutex and does after it.
+// Actions that an event decided on under the mutex, to be performed after it.
 struct Work {
   std::vector<std::unique_ptr<ReadRun>> reads;
   std::vector<std::unique_ptr<WriteRun>> writes;
@@ -123,9 +123,9 @@ struct Work {
   std::vector<uint32_t> seals, syncs, prepares;
   std::vector<Identity> evicted, damaged;
   uint64_t wake_at = 0;
-  uint64_t patient_until = 0;  // as wake_at, for what is asked for once
+  uint64_t patient_until = 0;  // like wake_at, for a wake-up that is requested once
   bool grow = false, reclaim = false, offer = false, disabled = false;
-  Status warning;  // its user should see to it
+  Status warning;  // a condition that the user should see to
   UniqueFunction<void()> shutdown_done;
 };
 
@@ -171,19 +171,19 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     uint32_t segment = 0;
     uint32_t cursor = 0;          // in the index
     std::vector<Identity> ids;    // all records of the segment
-    std::vector<Identity> carry;  // those worth carrying, hottest first
-    std::vector<bool> followed;   // by number of entry: what is being written, or was just now, hangs on it
+    std::vector<Identity> carry;  // records worth carrying, hottest first
+    std::vector<bool> followed;   // by entry number: chains now being written, or written last, depend on it
     size_t next = 0;
-    // let_go.cc: what somebody below wants of the rest.
+    // let_go.cc: records of the rest that a lower tier wants.
     bool offering = false;
-    bool reading = false;  // a part is being read or given away
+    bool reading = false;  // a part is being read, or taken over
     std::vector<Identity> wanted;
-    size_t offered = 0;               // of these, those that were read
-    uint64_t patient_until = kNever;  // set when writing begins to wait for all this
+    size_t offered = 0;               // number of `wanted` that were read
+    uint64_t patient_until = kNever;  // set when writing begins to wait for the take-over
     bool draining = false;  // emptied, waits for its readers
     std::vector<uint32_t> carried_to;  // segments
   };
-  // A life whose header is on its way to the medium.
+  // A segment's next life, while its header is being written.
   struct NextLife {
     SegmentLife life;
     bool done = false;
@@ -216,7 +216,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   bool open_segment() KVBM_REQUIRES(mutex_);
   std::unique_ptr<WriteRun> next_write(Work& work, uint64_t most) KVBM_REQUIRES(mutex_);
   bool start_run(WriteRun& run, const PutItem& item, uint64_t& room) KVBM_REQUIRES(mutex_);
-  // Bytes of `staging` that it took.
+  // Returns the bytes of `staging` used.
   uint64_t add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* staging)
       KVBM_REQUIRES(mutex_);
   void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
@@ -267,7 +267,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   // reclaim.cc
   void maybe_reclaim(Work& work) KVBM_REQUIRES(mutex_);
-  // What some records hang on: each entry, and the bytes in each segment.
+  // Entries that some records depend on as their prefix, and the bytes of these in each segment.
   struct Followed {
     std::vector<bool> entries;
     std::vector<uint64_t> bytes;
@@ -343,7 +343,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   mutable Mutex control_;
   Superblock superblock_ KVBM_GUARDED_BY(control_);
-  // superblock_.epochs again, for those who must not wait for a write.
+  // A copy of superblock_.epochs for callers that must not wait for a write.
   mutable Mutex epochs_mutex_;
   std::map<NamespaceId, EpochEntry> epochs_ KVBM_GUARDED_BY(epochs_mutex_);
   std::vector<uint64_t> floors_ KVBM_GUARDED_BY(epochs_mutex_);  // as Superblock::floors
@@ -352,52 +352,53 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   DiskIndex index_ KVBM_GUARDED_BY(mutex_);
   // Reserved for max_segments_ at open: a pointer in it stays valid without the mutex.
   std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);
-  std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out: sequences stay in order
+  std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out, so that sequences stay in order
   uint32_t open_ KVBM_GUARDED_BY(mutex_) = UINT32_MAX;
-  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;  // segments in that state
+  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;  // segments in the state `preparing`
   std::deque<NextLife> next_lives_ KVBM_GUARDED_BY(mutex_);  // by sequence
   uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
   uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;
-  // What was erased before the directory was opened, up to which life; empty when it is open.
+  // Families erased before the directory was opened, up to which life. Emptied when open() is done.
   std::map<Family, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
-  // Families of which segments hold records, found or not, and in how many.
+  // Families that segments hold records of, findable or not, and the number of these segments.
   std::map<Family, uint32_t> listed_ KVBM_GUARDED_BY(mutex_);
-  // Of these, those that were erased and that a restart may find again, because it could not be written down.
+  // Families of listed_ that were erased, but a restart may find them again: the tombstone could not be written.
   std::set<Family> unwritten_ KVBM_GUARDED_BY(mutex_);
-  bool crowded_ KVBM_GUARDED_BY(mutex_) = false;  // with tombstones: a segment is to be emptied, so that some can go
-  // Entries whose parents were not here when they came, by these: writes end in any order. A hint.
+  bool crowded_ KVBM_GUARDED_BY(mutex_) = false;  // too many tombstones: one segment must go
+  // Entries without their parent, by its identity: writes end in any order, so the parent may be published later. A
+  // hint.
   static constexpr size_t kUnlinked = 1024;
   std::map<Identity, uint32_t> unlinked_ KVBM_GUARDED_BY(mutex_);
-  // What was refused since the last segment was begun: what follows it is, too.
+  // Records refused since the last segment was begun: their children are refused, too.
   static constexpr size_t kRefused = 4096;
   std::set<Identity> refused_ KVBM_GUARDED_BY(mutex_);
-  bool nothing_to_reclaim_ KVBM_GUARDED_BY(mutex_) = false;  // for what is next in the queue
+  bool nothing_to_reclaim_ KVBM_GUARDED_BY(mutex_) = false;  // for the record that is next in the queue
   std::unordered_map<Identity, Pin, IdentityHash> pins_ KVBM_GUARDED_BY(mutex_);  // looked up, never walked
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
-  uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that are with whoever takes them over
+  uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that lower tiers are taking over
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;
-  uint32_t syncs_open_ KVBM_GUARDED_BY(mutex_) = 0;  // sync() that have not ended
+  uint32_t syncs_open_ KVBM_GUARDED_BY(mutex_) = 0;  // sync() calls that have not ended
   uint64_t grow_again_at_ KVBM_GUARDED_BY(mutex_) = 0;
 
   std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);  // all unfinished
   std::deque<Extent> read_queue_ KVBM_GUARDED_BY(mutex_);
-  uint64_t next_deadline_ KVBM_GUARDED_BY(mutex_) = kNever;  // no queued item has an earlier one
+  uint64_t next_deadline_ KVBM_GUARDED_BY(mutex_) = kNever;  // lower bound of the deadlines of queued items
   uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
-  // Of these, those that somebody waits for: not reclaim's own; and when one ended, 0: none did.
+  // Open gets of callers, without those of reclaim; and the time at which the last one ended, 0: none did.
   uint32_t loads_open_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t last_load_ns_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;  // a timer is set for then
-  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a write ended
-  std::vector<std::unique_ptr<WriteRun>> begun_ KVBM_GUARDED_BY(mutex_);  // between two pieces; write_bytes_ counts them
+  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;  // time that a timer is set for
+  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time at which the last write ended
+  std::vector<std::unique_ptr<WriteRun>> begun_ KVBM_GUARDED_BY(mutex_);  // between two pieces; counted in write_bytes_
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
   Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);
   uint32_t failures_ KVBM_GUARDED_BY(mutex_) = 0;  // I/O errors in a row
-  bool full_ KVBM_GUARDED_BY(mutex_) = false;      // the file system was, when there was last something to be had of it
+  bool full_ KVBM_GUARDED_BY(mutex_) = false;      // the file system was full, and no file was made since
   bool disabled_ KVBM_GUARDED_BY(mutex_) = false;
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
   UniqueFunction<void()> shutdown_done_ KVBM_GUARDED_BY(mutex_);

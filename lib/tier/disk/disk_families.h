@@ -1,6 +1,6 @@
-// The families of a disk's records as the 16-bit numbers that its index keeps: a FamilyId takes 32, and an entry has no room for
-// more. Counts the records of each, so that a number means another family only when no entry has it any more, and what a
-// disk has is known without a look at every record.
+// Maps the families of a disk's records to the 16-bit numbers that index entries hold: an entry has no space for the 32
+// bits of a FamilyId. Counts the records of each family. So a number is reused only when no entry has it any more, and
+// the families on a disk are known without a look at every record.
 // Lock: the owner's. Budget: no allocation but for a family's first record.
 #pragma once
 
@@ -17,9 +17,9 @@ class DiskFamilies {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // Valid numbers only: of an entry that is there.
+  // `number` must be that of an existing entry.
   [[nodiscard]] FamilyId at(uint16_t number) const noexcept { return rows_[number].family; }
-  // kNone: it has no record.
+  // kNone: the family has no record.
   [[nodiscard]] uint32_t number_of(FamilyId family) const {
     const auto known = numbers_.find(family);
     return known == numbers_.end() ? kNone : known->second;
@@ -28,7 +28,7 @@ class DiskFamilies {
     const uint32_t number = number_of(family);
     return number == kNone ? 0 : rows_[number].records;
   }
-  // The family's number, for one more record; kNone: 65,536 families have records.
+  // Returns the family's number, and counts one more record; kNone: 65,536 families have records.
   uint32_t take(FamilyId family) {
     if (last_ < rows_.size() && rows_[last_].records != 0 && rows_[last_].family == family) {
       ++rows_[last_].records;
@@ -53,14 +53,14 @@ class DiskFamilies {
     ++rows_[last_].records;
     return last_;
   }
-  // One record less.
+  // Counts one record less.
   void drop(uint16_t number) noexcept {
     Row& row = rows_[number];
     if (--row.records != 0) return;
     numbers_.erase(row.family);
     free_.push_back(number);
   }
-  // f(family) for each that has a record.
+  // Calls f(family) for each family that has a record.
   template <class F>
   void each(F&& f) const {
     for (const Row& row : rows_) {

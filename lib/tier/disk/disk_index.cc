@@ -6,7 +6,7 @@ namespace kvbm::tier::disk {
 namespace {
 
 constexpr uint64_t kBytesPerEntry = 48;
-// Of the slots of a part, in hundredths: more and it grows; and so many after reserve().
+// Load of a part in hundredths of its slots: above the first it grows; the second is left by reserve().
 constexpr uint64_t kMostLoad = 86;
 constexpr uint64_t kReservedLoad = 84;
 
@@ -104,7 +104,7 @@ uint32_t DiskIndex::insert(const Identity& id, bool& fresh) {
     resize(part, std::max<size_t>(part.chunks.size() + 1, part.chunks.size() * 6 / 5));
   if (free_ == kNone && used_ == pages_.size() * kPageEntries)
     pages_.push_back(std::make_unique<IndexEntry[]>(kPageEntries));
-  // The last that can fail.
+  // The last step that can fail.
   const uint32_t family = families_.take(id.family);
   if (family == DiskFamilies::kNone) return kNone;
   fresh = true;

@@ -20,19 +20,19 @@ namespace kvbm::tier::disk {
 
 struct IndexEntry {
   Key key;
-  uint16_t family = 0;    // its number, in DiskFamilies
+  uint16_t family = 0;    // its number in DiskFamilies
   uint8_t children = 0;   // records here that name this one as parent; saturates; a hint
   uint8_t uses = 0;       // saturates
   uint32_t location = 0;  // segment * pages per segment + page; 0 marks a free entry
   uint32_t last_use = 0;  // seconds of the tier's clock
-  uint32_t parent = 0;    // entry number or kNone, of a record that may have gone; link of the free list while free
+  uint32_t parent = 0;    // entry number or kNone; may be of a record that is gone; link of the free list while free
   uint64_t head : RecordPlace::kHeadBits = 0;  // RecordPlace::packed(), but for kShares,
-  uint64_t shares : 1 = 0;                     // which is this
+  uint64_t shares : 1 = 0;                     // holds kShares
   uint64_t payload_bytes : 33 = 0;
   uint64_t priority : 2 = 0;
   uint64_t parent_tag : 6 = 0;  // of the parent's key
 
-  // `page`: of `location`.
+  // `page`: the page of `location`.
   [[nodiscard]] RecordPlace place(uint32_t page) const {
     RecordPlace out;
     out.page = page;
@@ -57,17 +57,17 @@ class DiskIndex {
   explicit DiskIndex(uint64_t max_bytes);
 
   [[nodiscard]] uint32_t find(const Identity& id) const noexcept;
-  // The entry of `id`, new (location 0, for the caller to fill) or known. kNone when full, of records or of families.
-  // `fresh`: whether it is new.
+  // Returns the entry of `id`, new (location 0, for the caller to fill) or existing. kNone if the index or the table of
+  // families is full. `fresh`: the entry is new.
   uint32_t insert(const Identity& id, bool& fresh);
   uint32_t insert(const Identity& id) {
     bool fresh = false;
     return insert(id, fresh);
   }
-  // Room for so many at once: without it each is moved six times while the table grows. What is never inserted costs
-  // 6 bytes each.
+  // Makes room for `entries` at once: without it each entry is moved six times while the table grows. Unused room costs
+  // 6 bytes an entry.
   void reserve(uint64_t entries);
-  // Before a find or insert of `id`, so much earlier that its chunk has come.
+  // Prefetches the chunk of `id`, ahead of find or insert.
   void prefetch(const Identity& id) const noexcept;
   void erase(uint32_t entry) noexcept;
   IndexEntry& at(uint32_t entry) noexcept { return pages_[entry / kPageEntries][entry % kPageEntries]; }
@@ -76,10 +76,10 @@ class DiskIndex {
   }
   [[nodiscard]] Identity identity(const IndexEntry& e) const noexcept { return Identity{e.key, families_.at(e.family)}; }
   [[nodiscard]] const DiskFamilies& families() const noexcept { return families_; }
-  // Links `entry` to its parent. False: that is not here.
+  // Links `entry` to its parent. False: the parent is not here.
   bool link(uint32_t entry, const Identity& parent) noexcept;
-  // The entry of its parent; kNone where that was not here when it was linked, or has gone. A hint: one time in 64 what
-  // has come in its place.
+  // Returns the entry of the parent; kNone if it was not here when linked, or is gone. A hint: if the entry was reused,
+  // one time in 64 the new record in it is returned.
   [[nodiscard]] uint32_t parent_of(uint32_t entry) const noexcept {
     const IndexEntry& e = at(entry);
     if (e.parent >= used_ || at(e.parent).location == 0 || tag_of_key(at(e.parent).key) != e.parent_tag) return kNone;
@@ -97,7 +97,7 @@ class DiskIndex {
   static constexpr uint32_t kParts = 64;
   struct alignas(64) Chunk {
     std::array<uint8_t, kSlots> tags{};  // 0 = empty
-    uint8_t overflow = 0;                // records that wanted this chunk and lie further on; sticks at 255
+    uint8_t overflow = 0;                // records that hash to this chunk and lie further on; sticks at 255
     std::array<uint8_t, 3> reserved{};
     std::array<uint32_t, kSlots> entries{};
   };

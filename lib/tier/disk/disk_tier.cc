@@ -6,9 +6,9 @@
 namespace kvbm::tier::disk {
 namespace {
 
-// What the owner of the machine can do about it.
+// Remedy for the machine's administrator.
 const char* remedy(Code code, const std::string& message) noexcept {
-  // Whose it is, or who may write it, comes with its own (base/ownership.h).
+  // Messages about ownership and permissions already have their own (base/ownership.h).
   if (message.find("chmod") != std::string::npos || message.find("chown") != std::string::npos) return "";
   switch (code) {
     case Code::in_use:
@@ -49,7 +49,7 @@ std::string DiskTier::describe() const { return core_->describe(); }
 void DiskTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
   core_->find(ids, out, touch);
 }
-// What follows ends by a callback or cannot say that it failed, and takes from queues as it goes: it waits for memory.
+// These calls end by a callback or cannot report a failure, and take from queues as they go. So they wait for memory.
 bool DiskTier::pin(const Identity& id) noexcept {
   const MemoryWait patient;
   return core_->pin(id);

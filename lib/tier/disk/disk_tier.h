@@ -24,8 +24,8 @@ struct DiskTierOptions {
   uint64_t segment_bytes = 0;
   // Bound on the memory of the index; new records are refused beyond it.
   uint64_t index_bytes = uint64_t{4} << 30;
-  // Bytes of reads and of writes in flight. While loads are under way, or were a moment ago, one write of 256 KiB at a
-  // time is in flight, so that a load never waits for more, and the next one waits for the load, 2 ms at most.
+  // Bytes of reads and of writes in flight. While loads are running, or were a moment ago, a single write of 256 KiB is
+  // in flight, so that no load waits for more. The next write waits for the load, 2 ms at most.
   uint64_t read_budget_bytes = uint64_t{64} << 20;
   uint64_t write_budget_bytes = uint64_t{16} << 20;
   // Caps in bytes a second; 0 = none.
@@ -36,9 +36,9 @@ struct DiskTierOptions {
 
 // capacity / 64 within [16 MiB, 256 MiB], but never more than 512 files (each keeps a descriptor).
 uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept;
-// The least capacity of a new directory, with segments of that size.
+// The smallest capacity of a new directory.
 uint64_t least_disk_bytes() noexcept;
-// The largest capacity: what a location can name.
+// The largest capacity: the limit of what a location can address.
 uint64_t most_disk_bytes() noexcept;
 
 class DiskCore;

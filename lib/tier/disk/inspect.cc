@@ -28,7 +28,7 @@ void count(const Row& row, bool damaged, SegmentReport& segment, InspectReport& 
   if (seen) seen(segment, row, damaged);
 }
 
-// Coded leaves are shorter than what they stand for; sealing alone makes every leaf longer by the same.
+// Coded leaves are shorter than plain ones; sealing alone makes every leaf longer by the same amount.
 bool is_coded(const codec::Header& head) {
   constexpr uint64_t kSealing = codec::kSealTagBytes + codec::kSealedHashBytes;
   const uint64_t sealing = (head.flags & codec::kSealed) != 0 ? head.leaf_count * kSealing : 0;
@@ -50,7 +50,7 @@ void count_coding(const codec::Header& head, CodingReport& out) {
   out.stored_bytes += head.stored_bytes;
 }
 
-// A head that cannot be read, does not check, or is being written, says nothing.
+// Skips heads that cannot be read, do not verify, or are being written.
 void read_heads(File& file, const std::vector<Row>& rows, uint64_t most, CodingReport& out) {
   const AlignedBuffer page(kPage);
   if (page.data() == nullptr) return;
@@ -126,7 +126,7 @@ Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const Ins
       report.foreign.push_back(name);
   }
   if (!known) return Status(Code::miss, "not a tier directory: it has no superblock", path);
-  // Only asked for; let go at once, before anything is read.
+  // Only a test: the lock is released at once, before anything is read.
   report.in_use = directory.value()->lock().status().code() == Code::in_use;
   auto file = directory.value()->open("superblock", OpenMode::read_only, false);
   if (!file.ok()) return file.status();

@@ -1,5 +1,5 @@
-// A read-only walk over a tier directory, for `kvbm inspect`: nothing is changed and nothing is kept
-// from its owner. Where an owner is at work (`in_use`), what it is writing may show as damage. Blocks.
+// A read-only walk over a tier directory, for `kvbm inspect`. It changes nothing and does not keep the owner out. If an
+// owner is running (`in_use`), records being written may show as damage. Blocks.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct SegmentReport {
   uint64_t uses = 0;          // as of when the records were written
 };
 
-// How records are coded and sealed, by the heads that were read.
+// Coding and sealing of records, counted from the heads that were read.
 struct CodingReport {
   uint64_t heads = 0;
   uint64_t coded = 0, sealed = 0, lossy = 0;
@@ -43,11 +43,11 @@ struct InspectReport {
 
 struct InspectOptions {
   bool verify = true;  // read and check every record, not only the tables
-  uint64_t heads = UINT64_MAX;  // read of each segment, evenly spread over it, for InspectReport::coding
+  uint64_t heads = UINT64_MAX;  // heads read a segment, for InspectReport::coding
 };
 
-// `progress` hears (segments done, segments in all) and each record with whether it is damaged;
-// either may be empty.
+// `progress` is called with (segments done, segments in all), `record` with each record and whether it is damaged.
+// Either may be empty.
 Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const InspectOptions& options,
                               UniqueFunction<void(uint64_t, uint64_t)> progress,
                               UniqueFunction<void(const SegmentReport&, const Row&, bool)> record);

@@ -1,7 +1,9 @@
-// What a segment that is being emptied still has, and the owner of the tier wants to have below, is read in order,
-// checked and given to him before it is forgotten here: until then it is found here, after that there. Loads go first, and
-// the capacity is kept whatever happens below: writing waits for all this only as long as it goes on at 125 MB/s, and
-// what was not taken over by then is lost, as everything is where nobody takes it.
+// Hands evicted records to a lower tier. Records of a segment being emptied that the tier's owner wants below are read
+// in order, checked and passed to the listener before they are forgotten here. So each is found here until it is found
+// there.
+//
+// Loads go first, and the capacity is kept whatever happens below. Writing waits for the take-over only at a pace of
+// 125 MB/s; records not taken over by then are lost, as evicted records are without a lower tier.
 #include <algorithm>
 #include <utility>
 
@@ -11,9 +13,9 @@
 namespace kvbm::tier::disk {
 namespace {
 
-constexpr uint64_t kPartBytes = uint64_t{2} << 20;    // one read in turn: a load waits for no more
-constexpr uint64_t kMovingBytes = uint64_t{8} << 20;  // with whoever takes them over, before another part is read
-// For each byte of a segment, the longest that writing waits for its records to be taken over.
+constexpr uint64_t kPartBytes = uint64_t{2} << 20;    // one read in turn: no load waits for more
+constexpr uint64_t kMovingBytes = uint64_t{8} << 20;  // limit of records being taken over, before another part is read
+// Longest time that writing waits for the take-over, for each byte of a segment.
 constexpr uint64_t kPatienceNsPerByte = 8;
 
 }  // namespace
@@ -47,7 +49,7 @@ void DiskCore::let_go() {
   perform(work);
 }
 
-// After each event: whether the next part is to be read now, or it is all over.
+// Runs after each event. Decides whether the next part is to be read now, or the take-over has ended.
 void DiskCore::offer(Work& work) {
   if (reclaim_ == nullptr || !reclaim_->offering || reclaim_->reading) return;
   Reclaim& r = *reclaim_;
@@ -63,7 +65,7 @@ void DiskCore::offer(Work& work) {
   r.reading = work.offer = over || next;
 }
 
-// The next part of what is wanted; its bytes with their padding.
+// Chooses the next part of the wanted records; returns its bytes with their padding.
 uint64_t DiskCore::choose_part(Reclaim& r, GetBatch& batch) {
   uint64_t bytes = 0;
   while (r.offered < r.wanted.size() && bytes < kPartBytes) {
@@ -127,7 +129,7 @@ void DiskCore::give_away(const GetBatch& got, const std::shared_ptr<AlignedBuffe
     MutexLock lock(mutex_);
     std::vector<size_t> which;
     batch->items = items_of(got, &which);
-    // Who erased a record meanwhile has what was wanted.
+    // A record erased meanwhile needs no take-over.
     for (size_t i = 0; i < got.items.size(); ++i) {
       if (got.status[i] != Code::ok && got.status[i] != Code::miss) ++stats_.moves_lost;
     }
@@ -148,7 +150,7 @@ void DiskCore::give_away(const GetBatch& got, const std::shared_ptr<AlignedBuffe
   perform(work);
 }
 
-// Also of a part whose segment was not waited for any more.
+// Runs also for a part with a segment that was no longer waited for.
 void DiskCore::moved(const PutBatch& batch, uint64_t bytes) {
   const MemoryWait nobody_to_tell;
   Work work;

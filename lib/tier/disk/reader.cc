@@ -1,5 +1,5 @@
-// Reading: the extents of a batch are sorted by place, neighbours become one vectored read into
-// the targets, and every record is checked before its item is ok.
+// Reading. The extents of a batch are sorted by place, neighbours become one vectored read into the targets, and every
+// record is checked before its item is ok.
 #include <algorithm>
 
 #include "base/memory_wait.h"
@@ -13,7 +13,8 @@ bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAl
 
 }  // namespace
 
-// Somebody reads a payload past the tier: its segment is not renewed, and the tier not closed, before that is over.
+// Held by a reader that reads a payload past the tier. Until its end the segment is not renewed and the tier not
+// closed.
 struct DiskCore::FileHold {
   FileHold(std::shared_ptr<DiskCore> held, uint32_t number) : core(std::move(held)), segment(number) {}
   ~FileHold() { core->let_go_of_file(segment); }
@@ -30,7 +31,7 @@ bool DiskCore::reads_from_files() const noexcept {
 
 void DiskCore::lend_file(GetItem& item, const GetOp::Place& place) {
   Segment& segment = *segments_[place.segment];
-  // What does not pass by the page cache alone is at its place on the medium.
+  // Only bytes written past the page cache are certainly on the medium.
   if (!segment.file->direct() || segment.file->descriptor() < 0) return;
   item.file.hold = std::make_shared<FileHold>(shared_from_this(), place.segment);
   item.file.fd = segment.file->descriptor();
@@ -105,7 +106,7 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
   pump();
 }
 
-// Sorted by place. A page that has heads of several items is read once.
+// `extents` are sorted by place. A page with heads of several items is read once.
 void DiskCore::queue_reads(std::vector<Extent> extents) {
   Extent* page = nullptr;  // of heads, read last
   for (Extent& e : extents) {
@@ -118,7 +119,7 @@ void DiskCore::queue_reads(std::vector<Extent> extents) {
   }
 }
 
-// The page of heads lies where the first of them is wanted: each comes to its place, that one last.
+// The page of heads was read into the target of the first item. Copies each head to its own target, the first one last.
 void DiskCore::part_heads(const Extent& e) {
   std::vector<GetItem>& items = e.op->batch->items;
   const auto at = [&](uint32_t item) {
@@ -129,7 +130,7 @@ void DiskCore::part_heads(const Extent& e) {
   std::memmove(items[e.item].head.data(), at(e.item), items[e.item].head_bytes);
 }
 
-// again = to be read; anything else is the item's result.
+// Returns again if the item is to be read; any other code is its result.
 Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   GetItem& item = op.batch->items[i];
   GetOp::Place& place = op.places[i];
@@ -206,7 +207,7 @@ Code DiskCore::verify(const GetItem& item, const GetOp::Place& place) const {
 }
 
 void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) {
-  // A short read is a file that was cut: what is missing was not read.
+  // A short read means that the file was truncated: the missing bytes were not read.
   const bool ok = moved.ok() && moved.value() == run->bytes;
   Work work;
   std::vector<std::pair<std::shared_ptr<GetOp>, uint32_t>> whole;
@@ -248,7 +249,7 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
   perform(work, true);
 }
 
-// One place that cannot be read, or a file that was cut, must not cost what lies beside it: each is read by itself,
+// A place that cannot be read, or a truncated file, must not cost neighbouring records: each extent is read by itself,
 // ahead of the others.
 void DiskCore::read_apart(ReadRun& run) {
   for (auto at = run.extents.rbegin(); at != run.extents.rend(); ++at) {
@@ -259,13 +260,13 @@ void DiskCore::read_apart(ReadRun& run) {
   run.extents.clear();
 }
 
-// A read is over, for all items that it was for.
+// Ends a read for all items that it was for.
 void DiskCore::extent_done(const Extent& e, Code code, Work& work) {
   item_read(e.op, e.item, code, work);
   for (const uint32_t other : e.others) item_read(e.op, other, code, work);
 }
 
-// One of an item's reads is over; `again` says without an error. The item settles with its last.
+// Ends one of an item's reads; `again` means without an error. The item settles with its last.
 void DiskCore::item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) {
   GetOp::Place& place = op->places[item];
   Code& status = op->batch->status[item];
@@ -277,7 +278,7 @@ void DiskCore::item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code c
   settle_read(op, item, status, work);
 }
 
-// Quarantine: forgotten, and its place is not used again before the whole segment is.
+// Quarantines a record: it is forgotten, and its place is not reused before the whole segment is.
 void DiskCore::found_damaged(const Identity& id, uint32_t location, Work& work) {
   ++stats_.get_errors;
   const uint32_t entry = index_.find(id);
@@ -339,8 +340,8 @@ void DiskCore::refuse_reads(Code code, Work& work) {
   }
 }
 
-// At the end nobody waits for reads any more that are still in the queue: they are of loads that were cancelled or ran
-// out of time. What reclaim carries is read on.
+// At the end no caller waits for queued reads any more: they belong to loads that were cancelled or ran out of time.
+// Reads of reclaim go on.
 void DiskCore::let_go_of_reads(Work& work) {
   for (auto it = read_queue_.begin(); it != read_queue_.end();) {
     if (it->op->places[it->item].internal) {

@@ -1,9 +1,10 @@
-// Making room: the closed segment that is worth least is emptied, its hottest records carried
-// forward within a quarter of a segment, the rest offered to the tier below (let_go.cc), its header renewed, and it is
-// free again. One at a time.
+// Makes room. The closed segment that is worth least is emptied: its hottest records are carried forward within a
+// quarter of a segment, the rest is offered to the tier below (let_go.cc). Then its header is renewed, and it is free
+// again. One segment at a time.
 //
-// A record is found by what it follows, so nothing is let go for what follows it: where all that could be emptied is in the
-// way of what is to be written, that is refused (no_room). A chain that is longer than the tier keeps its beginning.
+// A record is found by its prefix, so no prefix is evicted in favour of records that depend on it. If every segment
+// that could be emptied holds the prefix of the record to be written, that record is refused (no_room). A chain longer
+// than the tier keeps its beginning.
 #include <algorithm>
 
 #include "policy/hints.h"
@@ -16,14 +17,14 @@ constexpr uint32_t kCollectStep = 65536;  // index entries looked at per hold of
 constexpr uint64_t kCarryBytes = uint64_t{4} << 20;
 constexpr uint32_t kRenewals = 3;
 constexpr uint64_t kGrowAgainNs = 500'000'000;  // after the file system was full
-constexpr uint32_t kManySegments = 8;           // below this one free segment must do
-// Free segments made ahead of their use while the capacity is not used up: making one takes several turns of the
-// device, each behind what is being written. An eighth of the capacity at most. Half of them may be used up before the next
-// ones are made, then as many at once: the sync of the directory that each turn ends with takes a thread of the executor.
+constexpr uint32_t kManySegments = 8;           // with fewer segments than this, one free segment must do
+// Free segments made ahead of use while the capacity is not used up: making one takes several turns of the device, each
+// behind the writes in progress. At most an eighth of the capacity. Half of them may be used up before the next ones
+// are made, then as many at once: the sync of the directory at the end of each turn takes a thread of the executor.
 constexpr uint64_t kGrowAheadBytes = uint64_t{128} << 20;
 
-// Uses count most; a record that others hang on is worth more than one that stands alone. Hints come first, as in the host: what
-// is to be kept is worth more than all others, what will not be asked for again nothing.
+// Uses count most; a record with children is worth more than one without. Hints come first, as in the host: keep is
+// worth more than any other record, one-shot nothing.
 uint32_t worth(const IndexEntry& e, bool followed) {
   constexpr uint32_t kKept = 4U * (UINT8_MAX + 1U) + 3U;
   if (followed) return 4U * kKept + e.uses;
@@ -50,7 +51,7 @@ void DiskCore::maybe_reclaim(Work& work) {
     if (!busy && !stopping_ && !vain && (stuck || !nothing_to_reclaim_) && (short_of || index_.full() || crowded_)) {
       std::vector<bool> followed;
       const uint32_t v = victim(followed);
-      nothing_to_reclaim_ = v == UINT32_MAX;  // until another segment is begun, or nothing else is left
+      nothing_to_reclaim_ = v == UINT32_MAX;  // until another segment is begun, or only a refusal is left
       if (v != UINT32_MAX) {
         reclaim_ = std::make_unique<Reclaim>();
         reclaim_->segment = v;
@@ -69,7 +70,7 @@ void DiskCore::maybe_reclaim(Work& work) {
 
 uint32_t DiskCore::enough_free() const { return max_segments_ >= kManySegments ? 2 : 1; }
 
-// How many segments to make now.
+// Returns the number of segments to make now.
 uint32_t DiskCore::to_grow() const {
   const auto have = static_cast<uint32_t>(free_.size());
   const uint32_t least = enough_free();
@@ -80,7 +81,7 @@ uint32_t DiskCore::to_grow() const {
   return std::min(wanted - have, max_segments_ - static_cast<uint32_t>(segments_.size()));
 }
 
-// A record that is there now, with its parent and with a child that came before it.
+// Links a record that has just been published with its parent, and with a child published before it.
 void DiskCore::link(uint32_t entry, const PutItem& item) {
   if (item.has_parent && !index_.link(entry, item.parent)) {
     if (unlinked_.size() >= kUnlinked) unlinked_.clear();
@@ -88,12 +89,12 @@ void DiskCore::link(uint32_t entry, const PutItem& item) {
   }
   const auto child = unlinked_.find(item.id);
   if (child == unlinked_.end()) return;
-  // Where the child has gone, what has come in its place follows this one as little as before: a hint.
+  // If the child's entry was reused, the new record in it gets a wrong parent: a hint.
   if (index_.at(child->second).location != 0) (void)index_.link(child->second, item.id);
   unlinked_.erase(child);
 }
 
-// The entry and all before it, as far as they are here.
+// Adds the entry and its ancestors, as far as they are here.
 void DiskCore::follow(uint32_t entry, Followed& out) const {
   while (entry != DiskIndex::kNone && out.add(entry)) {
     const IndexEntry& e = index_.at(entry);
@@ -103,7 +104,8 @@ void DiskCore::follow(uint32_t entry, Followed& out) const {
   }
 }
 
-// What the record would follow; what is still on its way is known from the rows of its segment.
+// Adds the ancestors of a record to be written. Ancestors that are still being written are found in the rows of their
+// segment.
 void DiskCore::follow_next_of(const PutItem& item, Followed& out) const {
   if (!item.has_parent) return;
   Identity before = item.parent;
@@ -147,7 +149,7 @@ DiskCore::Followed DiskCore::followed_by_next() const {
   return out;
 }
 
-// What the records of segments that have no footer yet follow: the chains that are being written.
+// Adds the ancestors of all records in segments without a footer: the chains that are being written.
 void DiskCore::follow_written(Followed& out) const {
   const Row* like = nullptr;  // a row of the family that was looked for last
   FamilyId family = 0;
@@ -164,10 +166,12 @@ void DiskCore::follow_written(Followed& out) const {
   }
 }
 
-// Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is
-// lost by emptying it (live bytes, raised by recent finds) against how long it has rested. Of segments that chains hang on
-// which are being written, with more than could be carried: the newest, so that these lose their ends, and only for what
-// waits. None that the next put hangs on, and none where nothing is being written: what comes next is not known.
+// Chooses the segment to empty. Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout,
+// 1992): what is lost by emptying it (live bytes, raised by recent finds) against how long it has rested.
+//
+// A segment is skipped if the next put depends on more of it than could be carried. If only chains that are being
+// written do, it is taken only when no other is left and a put waits: the newest, so that chains lose their ends. No
+// segment is chosen while nothing is being written: the next records are not known.
 uint32_t DiskCore::victim(std::vector<bool>& followed) {
   const bool idle = put_queue_.empty() && std::all_of(segments_.begin(), segments_.end(),
                                                       [](const auto& segment) { return segment->rows.empty(); });
@@ -186,8 +190,9 @@ uint32_t DiskCore::victim(std::vector<bool>& followed) {
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     Segment& s = *segments_[i];
     if (s.state != SegmentState::closed || s.sync_running) continue;
-    // What was written last before an opening lies in a segment that was hardly begun: nothing costs less to lose, and
-    // nothing is more likely to be asked for. It counts as a full one, unless it is carried.
+    // The records written last before an opening lie in a segment that was hardly begun. By its few bytes it would be
+    // the cheapest victim, but its records are the most likely to be requested. It counts as a full one, unless it is
+    // carried.
     const bool last = s.life.sequence == last_closed && s.live_records != 0;
     const bool lost = last && (free_.empty() || !carried_whole(s));
     const uint64_t live = lost ? segment_bytes_ : s.live_bytes;
@@ -208,9 +213,9 @@ uint32_t DiskCore::victim(std::vector<bool>& followed) {
   return best != UINT32_MAX ? best : put_queue_.empty() ? UINT32_MAX : newest;
 }
 
-// Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in anything's
-// way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but not half of what
-// they could hold.
+// Each opening leaves a segment nearly empty behind. Its records are all carried if nothing else needs that room.
+// Either the capacity is not used up, but the file system has no space to grow; or all segments exist, but less than
+// half of their bytes are live.
 bool DiskCore::carried_whole(const Segment& emptied) const {
   uint64_t live = 0;
   for (const auto& segment : segments_) live += segment->live_bytes;
@@ -303,7 +308,8 @@ void DiskCore::reclaim_carry() {
   get(std::move(batch), true);
 }
 
-// What of a batch was read and is still here, to be written elsewhere as it was read. `which`: the items' numbers.
+// Makes put items of the records that were read and are still here, in the form in which they were read. `which`: the
+// items' numbers.
 std::vector<PutItem> DiskCore::items_of(const GetBatch& got, std::vector<size_t>* which) const {
   std::vector<PutItem> items;
   for (size_t i = 0; i < got.items.size(); ++i) {
@@ -368,7 +374,7 @@ void DiskCore::reclaim_drop() {
   perform(work);
 }
 
-// Nothing points into the segment any more; once its last reader is gone its life is over.
+// No entry points into the segment any more; its life ends with its last reader.
 void DiskCore::reclaim_drained(Work& work) {
   if (reclaim_ == nullptr || !reclaim_->draining) return;
   Segment& segment = *segments_[reclaim_->segment];
@@ -383,15 +389,15 @@ void DiskCore::reclaim_drained(Work& work) {
   }
   reclaim_.reset();
   if (unsynced.empty()) return work.prepares.push_back(number);
-  // What was carried away survives a power cut in its new place before its old one is written over.
+  // Carried records must survive a power cut in their new place before their old one is overwritten.
   auto wait = std::make_shared<SyncWait>();
   wait->done = [self = shared_from_this(), number](bool) { self->prepare(number); };
   wait_for_sync(unsynced, std::move(wait), work);
 }
 
-// The header of the next life is durable before the first record of that life is written, so that
-// an old footer is never believed over new bytes. A new file has no earlier life: whatever makes bytes of it durable, the
-// sync before its footer or that of a durable put, makes its header so.
+// The header of the next life is durable before the first record of that life is written, so that an old footer is
+// never believed over new bytes. A new file has no earlier life: the sync that makes its first records durable (before
+// its footer, or of a durable put) also covers its header.
 void DiskCore::prepare(uint32_t number) {
   SegmentLife life;
   File* file = nullptr;
@@ -417,7 +423,7 @@ void DiskCore::prepare(uint32_t number) {
   });
 }
 
-// Headers become durable in any order; their segments enter free_ in that of the sequences.
+// Headers become durable in any order; their segments enter free_ in the order of their sequences.
 void DiskCore::prepared(const SegmentLife& life, bool ok) {
   Work work;
   {
@@ -443,12 +449,12 @@ void DiskCore::begin_next_life(Work& work) {
     free_.push_back(next.life.segment);
     return;
   }
-  // Empty, it is the next victim again: that is the retry.
+  // Now empty, it is the next victim again: this is the retry.
   segment.state = ++segment.renew_failures < kRenewals ? SegmentState::closed : SegmentState::lost;
   if (++failures_ >= kFailuresToDisable) fail(work);
 }
 
-// Several files at once: they share the sync of the directory.
+// Makes several files at once: they share the sync of the directory.
 void DiskCore::grow() {
   uint32_t number = 0;
   uint32_t wanted = 0;
@@ -469,7 +475,7 @@ void DiskCore::grow() {
       ++preparing_;
       work.prepares.push_back(number++);
     }
-    // The file system is full or fails: live with what there is, and look again later.
+    // The file system is full or fails: go on with the segments there are, and try again later.
     if (made.size() < wanted) grow_again_at_ = executor_.clock().now_ns() + kGrowAgainNs;
     if (why_not.code() == Code::disk_full) {
       full(work);

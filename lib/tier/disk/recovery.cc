@@ -1,4 +1,4 @@
-// Opening a directory: whose it is, what it remembers, and which records are in it. Blocks.
+// Opens a directory: checks its ownership, reads its state, and finds the records in it. Blocks.
 #include <algorithm>
 #include <optional>
 
@@ -12,9 +12,9 @@ constexpr uint64_t kMinSegmentBytes = 64 * 1024;
 constexpr uint32_t kMinSegments = 3;
 constexpr size_t kStagingSlots = 16;
 constexpr std::string_view kSuperblockName = "superblock";
-constexpr size_t kAhead = 8;  // rows whose places in the index are on their way to the caches
+constexpr size_t kAhead = 8;  // rows with an index chunk that is being prefetched
 
-// The superblock and the lock file.
+// Size of the superblock and the lock file.
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
 
 // Locations are 32-bit page numbers.
@@ -22,7 +22,7 @@ constexpr uint64_t kMostBytes = (uint64_t{1} << 32) * kPage;
 
 constexpr uint64_t least_bytes(uint64_t segment_bytes) { return kFixedBytes + kMinSegments * segment_bytes; }
 
-// As a capacity is given: a size that is enough.
+// Formats the least capacity in the form in which a capacity is configured, rounded up.
 std::string too_small(uint64_t capacity_bytes, uint64_t segment_bytes) {
   const uint64_t least = least_bytes(segment_bytes);
   const bool mebi = least >= uint64_t{1} << 20;
@@ -60,14 +60,14 @@ Status DiskCore::open(FileSystem& fs, Random& random) {
   auto directory = fs.open_directory(options_.path, true);
   if (!directory.ok()) return directory.status();
   directory_ = std::move(directory).value();
-  // Looked at before anything is written: a directory of someone else stays as it is.
+  // Checked before anything is written: a directory of another program stays as it is.
   auto names = directory_->list();
   if (!names.ok()) return names.status();
   if (Status s = check_directory(names.value()); !s.ok()) return s;
   auto lock = directory_->lock();
   if (!lock.ok()) return lock.status();
   directory_lock_ = std::move(lock).value();
-  // Again: the owner before may have made segments since, and written to them, and died.
+  // Listed once more: the owner before may have made segments since, written to them, and died.
   names = directory_->list();
   if (!names.ok()) return names.status();
   auto staging = fs.staging(kStagingSlots * kSlotBytes);
@@ -117,7 +117,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   Result<Superblock> known = Status(Code::miss, "new directory");
   if (there) {
     known = read_superblock(*superblock_file_);
-    // Made, but the owner died before the first write: as good as new.
+    // The file exists, but the owner died before the first write: treated as new.
     if (known.status().code() == Code::damaged && !segments) known = Status(Code::miss, "new directory");
     if (!known.ok() && known.status().code() != Code::miss)
       return {known.status().code(), known.status().what(),
@@ -125,7 +125,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   }
   if (known.ok()) {
     superblock_ = std::move(known).value();
-    // Nothing has this size yet: it may be that of a capacity which the file system had no room for.
+    // Nothing has this size yet: it may stem from a capacity that the file system had no space for.
     if (!segments) superblock_.segment_bytes = wanted;
   } else {
     superblock_.directory_id = random.next();
@@ -163,14 +163,14 @@ Result<std::unique_ptr<Segment>> DiskCore::make_file(uint32_t number) {
   segment->life = SegmentLife{directory_id_, number, 0, epoch_, 0, segment_bytes_};
   if (Status s = segment->file->allocate(segment_bytes_); !s.ok()) {
     segment->file.reset();
-    // Half a segment would be renewed at the next open; without it its space is free at once.
+    // Without this, half a segment would be left to the next open; its space is free at once.
     (void)directory_->remove(segment_name(number)).ok();
     return s;
   }
   return segment;
 }
 
-// As many as there is room for, n at most; their names are durable. Fewer: why.
+// Makes as many files as there is space for, n at most; their names are durable. `why_not`: why there are fewer.
 std::vector<std::unique_ptr<Segment>> DiskCore::make_files(uint32_t first, uint32_t n, Status& why_not) {
   std::vector<std::unique_ptr<Segment>> out;
   for (uint32_t i = 0; i < n; ++i) {
@@ -321,7 +321,7 @@ Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
   } else {
     auto scanned = scan_records(*s.file, s.life);
     if (scanned.ok()) rows = std::move(scanned.value().rows);
-    // Nothing is ever appended to another owner's life: its last writes may still be on their way.
+    // Another owner's life is never appended to: its last writes may still be in flight.
     durable = rows.empty() || s.file->sync_now().ok();
     if (!rows.empty() && durable) {
       const std::vector<std::byte> bytes = encode_footer(s.life, rows);
@@ -388,7 +388,7 @@ Status DiskCore::renew_segment(uint32_t number) {
   const AlignedBuffer page(kPage);
   if (page.data() == nullptr) return {Code::no_memory, "no memory for a segment header"};
   encode_segment_header(life, page.span());
-  // Nobody else can hold the mutex yet: open() has not returned.
+  // No other thread can hold the mutex yet: open() has not returned.
   if (Status st = s.file->write_now(0, page.span()); !st.ok()) return st;
   if (Status st = s.file->sync_now(); !st.ok()) return st;
   s.begin_life(life);
@@ -396,14 +396,14 @@ Status DiskCore::renew_segment(uint32_t number) {
   return {};
 }
 
-// Whether a tombstone says so of records of a life.
+// Returns true if a tombstone covers records of the family in that life.
 bool DiskCore::is_erased(const Family& family, uint64_t life) const {
   const auto one = erased_.find(family);
   const auto all = erased_.find(kEveryFamily);
   return (one != erased_.end() && life <= one->second) || (all != erased_.end() && life <= all->second);
 }
 
-// A tombstone is needed while a segment of its time still holds what it killed.
+// A tombstone is needed while a segment of its time still holds records of its family.
 void DiskCore::prune_tombstones() {
   uint64_t oldest = UINT64_MAX;
   for (const auto& s : segments_) {

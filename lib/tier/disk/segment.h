@@ -1,4 +1,4 @@
-// One segment file in memory: what life it is in, how full and how useful it is.
+// One segment file in memory: its life, its fill level and its value.
 // Lock: DiskCore's mutex, but for `file`, which is set before the segment is shared and then constant.
 #pragma once
 
@@ -28,24 +28,25 @@ struct SyncWait;
 struct Segment {
   struct LiveRow {
     Row row;
-    uint64_t written = 0;  // 0: not yet; else its place among those that were written here
+    uint64_t written = 0;  // 0: not yet; else its position in the order of writes here
   };
 
   std::unique_ptr<File> file;
   SegmentLife life;
   SegmentState state = SegmentState::free;
-  bool footer = false;   // the medium has one for this life
+  bool footer = false;   // the medium has a footer for this life
   bool sealing = false;  // sync and footer are under way
   bool sync_running = false;
-  // A sync of this life failed: the system may hold what was lost for written, so a later one that succeeds says nothing.
+  // A sync of this life failed. The system may treat lost bytes as written, so a later sync that succeeds proves
+  // nothing.
   bool sync_failed = false;
   uint64_t written = 0;  // records of this life
-  uint64_t synced = 0;   // of these, the first so many survive a power cut
+  uint64_t synced = 0;   // number of records, from the first, that survive a power cut
   uint32_t writes = 0;  // in flight
   uint32_t reads = 0;   // in flight or queued
   uint32_t pins = 0;
   uint32_t renew_failures = 0;
-  uint32_t next_page = 1;  // where the next record goes
+  uint32_t next_page = 1;  // where the next record is placed
   uint64_t live_bytes = 0;
   uint32_t live_records = 0;
   uint32_t heat = 0;  // finds since the last reclaim round, halved each time
@@ -73,11 +74,11 @@ struct Segment {
   }
 };
 
-// "segment-000001.kv" for segment 0.
+// Name of a segment's file: "segment-000001.kv" for segment 0.
 std::string segment_name(uint32_t segment);
 // The number in such a name; UINT32_MAX for any other name.
 uint32_t segment_number(std::string_view name);
-// Whether kvbm itself puts a file of this name into a tier's directory; share.sock is that of manager/share.
+// True for names that a tier's directory may hold: kvbm's own, with share.sock of manager/share, and lost+found.
 bool is_tier_file(std::string_view name);
 
 }  // namespace kvbm::tier::disk

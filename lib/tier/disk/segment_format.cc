@@ -8,7 +8,7 @@
 namespace kvbm::tier::disk {
 namespace {
 
-constexpr size_t kHeaderFields = 48;  // then the checksum
+constexpr size_t kHeaderFields = 48;  // followed by the checksum
 
 template <class T>
 void put(std::byte*& p, T v) {
@@ -54,7 +54,7 @@ uint64_t footer_checksum(ConstBytes table, ConstBytes tail_fields) {
   return checksum(tail_fields, checksum(table, kFooterMagic));
 }
 
-// Sorted by key, so that a parent in the same footer is found without a hash table.
+// Keys sorted, so that a parent in the same footer is found without a hash table.
 std::vector<std::pair<Key, uint32_t>> sorted_keys(const std::vector<Row>& rows) {
   std::vector<std::pair<Key, uint32_t>> keys;
   keys.reserve(rows.size());

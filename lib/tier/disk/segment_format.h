@@ -14,7 +14,7 @@
 namespace kvbm::tier::disk {
 
 inline constexpr uint64_t kPage = 4096;
-inline constexpr uint8_t kFormatVersion = 2;  // what is written; 1 is read as well
+inline constexpr uint8_t kFormatVersion = 2;  // version written; 1 is read as well
 inline constexpr uint32_t kSegmentMagic = 0x5342564BU;   // "KVBS"
 inline constexpr uint32_t kEnvelopeMagic = 0x4542564BU;  // "KVBE"
 inline constexpr uint32_t kFooterMagic = 0x4642564BU;    // "KVBF"
@@ -27,15 +27,16 @@ inline constexpr size_t kParentBytes = 16;
 inline constexpr uint32_t kNoParent = UINT32_MAX;
 inline constexpr uint32_t kParentElsewhere = 0x80000000U;
 
-// A head with pages of its own: head, then the envelope in the last 64 bytes.
+// Size of a head with pages of its own: head, then the envelope in the last 64 bytes.
 constexpr uint64_t head_area(uint64_t head_bytes) noexcept { return round_up(head_bytes + kEnvelopeBytes, kPage); }
-// The most that a record takes of a segment.
+// Largest size of a record in a segment.
 constexpr uint64_t record_bytes(uint64_t head_bytes, uint64_t payload_bytes) noexcept {
   return head_area(head_bytes) + round_up(payload_bytes, kPage);
 }
 
-// Small heads of records with small payloads share a page, a unit each with the envelope in its last 64 bytes; their payloads
-// follow that page. Larger payloads gain less than 3 % by it, and a record that lies together is read at once.
+// Small heads of records with small payloads share a page: one unit each, with the envelope in the unit's last 64
+// bytes. Their payloads follow that page. Larger payloads would gain less than 3 %, and a record in one piece is read
+// at once.
 inline constexpr uint64_t kHeadUnit = 1024;
 inline constexpr uint32_t kHeadUnits = kPage / kHeadUnit;
 inline constexpr uint64_t kSharedPayload = uint64_t{128} << 10;
@@ -43,29 +44,29 @@ constexpr bool may_share(uint64_t head_bytes, uint64_t payload_bytes) noexcept {
   return head_bytes + kEnvelopeBytes <= kHeadUnit && payload_bytes != 0 && payload_bytes <= kSharedPayload;
 }
 
-// Where a record lies in its segment. `page`: of its head, which its payload follows; or, where the head shares a page, of its
-// payload, and the head begins `back` units before that.
+// Place of a record in its segment. `page` is the page of its head, which its payload follows. If the head shares a
+// page, `page` is that of its payload, and the head begins `back` units before it.
 struct RecordPlace {
   static constexpr uint32_t kHeadBits = 22;       // of head_bytes
-  static constexpr uint32_t kSharedHeadBits = 10;  // of the same where it shares a page; `back` has the rest of kHeadBits
+  static constexpr uint32_t kSharedHeadBits = 10;  // of a shared head's bytes; `back` has the rest
   static constexpr uint32_t kShares = 1U << 31;
 
   uint32_t page = 0;
-  uint32_t back = 0;  // 0: its pages are its own
+  uint32_t back = 0;  // 0: the head has pages of its own
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;
 
   [[nodiscard]] constexpr bool shares() const { return back != 0; }
   [[nodiscard]] constexpr uint64_t head_at() const { return page * kPage - back * kHeadUnit; }
-  // What is read to have the head, from `head_page_at`.
+  // First page of the head, and the bytes to read from there.
   [[nodiscard]] constexpr uint64_t head_page_at() const { return head_at() & ~(kPage - 1); }
   [[nodiscard]] constexpr uint64_t head_read_bytes() const { return shares() ? kPage : round_up(head_bytes, kPage); }
   [[nodiscard]] constexpr uint64_t area_bytes() const { return shares() ? kHeadUnit : head_area(head_bytes); }
   [[nodiscard]] constexpr uint64_t payload_at() const { return page * kPage + (shares() ? 0 : area_bytes()); }
   [[nodiscard]] constexpr uint64_t end() const { return payload_at() + round_up(payload_bytes, kPage); }
-  // Of the segment; a shared page counts by units.
+  // Bytes used in the segment; a shared page counts by units.
   [[nodiscard]] constexpr uint64_t bytes() const { return area_bytes() + round_up(payload_bytes, kPage); }
-  // head_bytes and `back`, as they are written down.
+  // head_bytes and `back`, in the form written to the medium.
   [[nodiscard]] constexpr uint32_t packed() const {
     return shares() ? kShares | back << kSharedHeadBits | head_bytes : head_bytes;
   }
@@ -74,16 +75,16 @@ struct RecordPlace {
     back = shared ? (packed & ~kShares) >> kSharedHeadBits : 0;
     head_bytes = shared ? packed & ((1U << kSharedHeadBits) - 1) : packed;
   }
-  // Whether such a record can be in a segment of that size. False for whatever unpack() makes of a wrong value.
+  // True if such a record can be in a segment of that size. False for the result of unpack() of any wrong value.
   [[nodiscard]] bool fits(uint64_t segment_bytes) const;
 };
 constexpr uint32_t pages(uint64_t bytes) noexcept { return static_cast<uint32_t>(bytes / kPage); }
 
-// Which life of which segment of which directory some bytes belong to.
+// Identifies the life of a segment in a directory that some bytes belong to.
 struct SegmentLife {
   uint64_t directory_id = 0;
   uint32_t segment = 0;
-  uint32_t generation = 0;  // raised each time the segment is taken again
+  uint32_t generation = 0;  // raised each time the segment is reused
   uint32_t epoch = 0;       // of the owner that began this life
   uint64_t sequence = 0;    // lives are used in this order, over the whole directory
   uint64_t segment_bytes = 0;
@@ -99,7 +100,7 @@ struct Envelope {
   uint32_t segment = 0;
   uint32_t generation = 0;
   uint32_t epoch = 0;
-  uint32_t page = 0;  // as in RecordPlace: a misdirected write shows
+  uint32_t page = 0;  // as in RecordPlace; reveals misdirected writes
   uint32_t back = 0;
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;
@@ -109,10 +110,10 @@ struct Envelope {
   bool operator==(const Envelope&) const = default;
 };
 
-// Lays head, zero padding and envelope into `area` (RecordPlace::area_bytes()). The envelope's
-// checksum covers the head too, so neither is taken without the other.
+// Lays head, zero padding and envelope into `area` (RecordPlace::area_bytes()). The envelope's checksum covers the head
+// too, so neither is accepted without the other.
 void encode_head_area(const Envelope& envelope, ConstBytes head, MutableBytes area);
-// `area` as above, complete. damaged if anything in it does not fit together.
+// `area` is laid out as above and complete. damaged if its parts do not fit together.
 Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes);
 
 // One record of a closed segment.
@@ -130,10 +131,10 @@ struct Row {
   [[nodiscard]] RecordPlace place() const { return {page, back, head_bytes, payload_bytes}; }
 };
 
-// Counts what a footer of the rows added so far takes, so that room for it is kept.
+// Computes the size of a footer for the rows added so far, so that room for it is reserved.
 class FooterSize {
  public:
-  // Whether it is the first of its family.
+  // Returns true if the row is the first of its family.
   bool add(const Family& family);
   // Notes that there are rows of a family, without counting them.
   bool list(const Family& family) { return families_.try_emplace(family, 0).second; }

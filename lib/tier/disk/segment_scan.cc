@@ -58,7 +58,8 @@ struct Candidate {
   bool good = false;
 };
 
-// What lies at `offset`, if it is a record of this life: one whose head has pages of its own, or one that `shares` a page.
+// Reads the candidate at `offset`, if it is a record of this life: one with a head on its own pages, or one that
+// `shares` a page.
 Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t offset, bool shares) {
   Candidate out;
   auto first = window.at(offset, kHeadUnit);
@@ -144,7 +145,8 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
     if (!whole.ok()) return whole.status();
     add(whole.value());
     if (!whole.value().head_good) {
-      // Heads that share this page and their payloads at once: looking at one after the other would read the window again.
+      // Reads the heads that share this page and their payloads at once: one after the other would read the window
+      // again.
       auto group = window.at(offset, std::min(kPage + kHeadUnits * kSharedPayload, life.segment_bytes - offset));
       if (!group.ok()) return group.status();
     }

@@ -11,9 +11,9 @@ constexpr size_t kFixed = 64;
 constexpr size_t kEpochBytes = 24;
 constexpr size_t kTombstoneBytes = 48;
 constexpr size_t kMarkBytes = 8;
-// Behind the longest lists that there may be: what wrote no marks has zeros here, which say "not a peer's word".
+// Behind the longest possible lists: a writer without marks left zeros here, which mean "not foreign".
 constexpr size_t kMarksAt = kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones;
-// Zeros where there are none, as whatever knew none wrote.
+// Zeros if there are none: older writers left zeros, too.
 constexpr size_t kFloorsAt = kMarksAt + kMarkBytes * kMaxEpochs;
 static_assert(kFloorsAt + 8 * kEpochFloors + 8 <= kSuperblockSlotBytes);
 static_assert(kFloorsVersion > kFormatVersion);

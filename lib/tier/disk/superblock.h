@@ -1,7 +1,6 @@
-// What a tier directory must remember beside its segments: who it is, how often it was opened,
-// namespace epochs and erased families. Two slots in one file, written alternately and synced, so
-// that a cut while one is written leaves the other. Format: README.md.
-// Thread: one at a time (the tier's control-plane mutex).
+// State of a tier directory beside its segments: its id, the number of opens, namespace epochs and erased families. Two
+// slots in one file, written alternately and synced, so that a power cut during a write leaves the other one. Format:
+// README.md. Thread: one at a time (the tier's control-plane mutex).
 #pragma once
 
 #include <cstdint>
@@ -21,10 +20,10 @@ inline constexpr uint64_t kSuperblockSlotBytes = 256 * 1024;
 inline constexpr uint64_t kSuperblockBytes = 2 * kSuperblockSlotBytes;
 inline constexpr uint32_t kMaxEpochs = 4096;
 inline constexpr uint32_t kMaxTombstones = 2048;
-// Of a superblock with floors: a library that does not know them would forget epochs that have ended.
+// Version of a superblock with floors: a library that does not know them would lose ended epochs.
 inline constexpr uint32_t kFloorsVersion = 3;
 
-// Stands for all families in a tombstone: none has a namespace of zeros.
+// Stands for all families in a tombstone: no family has a namespace of zeros.
 inline constexpr Family kEveryFamily{};
 
 // Records of `family` in segment lives up to `sequence` are dead.
@@ -43,10 +42,10 @@ struct EpochEntry {
 
 struct Superblock {
   uint64_t directory_id = 0;
-  uint64_t writes = 0;  // the slot with more of them counts
+  uint64_t writes = 0;  // the slot with the larger number counts
   uint32_t epoch = 0;   // of the owner; raised at each open
   uint64_t segment_bytes = 0;
-  uint64_t capacity_bytes = 0;  // that the owner was given; 0: it was of a version that did not write it down
+  uint64_t capacity_bytes = 0;  // as given to the owner; 0: written by a version without this field
   std::map<NamespaceId, EpochEntry> epochs;
   std::vector<uint64_t> floors;  // tier::kEpochFloors, or none
   std::vector<Tombstone> tombstones;
@@ -58,7 +57,7 @@ Status encode_superblock(const Superblock& superblock, MutableBytes slot);
 // damaged | newer_version.
 Result<Superblock> decode_superblock(ConstBytes slot);
 
-// The newest slot that verifies. damaged if neither does, newer_version if one of them says so.
+// Returns the newest slot that verifies. damaged if neither does, newer_version if one has a newer version.
 Result<Superblock> read_superblock(File& file);
 // Raises `writes`, writes the slot that is not the current one and syncs.
 Status write_superblock(File& file, Superblock& superblock);

@@ -1,6 +1,6 @@
-// What survives a power cut. A record does once a sync of its segment has succeeded that began after it was written. A sync that
-// fails takes everything since the last good one along, for good: systems hold what they could not write for clean, and a
-// later sync that succeeds says nothing of it.
+// Durability. A record survives a power cut once a sync of its segment has succeeded that began after it was written. A
+// sync that fails loses everything since the last good one, for good: systems treat pages that they could not write as
+// clean, and a later sync that succeeds does not cover them.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace kvbm::tier::disk {
 
-// Group commit: what waits when a sync begins is served by it; later ones by the next.
+// Group commit: callers that wait when a sync begins are served by it, later ones by the next.
 void DiskCore::wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work) {
   wait->open = static_cast<uint32_t>(segments.size());
   for (const uint32_t number : segments) {
@@ -72,7 +72,7 @@ void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> wa
       segment.synced = std::max(segment.synced, covers);
     } else {
       sync_failed(number, work);
-      // What waits for the next one was written since the last good one, too.
+      // Callers that wait for the next sync have records written since the last good one, too.
       std::move(segment.sync_waiters.begin(), segment.sync_waiters.end(), std::back_inserter(waits));
       segment.sync_waiters.clear();
     }
@@ -97,7 +97,8 @@ void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> wa
   perform(work);
 }
 
-// Nothing of the segment that was written since its last good sync is found any more, and nothing more is written to it.
+// Makes all records of the segment that were written since its last good sync unfindable. Nothing more is written to
+// it.
 void DiskCore::sync_failed(uint32_t number, Work& work) {
   Segment& segment = *segments_[number];
   if (!std::exchange(segment.sync_failed, true) && ++failures_ >= kFailuresToDisable) fail(work);
@@ -112,7 +113,7 @@ void DiskCore::sync_failed(uint32_t number, Work& work) {
     const uint32_t entry = index_.find(Identity{live.row.key, family});
     if (entry != DiskIndex::kNone && index_.at(entry).location == number * segment_pages_ + live.row.page) drop(entry);
   }
-  // Of an earlier owner's segment, or one whose table is written, it is not known which these are.
+  // In a segment of an earlier owner, or one with its footer written, these records are not known: all are dropped.
   for (uint32_t i = 0; segment.rows.empty() && segment.synced < segment.written && i < index_.entries(); ++i) {
     if (index_.at(i).location != 0 && segment_of(index_.at(i).location) == number) drop(i);
   }

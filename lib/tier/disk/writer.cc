@@ -1,5 +1,5 @@
-// Appending: records of a batch go into the open segment one after the other; runs of them are
-// written as one vectored write, payloads straight from the caller's memory.
+// Appending. Records of a batch are placed in the open segment one after the other; runs of them are written as one
+// vectored write, with payloads straight from the caller's memory.
 #include <algorithm>
 #include <utility>
 
@@ -8,17 +8,17 @@
 namespace kvbm::tier::disk {
 namespace {
 
-// While loads are near, one write of this size is in flight at a time: a load waits no longer for it.
+// While loads are near, a single write of this size is in flight: no load waits longer for it.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
-// While a load is under way the next piece waits for its end, but no longer than this: a device may tell of a read only
-// when what was queued behind it is done too. Long loads leave writing 125 MB/s.
+// While a load is running the next piece waits for its end, but no longer than this: a device may complete a read only
+// after the write queued behind it. Long loads leave writing 125 MB/s.
 constexpr uint64_t kLongestYield = 2'000'000;
-// Loads of one engine come in trains: how long after one the next is expected.
+// Loads of one engine arrive in bursts: time after one during which the next is expected.
 constexpr uint64_t kLoadsAreNear = 20'000'000;
 
 bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
 
-// At most: small heads share a page.
+// Upper bound: small heads share a page.
 uint64_t staging_need(const PutItem& item) {
   return head_area(item.head.size()) + (direct_ready(item.payload) ? 0 : round_up(item.payload.size(), kPage));
 }
@@ -35,7 +35,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
   op->hints.assign(n, PutOp::kNoHint);
   op->moved_from = std::move(moved_from);
   op->batch = std::move(batch);
-  bool nothing_to_write = false;  // once queued, the operation belongs to whoever holds the mutex
+  bool nothing_to_write = false;  // once queued, the operation belongs to the thread that holds the mutex
   Work work;
   {
     MutexLock lock(mutex_);
@@ -62,7 +62,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
     if (op->to_write.empty() && !nothing_to_write) finish_put(op, work);
     if (!op->to_write.empty()) {
       op->queued = true;
-      // Carried records go first: they make the room that others wait for.
+      // Carried records go first: they make the room that other puts wait for.
       if (op->carry())
         put_queue_.push_front(op);
       else
@@ -79,7 +79,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
   pump();
 }
 
-// A durable batch ends with a sync of this segment.
+// Makes a durable batch end with a sync of this segment.
 void DiskCore::note_unsynced(PutOp& op, uint32_t segment) {
   const bool noted = std::find(op.segments.begin(), op.segments.end(), segment) != op.segments.end();
   if (!noted && segments_[segment]->synced < segments_[segment]->written) op.segments.push_back(segment);
@@ -148,7 +148,7 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work, uint64_t most) {
     }
     const uint32_t i = op->to_write[op->next];
     const PutItem& item = op->batch->items[i];
-    // Forgotten while it waited: in a later life than its tombstone's a restart would find it.
+    // The record was forgotten while it waited. In a life later than its tombstone a restart would find it.
     if (op->erased[i]) {
       ++op->next;
       settle(op, i, Code::ok, work);
@@ -253,7 +253,7 @@ bool DiskCore::yields(uint64_t now, Work& work) {
   return true;
 }
 
-// A piece was written and the rest of its run is not.
+// A piece was written; the rest of its run is queued.
 void DiskCore::next_piece(std::unique_ptr<WriteRun> run) {
   Work work;
   {
@@ -265,7 +265,7 @@ void DiskCore::next_piece(std::unique_ptr<WriteRun> run) {
   perform(work);
 }
 
-// Writes what is left of a run: all of it, or a piece at a time while loads are near.
+// Writes the rest of a run: all of it, or a piece at a time while loads are near.
 void DiskCore::write_on(std::unique_ptr<WriteRun> run) {
   uint64_t most = run->bytes;
   {
@@ -330,7 +330,8 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
       failures_ = 0;
       for (const WriteRun::Item& item : run->items) publish(item, run->segment, work);
     } else {
-      // What reaches a segment after a sync of it has failed may not be durable, though the write and later syncs succeed.
+      // Records written to a segment after one of its syncs failed may not be durable, though the write and later syncs
+      // succeed.
       const Code code = status.code() == Code::disk_full ? Code::disk_full : Code::io_error;
       if (code == Code::disk_full) full(work);
       // This segment may be bad: close it, and try its records once more in another.
@@ -344,7 +345,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
         op.to_write.push_back(item.item);
         if (op.queued) continue;
         op.queued = true;
-        // Before the others, but behind what reclaim carries, without which they would all wait for room.
+        // Before other puts, but behind those of reclaim, without which all would wait for room.
         put_queue_.insert(std::find_if(put_queue_.begin(), put_queue_.end(), [](const auto& p) { return !p->carry(); }),
                           item.op);
       }
@@ -367,7 +368,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
   const uint64_t bytes = row.place().bytes();
   const uint32_t location = number * segment_pages_ + row.page;
   const uint32_t known = index_.find(put.id);
-  // Another batch was faster.
+  // Another batch has stored it first.
   if (op.batch->durable && known != DiskIndex::kNone) note_unsynced(op, segment_of(index_.at(known).location));
   if (op.erased[item.item] || (!op.carry() && known != DiskIndex::kNone))
     return settle(item.op, item.item, Code::ok, work);
@@ -383,7 +384,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
       ++segment.pins;
     }
     index_.at(known).set_place(row.place());
-    index_.at(known).uses /= 2;  // so that nothing lives for ever on old merits
+    index_.at(known).uses /= 2;  // an old count does not keep a record for ever
     stats_.rewritten_bytes += bytes;
   } else {
     entry = index_.insert(put.id);
@@ -443,8 +444,7 @@ void DiskCore::begin_seal(uint32_t number, Work& work) {
   work.seals.push_back(number);
 }
 
-// Records first, then the table that vouches for them: a footer is never on the medium before
-// everything that it names.
+// Records are synced before the footer is written: no footer is on the medium before all records that it names.
 void DiskCore::seal(uint32_t number) {
   Work work;
   {
@@ -482,7 +482,7 @@ void DiskCore::write_footer(uint32_t number) {
       segment_bytes - bytes.size(), {&run, 1},
       [self = shared_from_this(), number, buffer](const Result<size_t>& moved) {
         if (!moved.ok() || moved.value() != buffer->size()) return self->sealed(number, false);
-        // A footer that a power cut takes costs a scan. Each sync holds up what is being written beside it.
+        // A footer that a power cut destroys costs a scan. Each sync delays writes that are in flight.
         if (!self->is_stopping()) return self->sealed(number, true);
         self->segment(number).file->sync([self, number](const Status& status) { self->sealed(number, status.ok()); });
       });

@@ -78,14 +78,14 @@ void HostArena::open_file() {
   marks_ = {reinterpret_cast<uint64_t*>(marks), slots_};
   recovered_ = file_->begin();
   if (recovered_) return;
-  // Another shape: nothing of it can be used, and nothing of it may be mistaken for a block of ours.
+  // The file has another shape: none of it can be used, and none of it may be mistaken for a block of this process.
   file_->forget();
   std::memset(marks, 0, marks_.size_bytes());
   file_->found();
 }
 
 uint64_t HostArena::mark_of(SlotId slot) const noexcept {
-  // What the table uses for itself is no head's mark (block/slot_marks.h).
+  // Small values are the table's own and no mark of a head (block/slot_marks.h).
   return std::max<uint64_t>(codec::header_checksum(ConstBytes(head(slot)).first(codec::kHeaderBytes)), 2);
 }
 

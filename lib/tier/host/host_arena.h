@@ -2,13 +2,14 @@
 //
 //   [ super page | payloads: slots x payload_stride | heads: slots x head_stride | marks: slots x 8, in a file alone ]
 //
-// Payloads are page-aligned, so that disks read and write them directly. A slot's head is valid only
-// while its first word is the record magic: it is written last and cleared first (whoever reads still verifies).
+// Payloads are page-aligned, so that disks read and write them directly. A slot's head is valid only while its first
+// word is the record magic: it is written last and cleared first (readers still verify).
 //
-// With a file in tmpfs or hugetlbfs a restarted process finds the blocks again (recovered()): those whose mark is the
-// checksum of their head, and no others. The block table sets a mark when a block can be found, and takes it away before
-// the slot gets other bytes, and for good when the block is forgotten; so whatever moment the process dies at, what is
-// found is what lookups would have found. The super page is host_file.h. The file has one owner: in_use for a second one.
+// With a file in tmpfs or hugetlbfs a restarted process finds blocks again (recovered()): exactly those with a mark
+// that equals the checksum of their head. The block table sets a mark when a block becomes findable. It clears the mark
+// before the slot gets other bytes, and for good when the block is forgotten. So at whatever moment the process dies,
+// the blocks found afterwards are those that lookups would have found. The super page is host_file.h. The file has one
+// owner: in_use for a second one.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,11 @@ struct HostOptions {
   std::string file;             // empty: anonymous memory
   bool huge_pages = true;       // explicit huge pages if reserved, else transparent ones
   bool interleave = false;      // over all NUMA nodes
-  uint32_t touch_threads = 0;   // fault everything in now, instead of at first use
+  uint32_t touch_threads = 0;   // fault all pages in now with this many threads; 0: at first use
   bool shared = false;          // other processes may map it read-only; not with a file
 };
 
-// Where things are in the mapping, for whoever maps it too. A slot s has its payload at payload_at + s * payload_stride
+// Offsets in the mapping, for other processes that map it. Slot s has its payload at payload_at + s * payload_stride
 // and its head at head_at + s * head_stride.
 struct HostShape {
   uint64_t bytes = 0;  // of the mapping
@@ -64,9 +65,9 @@ class HostArena {
   [[nodiscard]] MutableBytes payloads() const noexcept { return {payloads_, payload_stride_ * slots_}; }
   [[nodiscard]] MutableBytes head(SlotId slot) const noexcept { return {heads_ + head_stride_ * slot, head_stride_}; }
   [[nodiscard]] HostShape shape() const noexcept;
-  // The memory to give to readers; -1 unless it is shared.
+  // Descriptor of the memory, to pass to readers; -1 unless it is shared.
   [[nodiscard]] int fd() const noexcept { return memory_->fd(); }
-  // Takes the head away before the payload changes.
+  // Invalidates the head, before the payload changes.
   void clear_head(SlotId slot) const noexcept;
   // True when a file with the same shape was there before: its marks say which heads are valid.
   [[nodiscard]] bool recovered() const noexcept { return recovered_; }
@@ -87,9 +88,9 @@ class HostArena {
   void forget_epoch(const NamespaceId& base_id) noexcept {
     if (file_.has_value()) file_->forget_epoch(base_id);
   }
-  // Marks and epochs are on the file's disk, where it is on one: a power cut brings nothing back that was forgotten.
+  // Writes marks and epochs to the file's disk, if it is on one: so a power cut brings back nothing that was forgotten.
   Status sync() const noexcept;
-  // One line: size, pages got, nodes.
+  // One line: size, kind of pages, NUMA nodes.
   [[nodiscard]] std::string describe() const;
 
   // Room for the head of a record of block_bytes cut as finely as one leaf per 4 KiB.

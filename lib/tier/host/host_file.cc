@@ -11,13 +11,13 @@ namespace kvbm::tier {
 namespace {
 
 constexpr uint64_t kMagic = 0x3145'4D4F'484D'4256ULL;
-// In the place of the magic while the file is given its shape: it is still seen whose it is.
+// Replaces the magic while the file is given its shape: it is still recognised as a host tier's.
 constexpr uint64_t kNoShape = ~kMagic;
 constexpr uint64_t kVersion = 2;
 constexpr size_t kMagicAt = 0, kVersionAt = 8, kBlockBytesAt = 16, kSlotsAt = 24, kFloorAt = 32, kForeignAt = 40;
 constexpr size_t kIdBytes = 16, kEpochAt = 16;  // of a row
 
-// In the order of the program, and never in halves.
+// Stores in program order, and never torn.
 void put(std::byte* at, uint64_t value) noexcept {
   std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at)).store(value, std::memory_order_seq_cst);
 }
@@ -82,8 +82,8 @@ void HostFile::mark_foreign(size_t i, bool yes) noexcept {
   put(word, yes ? get(word) | bit : get(word) & ~bit);
 }
 
-// A row without an epoch: an unused one, else a foreign one, else that of the lowest; kRows: of foreign ones there is room
-// for none.
+// Finds a row for a new namespace: an unused one, else a foreign one, else the one with the lowest epoch. For a foreign
+// namespace: kRows if no row may be used.
 size_t HostFile::make_row(bool foreign) noexcept {
   size_t unused = kRows, lowest = kRows, stranger = kRows;
   size_t strangers = 0;

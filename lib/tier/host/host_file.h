@@ -1,13 +1,11 @@
-// What a host tier in a named file says beside its blocks: the shape that it has, and how far namespaces were
-// invalidated. It is the file's first page.
+// First page of a host tier's named file: the shape of the tier, and the epochs of invalidated namespaces.
 //
-//   [ magic, version, block bytes, slots, floor, which rows are foreign | rows of (base id, epoch) ]
-//
-// A process can be killed between any two stores, so each of them leaves a page that says nothing wrong: a row counts by
-// its epoch, which is written last. The page has no room for every namespace there may be: the row that goes for a new one
-// raises the floor, an epoch that namespaces without a row begin at after a restart. So an epoch that has ended stays ended,
-// and what a namespace that was never invalidated loses by it are hits. Rows that are foreign (tier::EpochRow) are a quarter at
-// most: one of them goes for a new one, none takes the place of another, and none raises the floor.
+//   [ magic, version, block bytes, slots, floor, foreign row bits | rows of (base id, epoch) ]
+// A process can be killed between any two stores, so each of them leaves a valid page: a row counts by its epoch, which
+// is written last. The page cannot hold a row for every namespace. A row that is replaced raises the floor: the epoch
+// at which namespaces without a row begin after a restart. So an epoch that has ended stays ended, and a namespace that
+// was never invalidated loses hits only. At most a quarter of the rows are foreign (tier::EpochRow). A foreign row is
+// the first to be replaced, without raising the floor; a new foreign row replaces foreign rows only.
 // Thread: one at a time.
 #pragma once
 
@@ -25,24 +23,24 @@ class HostFile {
  public:
   static constexpr size_t kBytes = 4096;
 
-  // `page`: kBytes of the mapping, 8-byte aligned, which outlive it.
+  // `page`: kBytes of the mapping, 8-byte aligned. It must outlive this object.
   HostFile(std::byte* page, uint64_t block_bytes, uint64_t slots) noexcept
       : page_(page), block_bytes_(block_bytes), slots_(slots) {}
 
-  // Whether a file that begins with this page (kBytes of it) is a host tier's, of whatever version and shape, or has
-  // nothing in it yet. Any other is somebody's.
+  // True if a file that begins with this page (kBytes of it) belongs to a host tier, of whatever version and shape, or
+  // is still empty. Any other file belongs to another program.
   [[nodiscard]] static bool is_one(std::span<const std::byte> page) noexcept;
-  // Whether the file has this version and shape. Only then its blocks and epochs may be read.
+  // True if the file has this version and shape. Its blocks and epochs may be read only then.
   [[nodiscard]] bool begin() noexcept;
-  // Says that the file has no shape, until it has been written as it must be; then that it has this one, and no epochs.
+  // forget() marks the file as one without a shape until it is rewritten; found() gives it this shape, and no epochs.
   void forget() noexcept;
   void found() noexcept;
 
-  // The epoch that a namespace is at, as far as it is written here.
+  // Returns the namespace's epoch as far as it is written here.
   [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept;
-  // Raises it, never lowers it.
+  // Raises the epoch, never lowers it.
   void set_epoch(const NamespaceId& base_id, uint64_t epoch, bool foreign = false) noexcept;
-  // The row is not needed any more.
+  // Drops the namespace's row.
   void forget_epoch(const NamespaceId& base_id) noexcept;
   [[nodiscard]] std::vector<EpochRow> epochs() const;
 
@@ -62,7 +60,7 @@ class HostFile {
   std::byte* page_;
   uint64_t block_bytes_;
   uint64_t slots_;
-  uint64_t floor_ = 0;  // when the file was opened: in this process nothing is forgotten
+  uint64_t floor_ = 0;  // the floor when the file was opened: this process itself forgets nothing
 };
 
 }  // namespace kvbm::tier

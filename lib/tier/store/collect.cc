@@ -1,4 +1,4 @@
-// Old packs go by age and by capacity. One live writer does it for all; should two believe that they are the one, both
+// Removes old packs by age and by capacity. One live writer does it for all. If two believe that they are elected, both
 // remove the same oldest packs, and no harm is done.
 #include <algorithm>
 
@@ -11,9 +11,9 @@ constexpr uint64_t kFirstSignNs = 1'000'000'000;
 constexpr uint64_t kSignNs = 30'000'000'000;
 constexpr uint64_t kAliveMs = 90'000;
 constexpr uint64_t kForgottenMs = 3'600'000;
-// Objects that one round removes at most.
+// Most objects that one round removes.
 constexpr size_t kRoundObjects = 1000;
-// Between two looks for packs that nothing names. Each lists all packs.
+// Time between two searches for unnamed packs. Each lists all packs.
 constexpr uint64_t kUnnamedNs = 3'600'000'000'000;
 }  // namespace
 
@@ -38,7 +38,7 @@ void StoreCore::collect_later() {
   });
 }
 
-// Says that this process is alive, and looks which others are.
+// Signs that this process is alive, and reads which others are.
 void StoreCore::sign() {
   uint64_t before = 0;
   const uint64_t ms = unix_ms();
@@ -94,7 +94,7 @@ void StoreCore::collect() {
     const Stamp* const oldest = index_.oldest();
     const bool too_much = options_.capacity_bytes != 0 && index_.stored_bytes() > options_.capacity_bytes;
     const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
-    // This is asked for every pack that was written: nearly always nothing has to go.
+    // Runs for every pack that was written: nearly always nothing is to be removed.
     if (oldest != nullptr && !too_much && !too_old &&
         (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
       return;
@@ -150,8 +150,8 @@ void StoreCore::collect() {
   }
 }
 
-// Packs that no index object names: the process that wrote them ended before it could write one. They go an hour after they
-// were written, and only where this process knows all that is named.
+// Removes packs that no index object names: their writer ended before it could write one. They are removed an hour
+// after they were written, and only if this process knows all names.
 void StoreCore::collect_unnamed() {
   {
     MutexLock lock(mutex_);

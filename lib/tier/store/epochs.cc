@@ -17,8 +17,8 @@ uint64_t StoreCore::epoch(const NamespaceId& base) {
   return at == epochs_.end() ? 0 : at->second;
 }
 
-// On the medium before it returns: a process that starts later, or on another host, must not find records of an epoch
-// that ended.
+// The epochs are on the medium before it returns: a process that starts later, or on another host, must not find
+// records of an ended epoch.
 Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
   if (!options_.write) return {};
   bool told = false;
@@ -53,7 +53,7 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     unpublished_rows_.epochs.push_back({row.base, row.epoch});
     told = true;
     if (before == 0) continue;
-    // The caller does not wait for this.
+    // The caller does not wait for the removal.
     executor_.post([self = shared_from_this(), old = epoch_name(row.base, before)] {
       self->remove(old, true, [](Code) {});
     });

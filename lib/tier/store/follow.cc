@@ -1,4 +1,5 @@
-// What other processes wrote, and what was there before: index objects, read as they appear and taken in by their order.
+// Follows other processes: their index objects, and those of earlier ones, are read as they appear and applied in
+// order.
 #include <algorithm>
 
 #include "tier/store/store_core.h"
@@ -8,13 +9,13 @@ namespace kvbm::tier::store {
 namespace {
 
 constexpr size_t kListBytes = 256 << 10;
-// Names that one listing gives at most: more were not written by a library like this one.
+// Most names that one listing gives: more were not written by a library like this one.
 constexpr uint64_t kMaxListed = 4'000'000;
-// Index objects that are on their way at a time.
+// Index objects that are read at a time.
 constexpr size_t kReadAtOnce = 8;
-// Everything is listed again after this long: what a clock that is far off, or a late put, has hidden.
+// All names are listed again after this time, to find objects that a wrong clock or a late put has hidden.
 constexpr uint64_t kWholeNs = 600'000'000'000;
-// A pack is told by an index object that is at most so much younger.
+// Largest age of a pack relative to the index object that names it.
 constexpr uint64_t kUntoldMs = 120'000;
 
 }  // namespace
@@ -26,7 +27,7 @@ std::unique_ptr<ObjectRequest> StoreCore::request(Verb verb, std::string name) c
   return out;
 }
 
-// Page after page; `take` has every name, `done` the end.
+// Lists page after page; `take` gets every name, `done` the end.
 void StoreCore::list(std::shared_ptr<Listing> listing) {
   auto ask = request(Verb::list, listing->prefix);
   ask->after = listing->after;
@@ -40,7 +41,7 @@ void StoreCore::list(std::shared_ptr<Listing> listing) {
         while (!left.empty()) {
           const size_t end = left.find('\0');
           const std::string_view name = left.substr(0, end);
-          // A listing that does not go on would be read for ever.
+          // A listing that does not advance would be read for ever.
           if (end == std::string_view::npos || name <= listing->after || !name.starts_with(listing->prefix) ||
               ++listing->names > kMaxListed) {
             return listing->done(Code::damaged);
@@ -55,7 +56,7 @@ void StoreCore::list(std::shared_ptr<Listing> listing) {
       });
 }
 
-// Epochs first: a record of an epoch that has ended must not be found by a process that does not know of it.
+// Epochs are read first: a process that does not know of an ended epoch must not find its records.
 void StoreCore::read_epochs() {
   auto rows = std::make_shared<std::vector<NamespaceEpoch>>();
   auto listing = std::make_shared<Listing>();
@@ -130,7 +131,7 @@ void StoreCore::poll_later() {
   executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] { self->poll(); });
 }
 
-// `whole`: nothing else is in the store.
+// `whole`: `found` has all index objects of the store.
 void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
   {
     MutexLock lock(mutex_);
@@ -141,7 +142,7 @@ void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
       const std::set<Stamp> there(found.begin(), found.end());
       const uint64_t recent = unix_ms() - std::min(unix_ms(), kOverlapMs);
       std::erase_if(known_indexes_, [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); });
-      // An index object goes when all of its packs have gone, so packs older than every index object have none.
+      // An index object is removed when all of its packs are, so packs older than every index object have none.
       const uint64_t oldest = there.empty() ? unix_ms() : there.begin()->ms;
       while (const Stamp* const pack = index_.oldest()) {
         if (pack->ms + kUntoldMs >= oldest) break;
@@ -165,7 +166,7 @@ void StoreCore::read_indexes() {
       stamp = next->first;
       ++reading_;
     }
-    // Most are small: what is larger is read once more, whole.
+    // Most are small; a larger one is read once more, whole.
     auto get = request(Verb::get, stamped_name(kIndexPrefix, stamp));
     get->data = Buffer::of(kListBytes);
     get->bytes = kListBytes;
@@ -202,7 +203,7 @@ void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<Object
     --reading_;
     const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const auto& each) { return each.first == stamp; });
     if (code != Code::ok && code != Code::miss && !closing_) {
-      // The store is in trouble: the next poll asks again.
+      // The store has failed: the next poll lists again.
       if (at != to_read_.end()) to_read_.erase(at);
       known_indexes_.erase(stamp);
       last_whole_ns_ = 0;

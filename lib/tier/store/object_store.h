@@ -1,5 +1,5 @@
-// What a store is to the tier above it: objects by name, written whole, read in ranges, listed in order. The C table of
-// kvbm_plugin.h (capi/table_store.h) and the simulated store of the tests are the two implementations.
+// Interface of a store: objects by name, written whole, read in ranges, listed in order. Implemented by the C table of
+// kvbm_plugin.h (capi/table_store.h) and by the simulated store of the tests.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ struct ObjectRequest {
   bool listed = false;  // put, remove: listings show this object
   std::string name;     // list: the prefix
   std::string after;    // list: begin behind this name
-  Buffer data;          // put: what to write; get, list: room
-  uint64_t bytes = 0;   // of data that count
+  Buffer data;          // put: bytes to write; get, list: memory for the answer
+  uint64_t bytes = 0;   // of data that are used
   uint64_t offset = 0;  // get
   uint64_t timeout_ns = 0;
   uint64_t expire_s = 0;  // put; 0: no limit
   // Out.
   Code code = Code::internal;
   uint64_t done = 0;  // get, list: bytes of data that were filled; at most `bytes`
-  bool more = false;  // list: names are left
+  bool more = false;  // list: more names follow
   std::string message;
-  // Runs once, on any thread, and gives the request back.
+  // Runs once, on any thread, and returns the request.
   UniqueFunction<void(std::unique_ptr<ObjectRequest>)> finished;
 };
 
 struct StoreFacts {
-  bool expires = false;  // removes objects by itself when their time is over
+  bool expires = false;  // removes objects by itself when they expire
   bool evicts = false;   // may remove any object by itself
   uint32_t concurrency = 16;
   uint64_t object_bytes = uint64_t{4} << 20;
@@ -54,19 +54,20 @@ struct StoreFacts {
 
 class ObjectStore {
  public:
-  virtual ~ObjectStore() = default;  // nothing is in flight then
+  virtual ~ObjectStore() = default;  // nothing may be in flight
   [[nodiscard]] virtual const StoreFacts& facts() const noexcept = 0;
-  // Never blocks. Statuses: ok, miss (get), again (busy: later), io_error, deadline, disk_full, not_permitted and
-  // bad_config (refused: trying again does not help soon), unsupported. Thread: any.
+  // Never blocks. Statuses: ok, miss (get), again (busy: later), io_error, deadline, disk_full, unsupported;
+  // not_permitted and bad_config (refused: a retry soon does not help). Thread: any.
   virtual void start(std::unique_ptr<ObjectRequest> request) = 0;
-  // The result is not wanted any more: finish it soon. An id that is not in flight is ignored. Thread: any.
+  // The result is no longer needed: finish the request soon. An id that is not in flight is ignored. Thread: any.
   virtual void cancel(uint64_t id) noexcept = 0;
-  // start(), and waits: at most the request's timeout and a little. The request is gone when that was over. For the few
-  // calls that must be on the medium before they return. Thread: not the executor's.
+  // Calls start() and waits: at most the request's timeout and a little. Null if the request did not end in that time.
+  // For the few calls that must be on the medium before they return. Thread: not the executor's.
   virtual std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) = 0;
-  // After the last request has finished; waits for the store's threads.
+  // Called after the last request has finished; waits for the store's threads.
   virtual void close() noexcept = 0;
-  // Instead of close() where some requests never finish: `self` is this. It lives as long as they may touch it.
+  // Called instead of close() if some requests never finish. `self` is this object; it lives as long as they may touch
+  // it.
   virtual void leave(std::unique_ptr<ObjectStore> self) noexcept = 0;
 };
 

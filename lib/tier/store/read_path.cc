@@ -1,4 +1,4 @@
-// Records on their way out of the store: neighbours in a pack are read together, and one read serves all that ask.
+// Reads records out of the store: neighbours in a pack are read together, and one read serves all that want it.
 #include <algorithm>
 #include <cstring>
 
@@ -9,8 +9,8 @@ namespace kvbm::tier::store {
 
 namespace {
 
-// Bytes between two records that are read along rather than asked for apart, and what one request reads at most (but for
-// one record that is larger).
+// Largest gap between two records that are read by one request, and the largest request (except for a single larger
+// record).
 constexpr uint64_t kMaxGap = 128 << 10;
 constexpr uint64_t kMaxRange = 8 << 20;
 
@@ -63,7 +63,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
     for (size_t i = 0; i < n; ++i) {
       const GetItem& item = op->batch->items[i];
       const StorePlace place = refused ? StorePlace{} : index_.find(record_name(op->families[i], item.id.key));
-      // Another record than the one that was found, with other sizes, may have come in its place.
+      // Another record, with other sizes, may have replaced the one that was found.
       if (!place.found() || place.head_bytes > item.head.size() || place.payload_bytes > item.payload.size()) {
         over = decide(*op, i, refused && !closing_ ? Code::io_error : Code::miss) || over;
         continue;
@@ -73,7 +73,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
     plan_flights(wants, std::min(deadline_ns, now() + 2 * options_.timeout_ns));
   }
   if (over) return give_back(op);
-  // A read that was on its way may have ended it already: the batch is not looked at any more.
+  // A read in flight may have ended it already: the batch is not touched any more.
   if (deadline_ns != kNever) {
     executor_.post_at(deadline_ns, [self = shared_from_this(), weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) self->expire_get(late);
@@ -82,7 +82,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   pump_gets();
 }
 
-// A read that is asked for already may cover it.
+// Joins a queued read that covers the record.
 bool StoreCore::join(const Want& want, uint64_t deadline_ns) {
   const auto at = flights_.find(want.stamp);
   if (at == flights_.end()) return false;
@@ -152,7 +152,7 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
     std::erase(flights, flight);
     if (flights.empty()) flights_.erase(flight->stamp);
     wants.swap(flight->wants);
-    // The object has gone: evicted, expired or collected by another host.
+    // The object was evicted, expired or collected by another host.
     if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
     if (code != Code::ok) {
       staged_ -= bytes;
@@ -163,7 +163,7 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
   }
   for (const GetRef& op : over) give_back(op);
   if (code == Code::ok) {
-    // The memory is free when the last of them, and what was lent, have let go of it.
+    // The memory is free when the last of them, and every borrower, has released it.
     auto* const held = back.release();
     const std::shared_ptr<ObjectRequest> from(held, [self = shared_from_this(), bytes](ObjectRequest* gone) {
       {
@@ -172,14 +172,14 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
       }
       self->give_buffer(std::move(gone->data));
       delete gone;
-      // Not within whatever let go of it.
+      // Posted, so that it does not run inside the release.
       self->executor_.post([self] {
         self->pump_gets();
         self->pump_puts();
         self->end_shutdown();
       });
     });
-    // Those that are copied here are, by all threads; to lend the others takes no time.
+    // Each record that is copied gets a task, so that all threads copy; lending the others takes no time.
     const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
     for (auto at = copied; at != wants.end(); ++at) {
       executor_.post([self = shared_from_this(), want = std::move(*at), from, begin = flight->begin] {
@@ -237,7 +237,7 @@ Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>&
   const uint64_t at = place.offset - begin;
   if (at + place.bytes() > from->done) return Code::damaged;
   const ConstBytes bytes = ConstBytes(from->data.span()).subspan(at, place.bytes());
-  // Copied before it is checked: the store's own code may still write where it was read to.
+  // Copied before it is checked: the store's own code may still write to the memory that it read into.
   std::memcpy(item.head.data(), bytes.data(), place.head_bytes);
   codec::HeadView head;
   if (check_head(want.op->families[want.item], item.id.key, ConstBytes(item.head).first(place.head_bytes),
@@ -269,7 +269,7 @@ bool StoreCore::decide(GetOp& op, size_t item, Code code) {
   return --op.open == 0;
 }
 
-// What is being copied now is finished first: it takes no time.
+// Copies in progress are finished first: they take no time.
 void StoreCore::expire_get(const GetRef& op) {
   bool over = false;
   {
@@ -281,7 +281,7 @@ void StoreCore::expire_get(const GetRef& op) {
   if (over) give_back(op);
 }
 
-// Found wrong by a receiver. What has come in its place meanwhile stays.
+// A receiver found the record damaged. A record that replaced it meanwhile stays.
 void StoreCore::reject(const Identity& id, uint64_t location) {
   const RecordName name = record_name(families_.get(id.family), id.key);
   bool told = false;

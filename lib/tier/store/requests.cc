@@ -12,14 +12,14 @@ constexpr uint64_t kFirstWaitNs = 50'000'000;
 constexpr uint64_t kLeastTryNs = 1'000'000;
 
 bool is_failure(Code code) noexcept { return code != Code::ok && code != Code::miss; }
-// Another try may help.
+// True if another try may help.
 bool may_pass(Code code) noexcept {
   return code == Code::again || code == Code::io_error || code == Code::deadline || code == Code::internal;
 }
-// Nothing will go until a person does something.
+// True if requests fail until an administrator acts.
 bool is_refusal(Code code) noexcept { return code == Code::not_permitted || code == Code::bad_config; }
 
-// What the store says, as one of the statuses that it may say.
+// Turns the store's status into one of those allowed for the verb.
 Code checked(Verb verb, Code code) noexcept {
   switch (code) {
     case Code::ok:
@@ -56,7 +56,7 @@ void Requests::submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_
     if (closed_) {
       refused = true;
     } else if (backs_off_) {
-      // One goes through when the time has come.
+      // When the time has come, one request goes through.
       refused = probing_ || now < back_until_;
       if (!refused) call->probe = probing_ = true;
     }
@@ -78,7 +78,7 @@ void Requests::submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_
 
 bool Requests::take_next(CallRef& call, uint64_t now) {
   if (closed_) return false;  // nothing is queued, and the store may be gone
-  // A store that answers nothing must not be given ever more.
+  // A store that does not answer must not get ever more requests.
   const uint32_t most = std::max(1U, store_.facts().concurrency);
   while (in_flight_.size() < most) {
     auto& queue = urgent_.empty() ? others_ : urgent_;
@@ -86,7 +86,7 @@ bool Requests::take_next(CallRef& call, uint64_t now) {
     call = std::move(queue.front());
     queue.pop_front();
     if (call->over) continue;
-    if (call->deadline_ns != kNever && now + kLeastTryNs > call->deadline_ns) continue;  // give_up() is about to come
+    if (call->deadline_ns != kNever && now + kLeastTryNs > call->deadline_ns) continue;  // give_up() will end it
     call->id = next_id_++;
     call->sent_ns = now;
     ++call->tries;
@@ -122,14 +122,14 @@ void Requests::send(const CallRef& call) {
   request->more = false;
   request->message.clear();
   request->finished = [self = shared_from_this(), call](std::unique_ptr<ObjectRequest> back) {
-    // The store's thread: what follows may take long.
+    // This is the store's thread: the rest may take long, so it is posted.
     MutexLock lock(self->mutex_);
     if (self->left_) return;
     self->executor_.post([self, call, held = std::make_shared<std::unique_ptr<ObjectRequest>>(std::move(back))] {
       self->finished(call, std::move(*held));
     });
   };
-  // A little longer than the store has, so that its own word comes first.
+  // A little longer than the store's own timeout, so that its answer comes first.
   executor_.post_at(now + request->timeout_ns + request->timeout_ns / 8 + kLeastTryNs,
                     [self = shared_from_this(), call, id] { self->overdue(call, id); });
   store_.start(std::move(request));
@@ -148,7 +148,7 @@ void Requests::finished(const CallRef& call, std::unique_ptr<ObjectRequest> requ
   {
     MutexLock lock(mutex_);
     in_flight_.erase(request->id);
-    ++telling_;  // end() may come
+    ++telling_;  // end() may follow
     late = call->over || call->id != request->id;
     if (call->over && stats_.unanswered != 0) --stats_.unanswered;
     if (!late) call->id = 0;
@@ -187,7 +187,7 @@ void Requests::finished(const CallRef& call, std::unique_ptr<ObjectRequest> requ
   answered();
 }
 
-// The store has not said a word in the time that it was given for a try.
+// The store has not answered within the timeout of a try.
 void Requests::overdue(const CallRef& call, uint64_t id) {
   {
     MutexLock lock(mutex_);
@@ -241,7 +241,7 @@ void Requests::end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest
   answer(call, code, std::move(request));
 }
 
-// Counted in telling_. Timers keep the call: not what its `done` holds.
+// Counted in telling_. Timers keep the call, so `done` and all that it holds are moved out.
 void Requests::answer(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request) {
   executor_.post([self = shared_from_this(), code, done = std::move(call->done), back = std::move(request)]() mutable {
     done(code, std::move(back));
@@ -269,7 +269,7 @@ int Requests::note(Code code, bool probe, const std::string& message, uint64_t n
     trouble_.clear();
     return -1;
   }
-  // A full store and a call that it does not know say nothing about the next one.
+  // A full store, or a call that it does not support, proves nothing about the next request.
   if (code == Code::disk_full || code == Code::unsupported) return 0;
   ++failures_;
   if (backs_off_ ? !probe : failures_ < kFailuresToBackOff && !is_refusal(code)) return 0;

@@ -1,10 +1,10 @@
-// Requests to a store that may be slow, down or lying: bounded in number, each ended by its deadline, tried again where
-// that can help, and refused at once while the store is in back-off.
+// Requests to a store that may be slow, down or wrong. Their number is bounded, each ends at its deadline, is retried
+// if that can help, and is refused at once while the store is in back-off.
 //
-// Back-off: after kFailuresToBackOff failures in a row, or one refusal of credentials or configuration, nothing is sent for
-// a time that doubles from kFirstBackOff to kLongestBackOff. Then one request goes through as a probe; success ends the
-// back-off. A request that is not answered in time is cancelled and its caller told; its memory stays until the store gives it
-// back, and it counts as in flight until then.
+// Back-off: after kFailuresToBackOff failures in a row, or one refusal of credentials or configuration, nothing is sent
+// for a time that doubles from kFirstBackOff to kLongestBackOff. Then one request goes through as a probe; success ends
+// the back-off. A request that is not answered in time is cancelled, and its caller notified. Its memory stays until
+// the store returns it, and until then it counts as in flight.
 //
 // Lock: mutex_ is a leaf. No call of the store or of `done` is made under it. Thread: any.
 #pragma once
@@ -26,30 +26,31 @@ namespace kvbm::tier::store {
 
 class Requests : public std::enable_shared_from_this<Requests> {
  public:
-  // The request as it ended; null if the store has not given it back. On the executor.
+  // Gets the request as it ended; null if the store has not returned it. On the executor.
   using Done = UniqueFunction<void(Code, std::unique_ptr<ObjectRequest>)>;
   static constexpr uint32_t kFailuresToBackOff = 5;
   static constexpr uint64_t kFirstBackOffNs = 1'000'000'000;
   static constexpr uint64_t kLongestBackOffNs = 30'000'000'000;
   static constexpr uint32_t kTries = 4;
-  // A try that its caller gave up on after less time than this says nothing about the store.
+  // A try that its caller abandoned after less time than this proves nothing about the store.
   static constexpr uint64_t kSlowNs = 1'000'000'000;
 
   Requests(ObjectStore& store, Executor& executor, Random& random, uint64_t try_timeout_ns);
 
-  // `urgent`: before those that are not. io_error at once during back-off.
+  // `urgent`: goes before requests that are not. io_error at once during back-off.
   void submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_ns, bool urgent, Done done);
-  // Whether the store is in back-off: what is asked of it now is refused.
+  // True if the store is in back-off: requests are refused now.
   [[nodiscard]] bool backs_off() const noexcept;
-  // Why it is, for people; empty if it is not.
+  // Reason of the back-off, for people; empty without one.
   [[nodiscard]] std::string trouble() const;
-  // Called once when a back-off begins, with its reason, and once when it ends. Before the first request.
+  // Sets a function that runs once when a back-off begins, with its reason, and once when it ends. Call before the
+  // first request.
   void on_back_off(std::function<void(bool begins, const std::string& why)> told) { told_ = std::move(told); }
   [[nodiscard]] StoreStats stats() const;
-  // Nothing new is taken, what is queued ends as closed, what is in flight is cancelled. `done` on the executor, when
-  // nothing is in flight any more (true), or after kCloseNs: a store that never gives some requests back (false). Their
-  // callers are told, and what the store says later is not heard: the executor may be gone. Every caller's `done` has
-  // returned by then.
+  // Accepts no new requests, ends queued ones as closed and cancels those in flight. `done` runs on the executor: with
+  // true when nothing is in flight any more, with false after kCloseNs if the store never returns some requests. Their
+  // callers are notified, and later answers of the store are ignored: the executor may be gone. By then every caller's
+  // `done` has returned.
   void shutdown(UniqueFunction<void(bool)> done);
   static constexpr uint64_t kCloseNs = 2'000'000'000;
 
@@ -58,7 +59,7 @@ class Requests : public std::enable_shared_from_this<Requests> {
     std::unique_ptr<ObjectRequest> request;  // null while the store has it
     uint64_t id = 0;                         // of the try in flight; 0: none
     uint64_t deadline_ns = 0;
-    uint64_t sent_ns = 0;  // the try in flight
+    uint64_t sent_ns = 0;  // of the try in flight
     uint32_t tries = 0;
     bool urgent = false;
     bool probe = false;
@@ -76,10 +77,10 @@ class Requests : public std::enable_shared_from_this<Requests> {
   void end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request);
   void answer(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request);
   void answered();
-  // Whether a back-off began (1) or ended (-1).
+  // Returns 1 if a back-off began, -1 if one ended.
   int note(Code code, bool probe, const std::string& message, uint64_t now) KVBM_REQUIRES(mutex_);
   void tell(int change);
-  // The end of a call of the store that was counted in calling_.
+  // Ends a call of the store that was counted in calling_.
   void called();
   void end_if_idle();
 
@@ -92,8 +93,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   mutable Mutex mutex_;
   std::deque<CallRef> urgent_ KVBM_GUARDED_BY(mutex_), others_ KVBM_GUARDED_BY(mutex_);
   std::map<uint64_t, CallRef> in_flight_ KVBM_GUARDED_BY(mutex_);  // the store has them; by the id of the try
-  uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;    // for their next try
-  // Threads that are about to call the store, or in the middle of it: requests may end meanwhile, and the store must not.
+  uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;    // calls that wait for their next try
+  // Threads that are calling the store: requests may end meanwhile, but the store must not be destroyed.
   uint32_t calling_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ KVBM_GUARDED_BY(mutex_) = 1;
   uint32_t failures_ KVBM_GUARDED_BY(mutex_) = 0;  // in a row
@@ -105,8 +106,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   std::string trouble_ KVBM_GUARDED_BY(mutex_);
   StoreStats stats_ KVBM_GUARDED_BY(mutex_);
   UniqueFunction<void(bool)> idle_ KVBM_GUARDED_BY(mutex_);
-  uint32_t telling_ KVBM_GUARDED_BY(mutex_) = 0;  // callers whose `done` has not returned yet
-  bool leaves_ KVBM_GUARDED_BY(mutex_) = false;  // kCloseNs have passed: what the store still has is left to it
+  uint32_t telling_ KVBM_GUARDED_BY(mutex_) = 0;  // calls with a `done` that has not returned yet
+  bool leaves_ KVBM_GUARDED_BY(mutex_) = false;  // kCloseNs have passed: the store keeps its requests
   bool left_ KVBM_GUARDED_BY(mutex_) = false;  // the executor is not called any more
   std::atomic<bool> refuses_{false};  // backs_off_, for lookups
 };

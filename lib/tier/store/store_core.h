@@ -1,5 +1,6 @@
 // The state of a store's tier and its paths: write_path.cc (records into packs, packs into the store, index objects),
-// read_path.cc (ranges of packs, checked), follow.cc (what others wrote), collect.cc (age and capacity), epochs.cc.
+// read_path.cc (ranges of packs, checked), follow.cc (objects of other processes), collect.cc (age and capacity),
+// epochs.cc.
 //
 // Lock: mutex_ is a leaf. No call of the store, of `done`, of the listener or of the log is made under it.
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace kvbm::tier::store {
 
-// How far the clocks of hosts may be apart, with the time that a put may take: index objects that old are looked for again.
+// Largest difference of hosts' clocks, plus the time of a put: index objects are looked for again this far back.
 inline constexpr uint64_t kOverlapMs = 15'000;
 // An index object that took longer to be written is written again under a new name.
 inline constexpr uint64_t kLatePublishMs = 5'000;
@@ -51,8 +52,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::unique_ptr<PutBatch> batch;
     std::vector<RecordName> names;
     std::vector<uint8_t> decided;
-    size_t next = 0;  // of those that are in no pack yet
-    size_t open = 0;  // of those that are not decided
+    size_t next = 0;  // of the items that are in no pack yet
+    size_t open = 0;  // items that are not decided
     size_t copying = 0;
     bool over = false;  // the deadline has passed, or all are decided
   };
@@ -64,19 +65,19 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   };
   struct Pack {
     Buffer buffer;     // empty until something is copied into it
-    size_t full = 0;     // with payloads of so much it is sent,
-    size_t room = 0;     // and more than this, heads included, does not go in
+    size_t full = 0;     // sent when it has this many bytes of payloads
+    size_t room = 0;     // limit of its size, heads included
     size_t payload = 0;
     size_t used = 0;
     size_t copying = 0;
     bool closed = false;
     PackRow row;
-    std::vector<std::pair<PutRef, size_t>> owners;  // told when it is in the store,
-    std::vector<std::pair<PutRef, size_t>> durable;  // and when others can find it too
+    std::vector<std::pair<PutRef, size_t>> owners;  // notified when it is in the store
+    std::vector<std::pair<PutRef, size_t>> durable;  // notified when other processes can find it too
     std::vector<std::shared_ptr<Sync>> syncs;
   };
   using PackRef = std::shared_ptr<Pack>;
-  // What is done once the lock is free again.
+  // Actions to be done after the lock is released.
   struct After {
     std::vector<PutRef> puts;
     std::vector<PackRef> packs;  // to be sent
@@ -114,7 +115,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     StorePlace place;
     Stamp stamp;
   };
-  // A range of a pack that is read, and those that wait for it.
+  // A range of a pack that is being read, and the items that wait for it.
   struct Flight {
     Stamp stamp;
     uint64_t begin = 0, end = 0;
@@ -128,7 +129,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
   void take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
   Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
-  // Whether that was the batch's last.
+  // Returns true if that was the batch's last item.
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
   void expire_get(const GetRef& op);
 
@@ -162,13 +163,13 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] uint64_t now() const { return executor_.clock().now_ns(); }
   [[nodiscard]] std::unique_ptr<ObjectRequest> request(Verb verb, std::string name) const;
   void say(LogLevel level, const std::string& text);
-  // Memory for packs and ranges. It is used again, the last one first: fresh memory of that size is paid for with a fault
-  // for each page, and what was used last is in a cache. Sizes are few, so that one that was let go fits; it is what
-  // staged_ counts.
+  // Memory for packs and ranges. Buffers are reused, the last one first: a fresh one costs a fault for each page, and
+  // the last one may still be in a CPU cache. The sizes are few, so that a returned buffer fits; they are what staged_
+  // counts.
   [[nodiscard]] static size_t buffer_bytes(size_t bytes) noexcept;
   [[nodiscard]] Buffer take_buffer(size_t bytes);
   void give_buffer(Buffer buffer);
-  // Gives a batch back, on the executor.
+  // Ends a batch, on the executor.
   template <class Op>
   void give_back(const std::shared_ptr<Op>& op) {
     executor_.post([self = shared_from_this(), op] {
@@ -183,7 +184,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   }
   void end_shutdown();
 
-  std::unique_ptr<ObjectStore> store_;  // null once it is left
+  std::unique_ptr<ObjectStore> store_;  // null once it was left
   const std::string description_;
   StoreTierOptions options_;
   Executor& executor_;
@@ -195,47 +196,47 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   const uint64_t writer_;
   const std::shared_ptr<Requests> requests_;
   std::atomic<bool> closing_{false};
-  std::atomic<bool> epochs_known_{false};  // nothing is found before
+  std::atomic<bool> epochs_known_{false};  // nothing is found before it is true
 
   mutable Mutex mutex_;
   StoreIndex index_ KVBM_GUARDED_BY(mutex_);
   TierStats counts_ KVBM_GUARDED_BY(mutex_);
   uint32_t seq_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t staged_ KVBM_GUARDED_BY(mutex_) = 0;
-  size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;  // that were not given back
-  std::vector<Buffer> spare_ KVBM_GUARDED_BY(mutex_);  // within what staging_bytes leave
+  size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;  // that have not ended
+  std::vector<Buffer> spare_ KVBM_GUARDED_BY(mutex_);  // within what staged_ leaves of staging_bytes
   uint64_t spare_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   // Writing.
   std::deque<PutRef> puts_ KVBM_GUARDED_BY(mutex_);
   PackRef open_ KVBM_GUARDED_BY(mutex_);
   std::map<RecordName, PackRef> on_their_way_ KVBM_GUARDED_BY(mutex_);  // in a pack that is not in the store yet
   std::set<RecordName> erased_on_their_way_ KVBM_GUARDED_BY(mutex_);
-  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet,
-  uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // and their memory
+  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet
+  uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of these packs
   std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
-  IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // its packs are not used
-  std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // in the index object that is being written
+  IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // without packs: those are in unpublished_
+  std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // packs in the index object that is being written
   IndexObject telling_rows_ KVBM_GUARDED_BY(mutex_);
   bool publishing_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_planned_ KVBM_GUARDED_BY(mutex_) = false;
-  bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one: the next is not made at once
+  bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one failed: the next is not made at once
   // Reading.
   std::deque<FlightRef> waiting_ KVBM_GUARDED_BY(mutex_);
-  std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);  // waiting and on their way
+  std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);  // waiting and in flight
   // Following.
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
-  std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: asked for
+  std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
   std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
-  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // one came that could not be understood
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // an index object could not be understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
-  uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when everything was listed; 0: never
+  uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
   // Collecting.
   bool elected_ KVBM_GUARDED_BY(mutex_) = false;
   bool collecting_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_sign_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t unnamed_at_ KVBM_GUARDED_BY(mutex_) = 0;  // not before, packs that nothing names are looked for
+  uint64_t unnamed_at_ KVBM_GUARDED_BY(mutex_) = 0;  // earliest time to look for unnamed packs
 
   UniqueFunction<void()> shut_ KVBM_GUARDED_BY(mutex_);
 };

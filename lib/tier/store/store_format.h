@@ -1,7 +1,7 @@
-// What lies in a store: the names of objects and the index object. Specification: README.md of this folder.
+// Contents of a store: the names of objects and the index object. Specification: README.md of this folder.
 //
-// A pack holds records, head then payload, one after the other. An index object says which records lie in which packs, and
-// what was erased. An epoch object has its meaning in its name. All names but those of packs are listed.
+// A pack holds records, head then payload, one after the other. An index object lists the records in packs, and what
+// was erased. An epoch object has its meaning in its name. All names but those of packs are listed.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ inline constexpr size_t kFamilyRowBytes = 16;
 inline constexpr size_t kNameRowBytes = 16;
 inline constexpr size_t kEpochRowBytes = 24;
 inline constexpr uint32_t kMaxPackRecords = 1U << 16;
-// One index object is at most so large, whatever wrote it.
+// Largest size of an index object of any writer.
 inline constexpr size_t kMaxIndexBytes = size_t{32} << 20;
 
 inline constexpr std::string_view kIndexPrefix = "v1/i/";
@@ -34,7 +34,7 @@ inline constexpr std::string_view kPackPrefix = "v1/p/";
 inline constexpr std::string_view kEpochPrefix = "v1/e/";
 inline constexpr std::string_view kWriterPrefix = "v1/w/";
 
-// When and by which process an object was made: the part of a name that orders and distinguishes.
+// Time and process that made an object: the part of a name that orders and distinguishes.
 struct Stamp {
   uint64_t ms = 0;  // Unix time, 48 bits
   uint64_t writer = 0;
@@ -42,22 +42,22 @@ struct Stamp {
   auto operator<=>(const Stamp&) const = default;
 };
 [[nodiscard]] std::string stamped_name(std::string_view prefix, const Stamp& stamp);
-// The stamp of a name with that prefix; none if it is not such a name.
+// Returns the stamp of a name with that prefix; nullopt for any other name.
 [[nodiscard]] std::optional<Stamp> parse_stamp(std::string_view prefix, std::string_view name);
-// The name that sorts before every stamped name of that time or later.
+// Returns the name that sorts before every stamped name of that time or later.
 [[nodiscard]] std::string name_before(std::string_view prefix, uint64_t ms);
 
 [[nodiscard]] std::string epoch_name(const NamespaceId& base, uint64_t epoch);
 [[nodiscard]] std::optional<NamespaceEpoch> parse_epoch_name(std::string_view name);
 
-// A live writer, for the election of the one that collects.
+// Marks a live writer, for the election of the one that collects.
 [[nodiscard]] std::string writer_name(uint64_t writer, uint64_t ms);
 struct WriterSign {
   uint64_t writer = 0, ms = 0;
 };
 [[nodiscard]] std::optional<WriterSign> parse_writer_name(std::string_view name);
 
-// The name of a record in a store: the same for the same identity in every process, and not to be guessed without the
+// Name of a record in a store. It is equal for the same identity in every process, and cannot be guessed without the
 // namespace.
 struct RecordName {
   std::array<uint8_t, 16> bytes{};
@@ -65,7 +65,7 @@ struct RecordName {
   [[nodiscard]] uint64_t low() const noexcept;
 };
 [[nodiscard]] RecordName record_name(const Family& family, const Key& key) noexcept;
-// Stands for a family where all of its records are meant.
+// Names a family where all of its records are meant.
 [[nodiscard]] uint64_t family_tag(const Family& family) noexcept;
 
 struct PackedRecord {
@@ -83,7 +83,7 @@ struct PackRow {
   std::vector<PackedRecord> records;
   bool operator==(const PackRow&) const = default;
 };
-// All records of a family that lie in packs of that time or earlier are gone.
+// All records of a family in packs of that time or earlier are erased.
 struct ErasedFamily {
   uint64_t family = 0;
   uint64_t until_ms = 0;

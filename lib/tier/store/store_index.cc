@@ -3,14 +3,14 @@
 namespace kvbm::tier::store {
 
 namespace {
-// Of a part, when it is made, and the share of its slots that may be taken.
+// Slots of a part when it is made, and the largest share of its slots in use.
 constexpr size_t kFirstSlots = 16;
 constexpr size_t kLoadNumerator = 4, kLoadDenominator = 5;
-// A node of std::map with its stamp, and what malloc adds to it and to a pack's entries.
+// A node of std::map with its stamp, and the overhead of malloc for it and for a pack's entries.
 constexpr uint64_t kPackOverhead = 112;
 }  // namespace
 
-// The high bits choose the part, the low ones are in the slot: the place comes from those between.
+// The high bits choose the part, the low ones are in the slot: the place is made from those between.
 size_t StoreIndex::home(const Part& part, uint64_t name) noexcept {
   const uint64_t middle = name >> 16 & 0xFFFFFFFFULL;
   return static_cast<size_t>(middle * part.slots.size() >> 32);
@@ -50,7 +50,7 @@ void StoreIndex::insert(uint64_t name, uint64_t slot) {
   ++part.live;
 }
 
-// Moves back what was pushed behind the place that is free now (Knuth 6.4, algorithm R).
+// Moves back slots that were pushed behind the place that is free now (Knuth 6.4, algorithm R).
 void StoreIndex::remove(Part& part, size_t at) noexcept {
   const size_t n = part.slots.size();
   size_t hole = at;
@@ -119,7 +119,7 @@ bool StoreIndex::add(const PackRow& pack) {
   return true;
 }
 
-// The entry's slot goes first: it is found by the entry's name.
+// The slot is removed before the entry is cleared: it is found by the entry's name.
 void StoreIndex::forget(uint32_t pack, Entry& entry) noexcept {
   Part& part = part_of(entry.name);
   if (const size_t at = seek(part, entry.name); at != SIZE_MAX) remove(part, at);

@@ -1,8 +1,8 @@
-// Which records are known to be in a store, and where. Memory per record in packs of 64: 24 bytes an entry, 10 to 15 of
-// the hash table, 3 of the pack: at most 48. A record is known by 64 bits of its name: what is read is checked against the
-// whole identity, so an equal name costs a read and nothing else.
+// Index of the records known to be in a store. Memory per record in packs of 64: 24 bytes an entry, 10 to 15 of the
+// hash table, 3 of the pack: at most 48. A record is known by 64 bits of its name. A record that is read is checked
+// against the whole identity, so equal bits cost a read and nothing else.
 //
-// Bounded by `max_bytes`: packs that would exceed it are not taken in. Lock: the owner's. find(): no allocation.
+// Bounded by `max_bytes`: packs that would exceed it are not added. Lock: the owner's. find(): no allocation.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace kvbm::tier::store {
 
-// Where a record lies.
+// Place of a record.
 struct StorePlace {
   uint32_t pack = UINT32_MAX;  // number in this process
   uint32_t entry = 0;
@@ -33,22 +33,22 @@ class StoreIndex {
   explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   [[nodiscard]] StorePlace find(const RecordName& name) const noexcept;
-  // Before a find() of that name, so much earlier that its line has come.
+  // Prefetches the line of that name, ahead of find().
   void prefetch(const RecordName& name) const noexcept;
-  // Takes a pack in. A record that is known already is left where the younger pack has it. False: there is no room, or the
+  // Adds a pack. A record that is known already stays where the younger pack has it. False: there is no space, or the
   // pack is known.
   bool add(const PackRow& pack);
   [[nodiscard]] bool knows(const Stamp& stamp) const noexcept { return by_stamp_.contains(stamp); }
-  // Forgets a pack with all that it holds; the records that were found there.
+  // Forgets a pack with all its records; returns the number of records that were found in it.
   size_t drop(const Stamp& stamp);
   // Forgets one record. False: it is not known, or lies in a pack made after `until_ms`.
   bool erase(const RecordName& name, uint64_t until_ms = UINT64_MAX) noexcept;
-  // Forgets the records of a family in packs of that time or earlier; how many.
+  // Forgets the records of a family in packs of that time or earlier; returns their number.
   size_t erase_family(uint64_t family, uint64_t until_ms);
 
   [[nodiscard]] const Stamp& stamp(uint32_t pack) const noexcept { return packs_[pack].stamp; }
   [[nodiscard]] uint64_t pack_bytes(uint32_t pack) const noexcept { return packs_[pack].bytes; }
-  // The oldest pack; none if there is none.
+  // Returns the oldest pack; null if there is none.
   [[nodiscard]] const Stamp* oldest() const noexcept { return by_stamp_.empty() ? nullptr : &by_stamp_.begin()->first; }
   void for_each_pack(const std::function<void(const Stamp&, uint64_t bytes)>& visit) const;
 

@@ -42,7 +42,7 @@ void StoreCore::start(uint64_t open_ns) {
     if (!begins) return self->say(LogLevel::info, "it answers again");
     self->say(LogLevel::warning, "not asked for a while, its blocks are misses: " + why);
   });
-  // A first look that the caller waits for, so that a namespace that is opened next has its epoch.
+  // The caller waits for this first listing, so that a namespace that is opened next has its epoch.
   auto ask = request(Verb::list, std::string(kEpochPrefix));
   ask->data = Buffer::of(256 << 10);
   ask->bytes = ask->data.size;
@@ -67,7 +67,7 @@ void StoreCore::start(uint64_t open_ns) {
   collect_later();
 }
 
-// An eighth too much at most.
+// Rounds up by an eighth at most.
 size_t StoreCore::buffer_bytes(size_t bytes) noexcept {
   const size_t step = std::bit_floor(bytes | 4096) / 8;
   return (bytes + step - 1) / step * step;
@@ -148,7 +148,7 @@ TierStats StoreCore::stats() const {
   return out;
 }
 
-// What is in flight ends, what is packed is sent, what is sent is told; then the store is closed.
+// Requests in flight end, open packs are sent, sent packs are published; then the store is closed.
 void StoreCore::shutdown(UniqueFunction<void()> done) {
   After after;
   {
@@ -213,7 +213,7 @@ StoreTier::StoreTier(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {
 StoreTier::~StoreTier() = default;
 std::string StoreTier::describe() const { return core_->describe(); }
 void StoreTier::find(std::span<const Identity> ids, std::span<Found> out, bool /*touch*/) noexcept { core_->find(ids, out); }
-// Another host may remove it at any time: then a get misses.
+// Another host may remove the record at any time: then a get misses.
 bool StoreTier::pin(const Identity& /*id*/) noexcept { return true; }
 void StoreTier::unpin(const Identity& /*id*/) noexcept {}
 void StoreTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
@@ -224,7 +224,7 @@ Status StoreTier::erase_family(FamilyId family) {
   core_->erase_family(family);
   return {};
 }
-// Names in a store do not say what they are of.
+// Names in a store do not contain identities.
 size_t StoreTier::scan(uint64_t& cursor, std::span<ScanRow> /*out*/) {
   cursor = 0;
   return 0;
@@ -237,7 +237,7 @@ Status StoreTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   row.epoch = epoch;
   return core_->set_epochs({&row, 1});
 }
-// Rows stay in the store: other hosts may need what this one does not.
+// Rows stay in the store: other hosts may need those that this host does not.
 Status StoreTier::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/,
                              std::span<const EpochRow> /*floored*/) {
   return core_->set_epochs(rows);

@@ -1,9 +1,10 @@
-// A tier whose records lie in a store: S3, Redis, a shared file system, anyone's plug-in (object_store.h).
+// A tier with its records in a store: S3, Redis, a shared file system, or a plug-in (object_store.h).
 //
-// Records are packed into objects of a few MiB. An index object says what lies where; every process reads the index objects
-// of all others as they appear, so that lookups are answered from memory and what one host wrote another one finds. What is
-// read is checked as if a stranger had written it. A store that is slow, full, down or lying costs misses: everything has a
-// deadline, a bound and a back-off (requests.h). Format: README.md of this folder; how it works for users: docs/stores.md.
+// Records are packed into objects of a few MiB. An index object lists the records in packs. Every process reads the
+// index objects of all others as they appear. So lookups are answered from memory, and records written by one host are
+// found by another. Records that are read are checked as if an attacker had written them. A store that is slow, full,
+// down or wrong costs misses only: every request has a deadline, a bound and a back-off (requests.h). Format: README.md
+// of this folder; use: docs/stores.md.
 #pragma once
 
 #include <functional>
@@ -24,10 +25,10 @@ struct StoreTierOptions {
   uint64_t pack_bytes = 0;      // 0: what the store prefers
   uint64_t linger_ns = 50'000'000;    // a pack that is not full is sent after this long
   uint64_t publish_ns = 200'000'000;  // between two index objects of this process
-  uint64_t poll_ns = 500'000'000;     // between two looks at what others wrote
+  uint64_t poll_ns = 500'000'000;     // between two listings of other processes' objects
   uint64_t ttl_s = 0;                 // packs older than this are removed; 0: never
   uint64_t staging_bytes = uint64_t{64} << 20;  // memory for bytes on their way, both directions together
-  uint64_t index_bytes = uint64_t{1} << 30;     // memory for what is known to be in the store
+  uint64_t index_bytes = uint64_t{1} << 30;     // memory for the index
   uint64_t timeout_ns = 5'000'000'000;          // of one try of one request
   bool write = true;                            // off: only reads, and changes nothing in the store
   std::function<uint64_t()> unix_ms;            // null: the system's clock
@@ -37,7 +38,7 @@ class StoreCore;
 
 class StoreTier final : public Tier {
  public:
-  // Asks the store for the epochs of namespaces, for `open_ns` at most, and begins to read what is there. A store that
+  // Asks the store for the epochs of namespaces, for `open_ns` at most, and begins to read index objects. A store that
   // does not answer is no error: nothing is found in it until it does.
   static Result<std::unique_ptr<StoreTier>> open(std::unique_ptr<ObjectStore> store, StoreTierOptions options,
                                                  Executor& executor, const FamilyTable& families, Random& random,

@@ -1,4 +1,4 @@
-// Records on their way into the store: copied into packs, the packs written, then told in an index object.
+// Writes records into the store: they are copied into packs, packs are written, then published in an index object.
 #include <algorithm>
 #include <cstring>
 
@@ -8,14 +8,16 @@ namespace kvbm::tier::store {
 
 namespace {
 
-// Of requests for packs and index objects, in tries' times: what waits for them has deadlines of its own.
+// Deadline of requests for packs and index objects, in timeouts of a try: the puts that wait have deadlines of their
+// own.
 constexpr uint64_t kPutTries = 3;
-// What one index object tells at most.
+// Most records that one index object names.
 constexpr size_t kPublishRecords = 200'000;
-// Packs that wait to be told: with more, the store takes packs but no index objects, and the oldest stay untold.
+// Limit of packs that wait to be published. With more, the store accepts packs but no index objects, and the oldest are
+// never published.
 constexpr size_t kMaxUnpublished = 4096;
-// What heads may take beyond a pack's size: payloads of round sizes then fill a pack, and a read of neighbours of that size
-// reads whole packs.
+// Share that heads may take beyond a pack's size: so payloads of round sizes fill a pack, and a read of neighbours of
+// that size reads whole packs.
 constexpr uint64_t kHeadShare = 16;
 
 template <class T>
@@ -59,7 +61,7 @@ void StoreCore::put(std::unique_ptr<PutBatch> batch) {
   pump_puts();
 }
 
-// Puts records into packs as long as there is room for packs.
+// Puts records into packs as long as there is memory for packs.
 void StoreCore::pump_puts() {
   for (;;) {
     After after;
@@ -87,7 +89,7 @@ void StoreCore::pump_puts() {
   }
 }
 
-// The first that writes into a pack brings its memory.
+// The first writer of a pack brings its memory.
 std::byte* StoreCore::memory_of(Pack& pack) {
   {
     MutexLock lock(mutex_);
@@ -99,7 +101,7 @@ std::byte* StoreCore::memory_of(Pack& pack) {
   return pack.buffer.bytes.get();
 }
 
-// Gives the next record its place in a pack. False: none is left, or there is no room.
+// Gives the next record its place in a pack. False: none is left, or there is no memory.
 bool StoreCore::place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, After& after) {
   while (!puts_.empty()) {
     op = puts_.front();
@@ -152,12 +154,13 @@ StoreCore::PackRef StoreCore::room_for(uint64_t bytes, After& after) {
   const StoreFacts& facts = store_->facts();
   const uint64_t most = facts.max_object_bytes != 0 ? facts.max_object_bytes : UINT64_MAX;
   const uint64_t full = std::min(options_.pack_bytes != 0 ? options_.pack_bytes : facts.object_bytes, most);
-  // Two find room at a time.
+  // Leaves memory for two packs at a time.
   const uint64_t room = std::max(std::min({full + full / kHeadShare, most, options_.staging_bytes / 2}), bytes);
   const size_t size = buffer_bytes(room);
-  // One is always let through, however large.
+  // A single pack is always allowed, however large.
   if (staged_ != 0 && staged_ + size > options_.staging_bytes) return nullptr;
-  // More than the store takes at a time would wait in memory that has left the caches by then, or was never used before.
+  // More packs than the store takes at a time would wait in memory that has left the CPU caches, or is touched for the
+  // first time.
   if (sending_ != 0 && sending_bytes_ + size > std::max(1U, facts.concurrency) * buffer_bytes(full)) return nullptr;
   staged_ += size;
   open_ = std::make_shared<Pack>();
@@ -244,7 +247,7 @@ void StoreCore::pack_sent(const PackRef& pack, Code code) {
     --sending_;
     sending_bytes_ -= buffer_bytes(pack->room);
     auto& records = pack->row.records;
-    // Records that were erased meanwhile are not told to other processes.
+    // Records that were erased meanwhile are not published.
     std::erase_if(records, [this](const PackedRecord& record) KVBM_NO_TSA {
       on_their_way_.erase(record.name);
       return erased_on_their_way_.erase(record.name) != 0;
@@ -340,7 +343,7 @@ void StoreCore::published(uint64_t ms, Code code) {
     MutexLock lock(mutex_);
     publishing_ = false;
     publish_failed_ = code != Code::ok;
-    // Those that looked meanwhile do not look again for what is that old.
+    // A process that listed meanwhile does not look again for an object that old.
     const bool late = unix_ms() > ms + kLatePublishMs;
     if (code == Code::ok || closing_) {
       for (const PackRef& pack : telling_) settle_syncs(pack, code != Code::ok, after);
