@@ -9,8 +9,8 @@
 namespace kvbm::block {
 namespace {
 
-// Enough that a pool's blocks stay nearly as long as those of the whole table would, and that what its policies need
-// (82 KiB) is little for each.
+// Large enough that blocks stay nearly as long as in an undivided table, and that the policies' memory (82 KiB) is
+// small for each pool.
 constexpr uint32_t kSlotsPerPool = 65536;
 
 }  // namespace
@@ -72,7 +72,7 @@ bool BlockTable::take(SlotId slot, const Search& key, FamilyId family) noexcept 
     if (!now.findable() || now.references() >= SlotWord::kMaxReferences) return false;
   } while (!at.word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire,
                                           std::memory_order_relaxed));
-  // What was compared may have been an earlier block of the slot; from here on it stays.
+  // The comparison may have seen an earlier block of the slot; with the reference the block stays.
   if (at.is(key.low, key.high, family)) return true;
   drop({&slot, 1}, SlotWord::kOneReference, 0);
   return false;
@@ -202,7 +202,7 @@ void BlockTable::retain(std::span<const SlotId> slots) noexcept {
 bool BlockTable::try_retain(std::span<const SlotId> slots) noexcept {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (word(slots[i]).references() >= SlotWord::kMaxReferences) [[unlikely]] {
-      release(slots.first(i));  // none of them is the last
+      release(slots.first(i));  // no reference is the last one
       return false;
     }
     retain({&slots[i], 1});
@@ -228,7 +228,7 @@ Code BlockTable::pin(SlotId slot) noexcept {
 
 void BlockTable::unpin(std::span<const SlotId> slots, uint32_t tick) noexcept { drop(slots, SlotWord::kOnePin, tick); }
 
-// Release pairs with the acquire of whoever evicts or frees the slot next: reads of its bytes are over.
+// Release pairs with the acquire of the thread that evicts or frees the slot next: reads of its bytes are over.
 void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept {
   constexpr uint64_t kPlain = SlotWord::kStateMask | SlotWord::kWithdrawn | SlotWord::kNotify;
   const uint64_t field = what == SlotWord::kOnePin ? SlotWord::kPinMask : SlotWord::kReferenceMask;
@@ -258,8 +258,9 @@ void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tic
   if (!woken.empty()) settle(woken, tick);
 }
 
-// Undoes what ended a reference or a pin that there was not. Meanwhile the count was at its end, so that nobody evicted the
-// slot or took it; a policy that looked just then wants to hear of it. A slot that was being freed is freed by who does so.
+// Undoes the end of a reference or pin that did not exist. Meanwhile the count was at its maximum, so no thread evicted
+// or took the slot; a policy that looked just then must be notified. A slot that was being freed is freed by that
+// thread.
 void BlockTable::give_back(SlotId slot, uint64_t what, Woken& woken) noexcept {
   const SlotWord now(table_[slot].word.fetch_add(what, std::memory_order_acq_rel) + what);
   underflows_.fetch_add(1, std::memory_order_relaxed);

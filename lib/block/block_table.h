@@ -1,19 +1,19 @@
-// The life cycle of the blocks of one memory tier: which slot holds which block, who uses it, and
-// which goes when room is needed. It owns no bytes and does no I/O: a slot is an index, the manager
-// keeps the bytes of slot i.
+// The life cycle of the blocks of one memory tier: which slot holds which block, its references, and the choice of
+// victims. It owns no bytes and does no I/O: a slot is an index, the manager keeps the bytes of slot i.
 //
 //   reset -> partial -> complete -> registered -> (evicting) -> reset
 //
-// Invariants: a block is findable only while registered and not withdrawn; a parent is evicted before its resident
-// children only if a tier below has it; a reference keeps the bytes as they are.
-// Locks: that of a pool (slot_pool.h: free list, policies, counts), once per batch; a partition lock of the
-// index, once per partition and batch. Order: partition, then pool (a lookup inside the former that meets
-// a slot which changed under it may have to give it back); never two pools. Lookups, retain and release take neither,
-// except where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
-// pool's lock once per batch.
+// Invariants: a block is findable only while registered and not withdrawn. A parent is evicted before its resident
+// children only if a tier below has it. A reference keeps the bytes unchanged.
+//
+// Locks: that of a pool (slot_pool.h: free list, policies, counts), once per batch; a partition lock of the index, once
+// per partition and batch. Order: partition, then pool (a lookup under a partition lock may have to release a slot that
+// changed meanwhile). Never two pools. Lookups, retain and release take neither lock. They take the pool's lock once
+// per batch only if a policy must be notified (`hears_uses`, or a slot that it gave up became evictable).
+//
 // Budget: no allocation per block after construction (vectors that the caller passes may grow).
-// Determinism: the same calls in the same order give the same slots and the same evictions, as long as a table of several
-// pools is called by the same threads.
+// Determinism: equal calls in equal order give equal slots and evictions. With several pools this holds only if the
+// calls come from the same threads.
 #pragma once
 
 #include <array>
@@ -40,18 +40,18 @@
 
 namespace kvbm::block {
 
-// As the tick of a lookup: it is no use of the blocks it finds.
+// Tick of a lookup that does not count as a use of the blocks it finds.
 inline constexpr uint32_t kNoUse = UINT32_MAX;
 
-// A key that is registered already, published again.
+// Handling of a key that is published while it is registered already.
 // reject: the caller's slot is freed and the caller gets a reference to the existing block.
-// keep: the caller keeps its slot as a private duplicate: registered, never found by a lookup,
-//       freed when its last reference ends; the existing block stays the one that is found.
+// keep: the caller keeps its slot as a private duplicate: registered, never found by a lookup, freed when its last
+// reference ends. Lookups still find the existing block.
 enum class DuplicateMode : uint8_t { reject, keep };
 
-// Asked of a block that is there already under the key of the i-th that is published: true, and it loses its name to
-// that one, as if it had been erased. Both are held. Under a lock of the index: it takes none and calls nothing of the
-// table but facts.
+// Decides about a block that is registered already under the key of the i-th published one. True: it is withdrawn, as
+// by erase(), and the new block gets the key. Both blocks are held. Runs under a lock of the index: it must take no
+// lock, and may only read facts of the table.
 class Precedence {
  public:
   virtual bool gives_way(SlotId there, size_t i) noexcept = 0;
@@ -61,7 +61,7 @@ class Precedence {
 };
 
 enum class Lineage : uint8_t {
-  none,   // no parents: every block may go in any order
+  none,   // no parents: blocks may be evicted in any order
   chain,  // keys[i]'s parent is keys[i-1]; first_parent is the parent of keys[0]
   given,  // parents[i]
 };
@@ -74,7 +74,7 @@ struct Publication {
   std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
                                       // call and held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
-  Precedence* precedence = nullptr;  // null: what is there stays
+  Precedence* precedence = nullptr;  // null: the existing block stays
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
 };
@@ -84,11 +84,11 @@ struct Evicted {
   Identity identity;
   SlotId slot = kNoSlot;
   AccountId account = kSharedAccount;
-  uint8_t flags = 0;  // as the manager left them
+  uint8_t flags = 0;  // set by the manager
   uint32_t generation = 0;  // of the slot while it had the block
 };
 
-// One slot as a scan sees it; the parts may be of slightly different moments.
+// One slot as seen by a scan; the members may stem from slightly different moments.
 struct SlotInfo {
   SlotId slot = kNoSlot;
   Identity identity;  // meaningful when registered
@@ -118,11 +118,11 @@ class BlockTable final {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};
     MakePolicy make;  // policy::make_eviction_policy
-    // One word a slot that outlives the table (slot_marks.h); empty: none. It must outlive the table. What is in them
-    // is left as it is until the slot is given a block, or is found to have none.
+    // One word per slot in memory that outlives the table (slot_marks.h); empty: none. It must outlive the table. Words
+    // keep their value until the slot is given a block, or is found to have none.
     std::span<uint64_t> marks{};
-    // Into how many pools the slots are divided, kMaxPools at most: 0 is one for each 65,536. A policy that cannot be
-    // divided has one.
+    // Number of pools that the slots are divided into, kMaxPools at most; 0: one for each 65,536. One pool if the
+    // policy cannot be divided.
     uint32_t pools = 0;
   };
   static constexpr uint32_t kMaxPools = 16;
@@ -140,30 +140,30 @@ class BlockTable final {
   size_t acquire_each(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
   // The first key of the list that is present: returns its position (keys.size() if none), *out its slot.
   size_t acquire_any(FamilyId family, std::span<const Key> keys, SlotId* out, uint32_t tick) noexcept;
-  // present[i] = 1 or 0, counted as no use and without a reference: advice that may be old at once.
+  // Sets present[i] to 1 or 0, without a reference and without counting a use. The answer may be outdated at once.
   void probe(FamilyId family, std::span<const Key> keys, std::span<uint8_t> present) const noexcept;
-  // A reference to the block that a slot held at that generation; false when it is gone or withdrawn.
+  // Takes a reference to the block that a slot held at that generation; false when it is gone or withdrawn.
   [[nodiscard]] bool acquire_weak(SlotId slot, uint32_t generation) noexcept;
   [[nodiscard]] uint32_t generation(SlotId slot) const noexcept;
 
-  // One more reference to each; the caller holds one already, and does this a few times at most for one block.
+  // Adds a reference to each. The caller holds one already, and may do this only a few times for one block.
   void retain(std::span<const SlotId> slots) noexcept;
-  // The same for who may do it without end. False: one of them has as many references as can be counted, and all are as
-  // they were.
+  // Like retain(), for callers without such a limit. False: a slot has the largest count of references; nothing
+  // changed.
   [[nodiscard]] bool try_retain(std::span<const SlotId> slots) noexcept;
-  // Ends one reference to each. A partial or complete slot is freed, a registered one stays
-  // resident, a withdrawn one is freed when nothing keeps it. `tick` goes to the policy. One that has no reference is left
-  // alone, and counted: underflows().
+  // Ends one reference to each. A partial or complete slot is freed, a registered one stays resident, a withdrawn one
+  // is freed when nothing keeps it. `tick` is passed to the policy. A slot without a reference is not changed, and
+  // counted in underflows().
   void release(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
   // Pins keep a block without a reference (SlotWord::kMaxPins a slot); the caller holds a reference. at_limit beyond.
   [[nodiscard]] Code pin(SlotId slot) noexcept;
   void unpin(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
 
   // ---- Writing ----
-  // All or nothing: reset -> partial with one reference each. Evicts where the free list is short;
-  // what was evicted is appended to *evicted (may be null), also when the call fails in the end.
-  // no_room: too little is evictable. over_quota: the account's limit. invalid_argument: no such account. Without
-  // `evicting` only what is free, and within the limit as it is.
+  // All or nothing: reset -> partial with one reference each. Evicts if the free list is short; evicted blocks are
+  // appended to *evicted (may be null), also if the call fails in the end. no_room: too little is evictable.
+  // over_quota: the account's limit. invalid_argument: no such account. Without `evicting` it uses free slots only,
+  // within the present limit.
   [[nodiscard]] Code allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted,
                               uint32_t tick = 0, bool evicting = true);
   // partial -> complete, all or nothing; wrong_state otherwise.
@@ -173,35 +173,35 @@ class BlockTable final {
   // place (practically never); invalid_argument. Returns ok when all are ok or exists, else partial.
   // An item that failed is no parent: the next of a chain has none.
   [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes);
-  // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
-  // effect on one that is withdrawn. The caller holds a reference.
+  // Marks the block of this registered slot with `value` (> 1): the next process may find it, until it is evicted or
+  // forgotten. No effect on a withdrawn block. The caller holds a reference.
   void keep(SlotId slot, uint64_t value) noexcept {
     if (word(slot).findable()) marks_.kept(slot, value);
   }
   // Drops the caller's reference to partial or complete slots: they are freed.
   void abandon(std::span<const SlotId> slots) noexcept { release(slots); }
 
-  // No longer findable, at once; a slot is freed when its last reference, pin and resident child
-  // end. Returns how many were present.
+  // Makes blocks unfindable at once; a slot is freed when its last reference, pin and resident child end. Returns the
+  // number that were present.
   size_t erase(FamilyId family, std::span<const Key> keys);
   size_t erase_family(FamilyId family);
   size_t erase_all();
 
-  // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
+  // Passes the caller's hints about resident blocks to the policies (policy/hints.h). The caller holds references.
   void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0);
-  // What they were told: out[i] of held slots[i].
+  // Reads the hints: out[i] is that of held slots[i].
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const;
 
   // ---- Demotion ahead of need ----
-  // The blocks that would be evicted next, coldest first, with a reference each; still findable.
+  // Returns the blocks that would be evicted next, coldest first, with a reference each; still findable.
   size_t select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted = {});
-  // Ends the caller's reference to each; a block that nothing else keeps (that others follow does not keep one that lies
-  // below) is evicted and its slot is free. Returns how many were.
+  // Ends the caller's reference to each. A block that nothing else keeps is evicted and its slot freed; children keep a
+  // block only if no tier below has it. Returns the number evicted.
   size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0);
 
   // ---- Accounts ----
-  // Creates the account, or moves its limit. What it has beyond a lower limit is evicted as far as nothing keeps it;
-  // the rest goes in time.
+  // Creates the account, or changes its limit. Slots beyond a lower limit are evicted as far as nothing keeps them; the
+  // rest follows in time.
   [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted = nullptr,
                                uint32_t tick = 0);
   [[nodiscard]] AccountUse account_use(AccountId account) const;
@@ -213,7 +213,7 @@ class BlockTable final {
   uint8_t clear_flags(SlotId slot, uint8_t bits) noexcept {
     return meta_[slot].flags.fetch_and(static_cast<uint8_t>(~bits));
   }
-  // The payload's length. Set before the slot is registered, read by anyone.
+  // Sets the payload's length, before the slot is registered. Readable by any thread.
   void set_payload_bytes(SlotId slot, uint32_t bytes) noexcept {
     meta_[slot].bytes.store(bytes, std::memory_order_release);  // look_at() (held.h)
     if (one_size_.load(std::memory_order_relaxed) != bytes) note_size(bytes);
@@ -225,7 +225,8 @@ class BlockTable final {
   [[nodiscard]] uint64_t payload_bytes(std::span<const SlotId> slots) const noexcept;
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
-  // Which flags say that a tier below has the block, so that it may go whatever follows it. At first none.
+  // Sets the flags that say that a tier below has the block, so that it may be evicted before its children. Initially
+  // none.
   void let_go_with(uint8_t flags) noexcept {
     below_.store(flags, std::memory_order_relaxed);
     for (const auto& pool : pools_) pool->stir();
@@ -233,22 +234,24 @@ class BlockTable final {
   [[nodiscard]] bool lies_below(SlotId slot) const noexcept {
     return (flags(slot) & below_.load(std::memory_order_relaxed)) != 0;
   }
-  // The resident parent of a registered slot that the caller holds; kNoSlot where it has none, or it has left.
+  // Returns the resident parent of a registered slot that the caller holds; kNoSlot if it has none, or the parent is
+  // gone.
   [[nodiscard]] SlotId parent(SlotId slot) const noexcept {
     const Parent parent = parents_.unpack(table_[slot].parent.load(std::memory_order_relaxed));
     return parent.slot != kNoSlot && parents_.is_there(parent, generation(parent.slot)) ? parent.slot : kNoSlot;
   }
-  // Whether a held slot has children in the host.
+  // True if a held slot has children in the host.
   [[nodiscard]] bool is_followed(SlotId slot) const noexcept { return word(slot).children() != 0; }
-  // Makes `parent` the parent of a registered block that came before it. The caller holds both, and calls this from one
-  // thread at a time. False: the block has a parent in the host, follows itself then, or is too deep to tell.
+  // Makes `parent` the parent of a registered block that was published before it. The caller holds both, and calls this
+  // from one thread at a time. False: the block has a parent in the host, would become its own ancestor, or the chain
+  // is too long to check.
   bool adopt(SlotId slot, SlotId parent) noexcept;
-  // Of a held slot: how many blocks were before it in the host when it came.
+  // Number of ancestors that a held block had in the host when it was published.
   [[nodiscard]] uint32_t depth(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
   [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }
-  // Slots from `first` on that are not reset; returns the slot to go on from, slots() at the end. No lock.
+  // Lists slots from `first` on that are not reset. Returns the slot to continue from, slots() at the end. No lock.
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
-  // f(family) for each slot that has a block with a name, findable or not. Thread: any.
+  // Calls f(family) for each slot with a named block, findable or not. Thread: any.
   template <class F>
   void each_family(F&& f) const {
     for (SlotId slot = 0; slot < slot_count_; ++slot) {
@@ -260,32 +263,33 @@ class BlockTable final {
   }
   [[nodiscard]] SlotInfo info(SlotId slot) const noexcept;
   [[nodiscard]] Counters counters() const;
-  // References, pins and children that were given back and that nobody had: each was refused, and is a fault of this
-  // library's or of what writes to its memory. Thread: any.
+  // Number of releases, unpins and lost children without a count to match; each was refused. Such a call is a fault of
+  // this library, or its memory was overwritten. Thread: any.
   [[nodiscard]] uint64_t underflows() const noexcept { return underflows_.load(std::memory_order_relaxed); }
   // All metadata: slots, facts, index, policies.
   [[nodiscard]] size_t bytes() const;
 
  private:
-  static constexpr size_t kBatch = PrefixIndex::kMaxBatch;  // blocks whose cache misses overlap
+  static constexpr size_t kBatch = PrefixIndex::kMaxBatch;  // blocks with overlapping cache misses
 
   struct Search {
     uint64_t low, high;
     PrefixIndex::Place place;
   };
   struct Fresh;
-  // Where threads of one number take slots.
+  // State of the threads with one thread number: the pool that they take slots from.
   static constexpr size_t kLanes = 16;
   struct alignas(64) Lane {
     std::atomic<uint32_t> home{UINT32_MAX};
     std::atomic<uint32_t> pool{0};
-    std::atomic<int32_t> left{0};     // slots that it takes there before it looks at the others
-    std::atomic<int32_t> waited{0};   // of these, taken when somebody else had the pool
-    std::atomic<uint32_t> met{0};     // stints one after the other in which it met somebody at home
-    std::atomic<uint32_t> times{0};   // that it met somebody for so long
+    std::atomic<int32_t> left{0};     // slots that it takes there before it looks at other pools
+    std::atomic<int32_t> waited{0};   // slots of these taken while another thread had the pool
+    std::atomic<uint32_t> met{0};     // consecutive stints with contention at home
+    std::atomic<uint32_t> times{0};   // number of such series
 
-    // After a stint. Not both of two that meet move away, or they meet again: a bit decides that differs from lane to
-    // lane and from time to time, the topmost of a multiplicative hash.
+    // Ends a stint. Returns true if the lane should move to another pool. If both of two contending lanes moved, they
+    // might meet again. So a bit decides that differs between lanes and from time to time: the topmost of a
+    // multiplicative hash.
     [[nodiscard]] bool parts(bool now, uint32_t number) noexcept {
       constexpr uint32_t kMany = 8;
       const uint32_t stints = now ? met.load(std::memory_order_relaxed) + 1 : 0;
@@ -331,7 +335,7 @@ class BlockTable final {
   [[nodiscard]] Lane& lane() noexcept;
   [[nodiscard]] size_t first_pool(Lane& lane) noexcept;
   void make_pools(uint32_t n);
-  // One for each of `pools`; empty: there is none of that name, or it cannot be divided.
+  // Makes one policy for each of `pools`; empty: no policy has that name, or it cannot be divided.
   [[nodiscard]] std::vector<std::unique_ptr<policy::EvictionPolicy>> new_policies() const;
   void enter_policy(const Publication& what, Fresh& fresh);
   [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
@@ -369,11 +373,11 @@ class BlockTable final {
   std::atomic<bool> hears_uses_{false};
   std::atomic<uint64_t> underflows_{0};
   std::atomic<uint8_t> below_{0};
-  // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
+  // Payload size of all blocks so far, so that sums need not look at each; 0: none yet.
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;
   std::atomic<uint64_t> one_size_{0};
 
-  Mutex opening_;  // of accounts; held over the pools' locks, set-up only
+  Mutex opening_;  // for opening accounts; held over the pools' locks, set-up only
   Quotas quotas_;
   uint64_t pool_scale_ = 0;  // pool_index
   std::vector<std::unique_ptr<SlotPool>> pools_;

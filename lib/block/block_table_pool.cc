@@ -1,4 +1,4 @@
-// Taking slots and giving them back, over the pools: allocation, eviction, demotion, accounts.
+// Takes and returns slots, over the pools: allocation, eviction, demotion, accounts.
 #include <algorithm>
 
 #include "base/batch_lock.h"
@@ -10,8 +10,8 @@ namespace kvbm::block {
 namespace {
 
 constexpr uint64_t kPartial = static_cast<uint64_t>(SlotState::partial) | SlotWord::kOneReference;
-// How far a thread's pool may be ahead of the one with the fewest evictions, and how many evictions lie between two looks
-// at that, as shares of a pool. Blocks then stay as long in one pool as in another, give or take that.
+// Limits, as shares of a pool: how many evictions a thread's pool may be ahead of the pool with the fewest, and how
+// many lie between two checks. So blocks stay equally long in all pools, within that limit.
 constexpr uint64_t kAhead = 8;
 constexpr uint64_t kStint = 32;
 
@@ -31,7 +31,7 @@ void BlockTable::make_pools(uint32_t n) {
   const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_, &underflows_, &below_, parents_};
   for (SlotId first = 0; first < slot_count_;) {
     const size_t pool = pool_index(first);
-    // The first slot of the next one, as pool_index has it.
+    // The first slot of the next pool, consistent with pool_index().
     const auto end = static_cast<SlotId>(
         std::min<uint64_t>((((uint64_t{pool} + 1) << 32) + pool_scale_ - 1) / pool_scale_, slot_count_));
     pools_.push_back(std::make_unique<SlotPool>(all, first, end - first));
@@ -66,7 +66,7 @@ void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
     for (; members != 0; members &= members - 1) {
       pools_[static_cast<size_t>(__builtin_ctz(members))]->settle(woken, tick, next);
     }
-    // All that is left to other pools now is parents of what was freed.
+    // The only work left to other pools now is for parents of freed slots.
     woken.n_available = woken.n_freed = 0;
     std::copy_n(next.left, next.n_left, woken.left);
     woken.n_left = next.n_left;
@@ -83,8 +83,8 @@ BlockTable::Lane& BlockTable::lane() noexcept {
   return lane;
 }
 
-// A thread takes slots at home, as long as that is not far ahead of the other pools: threads that allocate at the same
-// rate stay apart, and one that allocates alone goes round all of them. Threads that keep meeting move apart.
+// Chooses the pool of a thread: its home as long as that is not far ahead of the other pools. So threads that allocate
+// at the same rate stay apart, and a single one uses all pools in turn. Threads that keep contending move apart.
 size_t BlockTable::first_pool(Lane& lane) noexcept {
   const size_t n = pools_.size();
   if (n == 1) return 0;
@@ -93,12 +93,12 @@ size_t BlockTable::first_pool(Lane& lane) noexcept {
   const auto stint = static_cast<int32_t>(size / kStint);
   uint32_t home = lane.home.load(std::memory_order_relaxed);
   const bool was_home = lane.pool.load(std::memory_order_relaxed) % n == home % n;
-  // Who only visits goes soon; with who stays for many stints it is better to part.
+  // A visitor leaves soon; from a thread that stays for many stints it is better to move away.
   const bool met = was_home && lane.waited.load(std::memory_order_relaxed) > stint / 4;
   if (lane.parts(met, thread_number())) lane.home.store(++home, std::memory_order_relaxed);
   uint64_t least = UINT64_MAX;
   for (const auto& each : pools_) least = std::min(least, each->turnover());
-  // At home until it is ahead by the whole of what is allowed, elsewhere until home is ahead by half of it.
+  // At home until it is ahead by the full limit, elsewhere until home is ahead by half of it.
   const uint64_t ahead = size / (was_home ? kAhead : kAhead * 2);
   size_t pool = home % n;
   for (size_t i = 1; i < n && pools_[pool]->turnover() > least + ahead; ++i) pool = (home + i) % n;
@@ -136,13 +136,13 @@ void BlockTable::free_evicted(std::span<const SlotId> slots, std::vector<Evicted
   each_run(slots, [this](size_t pool, auto run) { pools_[pool]->put_free(run, false); });
 }
 
-// Takes n = out.size() slots off what the account may still have, evicting its own blocks where its limit asks for that:
-// those come first in `out`, *got of them.
+// Reserves n = out.size() slots of the account's quota, evicting its own blocks if its mode says so: those become the
+// first *got slots of `out`.
 Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
                          std::vector<Evicted>* evicted, uint32_t tick, bool evicting) {
   uint32_t used = quota.used.load(std::memory_order_relaxed);
   const uint32_t first_limit = quota.limit.load(std::memory_order_relaxed);
-  // What may be evicted, as much as there is room to report.
+  // Most blocks that may be evicted, which is what `evicted` has room for.
   size_t most = 0;
   for (;;) {
     const uint32_t limit = quota.limit.load(std::memory_order_relaxed);
@@ -154,7 +154,7 @@ Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out,
     const bool rejects = !evicting || quota.mode.load(std::memory_order_relaxed) == OverQuota::reject;
     if (rejects || out.size() > limit) return Code::over_quota;
     if (most == 0) {
-      if (*got != 0) return Code::over_quota;  // others took what was made free
+      if (*got != 0) return Code::over_quota;  // other threads took the slots that were freed
       most = out.size() + (used > first_limit ? used - first_limit : 0);
       reserve_for(evicted, out.size() + most);
     }
@@ -162,7 +162,7 @@ Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out,
     const size_t n = evict_own(account, {own, std::min<uint64_t>({wanted - limit, kBatch, most})}, tick);
     if (n == 0) return Code::over_quota;
     most -= n;
-    // What the limit has moved below, and what is not needed, is freed.
+    // Slots beyond a lowered limit, and those not needed, are freed.
     const size_t beyond = used > limit ? std::min<size_t>(used - limit, n) : 0;
     const size_t kept = std::min(n - beyond, out.size() - *got);
     std::copy_n(own + beyond, kept, out.begin() + static_cast<std::ptrdiff_t>(*got));
@@ -181,14 +181,14 @@ size_t BlockTable::evict_own(AccountId account, std::span<SlotId> out, uint32_t 
     for (size_t i = 0; i < pools_.size() && got < out.size(); ++i) {
       Woken woken;
       got += pools_[(first + i) % pools_.size()]->evict_own(account, out.subspan(got), tick, woken);
-      again = again || !woken.empty();  // a parent in another pool may go now
+      again = again || !woken.empty();  // a parent in another pool may be evictable now
       settle(woken, tick);
     }
   }
   return got;
 }
 
-// At most kBatch: free slots wherever they are, then evicted ones.
+// Takes kBatch slots at most: free slots of any pool, then evicted ones.
 size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t tick, bool evicting) {
   Lane& mine = lane();
   const size_t first = first_pool(mine);
@@ -207,14 +207,14 @@ size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t 
       const auto taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, woken);
       got += taken.slots;
       if (n > 1) note_taken(mine, taken);
-      again = again || !woken.empty();  // a parent in another pool may go now
+      again = again || !woken.empty();  // a parent in another pool may be evictable now
       settle(woken, tick);
     }
   }
   return got;
 }
 
-// Threads of one number may come in between: then these say less than there was.
+// Threads with one number may run in between: then the counts are too low.
 void BlockTable::note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept {
   const auto n = static_cast<int32_t>(taken.slots);
   lane.left.store(lane.left.load(std::memory_order_relaxed) - n, std::memory_order_relaxed);
@@ -251,7 +251,7 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
     if (own != 0) each_run(out.first(own), [this](size_t pool, auto run) { pools_[pool]->count_allocated(run.size()); });
     return code;
   }
-  // Back in reverse, so that the free lists are as they were.
+  // Returned in reverse, so that the free lists are as before.
   std::reverse(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(got));
   each_run(out.first(got - own), [this](size_t pool, auto run) { pools_[pool]->put_free(run, true); });
   each_run(out.subspan(got - own, own), [this](size_t pool, auto run) { pools_[pool]->put_free(run, false); });
@@ -261,7 +261,7 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
 
 // ---- demotion ----
 
-// An equal share of each pool, then what is missing wherever there is more.
+// Takes an equal share of each pool, then the rest from pools that have more.
 size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted) {
   size_t n = 0;
   const size_t pools = pools_.size();

@@ -1,4 +1,4 @@
-// complete -> registered, and the other way: names given to blocks and taken from them.
+// complete -> registered and back: gives names to blocks and takes them away.
 #include <algorithm>
 
 #include "base/batch_lock.h"
@@ -11,8 +11,8 @@ constexpr uint64_t kComplete = static_cast<uint64_t>(SlotState::complete);
 constexpr uint64_t kToRegistered = SlotWord::kRegistered - kComplete;
 static_assert(SlotWord::kRegistered > kComplete);
 
-// Adds to the word of a slot that is partial or complete and held by the caller. Nothing but its
-// holders may change such a word, so the only holder needs no atomic step.
+// Adds to the word of a slot that is partial or complete and held by the caller. Only its holders may change such a
+// word, so a single holder needs no atomic step.
 void advance(std::atomic<uint64_t>& word, uint64_t step) noexcept {
   const uint64_t bits = word.load(std::memory_order_relaxed);
   if (SlotWord(bits).references() == 1) {
@@ -22,7 +22,7 @@ void advance(std::atomic<uint64_t>& word, uint64_t step) noexcept {
   }
 }
 
-// Before the slot is registered: a reader that compares it then finds out when it has taken the slot.
+// Names a slot before it is registered: a reader that compares it too early finds out when it takes the slot.
 void name(Slot& at, uint64_t low, uint64_t high, FamilyId family) noexcept {
   at.key_low.store(low, std::memory_order_relaxed);
   at.key_high.store(high, std::memory_order_relaxed);
@@ -31,19 +31,19 @@ void name(Slot& at, uint64_t low, uint64_t high, FamilyId family) noexcept {
 
 }  // namespace
 
-// One batch of a publication on its way.
+// State of one batch of a publication.
 struct BlockTable::Fresh {
   Code codes[kBatch];
-  SlotId existing[kBatch];  // of duplicates, with a reference that is ours
+  SlotId existing[kBatch];  // of duplicates, with a reference to be ended here
   SlotId slots[kBatch];     // registered and listed
   size_t n = 0;
   SlotId freed[kBatch];  // the caller's slots of rejected duplicates
   size_t n_freed = 0;
-  SlotId ousted[kBatch];  // gave way; with a reference that is ours
+  SlotId ousted[kBatch];  // withdrawn in favour of a new block, with a reference to be ended here
   size_t n_ousted = 0;
   size_t duplicates = 0;
   SlotId previous = kNoSlot;  // parent of the next key of a chain
-  bool borrowed = false;      // the reference that keeps `previous` is ours to end
+  bool borrowed = false;      // the reference that keeps `previous` must be ended here
 };
 
 Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
@@ -56,8 +56,8 @@ Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
   return Code::ok;
 }
 
-// Looks the key up and makes the slot findable under it, in one step under the partition's lock.
-// `i`: in the publication. `child`: what to add for a child that is expected to follow; it is counted in the same store.
+// Looks the key up and makes the slot findable under it, in one step under the partition's lock. `i`: number in the
+// publication. `child`: added to the word for a child that is expected to follow; counted in the same store.
 inline Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
                              SlotId* existing, Fresh& fresh) noexcept {
   if (slot >= slot_count_) return Code::invalid_argument;
@@ -72,7 +72,7 @@ inline Code BlockTable::list(SlotId slot, const Search& key, const Publication& 
   return Code::ok;
 }
 
-// The part of list() that is for a key that may be there. ok: it was not, and now is the slot's.
+// Part of list() for a key that may be registered. ok: it was not, and now belongs to the slot.
 Code BlockTable::list_among(SlotId slot, const Search& key, const Publication& what, size_t i, SlotId* existing,
                             Fresh& fresh) noexcept {
   const auto taken = [&](SlotId there) {
@@ -82,8 +82,8 @@ Code BlockTable::list_among(SlotId slot, const Search& key, const Publication& w
   };
   auto listed = index_.find_or_insert(key.place, slot, taken);
   if (listed == PrefixIndex::Listed::there && what.precedence != nullptr && what.precedence->gives_way(*existing, i)) {
-    // What is withdrawn is taken no more, so under this lock nothing but this slot can be listed next. Somebody else may
-    // be withdrawing it, and takes it out of the index then.
+    // A withdrawn block gets no more references, so under this lock only this slot can be listed next. If another
+    // thread is withdrawing it, that thread removes it from the index.
     marks_.ended(*existing);  // first, as in withdraw()
     const SlotWord old(table_[*existing].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
     if (!old.withdrawn()) (void)index_.remove(key.place, *existing);
@@ -98,8 +98,8 @@ Code BlockTable::list_among(SlotId slot, const Search& key, const Publication& w
   return Code::exists;
 }
 
-// Second step, in the order of the keys: parents, and what becomes of duplicates. Every slot of the
-// batch and every parent is held, so nothing acts on a children count before it is right.
+// Second step, in the order of the keys: links parents and handles duplicates. Every slot of the batch and every parent
+// is held, so no thread acts on a children count before it is right.
 // `counted`: the parent's count has this child already.
 void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what,
                       Fresh& fresh) noexcept {
@@ -130,14 +130,14 @@ void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, cons
   }
 }
 
-// Both are held.
+// The caller holds both.
 void BlockTable::set_parent(SlotId slot, SlotId parent) noexcept {
   table_[slot].parent.store(parent == kNoSlot ? kNoSlot : parents_.pack(parent, generation(parent)),
                             std::memory_order_relaxed);
 }
 
-// A block without a parent is the first of all that follow it, so it follows itself only where the walk up ends at it. What
-// names the parents may be another node's word.
+// A block without a parent is the root of its chain, so it becomes its own ancestor only if the walk up from `parent`
+// ends at it. The walk is needed because parents may be named by another node.
 bool BlockTable::adopt(SlotId slot, SlotId parent) noexcept {
   constexpr size_t kDeepest = 4096;
   if (!may_be_parent(parent, slot) || parent == kNoSlot || word(slot).state() != SlotState::registered) return false;
@@ -175,11 +175,11 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
       n, [&](size_t i) { return search[i].place; },
       [&](size_t i) {
         if (fresh.codes[i] != Code::ok) return;
-        // With the mark that its policy would leave on it: a block below another is seldom the first to go.
+        // With the mark that its policy would set: a block with a child is seldom the first victim.
         const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild | SlotWord::kNotify : 0;
         fresh.codes[i] = list(inout[i], search[i], what, begin + i, child, &fresh.existing[i], fresh);
       });
-  // Nearly always all of a batch are new: of a chain only the first then has a parent that must be looked at.
+  // Nearly always all blocks of a batch are new: then only the first of a chain has a parent that must be checked.
   const bool all_new = chain && std::all_of(fresh.codes, fresh.codes + n, [](Code code) { return code == Code::ok; });
   for (size_t i = 0; i < (all_new ? 1 : n); ++i) {
     const bool borrowed = std::exchange(fresh.borrowed, false);
@@ -221,7 +221,7 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
   return all ? Code::ok : Code::partial;
 }
 
-// The slots are held by the publisher, so none of them can be evicted before its policy knows it.
+// The publisher holds the slots, so none of them can be evicted before its policy knows it.
 void BlockTable::enter_policy(const Publication& what, Fresh& fresh) {
   each_run(std::span<const SlotId>(fresh.slots, fresh.n),
            [&](size_t pool, auto run) { pools_[pool]->enter(run, what.priority, what.tick); });
@@ -250,16 +250,16 @@ void BlockTable::report(SlotId slot, std::vector<Evicted>* evicted) const {
 
 // ---- erasing ----
 
-// True for the one who withdrew it. The caller holds a reference.
+// Returns true for the thread that withdrew it. The caller holds a reference.
 bool BlockTable::withdraw(SlotId slot) noexcept {
-  marks_.ended(slot);  // first: whoever sees it withdrawn may say that it is forgotten for good
+  marks_.ended(slot);  // first: a thread that sees the block withdrawn may report it as forgotten for good
   const SlotWord old(table_[slot].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
   if (old.withdrawn()) return false;
   unlist(slot);
   return true;
 }
 
-// A block that was being evicted was not findable: once the locks were had it has lost its mark as well.
+// A block that was being evicted was not findable: after the locks were taken its mark is gone as well.
 void BlockTable::count_erased(size_t n) {
   for (const auto& pool : pools_) pool->count_erased(std::exchange(n, 0));
 }

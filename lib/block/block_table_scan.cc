@@ -1,4 +1,4 @@
-// What others may see of the table while it works.
+// Views of the table for other threads while it works.
 #include "block/block_table.h"
 
 namespace kvbm::block {

@@ -37,7 +37,7 @@ auto CompleteBlock::publish(const Identity& name, const RegisteredBlock* parent,
   what.tick = tick;
   const Code all = table.publish({&slot, 1}, what, {&code, 1});
   if (all != Code::ok) return {code, std::move(*this)};
-  // The reference is to `slot` now, whichever of the two blocks that is.
+  // The reference belongs to `slot` now: the new block, or the existing one.
   (void)slot_.detach();
   Transition<RegisteredBlock, CompleteBlock> done(RegisteredBlock(OwnedSlot(table, slot)));
   done.set_code(code);

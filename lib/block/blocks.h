@@ -1,9 +1,9 @@
 // The life cycle as types, for C++ callers: PartialBlock (exclusive, writable) -> CompleteBlock
 // (bytes final) -> RegisteredBlock (named, shared, read-only) <-> WeakBlock.
 //
-// Each is move-only and owns one reference; a transition consumes the block, a refusal returns it,
-// dropping it returns the slot or the reference, inline. Thin over BlockTable, whose slot word is
-// the truth; the table outlives every block. A moved-from block is empty.
+// Each is move-only and owns one reference; a transition consumes the block, a refusal returns it, dropping it returns
+// the slot or the reference, inline. A thin layer over BlockTable: its slot word decides. The table outlives every
+// block. A moved-from block is empty.
 // Budget: no allocation. Batches: BlockTable's span calls, or RegisteredBlocks.
 #pragma once
 
@@ -55,7 +55,7 @@ class OwnedSlot {
   [[nodiscard]] SlotId slot() const noexcept { return slot_; }
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != kNoSlot; }
   [[nodiscard]] BlockTable& table() const noexcept { return *table_; }
-  // The reference becomes the caller's.
+  // Passes the reference to the caller.
   [[nodiscard]] SlotId detach() noexcept { return std::exchange(slot_, kNoSlot); }
 
  private:
@@ -74,7 +74,7 @@ class WeakBlock {
       : table_(&table), slot_(slot), generation_(generation) {}
   [[nodiscard]] SlotId slot() const noexcept { return slot_; }
   [[nodiscard]] uint32_t generation() const noexcept { return generation_; }
-  // The block, held; empty when it is gone.
+  // Returns the block, held; empty when it is gone.
   [[nodiscard]] class RegisteredBlock upgrade() const noexcept;
 
  private:
@@ -102,7 +102,7 @@ class CompleteBlock {
  public:
   explicit CompleteBlock(OwnedSlot slot) noexcept : slot_(std::move(slot)) {}
   [[nodiscard]] SlotId slot() const noexcept { return slot_.slot(); }
-  // Gives it its name. `parent` may be null. A rejected duplicate comes back as the existing block.
+  // Gives the block its name. `parent` may be null. A rejected duplicate is replaced by the existing block.
   [[nodiscard]] auto publish(const Identity& name, const RegisteredBlock* parent, DuplicateMode duplicates,
                              uint32_t tick = 0) && -> Transition<RegisteredBlock, CompleteBlock>;
 
@@ -114,7 +114,7 @@ class PartialBlock {
  public:
   explicit PartialBlock(OwnedSlot slot) noexcept : slot_(std::move(slot)) {}
   [[nodiscard]] SlotId slot() const noexcept { return slot_.slot(); }
-  // No more writes.
+  // Ends writing.
   [[nodiscard]] auto complete() && -> Transition<CompleteBlock, PartialBlock>;
 
  private:
@@ -144,7 +144,7 @@ class RegisteredBlocks {
   RegisteredBlocks(const RegisteredBlocks&) = delete;
   RegisteredBlocks& operator=(const RegisteredBlocks&) = delete;
   ~RegisteredBlocks() { drop(); }
-  // The longest present prefix of the keys, held.
+  // Holds the longest present prefix of the keys.
   [[nodiscard]] static RegisteredBlocks match(BlockTable& table, FamilyId family, std::span<const Key> keys,
                                               uint32_t tick);
   [[nodiscard]] std::span<const SlotId> slots() const noexcept { return slots_; }

@@ -23,7 +23,7 @@ Code complete_held(HoldTable& holds, BlockTable& table, std::span<const HoldValu
     for (const SlotId slot : out) {
       if (table.state(slot) != SlotState::partial) return Code::wrong_state;
     }
-    // Before they are complete: who sees that may register them.
+    // Set before they are complete: another thread may register them from then on.
     for (size_t i = 0; i < out.size(); ++i) {
       table.set_payload_bytes(out[i], static_cast<uint32_t>(bytes.empty() ? otherwise : bytes[i]));
     }
@@ -47,7 +47,7 @@ Code look_at(const HoldTable& holds, const BlockTable& table, HoldValue value, S
   out->slot = hold.slot;
   out->payload_bytes = table.payload_bytes(hold.slot);
   out->partial = table.state(hold.slot) == SlotState::partial;
-  // Both loads acquire: what they saw of a later owner of the slot shows the hold ended here.
+  // Both loads acquire: if they saw a later owner of the slot, this finds the hold ended.
   return holds.resolve(value, &hold);
 }
 

@@ -1,9 +1,9 @@
-// What callers do with the blocks that they hold. Each call looks its holds up and uses them in one step, whoever ends the
-// same holds at that moment: either all of them were live and it was their blocks that it was done to, or the call says
-// why not and nothing was done. No call revives a hold that has ended.
+// Operations on blocks that callers hold. Each call resolves its holds and uses them in one step, even if other threads
+// end holds meanwhile. Either all holds were live and their blocks were used, or the call returns why not and nothing
+// was done. No call revives an ended hold.
 //
-// resolve_all() and a use of the slots afterwards are two steps: in between a slot may have become somebody else's.
-// Codes are those of HoldTable::resolve_all; what else there is stands beside each.
+// With resolve_all() and a use of the slots afterwards there are two steps: in between a slot may have got another
+// owner. Codes are those of HoldTable::resolve_all; further ones are listed at each call.
 #pragma once
 
 #include <span>
@@ -13,25 +13,25 @@
 
 namespace kvbm::block {
 
-// One more reference to each registered block; they are the caller's, and `out` are their slots.
-// at_limit: a block has as many references as can be counted.
+// Adds a reference to each registered block, for the caller; `out` gets their slots. at_limit: a block has the largest
+// count of references.
 [[nodiscard]] Code retain_held(HoldTable& holds, BlockTable& table, std::span<const HoldValue> values,
                                std::span<SlotId> out);
 
-// What weak holds on these registered blocks are made of.
+// Returns slots and generations of these registered blocks, to make weak holds of.
 [[nodiscard]] Code name_held(HoldTable& holds, const BlockTable& table, std::span<const HoldValue> values,
                              std::span<SlotId> out, std::span<uint32_t> generations);
 
-// partial -> complete. Payloads are of bytes[i], or all of `otherwise` where bytes is empty. None is named twice.
-// wrong_state: one is not partial.
+// partial -> complete. Payload sizes are bytes[i], or `otherwise` for all if `bytes` is empty. No block may be named
+// twice. wrong_state: one is not partial.
 [[nodiscard]] Code complete_held(HoldTable& holds, BlockTable& table, std::span<const HoldValue> values,
                                  std::span<SlotId> out, std::span<const uint64_t> bytes, uint64_t otherwise);
 
-// Takes complete blocks from their holds, to be published: HoldTable::take_all. wrong_state: one is not complete.
+// Takes complete blocks from their holds, for publishing: HoldTable::take_all. wrong_state: one is not complete.
 [[nodiscard]] Code take_held(HoldTable& holds, const BlockTable& table, std::span<HoldValue> inout,
                              std::span<SlotId> out);
 
-// What a hold is on. No lock.
+// Block of a hold. No lock.
 struct Seen {
   SlotId slot = kNoSlot;
   bool partial = false;

@@ -26,8 +26,8 @@ class HoldTable::LaneLock {
   ~LaneLock() KVBM_NO_TSA {
     if (lane_ != nullptr) lane_->mutex.unlock();
   }
-  // The lock of the lane of what may be a hold: of holds that are made together the same one. At most one is held.
-  // Null: there is no such page.
+  // Takes the lock of the lane that a hold belongs to; at most one is held. Holds made together are in one lane. Null:
+  // there is no such page.
   Lane* take(HoldValue value) KVBM_NO_TSA {
     const Page* const page = entries_.page(index_of(value));
     if (page == page_) return lane_;
@@ -111,7 +111,7 @@ size_t HoldTable::create_in(Lane& lane, HoldKind kind, std::span<const SlotId> s
     const uint64_t free_word = entry.load(std::memory_order_relaxed);
     lane.head = slot_of(free_word);
     if (kind == HoldKind::weak) {
-      // Who reads this one finds, in the word, that the hold before it has ended: resolve_by().
+      // A reader that sees this generation finds, in the word, that the hold before has ended: resolve_by().
       page.slot_generations[index % kPageHolds].store(slot_generations[i], std::memory_order_release);
     }
     const uint32_t generation = generation_of(free_word);
@@ -131,7 +131,7 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   const uint32_t mine = thread_number() % kLanes;
   size_t made = 0;
   Code code = Code::ok;
-  // Its own lane first, and as many pages as that needs; where there are none left, what the others have.
+  // First its own lane, with as many new pages as that needs; if no page is left, free entries of other lanes.
   for (uint32_t other = 0; made < slots.size() && other < kLanes;) {
     const auto generations = kind == HoldKind::weak ? slot_generations.subspan(made) : slot_generations;
     made += create_in(lanes_[(mine + other) % kLanes], kind, slots.subspan(made), generations, out.subspan(made));
@@ -141,7 +141,7 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   }
   if (made == slots.size()) return Code::ok;
   LaneLock lock(*this);
-  for (size_t i = made; i-- > 0;) end_one(*lock.take(out[i]), out[i], lock.entries());  // as they were
+  for (size_t i = made; i-- > 0;) end_one(*lock.take(out[i]), out[i], lock.entries());  // undone
   return code;
 }
 
@@ -159,7 +159,7 @@ Code HoldTable::resolve_by(Entries& entries, HoldValue value, Hold* out) const n
   out->kind = static_cast<HoldKind>(kind_of(word));
   if (out->kind == HoldKind::weak) {
     const uint32_t index = index_of(value);
-    // Pairs with the release in create_in(): the generation may be the entry's next hold's.
+    // Pairs with the release in create_in(): the generation may belong to the entry's next hold.
     out->slot_generation = entries.page(index)->slot_generations[index % kPageHolds].load(std::memory_order_acquire);
     if (entries.word(index).load(std::memory_order_acquire) != word) {
       *out = Hold{};
@@ -181,7 +181,7 @@ size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out
   return resolved;
 }
 
-// At the back of the free list.
+// Puts the entry at the end of the free list.
 void HoldTable::put_back(Lane& lane, uint32_t index, Entries& entries) noexcept {
   if (lane.tail == kNoSlot) {
     lane.head = index;
@@ -193,7 +193,7 @@ void HoldTable::put_back(Lane& lane, uint32_t index, Entries& entries) noexcept 
   ++lane.free;
 }
 
-// A live hold, under the lock of its lane.
+// The hold is live, and the lock of its lane is held.
 void HoldTable::end_one(Lane& lane, HoldValue value, Entries& entries) noexcept {
   const uint32_t index = index_of(value);
   const uint32_t generation = generation_of(value);
@@ -232,7 +232,7 @@ Code HoldTable::take_resolved(std::span<HoldValue> inout, std::span<const SlotId
   return Code::ok;
 }
 
-// No lock: nobody else changes an entry that is taken.
+// No lock: no other thread changes a taken entry.
 void HoldTable::settle(std::span<const HoldValue> values, HoldKind kind, std::span<const SlotId> slots) noexcept {
   Entries entries(*this);
   for (size_t i = 0; i < values.size(); ++i) {

@@ -1,18 +1,19 @@
 // Holds: the 64-bit values that callers own in place of slots (kvbm_block_t).
 //
-// A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
-// generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
-// (56-57). Ending a hold raises the generation, so any later use of the value is stale. Freed entries
-// of a lane are reused first in, first out; an entry whose generations are used up is retired.
+// A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because generations begin at
+// 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind (56-57). Ending a hold raises the
+// generation, so any later use of the value is stale. Freed entries of a lane are reused first in, first out; an entry
+// with no generation left is retired.
 //
-// A hold that is live has a reference to its slot (a weak one has none): whoever ends a hold gives the reference back only
-// afterwards. So what is done with a slot while its hold cannot end is done to the block that the hold stands for. Two ways:
-// use_all() keeps the holds from ending; or look at the slot without a lock, and resolve the hold once more: still live, it
-// was so all the time, since a value is never live twice.
-// Locks: entries are in pages, each page belongs to a lane, and words of live and free entries change under the lock of their
-// lane only, taken once per run of holds of one lane, so of two concurrent ends exactly one wins, without an atomic
-// read-modify-write per hold; resolve takes none. Threads make holds in lanes of their own, as far as there are, so they do
-// not meet.
+// A live hold has a reference to its slot (a weak one has none); the reference is released only after the hold has
+// ended. So a slot that is used while its hold cannot end has the hold's block. Two ways: use_all() keeps the holds
+// from ending. Or the slot is read without a lock, and the hold resolved once more: if it is still live, it was live
+// all the time, since no value is live twice.
+//
+// Locks: entries are in pages, and each page belongs to a lane. Words of live and free entries change only under the
+// lock of their lane, taken once per run of holds of one lane. So of two concurrent ends exactly one wins, without an
+// atomic read-modify-write per hold; resolve takes no lock. Threads make holds in lanes of their own as far as there
+// are enough, so they do not contend.
 // Budget: no allocation but for a new page, when every existing hold is in use.
 #pragma once
 
@@ -34,7 +35,7 @@ inline constexpr HoldValue kNoHold = 0;
 
 enum class HoldKind : uint8_t { writable = 1, reading = 2, weak = 3 };
 
-// What a hold stands for. slot_generation is set for weak holds only.
+// Slot and kind of a hold. slot_generation is set for weak holds only.
 struct Hold {
   SlotId slot = kNoSlot;
   HoldKind kind = HoldKind::reading;
@@ -47,7 +48,7 @@ class HoldTable {
   static constexpr uint32_t kMaxGeneration = (1U << 24) - 1;
 
   struct Options {
-    uint8_t tag = 1;                // of the manager; differs between the managers of a process where possible
+    uint8_t tag = 1;                // tag of the manager; differs between the managers of a process where possible
     uint32_t max_holds = 1 << 20;   // rounded up to whole pages
     uint32_t first_generation = 1;  // of new entries; tests begin near the wrap
   };
@@ -62,23 +63,25 @@ class HoldTable {
                             std::span<HoldValue> out);
   // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
   [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
-  // Slots of holds that must all be valid and of one kind; wrong_state: of another kind. The first failure.
+  // Resolves holds to slots. All must be valid and of one kind; wrong_state: of another kind. Returns the first
+  // failure.
   [[nodiscard]] Code resolve_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out) const noexcept;
-  // Returns how many resolved; codes may be empty; out[i].slot is kNoSlot where not ok.
+  // Returns the number resolved; codes may be empty; out[i].slot is kNoSlot if not ok.
   size_t resolve(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) const noexcept;
-  // Ends each hold; out[i] is what it stood for, slot kNoSlot where codes[i] is not ok. A value that
-  // appears twice ends once. Returns how many ended. The references are the caller's to end.
+  // Ends each hold; out[i] is its former content, slot kNoSlot if codes[i] is not ok. A value that appears twice ends
+  // once. Returns the number ended. The caller must end the references.
   size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept;
-  // Resolves as resolve_all() does, and calls use() before any of these holds can end: its result, or why they did not
-  // resolve. Under the locks of their lanes: use() takes no lock, and what it takes time for, others wait for.
+  // Resolves as resolve_all() does, and calls use() before any of these holds can end. Returns the result of use(), or
+  // why the holds did not resolve. Runs under the locks of their lanes: use() must take no lock and be short, since
+  // others wait for it.
   template <class Use>
   [[nodiscard]] Code use_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out, Use&& use);
-  // As use_all(), and where use() gives ok the holds end in the same step: none is named twice. Their references are the
-  // caller's now. inout[i] becomes the value of a hold that is to come in its place, which stands for nothing until settle().
-  // at_limit: a hold was taken so often that its entry has no generation left; it is as it was.
+  // Like use_all(), but if use() returns ok the holds end in the same step: none may be named twice. Their references
+  // pass to the caller. inout[i] becomes the value of a future hold in its place, which is invalid until settle().
+  // at_limit: an entry has no generation left; nothing changed.
   template <class Use>
   [[nodiscard]] Code take_all(std::span<HoldValue> inout, HoldKind kind, std::span<SlotId> out, Use&& use);
-  // What values that take_all() gave stand for. Once for each of them; the caller's references become the holds'.
+  // Completes values that take_all() made, once for each. The caller's references become the holds'.
   void settle(std::span<const HoldValue> values, HoldKind kind, std::span<const SlotId> slots) noexcept;
 
   [[nodiscard]] uint32_t live() const noexcept;
@@ -100,7 +103,7 @@ class HoldTable {
     std::atomic<uint64_t> words[kPageHolds];
     std::atomic<uint32_t> slot_generations[kPageHolds];
   };
-  // Entries by number. Those of a batch were made together: the page of the one before is remembered.
+  // Finds entries by number. Those of a batch were made together, so the last page is remembered.
   class Entries {
    public:
     explicit Entries(const HoldTable& table) noexcept : table_(table) {}
@@ -113,7 +116,7 @@ class HoldTable {
       number_ = number;
       return page_ = table_.pages_[number].load(std::memory_order_acquire);
     }
-    // Of an entry that there is.
+    // The entry must exist.
     std::atomic<uint64_t>& word(uint32_t index) noexcept { return page(index)->words[index % kPageHolds]; }
 
    private:
@@ -121,9 +124,10 @@ class HoldTable {
     uint32_t number_ = UINT32_MAX;
     Page* page_ = nullptr;
   };
-  // The lock of one lane after the other, each as long as the holds in hand are in it.
+  // Holds one lane's lock at a time, as long as consecutive holds are in that lane.
   class LaneLock;
-  // The locks of all lanes that a batch has holds in, in the order of the lanes: meanwhile none of the batch can end.
+  // Holds the locks of all lanes that a batch has holds in, taken in the order of the lanes: meanwhile no hold of the
+  // batch can end.
   class BatchLanes {
    public:
     BatchLanes(HoldTable& table, std::span<const HoldValue> values) noexcept KVBM_NO_TSA;
@@ -142,7 +146,7 @@ class HoldTable {
   static constexpr unsigned kKindShift = 56;
   static constexpr unsigned kTagShift = 56;
   static constexpr uint64_t kOneGeneration = uint64_t{1} << kGenerationShift;
-  // The kind of an entry between take_all() and settle(): in use, and no hold.
+  // Kind of an entry between take_all() and settle(): in use, but no hold.
   static constexpr uint8_t kTaken = 4;
   static constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
     return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
@@ -163,10 +167,10 @@ class HoldTable {
   [[nodiscard]] Code check(HoldValue value, Entries& entries, uint64_t* word) const noexcept;
   [[nodiscard]] Code resolve_by(Entries& entries, HoldValue value, Hold* out) const noexcept;
   [[nodiscard]] Code grow(uint32_t number) KVBM_EXCLUDES(growing_);
-  // As many as the lane has, at most out.size(); returns how many.
+  // Makes as many holds as the lane has entries, at most out.size(); returns their number.
   size_t create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
                    std::span<HoldValue> out) noexcept;
-  // All three under the lock of the hold's lane, which the analysis cannot know.
+  // All three run under the lock of the hold's lane, which the thread-safety analysis cannot know.
   [[nodiscard]] Code take_resolved(std::span<HoldValue> inout, std::span<const SlotId> slots) noexcept;
   void end_one(Lane& lane, HoldValue value, Entries& entries) noexcept KVBM_NO_TSA;
   void put_back(Lane& lane, uint32_t index, Entries& entries) noexcept KVBM_NO_TSA;

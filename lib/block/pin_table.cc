@@ -26,7 +26,7 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
     if (owner != kNoOwner) by_owner_.emplace(owner, id);
     pins_.emplace(id, Pin{owner, deadline_ns, std::move(kept)});
   } catch (...) {
-    // Refused memory: an owner's list must not name a pin that is not there.
+    // Memory was refused: an owner's list must not name a pin that does not exist.
     by_deadline_.erase({deadline_ns, id});
     by_owner_.erase({owner, id});
     table_.unpin(slots);

@@ -1,7 +1,7 @@
-// Pins: blocks kept resident for an owner until a deadline. A retention until a time is a pin
-// without an owner. Step-driven: time comes in with expire(), the death of an owner with
-// owner_died(); what ended is returned, so that the manager can say so.
-// Lock: one, never held while the block table is called. Control plane: may allocate.
+// Pins keep blocks resident for an owner until a deadline. A retention until a time is a pin without an owner.
+// Step-driven: the caller passes the time to expire() and the death of an owner to owner_died(). Both return the ended
+// pins, so that the manager can report them. Lock: one, never held while the block table is called. Control plane: may
+// allocate.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +47,11 @@ class PinTable {
   [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
   // Moves the deadline of a pin, as a lease is renewed. stale_handle: it has ended.
   [[nodiscard]] Code extend(PinId id, uint64_t deadline_ns) KVBM_EXCLUDES(lock_);
-  // In the order of the pins' ids.
+  // Ends the pins of an owner; returns them in the order of their ids.
   std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
-  // Ends pins whose deadline is at or before now, in the order of deadline, then id.
+  // Ends pins with a deadline at or before now; returns them in the order of deadline, then id.
   std::vector<EndedPin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);
-  // The next deadline, kNever if none: when to call expire.
+  // Returns the next deadline, which is when to call expire(); kNever if there is none.
   [[nodiscard]] uint64_t next_deadline_ns() const KVBM_EXCLUDES(lock_);
   [[nodiscard]] size_t size() const KVBM_EXCLUDES(lock_);
 

@@ -9,8 +9,8 @@ namespace {
 // Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.56 at most,
 // a partition overflows 20 standard deviations out.
 constexpr uint32_t kSlotsPerPartition = 2048;
-// At six entries of twelve a chunk overflows in one case of a hundred; at eight in one of fifteen, and the
-// counting of overflows shows in the cost of churn.
+// At six entries of twelve a chunk overflows in one case of a hundred. At eight it does in one of fifteen, and counting
+// overflows shows in the cost of churn.
 constexpr uint32_t kLoadPercent = 56;
 constexpr uint64_t kOneOverflow = 1ULL << 32;
 

@@ -1,13 +1,11 @@
-// From an identity's hash to the slots that may hold it. Fixed capacity, no tombstones, no rehash.
+// Maps an identity's hash to the slots that may hold it. Fixed capacity, no tombstones, no rehash.
 //
-// Layout: chunks of one cache line in the manner of F14 (Bronson and Shi, "Open-sourcing F14",
-// 2019): twelve one-byte tags, a count of entries that wanted this chunk and lie further on, and
-// twelve slot numbers. A search reads a chunk, compares its twelve tags at once and goes on only
-// while the count is not zero.
-// Threads: readers take no lock; they see candidates, and verify each by the slot itself. An entry
-// never moves, so a block that is present throughout a search is found. Insertion and removal
-// happen under the partition's lock, which also makes "look, then insert" of one key one step;
-// batches are sorted by partition, so that a batch takes each lock once.
+// Layout: chunks of one cache line in the manner of F14 (Bronson and Shi, "Open-sourcing F14", 2019): twelve one-byte
+// tags, a count of entries that hash to this chunk and lie further on, and twelve slot numbers. A search reads a chunk,
+// compares its twelve tags at once and goes on only while the count is not zero.
+// Threads: readers take no lock; they see candidates, and verify each by the slot itself. An entry never moves, so a
+// block that is present throughout a search is found. Insertion and removal run under the partition's lock, which also
+// makes "look, then insert" of one key one step. Batches are sorted by partition, so that a batch takes each lock once.
 // Budget: one cache miss a search, no allocation after construction.
 #pragma once
 
@@ -35,7 +33,7 @@ class PrefixIndex {
   static constexpr uint32_t kMaxPartitions = 8;
   static constexpr size_t kMaxBatch = 64;
 
-  // Where a hash begins, computed once and kept for prefetching. Not set by itself: batches are arrays of it.
+  // Home of a hash, computed once and kept for prefetching. Without initialisers: batches are arrays of it.
   struct Place {
     uint32_t partition;
     uint32_t chunk;  // within the partition
@@ -46,7 +44,7 @@ class PrefixIndex {
   explicit PrefixIndex(uint32_t slots);
 
   [[nodiscard]] Place place(uint64_t low, FamilyId family) const noexcept {
-    // One 64x64->128 multiply, folded: keys are uniform by contract, tests and engines' own hashes may not be.
+    // One 64x64->128 multiply, folded: keys are uniform by contract, but those of tests and engines may not be.
     const unsigned __int128 product =
         static_cast<unsigned __int128>(low ^ (family * 0x9E3779B97F4A7C15ULL)) * 0xA0761D6478BD642FULL;
     const uint64_t hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
@@ -69,8 +67,8 @@ class PrefixIndex {
   // Calls each(i) for every i < n <= kMaxBatch under the lock of place_of(i), by partition and in order within one.
   template <class PlaceOf, class Each>
   void by_partition(size_t n, PlaceOf&& place_of, Each&& each) KVBM_NO_TSA;
-  // Inserts `slot` where no other can be of its key: nothing in its chunk looks like it, and nothing lies further on. So it
-  // nearly always is of a key that is not there. Lock: lock_of(at).
+  // Inserts `slot` if no entry in its chunk has the tag and none lies further on: so its key cannot be listed. For new
+  // keys this nearly always succeeds. Lock: lock_of(at).
   [[nodiscard]] bool insert_alone(const Place& at, SlotId slot) noexcept;
   // Searches as above and inserts `slot` when no visit returned true. Lock: lock_of(at).
   template <class Visit>
@@ -91,7 +89,7 @@ class PrefixIndex {
     return chunks_.get() + static_cast<size_t>(at.partition) * chunks_per_partition_;
   }
   [[nodiscard]] IndexChunk* home(const Place& at) const noexcept { return base(at) + at.chunk; }
-  // Writers hold the partition's lock, readers see either value: no read-modify-write is needed.
+  // Writers hold the partition's lock, and readers accept either value: no read-modify-write is needed.
   static void add(std::atomic<uint64_t>& word, uint64_t what) noexcept {
     word.store(word.load(std::memory_order_relaxed) + what, std::memory_order_release);
   }

@@ -31,7 +31,7 @@ bool PrefixIndex::search(const Place& at, Visit&& visit) const noexcept {
   uint32_t position = at.chunk;
   for (uint32_t probes = 0; probes < chunks_per_partition_; ++probes) {
     const IndexChunk& chunk = first[position];
-    // Acquire pairs with the release of insert: a tag that is seen has its slot number in place.
+    // Acquire pairs with the release of insert: the slot number of a visible tag is in place.
     const uint64_t low = chunk.tags[0].load(std::memory_order_acquire);
     const uint64_t high = chunk.tags[1].load(std::memory_order_acquire);
     for (uint32_t bits = match(low, high, at.tag); bits != 0; bits &= bits - 1) {

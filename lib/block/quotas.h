@@ -1,7 +1,7 @@
-// What each account may have of a table, in all of its pools together.
+// Quotas: limits of accounts on the slots of a table, over all of its pools.
 //
-// Invariant: `used` is never below the slots of the account that are not reset; a slot is reserved here before it is
-// taken, and given back here when it is freed. Accounts are made once and never go, so reading takes no lock.
+// Invariant: `used` is never below the account's number of slots that are not reset. A slot is reserved here before it
+// is taken, and released here when it is freed. Accounts are never removed, so reading takes no lock.
 // Budget: 512 bytes, and 1 KiB for each 64 accounts with a limit.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace kvbm::block {
 
-// Who pays for a slot. 0 is shared and has no limit of its own.
+// The account that a slot is charged to. 0 is shared and has no limit of its own.
 using AccountId = uint16_t;
 inline constexpr AccountId kSharedAccount = 0;
 inline constexpr AccountId kMaxAccounts = 4096;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
 
-// What an allocation beyond the account's limit does: fail with over_quota, or evict the
-// account's own coldest blocks (over_quota only when none of them can go).
+// Handling of an allocation beyond the account's limit: fail with over_quota, or evict the account's own coldest blocks
+// (over_quota only when none of them can be evicted).
 enum class OverQuota : uint8_t { reject, evict };
 
 struct Quota {
@@ -27,7 +27,7 @@ struct Quota {
   std::atomic<OverQuota> mode{OverQuota::reject};
   std::atomic<uint32_t> limit{kNoLimit};
   std::atomic<uint32_t> used{0};
-  bool has_policy = false;  // under the table's lock for opening: the pools have a policy of its own
+  bool has_policy = false;  // the pools have a policy for it; under the table's lock for opening
 };
 
 class Quotas {
@@ -36,7 +36,7 @@ class Quotas {
     for (std::atomic<Page*>& page : pages_) delete page.load(std::memory_order_relaxed);
   }
 
-  // Null for an account that was not made, and for the shared one.
+  // Null for the shared account, and for accounts that were not made.
   [[nodiscard]] Quota* find(AccountId account) const noexcept {
     if (account >= kMaxAccounts) return nullptr;
     Page* const page = pages_[account / kPage].load(std::memory_order_acquire);
@@ -44,13 +44,13 @@ class Quotas {
     Quota& quota = (*page)[account % kPage];
     return quota.exists.load(std::memory_order_acquire) ? &quota : nullptr;
   }
-  // Room for it; it is found once `exists` is set. The caller lets nobody else in.
+  // Makes memory for the account; it is found once `exists` is set. The caller serialises calls.
   [[nodiscard]] Quota& make(AccountId account) {
     std::atomic<Page*>& page = pages_[account / kPage];
     if (page.load(std::memory_order_relaxed) == nullptr) page.store(new Page, std::memory_order_release);
     return (*page.load(std::memory_order_relaxed))[account % kPage];
   }
-  // Beyond the object itself.
+  // Bytes beyond the object itself.
   [[nodiscard]] size_t bytes() const noexcept {
     size_t total = 0;
     for (const std::atomic<Page*>& page : pages_) total += page.load(std::memory_order_relaxed) != nullptr ? sizeof(Page) : 0;

@@ -1,9 +1,9 @@
 // The state of one slot: a 64-bit word that every transition goes through, and the identity beside it.
 //
-// Invariant: the word is the truth. A slot can be evicted when nothing keeps it: registered, no reference, no pin, not
+// Invariant: the word decides. A slot can be evicted when nothing keeps it: registered, no reference, no pin, not
 // withdrawn, and no child either unless a tier below has the block too. The eviction is one compare-and-swap from that
-// value, so it cannot race with a new reference, a new child or a new pin. The identity changes only while the state is not `registered`; readers take
-// a reference first and compare afterwards, so what they compared cannot change under them.
+// value, so it cannot race with a new reference, a new child or a new pin. The identity changes only while the state is
+// not `registered`. Readers take a reference first and compare afterwards, so the identity cannot change under them.
 // Memory order: a transition to `registered` releases, taking a reference acquires.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace kvbm::block {
 
-// reset: on the free list. partial: its owner writes. complete: bytes are final, no name yet.
-// registered: findable (or withdrawn and still held). evicting: being taken out, bytes are going.
+// reset: on the free list. partial: its owner writes. complete: bytes are final, no name yet. registered: findable (or
+// withdrawn and still held). evicting: being removed, its bytes are about to change.
 enum class SlotState : uint8_t { reset = 0, partial = 1, complete = 2, registered = 3, evicting = 4 };
 
 // A value of the word. bits: 0-2 state, 3 withdrawn, 4 notify, 5-25 references,
@@ -26,7 +26,7 @@ class SlotWord {
   static constexpr uint64_t kStateMask = 0x7;
   // No longer findable (erased, or a private duplicate); the slot is freed when nothing keeps it.
   static constexpr uint64_t kWithdrawn = 1ULL << 3;
-  // The policy may have no candidate for this slot: who makes it evictable tells the policy.
+  // The policy may have no candidate for this slot: the thread that makes it evictable notifies the policy.
   static constexpr uint64_t kNotify = 1ULL << 4;
   static constexpr uint64_t kOneReference = 1ULL << 5;
   static constexpr uint64_t kReferenceMask = 0x1FFFFFULL << 5;
@@ -34,7 +34,7 @@ class SlotWord {
   static constexpr uint64_t kChildMask = 0x1FFFFFULL << 26;
   static constexpr uint64_t kOnePin = 1ULL << 47;
   static constexpr uint64_t kPinMask = 0x1FFFFULL << 47;
-  // Beyond these no more are counted; the rest of a field is for calls that count before they look.
+  // Largest counts. The rest of a field is for calls that add to the count before they look at it.
   static constexpr uint32_t kMaxReferences = 0x1FFFFF - 0xFFFF;
   static constexpr uint32_t kMaxChildren = 0x1FFFFF - 0xFFFF;
   static constexpr uint32_t kMaxPins = 0x1FFFF;
@@ -52,11 +52,11 @@ class SlotWord {
   // A lookup may take a reference.
   [[nodiscard]] constexpr bool findable() const { return (bits_ & (kStateMask | kWithdrawn)) == kRegistered; }
   [[nodiscard]] constexpr bool evictable() const { return (bits_ & ~kNotify) == kRegistered; }
-  // The same but for the blocks that follow.
+  // Would be evictable without its children.
   [[nodiscard]] constexpr bool only_followed() const {
     return (bits_ & ~(kNotify | kChildMask)) == kRegistered && (bits_ & kChildMask) != 0;
   }
-  // Withdrawn and kept by nothing any more.
+  // Withdrawn and no longer kept.
   [[nodiscard]] constexpr bool reapable() const { return (bits_ & ~kNotify) == (kRegistered | kWithdrawn); }
 
  private:
@@ -68,13 +68,13 @@ static_assert((SlotWord::kStateMask & SlotWord::kWithdrawn) == 0 &&
               (SlotWord::kReferenceMask & SlotWord::kChildMask) == 0);
 static_assert(static_cast<uint64_t>(SlotState::evicting) <= SlotWord::kStateMask);
 
-// Half a cache line: what a lookup reads and writes.
+// Half a cache line: all that a lookup reads and writes.
 struct alignas(32) Slot {
   std::atomic<uint64_t> word{0};
   std::atomic<uint64_t> key_low{0};
   std::atomic<uint64_t> key_high{0};
   std::atomic<uint32_t> family{0};
-  std::atomic<uint32_t> parent{kNoSlot};  // whose word counts this one (Parents); kNoSlot: none
+  std::atomic<uint32_t> parent{kNoSlot};  // counts this slot as a child (Parents); kNoSlot: none
 
   [[nodiscard]] bool is(uint64_t low, uint64_t high, FamilyId fam) const noexcept {
     return key_low.load(std::memory_order_relaxed) == low && key_high.load(std::memory_order_relaxed) == high &&
@@ -92,30 +92,31 @@ struct alignas(32) Slot {
 };
 static_assert(sizeof(Slot) == 32);
 
-// What lookups do not touch.
+// Fields that lookups do not touch.
 struct SlotMeta {
   std::atomic<uint32_t> generation{1};  // grows each time that the slot is freed; names a block for weak references
-  std::atomic<uint16_t> account{0};     // changes while nobody else has the slot
+  std::atomic<uint16_t> account{0};     // changes only while no other thread has the slot
   std::atomic<uint8_t> flags{0};        // the manager's
-  uint8_t in_policy = 0;                // under the pool's lock: the account's policy has heard `inserted`
-  std::atomic<uint32_t> bytes{0};       // of payload: the manager's; here so that a scan reads it without a hold
+  uint8_t in_policy = 0;                // under the pool's lock: the account's policy got `inserted`
+  std::atomic<uint32_t> bytes{0};       // payload; the manager's; here for scans without a hold
 };
 static_assert(sizeof(SlotMeta) == 12);
 
-// A block as its child knows it: a parent may leave first, and its slot is another block's then, of another generation.
+// A block as its child knows it. The parent may be evicted first; then its slot has another generation, and maybe
+// another block.
 struct Parent {
   SlotId slot = kNoSlot;
-  uint32_t generation = 0;  // as many of its low bits as there is room for
+  uint32_t generation = 0;  // as many of its low bits as fit
 };
 
-// How that lies in Slot::parent: the slot, and above it as much of the generation as 32 bits hold. So a parent that has
-// left is taken for what has come in its place only if that came 2^32 blocks of the table later, and hardly ever then; it
-// counts a child less than it has, which is no more than a hint of what may go first.
+// Packs a Parent into Slot::parent: the slot, and above it as much of the generation as 32 bits hold. A parent that is
+// gone is mistaken for the new block in its slot only after 2^32 blocks of the table, and hardly ever then. That block
+// counts a child too few, which is no more than a hint for eviction.
 class Parents {
  public:
   explicit Parents(uint32_t slots) : bits_(static_cast<uint32_t>(std::bit_width(slots))) {}
 
-  // Never kNoSlot: no slot has all bits of a slot.
+  // Never kNoSlot: no slot number has all bits set.
   [[nodiscard]] uint32_t pack(SlotId slot, uint32_t generation) const noexcept {
     return static_cast<uint32_t>(slot | uint64_t{generation} << bits_);
   }

@@ -1,11 +1,12 @@
-// Which blocks the next process may find: one word a slot, in memory that outlives this one (the host tier's file).
+// Marks of the blocks that the next process may find: one word per slot, in memory that outlives this one (the host
+// tier's file).
 //
-//   none  -> a value   the block can be found, and its bytes are whole (kept())
-//   any   -> ended     it was withdrawn: for good, whoever is just about to say that it can be found
-//   any   -> none      the slot has no block: before anybody may write to its bytes
+//   none  -> a value   the block is findable, and its bytes are whole (kept())
+//   any   -> ended     it was withdrawn: for good, even if another thread is about to mark it
+//   any   -> none      the slot has no block: before any thread may write to its bytes
 //
-// So a slot has a value only while its block is registered and not withdrawn. Budget: one store or compare-and-swap, and
-// nothing at all where there is no such memory.
+// So a slot has a value only while its block is registered and not withdrawn. Budget: one store or compare-and-swap;
+// nothing without such memory.
 #pragma once
 
 #include <atomic>

@@ -39,8 +39,8 @@ void SlotPool::start(std::unique_ptr<policy::EvictionPolicy> shared) {
 
 // ---- policy::Residents ----
 
-// A slot that cannot go is marked, in the same step as it is judged, so that whoever makes it
-// evictable tells the policy.
+// A slot that cannot be evicted is marked in the same step, so that the thread that makes it evictable notifies the
+// policy.
 bool SlotPool::evictable_slot(SlotId slot) const noexcept {
   std::atomic<uint64_t>& at = all_.slots[slot].word;
   uint64_t bits = at.load(std::memory_order_relaxed);
@@ -80,7 +80,7 @@ Parent SlotPool::take_parent(SlotId slot) {
   return all_.parents.unpack(parent);
 }
 
-// The parent of a slot, if it is in this pool, whose policies know it, and has not left.
+// Returns the parent of a slot if it is in this pool, is known to its policies, and is not gone.
 SlotId SlotPool::parent_here(SlotId slot) const {
   const Parent parent = all_.parents.unpack(all_.slots[slot].parent.load(std::memory_order_relaxed));
   if (!has(parent.slot) || all_.meta[parent.slot].in_policy == 0) return kNoSlot;
@@ -88,7 +88,7 @@ SlotId SlotPool::parent_here(SlotId slot) const {
   return all_.parents.is_there(parent, generation) ? parent.slot : kNoSlot;
 }
 
-// The slot stops being a child.
+// Ends the slot's link to its parent.
 void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
   for (Parent parent = take_parent(slot); parent.slot != kNoSlot; parent = lose_child(parent, tick)) {
     if (has(parent.slot)) continue;
@@ -97,18 +97,18 @@ void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
   }
 }
 
-// A parent that this makes evictable is announced; one that was only waiting for it is freed, and its own parent returned.
-// One that has left does not count its children any more.
+// Takes a child off a parent. A parent that becomes evictable is announced. One that was withdrawn and only kept by the
+// child is freed, and its own parent returned. A parent that is gone no longer counts its children.
 Parent SlotPool::lose_child(const Parent& parent, uint32_t tick) {
   std::atomic<uint64_t>& word = all_.slots[parent.slot].word;
   uint64_t bits = word.load(std::memory_order_acquire);
-  // What will be announced loses its mark in the same step.
+  // A parent that will be announced loses its mark in the same step.
   const auto after = [&] {
     const SlotWord left(bits - SlotWord::kOneChild);
     return left.evictable() && all_.meta[parent.slot].in_policy != 0 ? left.bits() & ~SlotWord::kNotify : left.bits();
   };
   do {
-    // In this order: a generation is over before its slot is registered anew.
+    // In this order: the generation is raised before the slot is registered anew.
     if (SlotWord(bits).state() != SlotState::registered) return {};
     if (!all_.parents.is_there(parent, all_.meta[parent.slot].generation.load(std::memory_order_relaxed))) return {};
     if (SlotWord(bits).children() == 0) [[unlikely]] {
@@ -135,7 +135,7 @@ void SlotPool::hear_available(SlotId slot, uint32_t tick) {
   offer(slot, tick);
 }
 
-// The slot may have been taken, or freed and used again, since it woke: judge it as it is now.
+// The slot may have been taken, or freed and reused, since it woke: judged by its present state.
 void SlotPool::offer(SlotId slot, uint32_t tick) {
   policy::Facts& facts = all_.facts[slot];
   if (all_.meta[slot].in_policy == 0 || facts.queue != 0 || !evictable_slot(slot)) return;
@@ -143,7 +143,7 @@ void SlotPool::offer(SlotId slot, uint32_t tick) {
   if (facts.queue == 0) all_.slots[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
 }
 
-// Onto the free list. Its quota has been given back.
+// Puts the slot on the free list. Its quota has been released.
 void SlotPool::blank(SlotId slot) {
   all_.marks->none(slot);
   SlotMeta& meta = all_.meta[slot];
@@ -158,8 +158,8 @@ void SlotPool::blank(SlotId slot) {
 
 // ---- eviction ----
 
-// Moves the policy's choice to the word `to`. A choice that is taken by a lookup in between has
-// been marked by evictable(), and comes back through available().
+// Evicts the policy's choice by setting its word to `to`. A choice that a lookup takes in between has been marked by
+// evictable(), and returns through available().
 SlotId SlotPool::evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) {
   for (;;) {
     const SlotId chosen = from.evict(tick);
@@ -175,8 +175,8 @@ SlotId SlotPool::evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t t
   }
 }
 
-// From the policy with most slots in use, so that no account's blocks are safe only because they
-// are counted apart; among equals the lowest account.
+// Evicts from the policy with most slots in use, so that no account's blocks are protected only because they are
+// counted separately; among equals the lowest account.
 SlotId SlotPool::evict_any(uint64_t to, uint32_t tick) {
   if (own_policies_ == 0) return evict_one(*shared_, to, tick);
   uint32_t shared_used = 0;
@@ -199,8 +199,8 @@ SlotId SlotPool::evict_any(uint64_t to, uint32_t tick) {
   }
 }
 
-// The parent of a slot that was just evicted, where nothing but this child keeps it and the policy would have it go next:
-// evicted in the same step as the child leaves it. Most evictions are of chains, which go from their ends.
+// Evicts the parent of a slot that was just evicted, if only this child keeps it and the policy would evict it next: in
+// the same step as the child leaves it. Most evictions are of chains, from their ends.
 SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
   const SlotId parent = parent_here(slot);
   if (parent == kNoSlot || own_policies_ != 0) return kNoSlot;
@@ -214,12 +214,13 @@ SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
       return parent;
     }
   } while ((bits & ~SlotWord::kNotify) == kOnlyThis);
-  (void)evictable_slot(parent);  // taken in between, as in evict_one()
+  (void)evictable_slot(parent);  // a lookup took it in between, as in evict_one()
   return kNoSlot;
 }
 
-// One that others follow, of those that nothing else keeps. What follows stays, and is found as long as some tier has this
-// one. The deepest of a few candidates: what more prompts begin with is to stay longer. `account`: as ColdWanted has it.
+// Chooses a block that only its children keep. The children stay, and are found as long as some tier has the parent. Of
+// a few candidates the deepest is chosen: blocks that more prompts begin with are to stay longer. `account`: as in
+// ColdWanted.
 template <class Try>
 SlotId SlotPool::choose_followed(AccountId account, uint32_t candidates, Try&& try_it) {
   for (uint32_t looked = 0; looked < count_;) {
@@ -258,7 +259,7 @@ SlotId SlotPool::evict_followed(AccountId account) {
   return slot;
 }
 
-// The slot has just become `evicting`: it leaves its policy and its quota.
+// Removes a slot that has just become `evicting` from its policy and its quota.
 void SlotPool::leave_evicted(SlotId slot) {
   all_.marks->none(slot);
   all_.meta[slot].in_policy = 0;
@@ -339,7 +340,7 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
     if (slot == kNoSlot) break;
     all_.facts[slot].queue = 0;
     out[n++] = slot;
-    // Its ancestors come next as long as nothing else keeps them and they are no warmer.
+    // Its ancestors are next as long as nothing else keeps them and they are no warmer.
     while (n < out.size()) {
       const SlotId parent = parent_here(slot);
       if (parent == kNoSlot) break;
@@ -363,8 +364,8 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
   return n;
 }
 
-// One more that is to be written down and to go then: a tier is to have parents before their children, so its own parent is
-// there, or among those that are held for the same already.
+// Holds one more block that is to be written below and then evicted. A tier is to get parents before their children, so
+// its own parent must be there, or among the blocks already held for this.
 SlotId SlotPool::hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) {
   return choose_followed(wanted.account, 1, [&](SlotId at, bool now) KVBM_NO_TSA {
     const SlotId parent = parent_here(at);
@@ -503,7 +504,7 @@ void SlotPool::priorities(std::span<const SlotId> slots, std::span<uint8_t> out)
 
 // ---- accounts and counts ----
 
-// Its resident blocks change from the shared policy to its own, coldest first and parents before children.
+// Moves the account's resident blocks from the shared policy to its own, coldest first and parents before children.
 void SlotPool::open_account(AccountId account, std::unique_ptr<policy::EvictionPolicy> own) {
   MutexLock lock(mutex_);
   if (account >= accounts_.size()) accounts_.resize(static_cast<size_t>(account) + 1);

@@ -1,10 +1,11 @@
-// A part of a table's slots, with what needs one lock: the free list, the policies and the counts.
+// A part of a table's slots with everything that needs one lock: the free list, the policies and the counts.
 //
-// A large table has several (BlockTable::Options::pools), so that threads which work at the same time do so on different
-// locks and on memory that stays in their processors' caches. A block is in the pool of its slot, wherever its parent is.
-// Lock: the pool's, once per call and batch; never that of a second pool. What a step means for a parent in another pool
-// is put down in `elsewhere` and done afterwards (BlockTable::settle). Each call takes at most Woken::kMost slots, so that
-// there is always room for it.
+// A large table has several pools (BlockTable::Options::pools), so that threads use different locks, and memory that
+// stays in their processors' caches. A block is in the pool of its slot, wherever its parent is.
+//
+// Lock: the pool's, once per call and batch; never that of a second pool. Consequences for a parent in another pool are
+// recorded in `elsewhere` and done afterwards (BlockTable::settle). Each call takes at most Woken::kMost slots, so that
+// they always fit.
 // Slots are numbered from 0 within the pool for its policies, and as in the table everywhere else.
 #pragma once
 
@@ -28,24 +29,24 @@ struct Counters {
   uint32_t slots = 0;
   uint32_t free = 0;        // reset
   uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
-  uint64_t payload_bytes = 0;  // of these
+  uint64_t payload_bytes = 0;  // of registered blocks
   uint64_t allocated = 0;
   uint64_t published = 0;
   uint64_t duplicates = 0;
   uint64_t evicted = 0;
   uint64_t erased = 0;
-  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
+  uint64_t policy_refused = 0;  // choices of a caller's policy that were not usable
 };
 
 // Which blocks BlockTable::select_cold() takes.
 struct ColdWanted {
-  AccountId account = kSharedAccount;  // of all accounts; else of this one, if it has a limit
-  bool followed = false;  // where the policies have none, also those that others follow
+  AccountId account = kSharedAccount;  // kSharedAccount: of all accounts; else of this one, if it has a limit
+  bool followed = false;  // if the policies have none, parents of resident blocks too
 };
 
 class SlotPool final : private policy::Residents {
  public:
-  // Of the whole table; they outlive the pool.
+  // Arrays of the whole table; they outlive the pool.
   struct Arrays {
     Slot* slots;
     SlotMeta* meta;
@@ -53,61 +54,61 @@ class SlotPool final : private policy::Residents {
     SlotMarks* marks;
     Quotas* quotas;
     std::atomic<uint64_t>* underflows;  // BlockTable::underflows()
-    const std::atomic<uint8_t>* below;  // SlotMeta::flags any of which says that a tier below has the block
+    const std::atomic<uint8_t>* below;  // SlotMeta::flags; any of these says that a tier below has the block
     Parents parents;
   };
   SlotPool(const Arrays& arrays, SlotId first, uint32_t count);
 
-  // What its policies are made over.
+  // Part of the table that the policies of this pool are made for.
   [[nodiscard]] policy::EvictionPolicy::Part part() const noexcept { return {{all_.facts + first_, count_}, this}; }
   void start(std::unique_ptr<policy::EvictionPolicy> shared) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool has(SlotId slot) const noexcept { return slot - first_ < count_; }
 
-  // Advice for who chooses a pool: slots on the free list; slots that were evicted so far.
+  // Advice for choosing a pool: slots on the free list; slots that were evicted so far.
   [[nodiscard]] uint32_t free_now() const noexcept { return free_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t turnover() const noexcept { return turnover_.load(std::memory_order_relaxed); }
 
-  // Slots for the account, from the free list and, if `evicting`, by eviction; the latter are in `evicting` and still
-  // listed in the index. The quota has been reserved. What the policies choose goes first; where they have nothing,
-  // blocks that others follow and that lie below too.
+  // Takes slots for the account, from the free list and, if `evicting`, by eviction. Evicted ones are in the state
+  // `evicting` and still listed in the index. The quota must be reserved. The policies' choices are evicted first; if
+  // they have none, parents of resident blocks that a tier below has.
   struct Taken {
     size_t slots = 0;
-    bool waited = false;  // somebody else had the lock
+    bool waited = false;  // another thread had the lock
   };
   Taken take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, Woken& elsewhere)
       KVBM_EXCLUDES(mutex_);
-  // Evicts the account's own blocks, in `evicting` and still listed: none where it has no policy of its own. The slots
-  // stay the account's, its quota does not have them any more.
+  // Evicts the account's own blocks: in the state `evicting` and still listed. None if it has no policy of its own. The
+  // slots stay the account's, but its quota no longer counts them.
   size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
-  // Slots that are listed nowhere and that nobody has, onto the free list in this order. unused: take() gave them.
+  // Puts slots without a listing or an owner on the free list, in this order. unused: take() gave them.
   void put_free(std::span<const SlotId> slots, bool unused) KVBM_EXCLUDES(mutex_);
   void count_allocated(size_t n) KVBM_EXCLUDES(mutex_);
 
-  // Slots that were just registered, in the order of their prefix: their policies get to know them, but for those that
-  // were withdrawn meanwhile.
+  // Adds slots that were just registered to their policies, in the order of their prefix; skips those withdrawn
+  // meanwhile.
   void enter(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
   void count_published(size_t duplicates, size_t ousted) KVBM_EXCLUDES(mutex_);
-  // What others woke: members of other pools are passed over.
+  // Handles slots that other calls woke; members of other pools are skipped.
   void settle(const Woken& woken, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
   void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept KVBM_EXCLUDES(mutex_);
   void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(mutex_);
 
-  // The blocks that would be evicted next, with a reference each; see BlockTable::select_cold.
+  // Returns the blocks that would be evicted next, with a reference each; see BlockTable::select_cold.
   size_t select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) KVBM_EXCLUDES(mutex_);
-  // Blocks that only the caller's reference keeps leave, and those that others follow if they lie below too: in
-  // `evicting`, still listed. They come first in `slots` afterwards, in their order; returns how many.
+  // Evicts blocks that only the caller's reference keeps, and parents of resident blocks if a tier below has them: in
+  // the state `evicting`, still listed. They are moved to the front of `slots`, in their order; returns their number.
   size_t evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
   // Gives the account a policy of its own where `own` is not null, and moves its blocks over.
   void open_account(AccountId account, std::unique_ptr<policy::EvictionPolicy> own) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] uint32_t used(AccountId account) const KVBM_EXCLUDES(mutex_);
 
-  // A reference or pin of a block that others follow has ended.
+  // Notes that a reference or pin of a block with children has ended.
   void stir() noexcept {
     if (!stirred_.load(std::memory_order_relaxed)) stirred_.store(true, std::memory_order_relaxed);
   }
 
-  // Waits for whoever holds the lock now.
+  // Waits for the lock.
   void count_erased(size_t n) KVBM_EXCLUDES(mutex_);
   void add_to(Counters& sum) const KVBM_EXCLUDES(mutex_);
   [[nodiscard]] size_t bytes() const KVBM_EXCLUDES(mutex_);
@@ -118,7 +119,7 @@ class SlotPool final : private policy::Residents {
     std::unique_ptr<policy::EvictionPolicy> own;  // null: the shared policy
   };
 
-  // policy::Residents, from inside policy calls.
+  // policy::Residents, called by policies.
   [[nodiscard]] bool evictable(SlotId local) const noexcept override;
   [[nodiscard]] uint64_t name(SlotId local) const noexcept override;
   [[nodiscard]] bool evictable_slot(SlotId slot) const noexcept;
@@ -160,15 +161,16 @@ class SlotPool final : private policy::Residents {
   std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_);
   uint32_t own_policies_ KVBM_GUARDED_BY(mutex_) = 0;
   SlotId free_head_ KVBM_GUARDED_BY(mutex_) = kNoSlot;  // linked through Facts::next
-  uint32_t hand_ KVBM_GUARDED_BY(mutex_) = 0;  // where choose_followed() goes on
+  uint32_t hand_ KVBM_GUARDED_BY(mutex_) = 0;  // position at which choose_followed() goes on
   Counters counters_ KVBM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> turnover_{0};  // written under the lock
-  alignas(64) std::atomic<uint32_t> free_{0};  // as counters_.free; here for those who only look
-  // Whether evict_followed() may find one: without, a pool that is all held would be gone through for every block.
+  alignas(64) std::atomic<uint32_t> free_{0};  // as counters_.free; readable without the lock
+  // True if evict_followed() may find a block. Without it, a pool with all blocks held would be searched for every
+  // block.
   mutable std::atomic<bool> stirred_{false};
 };
 
-// Whether nothing keeps a withdrawn slot; true for the one thread that then has it, in `evicting`.
+// Returns true for the one thread that takes a withdrawn slot that nothing keeps; it is then in the state `evicting`.
 [[nodiscard]] bool try_reap(Slot& slot) noexcept;
 
 }  // namespace kvbm::block

@@ -1,5 +1,5 @@
-// What a batch of steps left to do under the lock of a pool, gathered so that each lock is taken once: by ending
-// references without any lock, or under the lock of another pool, where parents live elsewhere than their children.
+// Work that a batch leaves to be done under the lock of a pool, gathered so that each lock is taken once. It arises
+// when references end without any lock, or under another pool's lock if parents are in other pools than their children.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace kvbm::block {
 
 struct Woken {
   static constexpr size_t kMost = 64;
-  SlotId available[kMost];  // evictable again, and the policy wants to hear
-  SlotId freed[kMost];      // nobody's any more; on the way to the free list
-  Parent left[kMost];       // each has one child less: all that a pool leaves to another
+  SlotId available[kMost];  // evictable again, and the policy is to be notified
+  SlotId freed[kMost];      // without an owner; to be put on the free list
+  Parent left[kMost];       // each lost a child: all that a pool leaves to another
   size_t n_available = 0;
   size_t n_freed = 0;
   size_t n_left = 0;
