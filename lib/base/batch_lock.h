@@ -1,5 +1,5 @@
-// A scoped lock for critical sections of a few microseconds: tries for about as long as such a
-// section lasts before it sleeps, because a sleep and a wake-up cost more than the wait.
+// A scoped lock for critical sections of a few microseconds. It tries for about as long as such a section lasts before
+// it sleeps, because a sleep and a wake-up cost more than the wait.
 #pragma once
 
 #include "base/mutex.h"
@@ -12,7 +12,7 @@ class KVBM_SCOPED_CAPABILITY BatchLock {
   ~BatchLock() KVBM_RELEASE() { mutex_.unlock(); }
   BatchLock(const BatchLock&) = delete;
   BatchLock& operator=(const BatchLock&) = delete;
-  // For who cannot have a scope. False when somebody else had it.
+  // For callers that cannot use a scope. Returns false if another thread had the lock.
   static bool lock(Mutex& mutex) KVBM_ACQUIRE(mutex) KVBM_NO_TSA {
     if (mutex.try_lock()) return true;
     for (int spins = 0; spins < kSpins; ++spins) {

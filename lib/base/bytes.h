@@ -31,8 +31,8 @@ void store_le(std::byte* p, T v) noexcept {
 // Smallest multiple of `step` (a power of two) that is not below `v`.
 constexpr uint64_t round_up(uint64_t v, uint64_t step) noexcept { return (v + step - 1) & ~(step - 1); }
 
-// A run of memory with two levels of repetition: `count0 * count1` pieces of `bytes` each, piece
-// (i, j) at data + i * stride0 + j * stride1. How a layer of a paged cache is said in a few numbers.
+// A run of memory with two levels of repetition: `count0 * count1` pieces of `bytes` each, piece (i, j) at data + i *
+// stride0 + j * stride1. It describes a layer of a paged cache in a few numbers.
 struct StridedRun {
   std::byte* data = nullptr;
   uint64_t bytes = 0;

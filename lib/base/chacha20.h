@@ -1,5 +1,5 @@
-// One block of ChaCha20 (RFC 8439, section 2.3): 64 bytes that nobody foresees without the key. Pure; for randomness
-// alone (random.h), not for messages.
+// One block of ChaCha20 (RFC 8439, section 2.3): 64 bytes that cannot be predicted without the key. Pure; for
+// randomness only (random.h), not for messages.
 #pragma once
 
 #include <array>

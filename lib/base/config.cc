@@ -7,7 +7,7 @@
 #include "base/edit_distance.h"
 
 #define TOML_EXCEPTIONS 0
-// The parser asserts on some malformed keys and then reports them as errors; nothing in here may abort the host.
+// The parser asserts on some malformed keys and then reports them as errors; no assertion may abort the host.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -57,7 +57,7 @@ std::string environment_name(const std::string& option) {
   return out;
 }
 
-// `list`: "tier[]." of an option in a [[tier]].
+// `list`: "tier[]." for an option in a [[tier]].
 Status unknown(const std::string& key, const std::string& origin, const std::vector<std::string>& known,
                const std::string& list = "") {
   std::string detail = list + key + " (" + origin + ")";
@@ -197,7 +197,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Takes the part of `text` before its first '_' off it.
+// Removes the part of `text` before its first '_' and returns it.
 std::string_view take_word(std::string_view& text) {
   const size_t end = text.find('_');
   const std::string_view word = text.substr(0, end);
@@ -205,7 +205,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-// Of what follows `<service>_PORT_`: 7000_TCP, 7000_TCP_ADDR, 7000_TCP_PORT, 7000_TCP_PROTO.
+// Checks the name after `<service>_PORT_`: 7000_TCP, 7000_TCP_ADDR, 7000_TCP_PORT, 7000_TCP_PROTO.
 bool is_service_port(std::string_view rest) {
   if (!is_number(take_word(rest))) return false;
   const std::string_view protocol = take_word(rest);
@@ -213,9 +213,9 @@ bool is_service_port(std::string_view rest) {
   return rest.empty() || rest == "ADDR" || rest == "PORT" || rest == "PROTO";
 }
 
-// Of a service, as Kubernetes (and Docker's links) describe it to every container beside it. A service is named by letters,
-// digits and '-', which becomes '_': kvbm and kvbm-node give KVBM_PORT and KVBM_NODE_PORT. A plain ..._PORT also has to
-// have an address for its value, for KVBM_NODE_PORT=7000 is more likely a misspelt option.
+// True for variables of a service, as Kubernetes (and Docker's links) set them in every container beside it. A
+// service's name has letters, digits and '-', which becomes '_': kvbm and kvbm-node give KVBM_PORT and KVBM_NODE_PORT.
+// A plain ..._PORT must also have an address as its value: KVBM_NODE_PORT=7000 is more likely a misspelt option.
 bool tells_of_service(const NamedText& variable) {
   const std::string_view name = variable.name;
   const auto ends_with = [&](std::string_view end) { return name.size() > end.size() && name.ends_with(end); };

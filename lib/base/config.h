@@ -51,19 +51,19 @@ Result<uint64_t> parse_duration(std::string_view text);
 struct ConfigSources {
   std::string file_name;                // for messages; empty: no file
   std::string_view file_text;           // TOML
-  // All of it; only KVBM_* names are read. Those that describe a service called kvbm or kvbm-<name> (KVBM_SERVICE_HOST,
-  // KVBM_PORT=tcp://..., KVBM_PORT_7000_TCP_ADDR), which Kubernetes gives to every pod beside it, are passed over, unless
-  // an option has that name.
+  // The whole environment; only KVBM_* names are read. Kubernetes gives every pod variables for the services beside it.
+  // Those of a service called kvbm or kvbm-<name> (KVBM_SERVICE_HOST, KVBM_PORT=tcp://..., KVBM_PORT_7000_TCP_ADDR) are
+  // skipped, unless an option has that name.
   std::span<const NamedText> environment;
-  std::vector<std::string> ignored_environment;  // KVBM_* names that mean something else
+  std::vector<std::string> ignored_environment;  // KVBM_* names with another meaning
   std::span<const NamedText> options;   // explicit values by dotted name
 };
-// Lists come from the file alone. Code::bad_config with the key and its origin.
+// Resolves all options. Lists are read from the file only. Code::bad_config with the key and its origin.
 Result<OptionSet> resolve_config(std::span<const OptionRow> schema, const ConfigSources& sources);
 
-// The effective configuration as TOML, each origin as a comment; resolving it gives the same values.
+// Prints the effective configuration as TOML, each origin as a comment; resolving it gives equal values.
 std::string print_config(std::span<const OptionRow> schema, const OptionSet& set);
-// A markdown table of the options.
+// Makes a markdown table of the options.
 std::string document_config(std::span<const OptionRow> schema);
 
 }  // namespace kvbm

@@ -1,4 +1,4 @@
-// The directory's claim is by its own inode, and os_directory refuses to open the lock file by name: closing any
+// A directory is claimed by its own inode, and os_directory refuses to open the lock file by name: closing any
 // descriptor of it would drop the lock (owned_file.h).
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,8 +23,8 @@ class RecordLock final : public DirectoryLock {
   RecordLock(std::unique_ptr<FileClaim> claim, Fd fd) : claim_(std::move(claim)), fd_(std::move(fd)) {}
 
  private:
-  // Declared first, so ended last: the descriptor, and with it the lock, is closed while the table
-  // still refuses others of this process.
+  // Declared first, so destroyed last: the descriptor, and with it the lock, is closed while the table still refuses
+  // other parts of this process.
   std::unique_ptr<FileClaim> claim_;
   Fd fd_;
 };
@@ -49,7 +49,7 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
     if (Status given = give_owner(fd.get(), path + "/lock"); !given.ok()) return given;
   }
   if (Status locked = lock_whole_file(fd.get(), kDirectoryInUse, path); !locked.ok()) return locked;
-  // A lock of a file that was removed meanwhile excludes nobody.
+  // The lock of a file that was removed meanwhile excludes no other process.
   struct stat mine {};
   struct stat named {};
   if (fstat(fd.get(), &mine) != 0 || fstatat(directory_fd, kLockName.data(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -57,7 +57,7 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
     return Status(Code::in_use, kDirectoryInUse, path + "/lock was replaced while it was locked; try again");
   }
   if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), (pid + "\n").data(), pid.size() + 1, 0) < 0) {
-    // The text only tells a person who owns it; on a full disk the lock still holds.
+    // The text is only for people; on a full disk the lock still holds.
   }
   return std::unique_ptr<DirectoryLock>(std::make_unique<RecordLock>(std::move(claim), std::move(fd)));
 }

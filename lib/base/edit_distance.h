@@ -1,4 +1,4 @@
-// How far two words are apart, for messages that name what was probably meant.
+// Edit distance of two words, for messages that suggest the word that was probably meant.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace kvbm {
 
-// Characters to insert, delete or replace to get from one to the other. O(|a| |b|).
+// Returns the number of characters to insert, delete or replace to get from one to the other. O(|a| |b|).
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

@@ -1,5 +1,5 @@
-// The one mapping from errno to Code. ENOSPC, EDQUOT: disk_full. EACCES, EPERM, EROFS, ELOOP:
-// not_permitted. ENOMEM, EMFILE, ENFILE: no_memory. ENOENT: miss. EEXIST: exists. Else io_error.
+// The only mapping from errno to Code. ENOSPC, EDQUOT: disk_full. EACCES, EPERM, EROFS, ELOOP: not_permitted. ENOMEM,
+// EMFILE, ENFILE: no_memory. ENOENT: miss. EEXIST: exists. Else io_error.
 #pragma once
 
 #include <string>

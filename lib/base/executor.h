@@ -1,6 +1,6 @@
-// Where the core's work runs. The core never creates a thread, sleeps or waits: it posts
-// tasks here. Three executors exist: a pool of threads (base/thread_executor.h), the calling
-// thread itself, and the simulation's seeded single-threaded one (tests/support).
+// Runs the core's work. The core never creates a thread, sleeps or waits: it posts tasks here. Three executors exist: a
+// pool of threads (base/thread_executor.h), the calling thread itself, and the simulation's seeded single-threaded one
+// (tests/support).
 #pragma once
 
 #include <cstdint>

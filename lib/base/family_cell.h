@@ -1,12 +1,14 @@
-// One family at a time under an id that is never used again, read without a lock while it may be replaced.
+// Holds one family at a time under an id that is never reused, readable without a lock while it may be replaced.
 //
-// Memory order. put() makes the old id unreadable, then writes the words, each with release, then the new id with release.
-// get() reads the id with acquire, the words with acquire, and the id again:
-//   - the first read gave `id`: it acquired what put(id) released, so every word is that of put(id) or of a later one;
-//   - a word is of a later put(): reading it acquired that put()'s first store, so the second read of the id gives kNoFamily or
-//     a later id. No id is stored twice, so it is not `id`, and get() says that there is nothing.
-// So what get() gives is the whole family that `id` was made for, whatever happens meanwhile.
-// tests/model/family_cell_test.cc tries every order of the steps, tests/unit/base/family_table_test.cc runs it on threads.
+// Memory order. put() makes the old id unreadable, then writes the words, each with release, then the new id with
+// release. get() reads the id with acquire, the words with acquire, and the id again. Two cases:
+// - The first read gave `id`: it acquired the release of put(id), so every word is that of put(id) or of a later one.
+// - A word is of a later put(): reading it acquired that put()'s first store, so the second read of the id gives
+//   kNoFamily or a
+// later id. No id is stored twice, so it is not `id`, and get() returns nothing.
+//
+// So get() returns the whole family that `id` was made for, or nothing. tests/model/family_cell_test.cc tries every
+// order of the steps, tests/unit/base/family_table_test.cc runs it on threads.
 #pragma once
 
 #include <array>
@@ -20,11 +22,11 @@ namespace kvbm {
 // An id that no family has.
 inline constexpr FamilyId kNoFamily = UINT32_MAX;
 
-// Atomic: std::atomic, or what stands for it in a model check.
+// Atomic: std::atomic, or a replacement in a model check.
 template <template <class> class Atomic>
 class FamilyCellOf {
  public:
-  // One thread at a time. No id comes to a cell twice.
+  // Thread: one at a time. No id is put into a cell twice.
   void put(FamilyId id, const Family& family) noexcept {
     clear();
     const Words words = pack(family);

@@ -41,7 +41,7 @@ bool FamilyTable::has(FamilyId id) const noexcept {
   return id != kNoFamily && at != nullptr && at->has(id);
 }
 
-// Cells that were used before come first: memory grows with what is there at a time.
+// Reuses cells first: memory grows with the number of families present at a time.
 bool FamilyTable::new_cell(size_t& at) {
   if (!free_.empty()) {
     at = free_.front();
@@ -173,7 +173,7 @@ std::vector<FamilyId> FamilyTable::all() const {
   return out;
 }
 
-// Families are in the order of their namespaces.
+// ids_ is ordered by namespace.
 std::vector<FamilyId> FamilyTable::of(const NamespaceId& ns) const {
   Family first{};
   first.ns = ns;
@@ -184,7 +184,7 @@ std::vector<FamilyId> FamilyTable::of(const NamespaceId& ns) const {
   return out;
 }
 
-// ---- Giving back ----
+// ---- Releasing ----
 
 std::vector<FamilyId> FamilyTable::Named::all() const {
   std::vector<FamilyId> out;
@@ -194,7 +194,7 @@ std::vector<FamilyId> FamilyTable::Named::all() const {
   return out;
 }
 
-// Twice where it is full: what is named by nothing goes the second time.
+// Runs twice where the table is full: unused families are released the second time.
 void FamilyTable::make_room() {
   for (int i = 0; i < 2 && now_ && size() >= due_.load(std::memory_order_relaxed); ++i) now_();
 }
@@ -223,8 +223,9 @@ void FamilyTable::drop(size_t at) {
   if (row.next_use <= kLastUse) free_.push_back(static_cast<uint16_t>(at));
 }
 
-// It is looked again when as many have come as are in use, kStep at least, so that looking costs little for each; near the
-// end each time that half of what is left has been taken. So besides those in use there are twice as many at most.
+// Plans the next round for when the table has grown by as many as are used, kStep at least, so that a round costs
+// little per family. Near the limit, after each half of the remaining room. So at most twice as many as used are there
+// besides.
 void FamilyTable::plan_next(size_t gone, uint32_t named, uint32_t foreign_named) {
   const auto next = [](uint32_t have, uint32_t step, uint32_t most) {
     const uint32_t left = most - std::min(have, most);
@@ -232,7 +233,7 @@ void FamilyTable::plan_next(size_t gone, uint32_t named, uint32_t foreign_named)
   };
   due_.store(next(size(), std::max(named, kStep), kMaxFamilies), std::memory_order_relaxed);
   foreign_due_ = next(foreign(), std::max(foreign_named, kForeignStep), kForeignFamilies);
-  // At the limit only refusals ask, and ever more of them.
+  // At the limit only refusals start a round, after ever more of them.
   if (foreign() >= kForeignFamilies) foreign_due_ = UINT32_MAX;
   if (refusals_ >= refusals_due_) refusals_due_ = gone != 0 ? kForeignStep : std::min(refusals_due_ * 2, kMaxFamilies);
   refusals_ = 0;

@@ -1,18 +1,18 @@
 // Interns families: the namespace, geometry, component and shard that millions of blocks share become a 32-bit id.
 //
-// Room for 65,536 at a time. What nothing names any more is given back: from time to time (make_room(), when the table has grown) its
-// user asks everything that keeps ids, and what was named neither then nor the time before goes (begin_give_back(),
-// give_back()).
+// Room for 65,536 at a time. Families that nothing uses are released. From time to time (make_room(), when the table
+// has grown) its user asks every holder of ids which ones it uses. Families that were unused then and the time before
+// are released (begin_give_back(), give_back()).
 //
-// Why no wrong block can come of it. An id is a cell (16 bits) and how often the cell was used before (16 bits), and is never used
-// again: a cell that was used 65,535 times is left alone for good (4 billion families in the life of a process). Whoever
-// keeps an id longer than its family compares it with ids of other families, all of which differ: what he looks up is not
-// found. get() of it gives no_family(), which no record is of. So what is given back too early, because something that named it was
-// not asked, is a miss; that everything is asked is a matter of hits, not of right bytes. A lock-free get() gives the whole
-// family of its id or none (family_cell.h).
+// No wrong block can result. An id is a cell (16 bits) and the number of earlier uses of the cell (16 bits), and is
+// never reused: a cell that was used 65,535 times is retired (4 billion families in the life of a process). A holder
+// that keeps an id longer than its family compares it with ids of other families, all of which differ, so its lookups
+// miss. get() of it returns no_family(), which no record has. So a family that is released too early, because a holder
+// was not asked, costs hits only, never wrong bytes. A lock-free get() returns the whole family of its id or none
+// (family_cell.h).
 //
-// Families that only peers have named have a quarter of the table: what peers say never takes the room of
-// what this process stores and finds. One that this process uses itself counts as its own from then on.
+// Families that only peers have named may use a quarter of the table: peers never take the room of families that this
+// process stores and finds. A foreign family that this process uses itself counts as its own from then on.
 #pragma once
 
 #include <array>
@@ -35,10 +35,10 @@ class FamilyTable {
  public:
   static constexpr uint32_t kMaxFamilies = 65536;
   static constexpr uint32_t kForeignFamilies = kMaxFamilies / 4;
-  // So much the table grows at least before it is asked what is still named; and of peers' families.
+  // Least growth of the table, in all families and in those of peers, before holders are asked which ones they use.
   static constexpr uint32_t kStep = 1024;
   static constexpr uint32_t kForeignStep = 256;
-  // How many families of one peer there are now.
+  // Number of present families of one peer.
   using PeerCount = std::shared_ptr<std::atomic<uint32_t>>;
 
   FamilyTable();
@@ -46,40 +46,42 @@ class FamilyTable {
   FamilyTable(const FamilyTable&) = delete;
   FamilyTable& operator=(const FamilyTable&) = delete;
 
-  // What gives back: at once, for a caller that holds no lock; and soon, for one that may. Before anything is interned by
-  // several threads.
+  // Sets the functions that release unused families: at once, for a caller that holds no lock; and soon, for one that
+  // may hold locks. Call before several threads intern families.
   void on_growth(std::function<void()> now, std::function<void()> soon);
 
-  // The id of `family`, new or known. at_limit after kMaxFamilies. May ask that unused ones are given back soon. Thread: any.
+  // Returns the id of `family`, new or known. at_limit after kMaxFamilies. May request a release of unused ones soon.
+  // Thread: any.
   Result<FamilyId> intern(const Family& family);
-  // The same for a handle of the namespace whose epoch 0 is called `base`.
+  // Interns a family for a handle of the namespace with `base` as the id of its epoch 0. Requests no release.
   Result<FamilyId> intern(const Family& family, const NamespaceId& base);
-  // The same because a peer named it. at_limit after kForeignFamilies that only peers have named, or `most` of this peer's.
-  // `of`: the peer's count, raised while the family is here and only peers have named it; may be null.
+  // Interns a family that a peer named. at_limit after kForeignFamilies that only peers have named, or `most` of this
+  // peer's. `of`: the peer's count, raised while the family is here and only peers have named it; may be null.
   Result<FamilyId> intern_foreign(const Family& family, const PeerCount& of = nullptr, uint32_t most = kForeignFamilies);
   // The id if known.
   [[nodiscard]] bool find(const Family& family, FamilyId& out) const;
-  // Which namespace a family is of, by the id of its epoch 0; false: no handle of this process had it.
+  // Finds the namespace of a family, by the id of its epoch 0; false: no handle of this process had it.
   [[nodiscard]] bool base_of(FamilyId id, NamespaceId& out) const;
-  // What it means; no_family() if it means nothing any more. Lock-free. Thread: any.
+  // Returns the family of an id; no_family() if it was released. Lock-free. Thread: any.
   [[nodiscard]] Family get(FamilyId id) const noexcept;
   [[nodiscard]] bool has(FamilyId id) const noexcept;
   [[nodiscard]] static Family no_family() noexcept;
-  // Rising ids.
+  // Returns all ids, ascending.
   [[nodiscard]] std::vector<FamilyId> all() const;
-  // Those of one namespace at one epoch.
+  // Returns the ids of one namespace at one epoch, ascending.
   [[nodiscard]] std::vector<FamilyId> of(const NamespaceId& ns) const;
-  // Rises whenever a family comes or goes: what was found out about several of them holds as long as it has not.
+  // Increases whenever a family is added or released: facts derived from several families hold while it is unchanged.
   [[nodiscard]] uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
   [[nodiscard]] uint32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-  // Of these, those that peers alone have named; and how many more they named that had no room.
+  // Number of families that only peers have named; and number of those that were refused for want of room.
   [[nodiscard]] uint32_t foreign() const noexcept { return foreign_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
-  // ---- Giving back ----
-  // Gives back if the table has grown by so much that it may be worth it. The caller holds no lock. Thread: any.
+  // ---- Releasing ----
+  // Releases unused families if the table has grown enough for that to be worth it. The caller holds no lock. Thread:
+  // any.
   void make_room();
-  // Which of the families that there were at begin_give_back() something names.
+  // Collects which of the families present at begin_give_back() are used.
   class Named {
    public:
     void add(FamilyId id) noexcept {
@@ -94,10 +96,10 @@ class FamilyTable {
     std::vector<bool> named_;
   };
   [[nodiscard]] Named begin_give_back() const;
-  // Gives back what was named neither this time nor the time before, nor found or interned since: an operation that took an
-  // id before anything named it keeps it as long as one that takes its time. What has gone, rising.
+  // Releases families that were unused this time and the time before, and neither found nor interned since. So an
+  // operation that took an id before any holder had it keeps the id for that long. Returns the released ids, ascending.
   std::vector<FamilyId> give_back(const Named& named);
-  // While one of these lives nothing is given back: families are being read in, and no table names them yet.
+  // Prevents releases while it exists: families are being read in, and no table has their ids yet.
   class Keep {
    public:
     explicit Keep(FamilyTable& table) : table_(table) { table_.kept_.fetch_add(1); }
@@ -111,17 +113,17 @@ class FamilyTable {
 
  private:
   static constexpr uint32_t kPage = 256;
-  static constexpr uint16_t kLastUse = UINT16_MAX - 1;  // of a cell: so no id is kNoFamily
+  static constexpr uint16_t kLastUse = UINT16_MAX - 1;  // use number of a cell; so no id is kNoFamily
   struct Page {
     std::array<FamilyCell, kPage> cells;
   };
-  // What readers of the cell need not see.
+  // Fields that readers of the cell do not need.
   struct Row {
     FamilyId id = kNoFamily;
     uint16_t next_use = 0;
     bool foreign = false;
     bool has_base = false;
-    bool unnamed = false;  // was, the last time, and was not asked for since
+    bool unnamed = false;  // unused the last time, and not requested since
     NamespaceId base;
     PeerCount of;
   };
@@ -132,7 +134,7 @@ class FamilyTable {
   bool new_cell(size_t& at) KVBM_REQUIRES(mutex_);
   void make_own(Row& row) KVBM_REQUIRES(mutex_);
   void drop(size_t at) KVBM_REQUIRES(mutex_);
-  // named, foreign_named: how many stay because something names them.
+  // named, foreign_named: numbers of families that stay because they are used.
   void plan_next(size_t gone, uint32_t named, uint32_t foreign_named) KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool ask_soon() KVBM_REQUIRES(mutex_);
 
@@ -144,7 +146,7 @@ class FamilyTable {
   std::deque<uint16_t> free_ KVBM_GUARDED_BY(mutex_);      // cells; first in, first out
   bool asked_soon_ KVBM_GUARDED_BY(mutex_) = false;
   uint32_t foreign_due_ KVBM_GUARDED_BY(mutex_) = kForeignStep;
-  // Refusals until it is worth asking again: doubled when asking was in vain.
+  // Refusals until it is worth asking holders again: doubled when asking released nothing.
   uint32_t refusals_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t refusals_due_ KVBM_GUARDED_BY(mutex_) = kForeignStep;
   // Pages never move, so a reader needs no lock.

@@ -1,6 +1,6 @@
-// Files as the core sees them: control-plane calls that block, and data-plane calls that
-// complete through an Executor. Implementations: io_uring, pread/pwrite (base/os_file.h), and the
-// simulation's disk with torn, lost and reordered writes (tests/support/sim_disk.h).
+// Files as the core sees them: control-plane calls that block, and data-plane calls that complete through an Executor.
+// Implementations: io_uring, pread/pwrite (base/os_file.h), and the simulation's disk with torn, lost and reordered
+// writes (tests/support/sim_disk.h).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct IoRun {
   size_t bytes = 0;
 };
 
-// What O_DIRECT needs at most on the devices we know (logical blocks of 512 or 4096 bytes).
+// Strictest alignment that O_DIRECT needs on known devices (logical blocks of 512 or 4096 bytes).
 inline constexpr size_t kIoAlign = 4096;
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -45,17 +45,16 @@ class File {
   virtual Status write_now(uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual Status sync_now() = 0;
   virtual Result<uint64_t> size() = 0;
-  // Reserves real space for [0, bytes) so that later writes cannot fail for room (fallocate).
+  // Reserves real space for [0, bytes) so that later writes cannot fail for lack of it (fallocate).
   virtual Status allocate(uint64_t bytes) = 0;
   virtual Status truncate(uint64_t bytes) = 0;
-  // Whether I/O passes by the page cache; false where direct was asked for and the system refused.
+  // True if I/O passes by the page cache; false where direct was asked for and the system refused.
   [[nodiscard]] virtual bool direct() const noexcept { return false; }
-  // The system's descriptor, open as long as this is; -1 where there is none.
+  // Returns the system's descriptor, open as long as this object exists; -1 if there is none.
   [[nodiscard]] virtual int descriptor() const noexcept { return -1; }
 };
 
-// create opens what is there, and makes an empty file where nothing is. The other two answer
-// Code::miss where nothing is.
+// create opens an existing file, or makes an empty one. The other modes return Code::miss if there is none.
 enum class OpenMode { read_only, read_write, create };
 
 // An exclusive claim on a directory; ends with the object or the process.
@@ -74,8 +73,8 @@ class Directory {
   virtual Status remove(std::string_view name) = 0;
   virtual Status rename(std::string_view from, std::string_view to) = 0;
   virtual Status sync() = 0;
-  // Refused with Code::in_use, and the owner's process id where known, if any process or another
-  // part of this one holds it. A forked child does not inherit it.
+  // Refused with Code::in_use, and the owner's process id if known, if any process or another part of this one holds
+  // it. A forked child does not inherit it.
   virtual Result<std::unique_ptr<DirectoryLock>> lock() = 0;
   virtual Result<uint64_t> free_bytes() = 0;
 };
@@ -83,16 +82,16 @@ class Directory {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  // A directory of this user's that nobody else may write, and whose files are such: else not_permitted, when it or one
-  // of them is opened (base/ownership.h).
+  // Opens a directory of this user, not writable by others, and with such files. Otherwise not_permitted, when the
+  // directory or a file is opened (base/ownership.h).
   virtual Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) = 0;
-  // An existing directory and files of anybody's, to be looked at: nothing of them is served. not_permitted where it is
-  // another user's and everyone may write it.
+  // Opens an existing directory with files of any owner, for inspection: none of them is served. not_permitted if it is
+  // another user's and writable by all users.
   virtual Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) = 0;
-  // Page-aligned memory for staging; registered with the I/O engine where limits allow, so that
-  // I/O inside it is cheaper. Thread: any. Freed when the last copy goes.
+  // Allocates page-aligned memory for staging; registered with the I/O engine where limits allow, so that I/O inside it
+  // is cheaper. Thread: any. Freed with the last copy.
   virtual Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) = 0;
-  // One line for logs and `kvbm doctor`: the engine in use, and what was wanted and not got.
+  // One line for logs and `kvbm doctor`: the engine in use, and engines that were requested but refused.
   [[nodiscard]] virtual std::string describe() const { return {}; }
 };
 

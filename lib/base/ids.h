@@ -1,4 +1,4 @@
-// The plain identities that every layer speaks of. They own nothing and mean nothing alone.
+// The plain identities that all layers use. They own nothing and mean nothing alone.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace kvbm {
 struct Key {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const Key&) const = default;
-  // Two words: compilers call memcmp for what they would make of the array.
+  // Compared as two words: for the array compilers would call memcmp.
   bool operator==(const Key& other) const noexcept { return low() == other.low() && high() == other.high(); }
   // Keys are uniformly distributed, so any 8 of their bytes are a hash.
   [[nodiscard]] uint64_t low() const noexcept {
@@ -36,8 +36,8 @@ struct NamespaceId {
 };
 static_assert(sizeof(NamespaceId) == 16);
 
-// Which part of the whole model a record holds (format: docs/formats.md, Identity).
-// `replicated` marks a part that every rank of a group holds in full (MLA latents).
+// Part of the whole model that a record holds (format: docs/formats.md, Identity). `replicated` marks a part that every
+// rank of a group holds in full (MLA latents).
 struct Shard {
   uint16_t first_layer = 0;
   uint16_t layers = 0;
@@ -73,7 +73,7 @@ struct Family {
   auto operator<=>(const Family&) const = default;
 };
 
-// A slot of a block table: where a block lives while it is resident in a memory tier.
+// A slot of a block table: the place of a block while it is resident in a memory tier.
 using SlotId = uint32_t;
 inline constexpr SlotId kNoSlot = UINT32_MAX;
 
@@ -81,7 +81,7 @@ inline constexpr SlotId kNoSlot = UINT32_MAX;
 using TierIndex = uint8_t;
 inline constexpr TierIndex kNoTier = UINT8_MAX;
 
-// A namespace, by the id of its epoch 0, and the epoch that it has come to.
+// A namespace, by the id of its epoch 0, and its present epoch.
 struct NamespaceEpoch {
   NamespaceId base;
   uint64_t epoch = 0;

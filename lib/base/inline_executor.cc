@@ -51,7 +51,7 @@ size_t InlineExecutor::run_ready() {
   return n;
 }
 
-// The next task; none when the deadline passed or more than `seen` tasks have ended.
+// Returns the next task; none when the deadline passed or more than `seen` tasks have ended.
 Task InlineExecutor::take(uint64_t deadline_ns, uint64_t seen, bool& expired) {
   MutexLock lock(mutex_);
   for (;;) {

@@ -17,14 +17,14 @@ namespace {
 
 constexpr size_t kPooledRequests = 1024;
 
-// Bytes of `fd` end at `offset` or before it.
+// True if the bytes of `fd` end at `offset` or before it.
 bool at_end(int fd, uint64_t offset) noexcept {
   struct stat st {};
   return fstat(fd, &st) == 0 && offset >= static_cast<uint64_t>(st.st_size);
 }
 
-// What passes: a signal, a shortage, or that the thread that submitted has ended, which takes along what the kernel's
-// workers had not begun for it. The engines cancel nothing themselves.
+// Temporary failures: a signal, a shortage, or the end of the thread that submitted: the kernel then cancels requests
+// that its workers had not begun. The engines cancel nothing themselves.
 bool passes(long answer) noexcept { return answer == -EINTR || answer == -EAGAIN || answer == -ECANCELED; }
 
 const char* what_failed(IoRequest::Op op) noexcept {
@@ -55,9 +55,9 @@ bool IoRequest::advance(long answer) noexcept {
     return true;
   }
   auto left = static_cast<size_t>(answer);
-  // The size says whether a short read has met the end of the file: reading on there with O_DIRECT would be refused.
+  // The size tells whether a short read met the end of the file: reading on there with O_DIRECT would be refused.
   const bool ended = moved + left >= total || (op == Op::read && at_end(fd, offset + left));
-  // What the kernel moved beyond the last whole page is moved again.
+  // Bytes moved beyond the last whole page are moved again.
   if (!ended && direct) left -= std::min<size_t>(left, (offset + left) % kIoAlign);
   if (left == 0) {
     if (++attempts < kMaxIoAttempts) return false;
@@ -135,7 +135,7 @@ void IoEngine::submit_later(IoRequest* request) {
   executor_.post_at(executor_.clock().now_ns() + kIoPauseNs, [this, request] { submit(request); });
 }
 
-// The request goes back before the caller's function runs, which may end the file and the engine.
+// The request is recycled before the caller's function runs, which may end the file and the engine.
 void IoEngine::finish(IoRequest* request) {
   std::unique_ptr<IoRequest> r(request);
   Status status;

@@ -1,5 +1,5 @@
-// How long a transfer is tried again that a signal cut short or that met a shortage which passes: about a second. One that
-// moves nothing for so long is reported, so that nothing spins for ever.
+// How long a transfer is retried that a signal interrupted or that met a temporary shortage: about a second. One that
+// moves nothing for so long is reported as an error, so that no thread spins for ever.
 #pragma once
 
 #include <time.h>
@@ -17,15 +17,15 @@ inline void io_pause() noexcept {
   nanosleep(&pause, nullptr);
 }
 
-// After a blocking call that failed with `error`, or moved nothing it could go on from: whether to make it again.
-// `attempts` counts those in a row; the caller sets it to 0 when something moved. May sleep.
+// Decides after a blocking call that failed with `error`, or moved nothing usable, whether to repeat it. `attempts`
+// counts those in a row; the caller sets it to 0 when bytes moved. May sleep.
 inline bool try_io_again(int error, uint32_t& attempts) noexcept {
   if ((error != EINTR && error != EAGAIN) || ++attempts >= kMaxIoAttempts) return false;
   if (error == EAGAIN) io_pause();
   return true;
 }
 
-// Makes a blocking call until it is not cut short by a signal. `call` answers as the system does: -1, and errno.
+// Repeats a blocking call while signals interrupt it. `call` reports errors as the system does: -1, and errno.
 template <class Call>
 auto uninterrupted(Call&& call) noexcept {
   uint32_t attempts = 0;

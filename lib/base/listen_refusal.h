@@ -1,4 +1,4 @@
-// Why the system does not let a node listen somewhere, with the remedy: in the same words whichever transport listens.
+// Why the system does not let a node listen on an address, with the remedy: one text for all transports.
 #pragma once
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 namespace kvbm {
 
-// Nothing for an errno that says no more than its own text.
+// nullopt for an errno with no more to say than its own text.
 inline std::optional<Status> listen_refusal(int error, std::string_view address) {
   switch (error) {
     case EADDRINUSE:

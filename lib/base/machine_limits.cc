@@ -23,7 +23,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// The number that a file holds. "max", -1 and what is no file set no limit.
+// Returns the number in a file. "max", -1 and a missing file set no limit.
 std::optional<uint64_t> number_in(const std::string& path) {
   const std::string text = first_line(path);
   if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
@@ -49,15 +49,15 @@ bool has_word(const std::string& list, std::string_view word) {
   return false;
 }
 
-// A tree of groups as it is mounted here.
+// A tree of groups as mounted here.
 struct Mount {
-  std::string root;   // the group that the mount point shows
+  std::string root;   // the group shown at the mount point
   std::string point;
   std::string type;     // "cgroup" or "cgroup2"
-  std::string options;  // of a cgroup, its controllers among them
+  std::string options;  // options of a cgroup, with its controllers
 };
 
-// Spaces and the like stand in mountinfo as \ and three octal digits.
+// Spaces and similar characters are written in mountinfo as \ and three octal digits.
 std::string unescaped(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -90,7 +90,8 @@ std::vector<Mount> mounts_of(const std::string& root) {
   return out;
 }
 
-// The group of this process in a tree: `controller` of v1, or v2 where that is empty. Lines "4:memory:/a/b" and "0::/a/b".
+// Returns this process's group in a tree: of `controller` in v1, or of v2 if that is empty. Lines "4:memory:/a/b" and
+// "0::/a/b".
 std::optional<std::string> group_of(const std::string& root, std::string_view controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -103,8 +104,8 @@ std::optional<std::string> group_of(const std::string& root, std::string_view co
   return std::nullopt;
 }
 
-// Directories of this process's group and of its ancestors, as far as they are mounted here. In a container the mount shows
-// a part of the tree, at times with a name from outside; the mount point itself is an ancestor in any case.
+// Returns the directories of this process's group and its ancestors, as far as they are mounted here. In a container
+// the mount shows a part of the tree, at times with a name from outside; the mount point itself is always an ancestor.
 std::vector<std::string> directories_of(const Mount& mount, std::string group) {
   if (mount.root != "/") {
     const bool beneath = group == mount.root || group.starts_with(mount.root + "/");
@@ -120,7 +121,7 @@ std::vector<std::string> directories_of(const Mount& mount, std::string group) {
   return out;
 }
 
-// visit(directory, is v2) for all groups that bind this process with `controller`.
+// Calls visit(directory, is v2) for all groups that bind this process with `controller`.
 template <class Visit>
 void each_group(const std::string& root, const char* controller, Visit&& visit) {
   for (const Mount& mount : mounts_of(root)) {
@@ -132,7 +133,7 @@ void each_group(const std::string& root, const char* controller, Visit&& visit) 
   }
 }
 
-// Without the files' pages that are easily given back, as the tools of Kubernetes count it.
+// Returns the usage without file pages that are easily reclaimed, as the tools of Kubernetes count it.
 uint64_t used_in(const std::string& directory, bool second) {
   const uint64_t all = number_in(directory + (second ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
   return all - std::min(all, number_of(directory + "/memory.stat", second ? "inactive_file" : "total_inactive_file"));
@@ -142,10 +143,10 @@ void read_memory(const std::string& root, MachineLimits& out) {
   out.machine_memory = number_of(root + "/proc/meminfo", "MemTotal");
   out.machine_available = number_of(root + "/proc/meminfo", "MemAvailable");
   each_group(root, "memory", [&](const std::string& directory, bool second) {
-    // memory.high throttles a process that has more until it all but stands still.
+    // memory.high throttles a process that exceeds it until it all but stands still.
     for (const char* name : {second ? "/memory.max" : "/memory.limit_in_bytes", "/memory.high"}) {
       const auto limit = number_in(directory + name);
-      // No limit is a number in v1, larger than any machine.
+      // v1 expresses "no limit" as a number larger than any machine.
       if (!limit.has_value() || *limit >= out.memory_limit || (out.machine_memory != 0 && *limit >= out.machine_memory)) continue;
       out.memory_limit = *limit;
       out.memory_used = used_in(directory, second);
@@ -176,7 +177,7 @@ void read_processors(const std::string& root, MachineLimits& out) {
   });
 }
 
-// Whole MiB where there are some, for a sentence.
+// Formats whole MiB if there are some, for a sentence.
 std::string amount(uint64_t bytes) {
   constexpr uint64_t kMiB = 1 << 20;
   return bytes >= kMiB ? std::to_string(bytes / kMiB) + " MiB" : std::to_string(bytes) + " bytes";

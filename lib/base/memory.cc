@@ -28,10 +28,10 @@ constexpr int kInterleave = 3;      // MPOL_INTERLEAVE, linux/mempolicy.h
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
 constexpr uint64_t kFileBlock = 512;  // st_blocks counts these
 
-// Kinds of file systems, as statfs(2) tells them.
+// Types of file systems, as statfs(2) reports them.
 constexpr uint32_t kTmpfs = 0x01021994;
 constexpr uint32_t kHugetlbfs = 0x958458F6;
-// Whose files may be cut short, or be gone, by a server's doing: NFS, SMB (three), FUSE, 9P, Ceph, AFS, Lustre, GPFS,
+// File systems where a server may truncate or remove files: NFS, SMB (three), FUSE, 9P, Ceph, AFS, Lustre, GPFS,
 // BeeGFS, OCFS2, GFS2.
 constexpr uint32_t kServed[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x65735546, 0x01021997, 0x00C36400,
                                 0x5346414F, 0x0BD00BD0, 0x47504653, 0x19830326, 0x7461636F, 0x01161970};
@@ -39,7 +39,7 @@ constexpr const char* kMemoryInstead =
     ": a page of it that cannot be had later would end this process (SIGBUS); name a file of a tmpfs, as in /dev/shm, or of "
     "a hugetlbfs";
 
-// The nodes of /sys/devices/system/node/has_memory, for example "0-1,3", as a mask.
+// Returns the nodes of /sys/devices/system/node/has_memory, for example "0-1,3", as a mask.
 unsigned long node_mask() {
   std::ifstream in("/sys/devices/system/node/has_memory");
   unsigned long mask = 0;
@@ -53,7 +53,7 @@ unsigned long node_mask() {
   return mask;
 }
 
-// What the kernel's setting for shared memory makes of an advice to use huge pages.
+// True if the kernel's setting for shared memory ignores advice to use huge pages.
 bool shared_pages_stay_small() {
   std::ifstream in("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   std::string line;
@@ -63,7 +63,7 @@ bool shared_pages_stay_small() {
 
 }  // namespace
 
-// Before anything of the file is changed.
+// Runs before the file is changed.
 Status Arena::look_at(const ArenaOptions& options, int fd, size_t file_bytes) const {
   if (options.may_take == nullptr || file_bytes == 0) return {};
   std::array<std::byte, kArenaHead> head{};
@@ -91,8 +91,9 @@ Status Arena::open_file(const ArenaOptions& options) {
   return reserve(fd, options.file);
 }
 
-// A page of the mapping that cannot be had later is a SIGBUS, which ends the process: so all of it is had now, from a
-// file system that keeps it. What is left is in docs/operations.md: a disk's read errors, and whoever cuts the file short.
+// Allocates all pages now, from a file system that keeps them: a page of the mapping that cannot be had later is a
+// SIGBUS, which ends the process. Remaining risks are in docs/operations.md: a disk's read errors, and a program that
+// truncates the file.
 Status Arena::reserve(int fd, const std::string& path) {
   struct statfs system {};
   if (fstatfs(fd, &system) != 0) return errno_status(errno, "cannot ask for the arena's file system", path);
@@ -140,8 +141,8 @@ Status Arena::map_file(const ArenaOptions& options, int fd) {
   return {};
 }
 
-// Huge pages come by faults through an advised mapping, not by fallocate, and on the nodes that mbind named before: so
-// it is mapped, placed, populated, and only then sealed.
+// Huge pages are allocated by faults through an advised mapping, not by fallocate, on nodes that mbind has set before.
+// So the memory is mapped, placed, populated, and only then sealed.
 Status Arena::map_shared(const ArenaOptions& options, bool hugetlb) {
   auto made = make_shared_memory(bytes_, hugetlb);
   if (!made.ok()) return made.status();
@@ -190,7 +191,7 @@ Status Arena::open(const ArenaOptions& options) {
   return {};
 }
 
-// Touches without changing: an arena that was found again keeps its bytes.
+// Touches pages without changing them: a recovered arena keeps its bytes.
 Status Arena::touch(uint32_t threads) {
   auto pool = ThreadExecutor::create("touch", threads);
   if (!pool.ok()) return pool.status();
@@ -206,7 +207,7 @@ Status Arena::touch(uint32_t threads) {
   return {};  // the pool's end waits for its tasks
 }
 
-// As touch(), with an answer instead of a SIGBUS where a huge page cannot be had after all.
+// Like touch(), with an error instead of a SIGBUS if a huge page cannot be allocated after all.
 Status Arena::populate(uint32_t threads) {
   std::atomic<int> error{0};
   {
@@ -220,7 +221,7 @@ Status Arena::populate(uint32_t threads) {
     }
   }
   const int e = error.load(std::memory_order_relaxed);
-  // Before Linux 5.14: sealing allocates what is missing, on one thread.
+  // Before Linux 5.14: sealing allocates missing pages, on one thread.
   if (e == 0 || e == EINVAL) return {};
   return errno_status(e, "cannot allocate shared memory", std::to_string(bytes_) + " bytes");
 }
@@ -240,13 +241,13 @@ void Arena::close() noexcept {
   if (data_ != nullptr) munmap(data_, bytes_);
   data_ = nullptr;
   fd_ = Fd();
-  file_ = nullptr;  // after the mapping: nobody else owns what can still be written here
+  file_ = nullptr;  // after the mapping: while it can be written here, no other process may own the file
 }
 
 Status Arena::sync(size_t at, size_t bytes) const noexcept {
   if (file_ == nullptr || bytes == 0) return {};
   const size_t begin = at / kSmallPage * kSmallPage;
-  if (msync(data_ + begin, at + bytes - begin, MS_SYNC) == 0 || errno == EINVAL) return {};  // EINVAL: has no disk
+  if (msync(data_ + begin, at + bytes - begin, MS_SYNC) == 0 || errno == EINVAL) return {};  // EINVAL: no disk
   return Status(Code::io_error, "the host file could not be written to its disk");
 }
 

@@ -1,6 +1,6 @@
-// Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that one process owns and a restarted
-// one maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked
-// child. Set-up cost only; first touch is what a mapping costs, and `touch` does it on several threads.
+// Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that one process owns and a restarted one
+// maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked child. Cost
+// at set-up only: the cost of a mapping is its first touch, and `touch` spreads that over several threads.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,16 @@ constexpr size_t kArenaHead = 4096;
 struct ArenaOptions {
   size_t bytes = 0;
   bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
-  // Empty: anonymous; else made with mode 0600, or mapped again. in_use: it has an owner; not_permitted: it is another
-  // user's, or others may write it; unsupported: its file system cannot promise that its pages stay.
+  // Empty: anonymous. Otherwise the file is made with mode 0600, or mapped again. in_use: it has an owner.
+  // not_permitted: it is another user's, or others may write it. unsupported: its file system cannot guarantee that its
+  // pages stay.
   std::string file;
-  // Whether a file that begins so (kArenaHead bytes, zeroes behind a shorter one) may be taken; else it stays as it is:
-  // exists. Null: any may.
+  // Checks the first kArenaHead bytes of an existing file (zeroes behind a shorter one). False: the file is not
+  // touched, and map() returns exists. Null: any file may be used.
   bool (*may_take)(std::span<const std::byte> head) = nullptr;
   bool interleave = false;     // over all NUMA nodes with memory, by mbind
   uint32_t touch_threads = 0;  // 0: pages are touched when used
-  // A sealed memfd, allocated whole at once: fd() can be given to readers. Not together with `file`.
+  // A sealed memfd, allocated as a whole at once: fd() can be passed to readers. Not together with `file`.
   bool shared = false;
 };
 
@@ -44,7 +45,7 @@ class Arena {
   [[nodiscard]] bool found() const noexcept { return found_; }    // the file held an arena of this size
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }     // -1 unless shared
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
-  // Written to the file's disk, where it is on one, before this returns. Whole pages; nothing without a file.
+  // Writes whole pages to the file's disk, if it is on one, before it returns. Does nothing without a file.
   Status sync(size_t at, size_t bytes) const noexcept;
 
  private:

@@ -13,9 +13,9 @@ constexpr timespec kPause{0, 2'000'000};
 
 thread_local uint32_t waiting_scopes = 0;
 std::atomic<uint64_t> waits{0};
-std::new_handler before = nullptr;  // set before ours is, and never again
+std::new_handler before = nullptr;  // set before refused() is installed, and never again
 
-// Operator new asks again when this returns.
+// Operator new retries when this returns.
 void refused() {
   if (waiting_scopes == 0) {
     if (before == nullptr) throw std::bad_alloc();
@@ -27,7 +27,7 @@ void refused() {
 }
 
 void install() noexcept {
-  // Once, by the first thread that needs it.
+  // Runs once, on the first thread that needs it.
   static const bool done = [] {
     before = std::get_new_handler();
     std::set_new_handler(refused);

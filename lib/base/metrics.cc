@@ -107,7 +107,7 @@ void MetricsRegistry::render(const Row& row, std::string& out) {
   line(out, row.name + "_count", row.labels, total);
 }
 
-// The format wants all lines of one name together, under one HELP and TYPE.
+// The format requires all lines of one name together, under one HELP and TYPE.
 std::string MetricsRegistry::text() const {
   MutexLock lock(mutex_);
   std::string out;

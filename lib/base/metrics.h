@@ -55,13 +55,13 @@ class Histogram {
     counts_[bucket(ns)].fetch_add(1, std::memory_order_relaxed);
     sum_.fetch_add(ns, std::memory_order_relaxed);
   }
-  // Adds what another one has counted.
+  // Adds the counts of `other`.
   void merge(const Histogram& other) noexcept;
   [[nodiscard]] uint64_t count() const noexcept;
   [[nodiscard]] uint64_t sum() const noexcept { return sum_.load(std::memory_order_relaxed); }
   // Upper edge of the bucket with the value of rank q in [0, 1]; 0 when empty.
   [[nodiscard]] uint64_t quantile(double q) const noexcept;
-  // How many values are at most the largest of bucket i.
+  // Number of values up to the largest of bucket i.
   [[nodiscard]] uint64_t at_most(uint32_t i) const noexcept;
 
  private:
@@ -69,7 +69,7 @@ class Histogram {
   std::atomic<uint64_t> sum_{0};
 };
 
-// Owns the metrics; references stay valid as long as it does. Lock: mutex_, a leaf.
+// Owns the metrics; references stay valid as long as it exists. Lock: mutex_, a leaf.
 class MetricsRegistry {
  public:
   struct Label {

@@ -17,7 +17,7 @@ namespace kvbm {
 
 namespace {
 
-// The folder of the object that this function is in; empty where the loader does not know.
+// Returns the folder of the object that contains this function; empty if the loader does not know it.
 std::string own_directory() {
   Dl_info info{};
   link_map* map = nullptr;
@@ -26,7 +26,7 @@ std::string own_directory() {
       map == nullptr) {
     return {};
   }
-  // The program itself has no name there.
+  // The loader has no name for the program itself.
   const bool program = map->l_name == nullptr || map->l_name[0] == '\0';
   char* real = ::realpath(program ? "/proc/self/exe" : map->l_name, nullptr);
   if (real == nullptr) return {};

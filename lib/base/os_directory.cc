@@ -72,7 +72,7 @@ class OsDirectory final : public Directory {
 };
 
 int open_flags(OpenMode mode) noexcept {
-  // Not blocking, so that a fifo put under our name cannot stall the open.
+  // Not blocking, so that a fifo under this name cannot stall the open.
   constexpr int kAlways = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   switch (mode) {
     case OpenMode::read_only:
@@ -106,13 +106,13 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
   if (mode == OpenMode::create) {
     if (Status given = give_owner(fd.get(), full(name)); !given.ok()) return given;
   }
-  // io_uring would take O_NONBLOCK for a wish to fail rather than wait.
+  // io_uring would take O_NONBLOCK as a request to fail rather than wait.
   if (fcntl(fd.get(), F_SETFL, direct ? O_DIRECT : 0) != 0) return failed("cannot open", name);
   return make_os_file(engine_, std::move(fd), full(name), direct);
 }
 
 Result<std::vector<std::string>> OsDirectory::list() {
-  // A descriptor of its own: two lists at once must not share a position.
+  // A descriptor of its own: two concurrent lists must not share a position.
   const int copy = uninterrupted([this] { return openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   struct Close {
     void operator()(DIR* open) const noexcept { closedir(open); }
@@ -136,12 +136,12 @@ Result<std::vector<std::string>> OsDirectory::list() {
   return names;
 }
 
-// Makes every missing directory of the path, ours alone.
+// Makes every missing directory of the path, accessible by this user only.
 Status make_directories(const std::string& path) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
     struct stat st {};
-    // One that cannot be made may be there all the same, as on a file system that is read only.
+    // A directory that cannot be made may exist all the same, as on a read-only file system.
     if (Status made = make_own_directory(part); !made.ok() && stat(part.c_str(), &st) != 0) return made;
     if (at == std::string::npos) return {};
   }

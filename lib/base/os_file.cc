@@ -26,7 +26,7 @@ bool aligned(uint64_t offset, const void* data, size_t bytes) noexcept {
   return ((offset | reinterpret_cast<uintptr_t>(data) | bytes) & (kIoAlign - 1)) == 0;
 }
 
-// 0 where the system does not say.
+// 0 if the system does not report it.
 uint64_t device_of(int fd) noexcept {
   struct stat st {};
   return fstat(fd, &st) == 0 ? static_cast<uint64_t>(st.st_dev) : 0;
@@ -37,7 +37,7 @@ class OsFile final : public File {
   OsFile(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct)
       : engine_(std::move(engine)), fd_(std::move(fd)), file_{fd_.get(), device_of(fd_.get()), direct, std::move(path)} {}
 
-  // Each keeps the engine through the call: the completion may run, and end this file, before submit returns.
+  // Each keeps the engine during the call: the completion may run, and destroy this file, before submit returns.
   void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
     engine->transfer(IoRequest::Op::read, file_, offset, runs, std::move(done));
@@ -89,8 +89,8 @@ struct Unmap {
 };
 using Pages = std::unique_ptr<std::byte, Unmap>;
 
-// Page-aligned, without access in forked children: a child's copy-on-write would move the parent's
-// pages away from under a device that writes them.
+// Page-aligned, not inherited by forked children: a child's copy-on-write would move the parent's pages away from under
+// a device that writes them.
 Pages map_pages(size_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return Pages(nullptr, Unmap{0});
@@ -99,12 +99,12 @@ Pages map_pages(size_t bytes) {
   return Pages(static_cast<std::byte*>(data), Unmap{bytes});
 }
 
-// Of bytes moved at `offset`, those that a direct file goes on behind: whole pages.
+// Returns how many of the bytes moved at `offset` count for a direct file: those up to the last whole page.
 size_t OsFile::whole(uint64_t offset, size_t n) const noexcept {
   return file_.direct ? n - std::min<size_t>(n, (offset + n) % kIoAlign) : n;
 }
 
-// Short at the end of the file alone.
+// Short only at the end of the file.
 Result<size_t> OsFile::pread_all(uint64_t offset, std::span<std::byte> out) {
   size_t moved = 0;
   uint32_t attempts = 0;
@@ -145,8 +145,7 @@ Status OsFile::pwrite_all(uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
-// A direct file takes any offset, length and address here: what is not aligned passes through
-// aligned memory.
+// A direct file accepts any offset, length and address here: unaligned requests use aligned memory in between.
 Result<size_t> OsFile::read_now(uint64_t offset, std::span<std::byte> out) {
   if (!file_.direct || aligned(offset, out.data(), out.size())) return pread_all(offset, out);
   const Pages bounce = map_pages(kBounceBytes);
@@ -186,8 +185,7 @@ Status OsFile::write_now(uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
-// Where the file system has no fallocate the file only gets its length; later writes can then fail
-// with Code::disk_full.
+// On a file system without fallocate the file only gets its length; later writes can then fail with Code::disk_full.
 Status OsFile::allocate(uint64_t bytes) {
   if (uninterrupted([&] { return fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)); }) == 0) return {};
   if (errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve space", file_.path);
@@ -198,11 +196,11 @@ Status OsFile::allocate(uint64_t bytes) {
 
 class OsFileSystem final : public FileSystem {
  public:
-  // `note`: why not io_uring; empty where it is used, or was not wanted.
+  // `note`: why io_uring is not used; empty if it is used, or was not requested.
   OsFileSystem(std::shared_ptr<IoEngine> engine, std::string note, const Log* log)
       : engine_(std::move(engine)), note_(std::move(note)), log_(log) {}
 
-  // A process without a tier on disk does not hear of io_uring.
+  // Logs here, so that a process without a tier on disk gets no message about io_uring.
   Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override {
     if (log_ != nullptr && !note_.empty() && !told_.exchange(true, std::memory_order_relaxed)) warn_of_ring(*log_, note_);
     return open_os_directory(engine_, path, create);

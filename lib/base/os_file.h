@@ -1,11 +1,11 @@
 // The FileSystem of a Linux host.
 //
-// Directories are opened without following a link in their last component, made with mode 0700
-// (missing parents too). Files have mode 0600 and are opened beneath the directory's descriptor by
-// one checked path component with O_NOFOLLOW, so that no name can leave the directory. Both are
-// refused where another user owns them or others may write them (ownership.h), but for those that are
-// only visited. The name `lock` belongs to Directory::lock.
-// Data plane: io_uring, or pread/pwrite on threads where io_uring is missing or forbidden, from the start or from some
+// Directories are opened without following a link in their last component, and made with mode 0700 (missing parents
+// too). Files have mode 0600 and are opened beneath the directory's descriptor by one checked path component with
+// O_NOFOLLOW, so that no name can leave the directory. Both are refused if another user owns them or others may write
+// them (ownership.h), except in visited directories. The name `lock` belongs to Directory::lock.
+//
+// Data plane: io_uring, or pread/pwrite on threads if io_uring is missing or forbidden, from the start or from a later
 // call on.
 #pragma once
 
@@ -24,8 +24,8 @@ struct OsFileOptions {
   IoEngineChoice engine = IoEngineChoice::automatic;
   uint32_t pread_threads = 4;
   uint32_t ring_entries = 256;
-  bool register_staging = true;  // false: as under a memlock limit that forbids it
-  const Log* log = nullptr;      // told once, when a directory is opened, that io_uring is not used though it might be
+  bool register_staging = true;  // false: as if a memlock limit forbade it
+  const Log* log = nullptr;      // gets one message if io_uring was allowed but is not used
 };
 
 // Completions are posted to `executor`, which outlives the file system and its files. With the

@@ -64,10 +64,10 @@ FileClaim::FileClaim(const Row& row) : device_(row.device), inode_(row.inode), o
 
 std::unique_ptr<FileClaim> FileClaim::take(const struct stat& of) {
   const Row row{of.st_dev, of.st_ino, getpid()};
-  // Made before the row is there: a row that nothing drops would refuse the file for the life of this process.
+  // Made before the row exists: a row without an owner would refuse the file for the life of this process.
   std::unique_ptr<FileClaim> claim(new FileClaim(row));
   if (claim_table<Row>().add(row)) return claim;
-  claim->owner_ = 0;  // the row is another's
+  claim->owner_ = 0;  // the row belongs to another claim
   return nullptr;
 }
 
@@ -94,8 +94,8 @@ Status lock_whole_file(int fd, const char* what, const std::string& path) {
 }
 
 Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
-  // Nobody else of this process opens a file between the look at it and the claim: closing it again would end the lock
-  // of the one that owns it.
+  // No other thread of this process may open a file between the check and the claim: closing it again would drop the
+  // owner's lock.
   static Mutex opening;
   MutexLock lock(opening);
   struct stat there {};
@@ -105,8 +105,8 @@ Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
     claim = FileClaim::take(there);
     if (claim == nullptr) return held_here(path);
   }
-  // What is there is not opened as if it were to be made: in a directory that everybody may write the system may refuse
-  // that, where whose file it is would be the answer.
+  // An existing file is not opened with O_CREAT: in a directory that all users may write the system may refuse that,
+  // and hide the real error about its owner.
   const int make = there.st_ino != 0 ? 0 : O_CREAT | O_EXCL;
   Fd fd(::open(path.c_str(), O_RDWR | make | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   struct stat mine {};
@@ -118,7 +118,7 @@ Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
   if (claim == nullptr) claim = FileClaim::take(mine);
   if (claim == nullptr) return held_here(path);
   if (Status locked = lock_whole_file(fd.get(), kFileInUse, path); !locked.ok()) return locked;
-  // A lock of a file that was removed or replaced meanwhile excludes nobody.
+  // The lock of a file that was removed or replaced meanwhile excludes no other process.
   struct stat named {};
   if (lstat(path.c_str(), &named) != 0 || !same_file(named, mine) || (there.st_ino != 0 && !same_file(there, mine))) {
     return replaced(path);

@@ -22,14 +22,14 @@ namespace {
 constexpr uid_t kRoot = 0;
 constexpr uint64_t kAllUsers = UINT32_MAX;  // the number that says "no user" is none
 
-// Up to the next number of a text, which ends with a zero byte; null: there is none.
+// Reads the next number of a text that ends with a zero byte, and returns the rest; null: there is none.
 const char* next_number(const char* text, uint64_t& out) noexcept {
   char* end = nullptr;
   out = std::strtoull(text, &end, 10);
   return end != text ? end : nullptr;
 }
 
-// A file of the kernel's, as much of it as fits. Empty where it cannot be read.
+// Reads a kernel file, as much of it as fits. Empty if it cannot be read.
 template <size_t kBytes>
 std::array<char, kBytes> read_text(const char* path) noexcept {
   std::array<char, kBytes> text{};
@@ -48,7 +48,7 @@ uid_t user_of_unmapped() noexcept {
   return next_number(text.data(), user) != nullptr ? static_cast<uid_t>(user) : 65534;
 }
 
-// Lines of: first here, first outside, how many. A map of more lines than fit here is not one of all users.
+// Lines hold: first id here, first id outside, count. A map with more lines than fit here does not cover all users.
 bool all_are_mapped() noexcept {
   const auto text = read_text<4096>("/proc/self/uid_map");
   uint64_t mapped = 0;
@@ -84,12 +84,12 @@ Status open_to_others(const struct stat& st, std::string_view path, Others other
           mode + "read or write it: make it chmod " + (S_ISDIR(st.st_mode) ? "700 " : "600 ") + std::string(path)};
 }
 
-// An access control list as the kernel gives it, version 2: a word, then entries of tag, permissions and id.
+// Layout of an access control list in the kernel, version 2: a word, then entries of tag, permissions and id.
 constexpr size_t kAclHead = 4, kAclEntry = 8, kMostEntries = 32;
 constexpr uint32_t kAclVersion = 2;
 constexpr uint16_t kAclOwner = 0x01, kAclUser = 0x02, kAclMask = 0x10;
 
-// Whether a file's list lets its owner and this user in, nobody else.
+// True if a file's list admits only its owner and this user.
 bool lets_in_this_user_alone(int fd) noexcept {
   std::array<std::byte, kAclHead + kMostEntries * kAclEntry> list;
   const ssize_t got = fgetxattr(fd, "system.posix_acl_access", list.data(), list.size());
@@ -140,7 +140,7 @@ Status make_own_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0) {
     return errno == EEXIST ? Status() : errno_status(errno, "cannot create the directory", path);
   }
-  // The path may lead elsewhere by now, the descriptor does not.
+  // The path may lead elsewhere by now, but the descriptor does not.
   const Fd fd(open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot create the directory", path);

@@ -1,5 +1,6 @@
-// Whether this kernel lets network cards pin the memory of a GPU: nvidia_peermem, or its predecessors under the name nv_mem.
-// UCX looks at the same two places. The other way, dma-buf, needs no module; there the driver, the card and UCX have a say.
+// Checks whether this kernel lets network cards pin GPU memory: nvidia_peermem, or its predecessors under the name
+// nv_mem. UCX checks the same two places. The other way, dma-buf, needs no module; it depends on the driver, the card
+// and UCX.
 // Header-only: modules outside lib/ use it too.
 #pragma once
 

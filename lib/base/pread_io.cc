@@ -1,4 +1,4 @@
-// The engine for places that forbid io_uring: blocking calls on a small pool of threads.
+// The engine for systems that forbid io_uring: blocking calls on a small pool of threads.
 #include <sys/uio.h>
 #include <unistd.h>
 

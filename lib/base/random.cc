@@ -25,7 +25,7 @@ uint64_t Random::below(uint64_t bound) noexcept {
 
 namespace {
 
-// Whole or not at all, up to 256 bytes at a time (getrandom(2)).
+// All bytes or none, up to 256 at a time (getrandom(2)).
 bool from_system(void* out, size_t bytes) noexcept {
   ssize_t n = -1;
   do {
@@ -55,7 +55,7 @@ uint64_t SystemRandom::next() noexcept {
   return v;
 }
 
-// Simulations fill gigabytes: no virtual call a word.
+// Simulations fill gigabytes: this avoids a virtual call per word.
 void SeededRandom::fill(std::span<std::byte> out) noexcept {
   for (; out.size() >= sizeof(uint64_t); out = out.subspan(sizeof(uint64_t))) {
     const uint64_t v = step();

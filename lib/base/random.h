@@ -16,19 +16,19 @@ class Random {
   virtual ~Random() = default;
   // Thread: any.
   virtual uint64_t next() noexcept = 0;
-  // What next() gives, eight bytes each.
+  // Fills `out` with values of next(), eight bytes each.
   virtual void fill(std::span<std::byte> out) noexcept;
   // Uniform in [0, bound); bound > 0. Bias is below 2^-32 for bounds below 2^32.
   uint64_t below(uint64_t bound) noexcept;
 };
 
-// getrandom(2). Nonces come from here, so a system that gives nothing is an error at start (ready()); should it refuse
-// later, as a filter of system calls may, numbers follow from what it gave at first, by ChaCha20: nobody foresees
-// them, and none comes twice.
+// getrandom(2). Nonces are made from it, so a system that returns nothing is an error at start (ready()). If it refuses
+// later, as a filter of system calls may, numbers are derived by ChaCha20 from what it returned at first: they are
+// unpredictable, and none repeats.
 class SystemRandom final : public Random {
  public:
   SystemRandom() noexcept;
-  // io_error where the system gave nothing: then nothing may be made from this. Checked by whoever starts.
+  // io_error if the system returned nothing: then nothing may be made from this. Callers check it at start.
   [[nodiscard]] Status ready() const;
   uint64_t next() noexcept override;
 

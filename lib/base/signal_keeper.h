@@ -1,12 +1,11 @@
-// Keeps a host's signal handling while a foreign library is loaded or started: UCX, for one, installs handlers of its
-// own for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP from a constructor, and an alternate stack (measured, 1.13 and
-// 1.22).
+// Keeps a host's signal handling while a foreign library is loaded or started. UCX, for one, installs its own handlers
+// for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP from a constructor, and an alternate stack (measured, 1.13 and 1.22).
 //
-// What the library changed is put back when this goes; what another thread changes in the meantime to the same signal
-// cannot be told apart and is put back too. The system is asked directly: the C library adds a flag of its own to what
-// it puts back, and its copy of a mask has more bits than were ever set. All signals of this thread are blocked while
-// it lives, so that threads which the library starts never run a handler of the host. Header-only: modules outside lib/
-// use it too.
+// The destructor restores what the library changed. A change that another thread makes to a signal in the meantime
+// cannot be told apart and is undone too. The system is called directly: the C library adds a flag of its own when it
+// restores, and its copy of a mask has more bits than were ever set. All signals of this thread are blocked while the
+// object exists, so that threads started by the library never run a handler of the host. Header-only: modules outside
+// lib/ use it too.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +16,7 @@
 
 namespace kvbm {
 
-// What is done on one signal, as the kernel keeps it.
+// Action of one signal, as the kernel stores it.
 class SignalAction {
  public:
   static constexpr int kSignals = 64;
@@ -27,7 +26,7 @@ class SignalAction {
   friend bool operator==(const SignalAction& a, const SignalAction& b) { return a.words_ == b.words_; }
 
  private:
-  static constexpr size_t kSetBytes = 8;  // of the kernel's signal set
+  static constexpr size_t kSetBytes = 8;  // size of the kernel's signal set
   std::array<unsigned long, 8> words_{};  // handler, flags, restorer, mask; an architecture may have fewer
 };
 

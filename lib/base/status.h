@@ -1,8 +1,8 @@
-// Status and Result: how every layer of kvbm says that something failed.
+// Status and Result: how all layers of kvbm report failures.
 //
-// A Status is a code, a static text that names what was refused, and, on control-plane
-// paths only, a heap text with the particulars (a path, a line, a limit). Per-block paths
-// carry bare Codes. Codes equal the KVBM_* status values of kvbm.h (asserted in capi).
+// A Status is a code, a static text that names what was refused, and, on control-plane paths only, a heap text with
+// details (a path, a line, a limit). Per-block paths carry bare Codes. Codes equal the KVBM_* status values of kvbm.h
+// (asserted in capi).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class Code : int32_t {
   bad_config = -105,
   in_use = -106,
   exists = -107,
-  // No room: evict, wait or retry.
+  // No space: evict, wait or retry.
   no_room = -200,
   over_quota = -201,
   again = -202,
@@ -68,11 +68,11 @@ class [[nodiscard]] Status {
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept { return what_; }
   [[nodiscard]] std::string detail() const { return detail_ != nullptr ? *detail_ : std::string(); }
-  // The same without a copy, as long as this lives.
+  // Returns detail() without a copy, valid as long as this object.
   [[nodiscard]] std::string_view detail_view() const noexcept {
     return detail_ != nullptr ? std::string_view(*detail_) : std::string_view();
   }
-  // what, then the detail where there is one.
+  // Returns what(), then the detail if there is one.
   [[nodiscard]] std::string message() const;
 
  private:

@@ -25,7 +25,7 @@ class TaskRing {
     ring_[(head_ + count_) & (ring_.size() - 1)] = std::move(task);
     ++count_;
   }
-  // Not empty.
+  // The ring must not be empty.
   Task pop() noexcept {
     Task task = std::move(ring_[head_]);
     head_ = (head_ + 1) & (ring_.size() - 1);
@@ -46,18 +46,18 @@ class TaskRing {
   size_t count_ = 0;
 };
 
-// Timers that fall due together come out in the order in which they were set.
+// Timers with equal times come out in the order in which they were set.
 class TimerHeap {
  public:
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
-  // When the first one falls due; kNever without any.
+  // Time of the first one; kNever if there is none.
   [[nodiscard]] uint64_t first_ns() const noexcept { return heap_.empty() ? kNever : heap_.front().when_ns; }
 
   void push(uint64_t when_ns, Task task) {
     heap_.push_back({when_ns, next_++, std::move(task)});
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  // Not empty.
+  // The heap must not be empty.
   Task pop() noexcept {
     std::pop_heap(heap_.begin(), heap_.end(), later);
     Task task = std::move(heap_.back().task);

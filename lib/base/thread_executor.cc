@@ -71,14 +71,14 @@ void ThreadExecutor::work() {
   while (Task task = next()) task();
 }
 
-// The next task, or none when the pool ends.
+// Returns the next task, or none when the pool ends.
 Task ThreadExecutor::next() {
   MutexLock lock(mutex_);
   for (;;) {
     if (!timers_.empty() && !stopping_) move_due();
     if (!ready_.empty()) {
       Task task = ready_.pop();
-      // Whoever stops watching the timers hands the watch to a sleeper, if there is one.
+      // A thread that stops watching the timers passes the watch to a sleeper, if there is one.
       if (!timers_.empty() && !watching_ && idle_ > waking_) wake_one();
       return task;
     }

@@ -1,12 +1,12 @@
 // A pool of threads that runs tasks in the order posted.
 //
-// Threads are named kvbm-<name>-<i> (cut to the 15 bytes that Linux keeps, the number whole), block
-// every signal, and sleep in the kernel while there is nothing to do. The destructor runs what was
-// posted before it, and what those tasks post, drops timers that are not yet due, and joins; it may
-// not run on a thread of the pool.
-// Lock: mutex_, a leaf; no task runs under it. Budget: post takes about 100 ns while a thread is
-// awake, a futex wake more when all sleep; nothing is allocated for callables of up to 48 bytes
-// once the ring has reached the size the load needs.
+// Threads are named kvbm-<name>-<i> (cut to the 15 bytes that Linux keeps, the number whole), block every signal, and
+// sleep in the kernel while there is nothing to do. The destructor runs all tasks posted so far, and those that they
+// post. It drops timers that are not yet due, and joins. It must not run on a thread of the pool.
+//
+// Lock: mutex_, a leaf; no task runs under it. Budget: post takes about 100 ns while a thread is awake, a futex wake
+// more when all sleep. Callables of up to 48 bytes need no allocation once the ring has reached the size that the load
+// needs.
 #pragma once
 
 #include <pthread.h>
@@ -51,11 +51,11 @@ class ThreadExecutor final : public Executor {
   Mutex mutex_;
   TaskRing ready_ KVBM_GUARDED_BY(mutex_);
   TimerHeap timers_ KVBM_GUARDED_BY(mutex_);
-  // At most one sleeping thread watches the timers; the others wait for work alone.
+  // At most one sleeping thread watches the timers; the others wait for work only.
   std::condition_variable work_;
   std::condition_variable timer_;
   uint32_t idle_ KVBM_GUARDED_BY(mutex_) = 0;    // threads asleep on work_
-  uint32_t waking_ KVBM_GUARDED_BY(mutex_) = 0;  // of those, already notified
+  uint32_t waking_ KVBM_GUARDED_BY(mutex_) = 0;  // sleepers that were already notified
   bool watching_ KVBM_GUARDED_BY(mutex_) = false;
   bool watch_notified_ KVBM_GUARDED_BY(mutex_) = false;
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,5 @@
-// A small number for each thread, in the order in which they first ask: for spreading threads over what they share.
-// Not an identity: numbers are never given twice, but nobody should act differently on who it is, only on where it goes.
+// A small number for each thread, in the order of their first calls: for spreading threads over shared parts. Not an
+// identity: numbers are never reused, but threads should differ in the part that they use only, not in their behaviour.
 #pragma once
 
 #include <atomic>

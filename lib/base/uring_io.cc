@@ -1,21 +1,21 @@
 // The io_uring engine: one ring and one thread, which alone submits to it and reaps.
 //
-// The kernel finishes a request on the thread that submitted it. Were that whoever asks, what is done would wait until
-// he comes out of a blocking call, and the next request until somebody hears of it; the ring's thread hands the kernel
-// what waits before it tells of what is done.
+// The kernel finishes a request on the thread that submitted it. If callers submitted, a finished request would wait
+// until its caller returns from a blocking call, and the next request until a thread is notified. The ring's thread
+// submits waiting requests before it reports finished ones.
 //
-// Of each device's reads, and of its writes, kFlightBytes and what one request has beyond are with the kernel, the rest
-// waits here. That is more than any disk needs to be busy, and there are disks (virtio, where one host thread serves the
-// queue) that tell of nothing before their queue is empty: with all of a load in it, the first bytes come with the last.
+// Of each device's reads, and of its writes, kFlightBytes and the excess of one request are with the kernel; the rest
+// waits here. That is more than any disk needs to be busy. Some disks (virtio, where one host thread serves the queue)
+// report nothing before their queue is empty: with all of a load in it, the first bytes would come with the last.
 //
-// Direct writes do not go through the ring but to a few threads that wait for each. Into places that were reserved and never
-// written (a disk tier's segments) the kernel ends an asynchronous write on a worker of its own, which the programs of a busy
-// machine keep waiting; a synchronous one it ends on the thread that waits. Measured with `kvbm bench disk` beside builds on
-// both processors: 1.9 GB/s where a ring writes 0.4 to 1.5; on an idle machine both write the same.
+// Direct writes do not use the ring but a few threads that wait for each. For reserved space that was never written (a
+// disk tier's segments) the kernel finishes an asynchronous write on its own worker, which the programs of a busy
+// machine keep waiting. A synchronous one it finishes on the waiting thread. Measured with `kvbm bench disk` beside
+// builds on both processors: 1.9 GB/s where a ring writes 0.4 to 1.5; on an idle machine both write equally fast.
 //
-// In flight is never more than the completion ring holds, so a full ring is not an error. Where the kernel comes to refuse
-// the ring itself (a process that confines itself after this was made), all requests go to the threads that write, for good;
-// those that the kernel had taken before still come through the ring, whose thread then ends.
+// No more is in flight than the completion ring holds, so a full ring is not an error. The kernel may refuse the ring
+// itself later (a process that confines itself after this was made). Then all requests go to the writing threads, for
+// good. Requests that the kernel had accepted before still complete through the ring; its thread then ends.
 // Lock: mutex_, a leaf.
 #include <liburing.h>
 #include <pthread.h>
@@ -47,12 +47,12 @@ constexpr uint32_t kBufferSlots = 64;
 constexpr uint32_t kWriters = 4;  // at least
 // The kernel refuses a larger registered buffer (io_sqe_buffer_register).
 constexpr size_t kMaxBuffer = size_t{1} << 30;
-// Measured with loads of 128 MiB from such a disk: 2 MiB cost up to a twentieth, 4 and 16 MiB were as good.
+// Measured with loads of 128 MiB from such a disk: 2 MiB cost up to 5 %, 4 and 16 MiB were as good.
 constexpr uint64_t kFlightBytes = uint64_t{8} << 20;
-// The thread looks up this often from a kernel that can wait for a time without a request for it (5.11).
+// Period at which the thread wakes, if the kernel can wait with a timeout without a request for it (5.11).
 constexpr __kernel_timespec kLookUp{1, 0};
 
-// An answer to a request that may be about the ring and not about the file.
+// True if the answer to a request may concern the ring and not the file.
 bool is_refusal(long answer) noexcept {
   return answer == -EPERM || answer == -EACCES || answer == -ENOSYS || answer == -EOPNOTSUPP || answer == -EINVAL;
 }
@@ -74,7 +74,7 @@ class UringEngine final : public IoEngine {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
-  // What waits and what is with the kernel: reads, or all else.
+  // Requests that wait and those with the kernel: reads, or all others.
   struct Line {
     std::deque<IoRequest*> waiting;
     uint64_t bytes = 0;  // with the kernel
@@ -115,16 +115,16 @@ class UringEngine final : public IoEngine {
   bool sparse_ = false;
   pthread_t thread_{};
   uint32_t limit_ = 0;
-  Fd bell_;  // an eventfd that a request of the ring's reads: who wants the thread writes to it
+  Fd bell_;  // an eventfd that a request of the ring reads: a write to it wakes the thread
   uint64_t rung_ = 0;
-  bool armed_ = false;  // of the thread: that request is with the kernel
+  bool armed_ = false;  // used by the thread: that request is with the kernel
 
   mutable Mutex mutex_;
   std::vector<Device> devices_ KVBM_GUARDED_BY(mutex_);
   uint32_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
-  bool asleep_ KVBM_GUARDED_BY(mutex_) = false;  // the thread has found nothing to submit, and nobody has woken it since
+  bool asleep_ KVBM_GUARDED_BY(mutex_) = false;  // the thread found nothing to submit, and was not woken since
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
-  int refusal_ KVBM_GUARDED_BY(mutex_) = 0;  // errno with which the kernel refuses the ring; nothing waits for it then
+  int refusal_ KVBM_GUARDED_BY(mutex_) = 0;  // errno of the kernel's refusal of the ring; no request waits then
   std::array<Buffer, kBufferSlots> buffers_ KVBM_GUARDED_BY(mutex_);
   uint32_t registered_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t refused_ KVBM_GUARDED_BY(mutex_) = 0;
@@ -138,12 +138,12 @@ Status UringEngine::start(const UringOptions& options) {
   if (error < 0) return Status(Code::unsupported, "io_uring is not available", ring_refusal("io_uring_setup", -error));
   ring_open_ = true;
   if (Status s = try_no_op(); !s.ok()) return s;
-  limit_ = params.cq_entries - 1;  // and the bell
+  limit_ = params.cq_entries - 1;  // leaves one entry for bell_
   bell_ = Fd(::eventfd(0, EFD_CLOEXEC));
   if (bell_.get() < 0) return errno_status(errno, "cannot make an eventfd for io_uring", "");
   io_uring_ring_dontfork(&ring_);
-  // A table of empty slots. io_uring_register_buffers_sparse says the same, but liburing 2.1 (Ubuntu 22.04) lacks it,
-  // and the kernel knows its flag since 5.19 alone, empty slots since 5.13.
+  // A table of empty slots. io_uring_register_buffers_sparse does the same, but liburing 2.1 (Ubuntu 22.04) lacks it,
+  // and the kernel has its flag only since 5.19, empty slots since 5.13.
   const std::array<iovec, kBufferSlots> empty{};
   sparse_ = options.register_buffers && io_uring_register_buffers(&ring_, empty.data(), kBufferSlots) == 0;
   const auto entry = [](void* self) -> void* {
@@ -155,7 +155,7 @@ Status UringEngine::start(const UringOptions& options) {
   return {};
 }
 
-// A ring that was made need not be one that may be used.
+// A ring that could be made may still be forbidden to use.
 Status UringEngine::try_no_op() {
   io_uring_prep_nop(io_uring_get_sqe(&ring_));
   uint32_t attempts = 0;
@@ -243,11 +243,11 @@ UringEngine::Line& UringEngine::line_of(const IoRequest& request) {
   return devices_.back().lines[which];
 }
 
-// Whether the thread has to be woken for it.
+// Queues the request. Returns true if the thread must be woken for it.
 bool UringEngine::put_in_line(IoRequest* request) {
   Line& line = line_of(*request);
   if (request->op == IoRequest::Op::sync) {
-    line.waiting.push_front(request);  // it is about what was written before
+    line.waiting.push_front(request);  // a sync covers writes that ended before it was queued
   } else {
     line.waiting.push_back(request);
   }
@@ -294,7 +294,7 @@ void UringEngine::came_back(IoRequest& request) {
   line_of(request).bytes -= std::exchange(request.in_flight, 0);
 }
 
-// Hands the kernel what it may have; false when the engine ends.
+// Submits what limits allow; false when the engine ends.
 bool UringEngine::send_waiting() {
   Requests batch;
   std::array<int, kBatch> fixed;
@@ -316,7 +316,7 @@ bool UringEngine::send_waiting() {
 
 io_uring_sqe* UringEngine::next_entry() {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
-  while (sqe == nullptr) {  // smaller than a batch: the kernel takes what is there
+  while (sqe == nullptr) {  // smaller than a batch: the kernel first takes what it holds
     enter();
     sqe = io_uring_get_sqe(&ring_);
   }
@@ -326,7 +326,7 @@ io_uring_sqe* UringEngine::next_entry() {
 void UringEngine::arm() {
   io_uring_sqe* const sqe = next_entry();
   io_uring_prep_read(sqe, bell_.get(), &rung_, sizeof rung_, 0);
-  io_uring_sqe_set_data(sqe, nullptr);  // no request
+  io_uring_sqe_set_data(sqe, nullptr);  // marks it as no request
   armed_ = true;
 }
 
@@ -336,7 +336,7 @@ void UringEngine::prepare(IoRequest& r, int fixed) {
   if (r.op == IoRequest::Op::sync) {
     io_uring_prep_fsync(sqe, r.fd, IORING_FSYNC_DATASYNC);
   } else if (fixed >= 0) {
-    // One call moves at most what a signed 32-bit count says; the rest is continued.
+    // One call moves at most as much as a signed 32-bit count holds; the rest is continued.
     const auto bytes = static_cast<unsigned>(std::min<size_t>(runs[0].iov_len, kMaxBuffer));
     if (r.op == IoRequest::Op::read) {
       io_uring_prep_read_fixed(sqe, r.fd, runs[0].iov_base, bytes, r.offset, fixed);
@@ -352,8 +352,8 @@ void UringEngine::prepare(IoRequest& r, int fixed) {
   io_uring_sqe_set_data(sqe, &r);
 }
 
-// Hands every prepared entry to the kernel, or to the threads. EAGAIN and EBUSY mean that it is short of memory for requests or
-// that completions wait to be taken, which it keeps itself until they are: both pass.
+// Submits every prepared entry to the kernel, or passes them to the threads. EAGAIN and EBUSY mean that the kernel
+// lacks memory for requests, or holds completions that wait to be taken: both are temporary.
 void UringEngine::enter() {
   uint32_t refusals = 0;
   while (io_uring_sq_ready(&ring_) > 0) {
@@ -369,8 +369,8 @@ void UringEngine::enter() {
   }
 }
 
-// Gives what the kernel refuses to look at, and all that waits, to the threads: entries that it has not taken, which it
-// reads at no other time than in the call that just failed.
+// Passes entries that the kernel refuses, and all waiting requests, to the threads. The kernel has not taken these
+// entries, and reads them at no other time than in the call that just failed.
 void UringEngine::give_up(int error) {
   io_uring_sq& sq = ring_.sq;
   const unsigned taken = *sq.khead;
@@ -401,16 +401,16 @@ void UringEngine::give_up(int error) {
   for (IoRequest* const request : left) writer_->take_over(request);
 }
 
-// The ring is of no more use, and nothing comes through it any more.
+// True if the ring is refused and nothing in flight is left in it.
 bool UringEngine::is_over() const {
   MutexLock lock(mutex_);
   return refusal_ != 0 && in_flight_ == 0;
 }
 
-// 0 when there may be one.
+// Returns 0 if there may be a completion.
 int UringEngine::wait_for_one() {
   io_uring_cqe* first = nullptr;
-  if (!armed_) {  // the kernel refuses the ring: what it has taken is looked for, without a call
+  if (!armed_) {  // the kernel refuses the ring: completions are polled, without a call
     if (io_uring_peek_cqe(&ring_, &first) != 0) io_pause();
     return 0;
   }
@@ -423,7 +423,7 @@ void UringEngine::run() {
   const MemoryWait patient;
   while (send_waiting() && !is_over()) {
     if (const int error = wait_for_one(); error < 0) {
-      if (error != -EINTR && error != -ETIME) io_pause();  // refused: what is in flight comes all the same
+      if (error != -EINTR && error != -ETIME) io_pause();  // refused: requests in flight complete all the same
       continue;
     }
     std::array<io_uring_cqe*, kBatch> entries;
@@ -438,8 +438,8 @@ void UringEngine::run() {
 }
 
 void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& batch, uint32_t n) {
-  // Each request is in one of these: those that have ended, that go on at once, that go on later, and that the ring does
-  // not do, though the file may well: a plain call tells.
+  // Each request is in one of these: ended, to be continued at once, to be continued later, or refused by the ring
+  // although the file may support it: a plain call will show.
   Requests over;
   Requests elsewhere;
   Requests again;
@@ -452,7 +452,7 @@ void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
     auto [request, answer] = batch[i];
     if (request == nullptr) {
       armed_ = false;
-      if (is_refusal(answer)) give_up(static_cast<int>(-answer));  // it would be so each time
+      if (is_refusal(answer)) give_up(static_cast<int>(-answer));  // the refusal would repeat
     } else if (is_refusal(answer)) {
       elsewhere[n_elsewhere++] = request;
     } else if (request->advance(answer)) {
@@ -471,7 +471,7 @@ void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
     for (uint32_t i = n_again; i-- > 0;) line_of(*again[i]).waiting.push_front(again[i]);
   }
   (void)send_waiting();
-  // Last, because the completion of the last request may let the engine's owner end it.
+  // Last, because after the last completion the engine's owner may destroy it.
   for (uint32_t i = 0; i < n_elsewhere; ++i) writer_->take_over(elsewhere[i]);
   for (uint32_t i = 0; i < n_later; ++i) submit_later(later[i]);
   for (uint32_t i = 0; i < n_over; ++i) complete(over[i]);

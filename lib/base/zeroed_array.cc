@@ -14,7 +14,7 @@ constexpr std::align_val_t kLine{64};
 
 ZeroedMemory::ZeroedMemory(size_t count, size_t each) {
   if (count == 0) return;
-  // What no system has the heap refuses.
+  // A size that no system has, which the heap refuses.
   bytes_ = count <= PTRDIFF_MAX / each ? count * each : PTRDIFF_MAX;
   data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   mapped_ = data_ != MAP_FAILED;

@@ -1,5 +1,6 @@
-// An array of zeroes that takes memory page by page, as it is used: what is sized for the largest process costs a small one,
-// and its start, nothing. The system gives the memory and takes it back; a page is faulted in at its first use.
+// An array of zeroes that takes memory page by page, as it is used. So an array that is sized for the largest process
+// costs a small one, and its start, nothing. The system provides and reclaims the memory; a page is faulted in at its
+// first use.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +9,14 @@
 
 namespace kvbm {
 
-// Zeroes of the system's; where it maps none, of the heap, which refuses as for every container.
+// Zeroes mapped by the system; if it maps none, from the heap, which fails as for every container.
 class ZeroedMemory {
  public:
   ZeroedMemory(size_t count, size_t each);
   ~ZeroedMemory();
   ZeroedMemory(const ZeroedMemory&) = delete;
   ZeroedMemory& operator=(const ZeroedMemory&) = delete;
-  [[nodiscard]] void* data() const noexcept { return data_; }  // at a cache line, null where there is nothing
+  [[nodiscard]] void* data() const noexcept { return data_; }  // aligned to a cache line; null if empty
   [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
 
  private:
