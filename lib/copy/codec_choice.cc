@@ -7,41 +7,42 @@ namespace kvbm::copy {
 
 namespace {
 
-// A sample: so many batches, or as few as have so many bytes, and all that end together with the last of them: of those the
-// first one seems to have taken all of the time.
+// A sample is this many batches, or as few as have this many bytes, and all that end together with the last of them:
+// the first of those seems to have taken all of the time.
 constexpr uint32_t kSampleBatches = 8;
 constexpr double kSampleBytes = 8 << 20;
-// Of the way that is tried only now and then, so many older ones count beside the three of the last try.
+// Older samples that count beside the three of the last try, on the way that is only tried.
 constexpr uint32_t kKeptOfTries = 2;
-// Samples of a way that must have been taken before it is judged.
+// Samples that a way needs before it is judged.
 constexpr uint32_t kEnough = 3;
-// A try is given up when so many batches have not made its samples, or so many of them came plain.
+// A try ends after this many batches, or after this many that arrived plain, whether or not it has its samples.
 constexpr uint32_t kMostOfTry = 256;
 constexpr uint32_t kMostDeclined = 2;
-// Pauses between tries of the other way, in time and in times of what the last one took: one that takes half as long
-// again costs less than 1 %.
+// Pauses between tries of the other way, in time and in durations of the last try: a try that takes half as long again
+// then costs less than 1 %.
 constexpr uint64_t kPauseNs = 1'000'000'000;
-// The first batches of either way pay for memory that is touched for the first time, and more so the plain ones, which
-// come before: each way is measured twice, in turns, and the second time counts.
+// The first batches of either way touch new memory, the plain ones more so, since they are the first. So each way is
+// measured twice, in turns, and the second time counts.
 constexpr uint32_t kFirstTries = 2;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
 constexpr uint64_t kTriesBetween = 64;
-// Sooner, and each time twice as late, where so many samples of a try won and older ones outvoted them: those were stalls.
+// Shorter pause, doubled each time, after a try in which this many samples won and older ones outvoted them: those were
+// stalls.
 constexpr uint64_t kFirstDoubt = 4;
 constexpr uint32_t kWonOfTry = 2;
-// Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
-// either way says that, so that a short visit over a slow link is not over before. One that says otherwise has to be
-// believed by as many as elsewhere: the first to be coded pays for memory that is touched for the first time. (So does the
-// first plain one, which makes a link of memory's speed look four times slower; and the coder's best is twice its usual.)
+// If coders are this many times faster than the edge, only the size of coded batches must be found out. One sample of
+// either way tells it, so that a short visit over a slow link does not end before. If that sample says otherwise, as
+// many are needed as elsewhere: the first coded batch touches new memory. (So does the first plain one, which makes a
+// link of memory's speed look four times slower; and the coder's best is twice its usual speed.)
 constexpr double kClear = 8;
-// Once coding was chosen, plain gets its next chance sooner: what was measured may have been somebody else's noise.
+// After coding was chosen, plain is retried sooner: the measurement may have been noise of other programs.
 constexpr uint64_t kTriesToDoubt = 8;
-// An edge that became so much slower is another one: what was found out about coding holds no longer.
+// An edge that became slower by this factor is treated as another one: results about coding no longer hold.
 constexpr double kChanged = 1.5;
-// Samples in a row, all longer or all shorter.
+// Consecutive samples, all longer or all shorter.
 constexpr int32_t kChangedFor = 3;
 
-// A batch whose deadline leaves less than so many times what it takes is not the one to try something with.
+// A batch is used for a try only if its deadline leaves this many times its expected time.
 constexpr double kLeastTimes = 4;
 
 constexpr uint64_t kSmallBytes = 256ULL << 10;
@@ -103,8 +104,8 @@ bool CodecChoice::is_whole(const Class& of) noexcept {
          worth_coding(of.taken[index(Way::plain)].ns_per_byte(), of.taken[index(Way::coded)].ns_per_byte());
 }
 
-// Ways are compared when one has just been tried: what is known of the other one at other times is of another time. The
-// first two tries of coding have only measured plain batches between them; then, as long as it loses, they become rare.
+// Compares the ways right after a try: measurements of the other way at other times do not compare. The first two tries
+// of coding only bracket measured plain batches; after that, tries become rarer as long as coding loses.
 void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
   of.trying.on = false;
   const bool whole = is_whole(of);
@@ -128,7 +129,7 @@ void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
   }
 }
 
-// Which way now, and whether the other one is due for a try. tight: its deadline is too near for one.
+// Chooses the way for a batch, and begins a try if it is due. tight: the deadline is too near for a try.
 Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept {
   if (of.trying.on) {
     if (tight) return of.way;
@@ -164,7 +165,7 @@ CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const Cod
   return {now_ns, bytes, way};
 }
 
-// What the sample says.
+// Evaluates the sample.
 void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
   const Way way = of.sample.way;
   const double took = of.sample.ns / of.sample.bytes;
@@ -183,11 +184,11 @@ void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
   taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
   if (taken.off < kChangedFor && taken.off > -kChangedFor) return;
   taken.forget_but(kChangedFor);
-  // An edge that has become faster may need no coding any more, and coders may have become slower.
+  // A faster edge may need no coding any more, and coders may have become slower.
   if (way == Way::coded) of.try_ns = std::min(of.try_ns, now_ns);
 }
 
-// Of batches that stand in a line, each took the time since the one before it ended.
+// Batches that queue up one behind another each count from the end of the one before.
 void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept {
   MutexLock lock(mutex_);
   const uint64_t from = std::max(ticket.asked_ns, last_end_ns_);
@@ -205,7 +206,7 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
   if (got > 0 && alone && way == ticket.way) {
     Sample& sample = of.sample;
     if (sample.way != way) sample = {way, 0, 0, 0};
-    // Not together with those before it.
+    // This batch did not end together with those before it.
     if (sample.full() && 2 * static_cast<double>(took) * sample.batches >= sample.ns) learn(of, now_ns);
     sample.ns += static_cast<double>(took);
     sample.bytes += static_cast<double>(got);

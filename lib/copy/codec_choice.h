@@ -1,19 +1,19 @@
-// Whether it pays to code what goes over an edge: a link to a node, the way to a tier.
+// Decides whether coding pays on an edge: a link to a node, or the way to a tier.
 //
-// Measured, not believed: what batches took is written down for the way that they went, plain or coded, and the way that
-// took less goes on. Coding is tried where the speeds of the edge and of the coders say that it could pay at all, and
-// taken only if it was shorter by more than 3 %; it is left when it is not shorter at all, so that noise between the
-// two does not flap. The other way is tried again now and then, so rarely that it costs about 1 % of the time, and not
-// with a batch whose deadline leaves less than four times what the way in use takes.
+// The decision is measured. The time of each batch is recorded for its way, plain or coded, and the faster way is used.
+// Coding is tried if the speeds of the edge and of the coders say that it could pay at all. It is chosen only if it
+// saves more than 3 %, and left when it saves nothing, so that noise between the two does not make the choice flap. The
+// other way is retried so rarely that this costs about 1 % of the time. It is never tried with a batch that has less
+// than four times the time of the present way until its deadline.
 //
-// Many batches are under way at once, and one is waited for while another one is coded. So a try is a run of batches, and
-// only those count that had no batch of the other way beside them from their asking to their end: of mixed ones, the
-// time that coding costs would be put down to whichever ends next. Several that end together are counted together.
+// Many batches are in flight at once, and one is waited for while another one is coded. So a try is a run of batches.
+// Only those count that had no batch of the other way in flight during their time: in a mix, the time of coding would
+// be attributed to whichever batch ends next. Batches that end together are counted together.
 //
-// A stall makes a sample longer, and where many batches end together one sample gets time of the next: a way is worth what the
-// one in the middle of its last samples says. A try whose samples won and were outvoted by older ones comes again soon.
+// A stall makes a sample longer, and where many batches end together one sample gets time of the next. So a way is
+// judged by the median of its last samples. A try with winning samples that older ones outvoted is repeated soon.
 //
-// Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
+// Batches of similar size are compared with each other: small ones are mostly latency, which coding makes longer.
 // Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
 #pragma once
 
@@ -27,18 +27,18 @@ namespace kvbm::copy {
 
 enum class Way : uint8_t { plain = 0, coded = 1 };
 
-// What is thought of the coders. Speeds are of plain bytes; 0: what takes no time (it lies there coded).
+// Expected speeds of the coders, in plain bytes. 0: takes no time (the bytes are stored coded).
 struct CodingSpeeds {
   double encode_ns_per_byte = 0;
   double decode_ns_per_byte = 0;
   double ratio = 1;  // plain bytes / coded ones
-  // As much of what a coded byte takes on the edge is at most work of the processors that encoder and decoder need, as
-  // between two nodes of one machine. 0: it is work of others.
+  // Part of a coded byte's time on the edge that is work of the processors which encoder and decoder need, at most, as
+  // between two nodes of one machine. 0: other hardware does it.
   double shared_work_ns_per_byte = 0;
 };
 
-// What a plain byte takes where encoder, edge and decoder work at the same time: the slowest of them decides, or what
-// they do with the same processors, one after the other.
+// Time of a plain byte if encoder, edge and decoder work at the same time: that of the slowest of them. Or that of
+// their work on shared processors, one after the other, if it is longer.
 [[nodiscard]] constexpr double coded_ns_per_byte(double edge_ns_per_byte, const CodingSpeeds& speeds) noexcept {
   const double edge = speeds.ratio > 0 ? edge_ns_per_byte / speeds.ratio : edge_ns_per_byte;
   const double coder =
@@ -50,7 +50,7 @@ struct CodingSpeeds {
   return shared > alone ? shared : alone;
 }
 
-// A way is worth taking if it is shorter than the other by so much.
+// A way is worth taking if its time is at most this share of the other's.
 inline constexpr double kWorthCoding = 0.97;
 [[nodiscard]] constexpr bool worth_coding(double plain_ns, double coded_ns) noexcept {
   return coded_ns < kWorthCoding * plain_ns;
@@ -64,11 +64,12 @@ class CodecChoice {
     Way way = Way::plain;
   };
 
-  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it, of every one.
-  // deadline_ns: when whoever waits for it gives up.
+  // Chooses the way for a batch of `bytes` plain bytes, requested at now_ns. Each batch must be reported to ended().
+  // deadline_ns: when the receiver gives up.
   [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
                             uint64_t deadline_ns = kNever) noexcept KVBM_EXCLUDES(mutex_);
-  // `got`: plain bytes that came, less than were asked for; 0: nothing is learned. `way`: which way they came in fact.
+  // `got`: plain bytes that arrived, at most those requested; 0: nothing is learned. `way`: the way that they took in
+  // fact.
   void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
 
   struct State {
@@ -79,7 +80,7 @@ class CodecChoice {
     uint64_t switches = 0;
   };
   [[nodiscard]] State state(uint64_t bytes) const noexcept KVBM_EXCLUDES(mutex_);
-  // A size of each kind that is judged by itself, for state().
+  // The size classes that are judged separately, each with a size for state().
   struct Size {
     const char* name;
     uint64_t bytes;
@@ -87,22 +88,22 @@ class CodecChoice {
   static constexpr std::array<Size, 3> kSizes{{{"small", 64ULL << 10}, {"middle", 1ULL << 20}, {"large", 8ULL << 20}}};
 
  private:
-  // What a byte took one way, in the last samples.
+  // Times of a byte on one way, in the last samples.
   class Taken {
    public:
     void add(double ns_per_byte) noexcept;
-    // Only the last so many count still.
+    // Keeps only the newest `samples` samples.
     void forget_but(uint32_t samples) noexcept;
-    // Of the sample in the middle.
+    // Returns the median.
     [[nodiscard]] double ns_per_byte() const noexcept;
     [[nodiscard]] uint32_t samples() const noexcept { return samples_; }
-    int32_t off = 0;  // samples in a row that took far longer than thought; negative: far shorter
+    int32_t off = 0;  // consecutive samples far longer than expected; negative: far shorter
 
    private:
     std::array<double, 7> last_{};  // the newest one first
     uint32_t samples_ = 0;
   };
-  // Batches that count, until there are enough of them for a sample.
+  // Batches that count, until they are enough for a sample.
   struct Sample {
     Way way = Way::plain;
     double ns = 0;
@@ -110,27 +111,27 @@ class CodecChoice {
     uint32_t batches = 0;
     [[nodiscard]] bool full() const noexcept;
   };
-  // A run of batches that go the other way.
+  // A run of batches on the other way.
   struct Try {
     bool on = false;
-    bool clear = false;  // one sample is enough that says so, too
+    bool clear = false;  // one sample is enough if it says so, too
     uint32_t asked = 0;
     uint32_t samples = 0;
-    uint32_t declined = 0;  // asked for coded, and came plain
-    uint64_t ns = 0;        // that batches took meanwhile
-    uint32_t won = 0;       // samples that alone would have chosen coding
+    uint32_t declined = 0;  // requested coded, but arrived plain
+    uint64_t ns = 0;        // time that batches took meanwhile
+    uint32_t won = 0;       // samples that would have chosen coding by themselves
   };
   struct Class {
     std::array<Taken, 2> taken;
-    std::array<uint64_t, 2> under_way{};    // asked for, and not ended
-    std::array<uint64_t, 2> last_end_ns{};  // of what was asked for so
+    std::array<uint64_t, 2> under_way{};    // requested and not ended
+    std::array<uint64_t, 2> last_end_ns{};  // of batches requested that way
     Sample sample;
     Way way = Way::plain;
     Try trying;
-    uint64_t try_ns = 0;    // when the other way is tried next
+    uint64_t try_ns = 0;    // time of the next try
     uint64_t pause_ns = 0;  // between two tries
-    uint64_t doubt = 0;     // the same, in times of a try that was lost to a stall
-    double tried_at = 0;    // what a plain byte took when the tries of coding began
+    uint64_t doubt = 0;     // pause after a try that a stall spoiled, in durations of a try
+    double tried_at = 0;    // time of a plain byte when the tries of coding began
     uint32_t tries = 0;     // since then
     uint64_t probes = 0;
     uint64_t switches = 0;

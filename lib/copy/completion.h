@@ -1,4 +1,4 @@
-// What became of one operation. The capi layer hands it to callers as kvbm_completion_t, field by field.
+// Result of one operation. The capi layer passes it to callers as kvbm_completion_t, field by field.
 #pragma once
 
 #include <cstdint>

@@ -6,22 +6,23 @@ namespace kvbm::copy {
 
 namespace {
 
-// What a batch weighs after the next one: the last five count.
+// Weight of a batch after the next one: the last five count.
 constexpr double kKeep = 0.8;
-// A batch more than so much slower or faster than expected is a surprise,
+// A batch that is slower or faster than expected by more than this factor is a surprise.
 constexpr double kSurprise = 2;
-// and everything known follows the root of the root of its ratio: four in a row are believed, one is not. The first
-// batches, and those after a silence, are followed more closely: by the root, and the very first one all the way.
+// The whole estimate then moves by the fourth root of its ratio: four in a row are believed, one is not. The first
+// batches, and those after a silence, count more: by the square root, and the very first one fully.
 constexpr int kFollowRoots = 2;
 constexpr int kFollowRootsStale = 1;
-// A batch counts as at most so much slower or faster than expected; and beyond what was followed.
+// Limits of the factor by which a batch counts as slower or faster than expected; the last one applies after such a
+// move.
 constexpr double kClip = 8;
 constexpr double kClipStale = 64;
 constexpr double kClipRest = 4;
 constexpr uint64_t kFirst = 4;
-// The weight of what was thought before, beside the batches.
+// Weight of the earlier estimate beside the batches.
 constexpr double kPrior = 0.02;
-// No source is expected to be faster: a microsecond, and 1 TB/s.
+// Lower limits of an estimate: a microsecond, and 1 TB/s.
 constexpr double kLeastStart = 1'000;
 constexpr double kLeastNsPerByte = 0.001;
 // As tier/disk/bandwidth.h: an idle cap saves up at most this.
@@ -61,7 +62,7 @@ void SourceCost::answered(uint64_t now_ns, const Ticket& ticket, Answer how, uin
   if (how == Answer::nothing) return;
   const uint64_t bytes = how == Answer::late ? ticket.bytes : got;
   if (bytes == 0) return;
-  // What waited in front of it was served first: by the cap, or at the speed of before.
+  // The bytes in front of it were served first: at the cap, or at the earlier speed.
   const double cap_wait = static_cast<double>(ticket.cap_wait_ns);
   const double front = std::max(0.0, cap_wait - static_cast<double>(ticket.front_bytes) * ns_per_byte_);
   const double took = static_cast<double>(now_ns - std::min(now_ns, ticket.asked_ns)) - front;
@@ -92,7 +93,7 @@ void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept
     if (!stale) ratio = std::clamp(ratio, 1 / kClipRest, kClipRest);
   }
   const double time = expected * ratio;
-  // Relative errors, of what was expected and what came in equal parts: neither slow nor fast batches outweigh.
+  // Relative errors, weighted equally by the expected and the measured time: neither slow nor fast batches dominate.
   const double weight = 1 / (time * expected);
   sums_.one = sums_.one * kKeep + weight;
   sums_.b = sums_.b * kKeep + weight * bytes;
@@ -103,7 +104,7 @@ void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept
   ++learned_;
 }
 
-// Everything was so much slower than was thought.
+// Scales the whole estimate by `factor`.
 void SourceCost::follow(double factor) noexcept {
   start_ns_ *= factor;
   ns_per_byte_ *= factor;
@@ -122,7 +123,7 @@ void SourceCost::solve() noexcept {
   const double determinant = one * bb - sums_.b * sums_.b;
   start_ns_ = (t * bb - bt * sums_.b) / determinant;
   ns_per_byte_ = (one * bt - t * sums_.b) / determinant;
-  // A line that begins or leads below zero: the nearest one that does not.
+  // If the line begins or leads below zero, takes the nearest one that does not.
   if (start_ns_ < kLeastStart) {
     start_ns_ = kLeastStart;
     ns_per_byte_ = std::max(kLeastNsPerByte, (bt - sums_.b * start_ns_) / bb);

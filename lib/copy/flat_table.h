@@ -1,6 +1,6 @@
 // A hash table from 64-bit names to small values: open addressing, linear probing, no allocation while it does not
-// grow. For names that this process hands out (tokens, tags, peers): the order of slots never affects behaviour, and
-// nobody outside chooses names so that they collide. Not thread-safe. Budget: about 10 ns a call, 3/4 full at most.
+// grow. For names that this process generates (tokens, tags, peers): the order of slots never affects behaviour, and no
+// attacker can choose names that collide. Not thread-safe. Budget: about 10 ns a call, 3/4 full at most.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class FlatTable {
   [[nodiscard]] size_t size() const noexcept { return count_; }
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
-  // Borrowed until the next insert or erase; null when it is not there.
+  // Returns the value, valid until the next insert or erase; null if there is none.
   [[nodiscard]] V* find(uint64_t name) noexcept {
     if (slots_.empty()) return nullptr;
     for (size_t at = home(name);; at = next(at)) {
@@ -24,7 +24,7 @@ class FlatTable {
       if (slots_[at].name == name) return &slots_[at].value;
     }
   }
-  // False, and nothing changed, when it is there already.
+  // Returns false, and changes nothing, if the name is there already.
   bool insert(uint64_t name, V value) {
     if (find(name) != nullptr) return false;
     if ((count_ + 1) * 4 > slots_.size() * 3) grow();
@@ -38,7 +38,7 @@ class FlatTable {
     while (slots_[at].used && slots_[at].name != name) at = next(at);
     if (!slots_[at].used) return false;
     --count_;
-    // What probed past this slot moves back, so that no probe ends early (Knuth, TAOCP 3, 6.4, algorithm R).
+    // Entries that probed past this slot move back, so that no probe ends early (Knuth, TAOCP 3, 6.4, algorithm R).
     for (size_t hole = at;;) {
       slots_[hole] = Slot{};
       size_t from = hole;
@@ -54,7 +54,7 @@ class FlatTable {
     slots_.clear();
     count_ = 0;
   }
-  // In no order: sort what you take before you act on it.
+  // Visits in no order: sort before you act on it.
   template <class Visit>
   void for_each(Visit&& visit) {
     for (Slot& slot : slots_) {
@@ -68,12 +68,12 @@ class FlatTable {
     V value{};
     bool used = false;
   };
-  // Fibonacci hashing: neighbours in name are far apart in place.
+  // Fibonacci hashing: places neighbouring names far apart.
   [[nodiscard]] size_t home(uint64_t name) const noexcept {
     return static_cast<size_t>((name * 0x9E3779B97F4A7C15ULL) >> 32) & (slots_.size() - 1);
   }
   [[nodiscard]] size_t next(size_t at) const noexcept { return (at + 1) & (slots_.size() - 1); }
-  // Whether `at` lies in (hole, from], going round.
+  // True if `at` lies in (hole, from], going round.
   [[nodiscard]] static bool between(size_t hole, size_t at, size_t from) noexcept {
     return hole < from ? (hole < at && at <= from) : (hole < at || at <= from);
   }

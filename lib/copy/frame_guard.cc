@@ -7,7 +7,7 @@ namespace kvbm::copy {
 
 namespace {
 constexpr size_t kBlockBytes = 16;
-constexpr uint64_t kBlocksOfAFrame = 3;  // the header's two, and the one that hides the tag
+constexpr uint64_t kBlocksOfAFrame = 3;  // two of the header, and one that masks the tag
 }  // namespace
 
 const char* protection_name(Protection how) noexcept {
@@ -34,7 +34,7 @@ Code FrameGuard::begin(ConstBytes header, uint64_t payload_bytes, codec::AesGcm:
   if (blocks > blocks_left_) return Code::closed;
   blocks_left_ -= blocks;
   codec::AesGcm::Nonce nonce{};
-  const uint64_t number = frames_++;  // ends with blocks_left_, long before it could come round
+  const uint64_t number = frames_++;  // blocks_left_ is used up long before it could wrap
   std::memcpy(nonce.data() + nonce.size() - sizeof number, &number, sizeof number);
   return gcm_.begin(nonce, use) && gcm_.associate(header) ? Code::ok : Code::internal;
 }

@@ -39,7 +39,7 @@ void Queue::signal() noexcept {
 void Queue::settle() noexcept {
   if (!signalled_ || waiting_ != 0 || !events_.empty()) return;
   uint64_t value = 0;
-  // EAGAIN is impossible while signalled_; whatever it says, the descriptor is clear after it.
+  // EAGAIN is impossible while signalled_; whatever it returns, the descriptor is clear after it.
   [[maybe_unused]] const ssize_t n = read(fd_, &value, sizeof value);
   signalled_ = false;
 }
@@ -90,7 +90,7 @@ size_t Queue::wait(std::span<Completion> out, uint64_t timeout_ns) noexcept {
     }
     const uint64_t now = clock.now_ns();
     if (now >= deadline) return 0;
-    // An hour at a time: a far deadline must not overflow the clock of the standard library.
+    // An hour at a time: a far deadline must not overflow the standard library's clock.
     arrived_.wait_for(mutex_, std::chrono::nanoseconds(std::min<uint64_t>(deadline - now, 3'600'000'000'000ULL)));
   }
 }

@@ -1,8 +1,9 @@
 // The completion queue: a bounded ring with a pollable descriptor.
 //
-// Invariant: reserved + in flight + waiting completions <= depth, so a completion always has room: the
-// slot is taken at submit. The descriptor is readable exactly while something waits, and each kind of thing that begins
-// to wait is a change of its own, also while the other kind waits: who sleeps for edges (epoll's EPOLLET) is told of it.
+// Invariant: reserved + in flight + waiting completions <= depth, so a completion always has room: its slot is taken at
+// submit. The descriptor is readable exactly while completions or events wait. When either kind begins to wait, that is
+// a change of its own, even while the other kind waits: a reader that sleeps for edges (epoll's EPOLLET) is woken for
+// it.
 // Lock: `mutex_`, a leaf; the eventfd is written under it (it never blocks: the counter stays <= 2).
 #pragma once
 
@@ -24,7 +25,7 @@ namespace kvbm::copy {
 class Queue {
  public:
   static constexpr uint32_t kMaxDepth = 65536;
-  // Events a slow reader may fall behind before the oldest are lost.
+  // Most events that may wait for a slow reader before the oldest are lost.
   static constexpr size_t kMaxEvents = 65536;
 
   static Result<std::shared_ptr<Queue>> create(uint32_t depth);
@@ -40,7 +41,7 @@ class Queue {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
   size_t poll(std::span<Completion> out) noexcept;
-  // Waits up to timeout_ns for the first; the only blocking call.
+  // Waits up to timeout_ns for the first completion; the only blocking call.
   size_t wait(std::span<Completion> out, uint64_t timeout_ns) noexcept;
   size_t poll_events(std::span<Event> out) noexcept;
 

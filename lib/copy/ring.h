@@ -1,5 +1,5 @@
-// A first-in first-out ring that grows by doubling and never shrinks, so that a steady load does not allocate; elements
-// are numbered for ever, so that one in the middle can be found by the number it got. Not thread-safe.
+// A first-in first-out ring that grows by doubling and never shrinks, so that a steady load does not allocate. Elements
+// are numbered without end, so that one in the middle can be found by its number. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ class Ring {
  public:
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
   [[nodiscard]] size_t size() const noexcept { return static_cast<size_t>(tail_ - head_); }
-  // The number of the first element, and the one that the next push() gets.
+  // Number of the first element, and the number that the next push() gets.
   [[nodiscard]] uint64_t first() const noexcept { return head_; }
   [[nodiscard]] uint64_t end() const noexcept { return tail_; }
-  // first() <= number < end().
+  // The number must be in [first(), end()).
   [[nodiscard]] T& at(uint64_t number) noexcept { return slots_[number & (slots_.size() - 1)]; }
   [[nodiscard]] T& front() noexcept { return at(head_); }
 
-  // Room for n more without an allocation.
+  // Makes room for n more without an allocation.
   void reserve(size_t n) {
     size_t wanted = slots_.empty() ? 16 : slots_.size();
     while (wanted < size() + n) wanted *= 2;
@@ -35,7 +35,7 @@ class Ring {
     at(tail_) = std::move(value);
     return tail_++;
   }
-  // Not empty.
+  // The ring must not be empty.
   T pop() noexcept {
     T value = std::move(at(head_));
     ++head_;

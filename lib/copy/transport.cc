@@ -114,7 +114,7 @@ void Transport::complain(const char* what, uint64_t value) const {
   }
 }
 
-// Whether the listener has to be told.
+// Returns true if the listener must be notified.
 bool Transport::ended(Peer peer, Token token, bool push, const char* what) {
   const Operation* known = tokens_.find(token);
   if (known == nullptr || known->peer != peer || known->push != push) {
@@ -124,7 +124,7 @@ bool Transport::ended(Peer peer, Token token, bool push, const char* what) {
   return tokens_.erase(token);
 }
 
-// A well-behaved transport has ended them all.
+// Ends operations that the transport has left unfinished; a correct one has ended them all.
 void Transport::end_operations(Peer peer, Code status) {
   if (tokens_.empty()) return;
   std::vector<std::pair<Token, bool>> left;
@@ -197,7 +197,7 @@ Code Transport::send(Peer peer, ConstBytes message) {
   return transport_ != nullptr ? code_of(ops_.send(transport_, peer, message.data(), message.size())) : Code::closed;
 }
 
-// The token is in the table before the transport knows it, so that no end of it can be missed.
+// The token is in the table before the transport knows it, so that none of its ends can be missed.
 template <class Call>
 Code Transport::start(Peer peer, bool push, Token& token, Call&& call) {
   if (transport_ == nullptr) return Code::closed;

@@ -1,8 +1,9 @@
-// The C++ face of a transport table (copy/transport_abi.h): what the table promises, with types, and checked.
+// The C++ interface of a transport table (copy/transport_abi.h), with types, and with the table's promises checked.
 //
 // A Transport is used by one thread at a time: a TransportThread's (copy/transport_thread.h), or the simulation's.
-// Invariant: every operation that was accepted ends with exactly one call of the listener, also when the transport is
-// closed and also when a module tells an end twice, of an unknown token, or not at all before closed(). Memory is
+//
+// Invariant: every accepted operation ends with exactly one call of the listener. This also holds when the transport is
+// closed, and for a module that reports an end twice, for an unknown token, or not at all before closed(). Memory is
 // borrowed until that call. Budget: no allocation a call once the table of tokens has its size, no lock.
 #pragma once
 
@@ -22,14 +23,14 @@ namespace kvbm::copy {
 using Peer = kvbm_transport_peer_t;
 using Token = kvbm_transport_token_t;
 
-// What happens on a transport. Called inside Transport::progress() and Transport::close() alone; a call may use the
-// transport, but for these two.
+// Events of a transport. Called inside Transport::progress() and Transport::close() only. A call may use the transport,
+// but not these two.
 class TransportListener {
  public:
   virtual ~TransportListener() = default;
   virtual void peer_accepted(Peer peer, std::string_view address) = 0;
   virtual void peer_connected(Peer peer) = 0;
-  // bytes is borrowed and aligned to 8. At most what a stranger may send, until the peer is admitted.
+  // bytes is borrowed and aligned to 8. Until the peer is admitted, at most KVBM_TRANSPORT_STRANGER_BYTES.
   virtual void peer_message(Peer peer, ConstBytes bytes) = 0;
   virtual void peer_writable(Peer) {}
   virtual void pushed(Peer peer, Token token, Code status) = 0;
@@ -37,65 +38,66 @@ class TransportListener {
   virtual void arrived(Peer, Token, uint64_t) {}
   // A post or get has ended; bytes is 0 unless status is ok.
   virtual void received(Peer peer, Token token, Code status, uint64_t bytes) = 0;
-  // The last call of a peer, also of one that never connected.
+  // The last call for a peer, also for one that never connected.
   virtual void peer_closed(Peer peer, const Status& status) = 0;
 };
 
 struct TransportOptions {
   uint32_t peer_queue_bytes = 1U << 20;
   uint64_t peer_bulk_bytes = 16ULL << 20;
-  // Empty: what the transport finds.
+  // Empty: those that the transport finds.
   std::string devices;
   std::string transports;
-  // Processes of other users are refused, and the transport cannot be opened where that cannot be found out.
+  // Refuses processes of other users. The transport cannot be opened if the system does not reveal a peer's user.
   bool own_user_only = false;
 };
 
 class Transport {
  public:
-  // The table and the listener outlive the transport; so does the log, where there is one.
+  // The table and the listener outlive the transport; so does the log, if there is one.
   static Result<std::unique_ptr<Transport>> open(const kvbm_transport_ops_t& ops, const TransportOptions& options,
                                                  TransportListener& listener, const Log* log = nullptr);
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // Ends everything: each unfinished operation with Code::closed, then each peer. Calls after it say Code::closed.
+  // Ends everything: each unfinished operation with Code::closed, then each peer. Later calls return Code::closed.
   void close();
 
   [[nodiscard]] int fd() const noexcept;
   // ok: sleep until fd() is readable, at most *within_ns. again: progress() first.
   [[nodiscard]] Code arm(uint64_t& within_ns);
-  // True: call again, there is more.
+  // Returns true if it must be called again for more.
   bool progress();
   [[nodiscard]] uint32_t features() const noexcept;
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] const char* name() const noexcept { return ops_.name; }
-  // For what a transport of this library offers beyond its table; null once it is closed.
+  // For functions of a transport of this library beyond its table; null once it is closed.
   [[nodiscard]] kvbm_transport_t* handle() const noexcept { return transport_; }
 
   Result<std::string> listen(const std::string& address);
   Result<Peer> connect(const std::string& address);
   Code admit(Peer peer);
-  // Where features() has KVBM_TRANSPORT_PROTECT; Code::unsupported elsewhere. Keys of FrameGuard::kKeyBytes; not off.
+  // Needs KVBM_TRANSPORT_PROTECT in features(); Code::unsupported elsewhere. Keys of FrameGuard::kKeyBytes; `how` not
+  // off.
   Code protect(Peer peer, Protection how, const uint8_t* send_key, const uint8_t* receive_key);
   Code disconnect(Peer peer, bool flush);
 
   Code send(Peer peer, ConstBytes message);
-  // `token` is set only when the operation was accepted.
+  // `token` is set only if the operation was accepted.
   Code post(Peer peer, uint64_t tag, MutableBytes to, Token& token);
   Code push(Peer peer, uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n_pieces, Token& token);
   Code push(Peer peer, uint64_t tag, ConstBytes bytes, Token& token);
-  // ok: asked; the end is still told. stale_handle: it has ended.
+  // ok: requested; the end is still reported. stale_handle: it has ended.
   Code cancel(Peer peer, Token token);
 
-  // One-sided reads, where features() has KVBM_TRANSPORT_GET; Code::unsupported elsewhere.
+  // One-sided reads, if features() has KVBM_TRANSPORT_GET; Code::unsupported elsewhere.
   struct Memory {
     uint64_t name = 0;
-    std::string key;  // for whoever reads it
+    std::string key;  // for the reader
   };
   Result<Memory> add_memory(MutableBytes memory);
-  // Memory of a device, where features() has KVBM_TRANSPORT_DEVICE; unsupported, too, where no hardware reaches it.
+  // Adds memory of a device, if features() has KVBM_TRANSPORT_DEVICE; also unsupported if no hardware reaches it.
   Result<uint64_t> add_device_memory(MutableBytes memory);
   Code remove_memory(uint64_t name);
   Code get(Peer peer, MutableBytes to, uint64_t remote_address, std::string_view key, Token& token);

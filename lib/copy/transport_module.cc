@@ -18,20 +18,20 @@ constexpr char kUcm[] = "libucm.so.0";
 constexpr char kVariable[] = "KVBM_UCX_PATH";
 constexpr char kWhat[] = "transport unavailable";
 
-// UCX's memory library patches mmap and its kin in the middle of the C library, for a cache of registrations that is
-// not used here, while other threads may be executing them; and it does so when UCX is loaded, by a default that only
-// the environment could change. So that library is loaded first, alone, which does nothing yet, and is made to
-// initialise itself with its events off: that happens once. Its names are in its public header (ucm/api/ucm.h), and the
-// first two fields of its settings are the same from 1.13 to 1.22.
+// Turns off UCX's memory hooks. UCX's memory library patches mmap and related functions inside the C library, for a
+// registration cache that is not used here, while other threads may be executing them. It does so when UCX is loaded,
+// by a default that only the environment can change. So that library is loaded first, alone, which does nothing yet.
+// Then it is made to initialise itself with its events off: that happens once. Its names are in its public header
+// (ucm/api/ucm.h), and the first two fields of its settings are unchanged from 1.13 to 1.22.
 //
 // It refers to functions of UCX's core that only installing hooks would call, so it is bound lazily, and its events are
-// kept off for good. Where the process uses UCX already, its settings are its own.
+// kept off for good. If the process uses UCX already, its settings stay its own.
 class MemoryHooksOff {
  public:
   explicit MemoryHooksOff(const std::string& library) {
     if (::dlopen(kUcm, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) != nullptr) return;
     void* ucm = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (ucm == nullptr) return;  // without UCX the module will say so
+    if (ucm == nullptr) return;  // without UCX the module's load reports it
     auto* settings = static_cast<Settings*>(::dlsym(ucm, "ucm_global_opts"));
     const auto set = reinterpret_cast<void (*)(const Settings*)>(::dlsym(ucm, "ucm_set_global_opts"));
     if (settings == nullptr || set == nullptr || settings->enable_events != 1) return;
@@ -112,7 +112,7 @@ std::vector<std::string> transport_module_places(const std::string& path) {
 }
 
 Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& path) {
-  static Mutex mutex;  // two loads at once would each take the other's handlers for the host's
+  static Mutex mutex;  // of two concurrent loads each would take the other's handlers for the host's
   const MutexLock lock(mutex);
   const SignalKeeper keeper;
   const std::string named = path.empty() ? module_variable(kVariable) : path;

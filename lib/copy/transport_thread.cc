@@ -19,14 +19,14 @@ namespace kvbm::copy {
 
 namespace {
 
-// Tasks that run before the transport gets its turn.
+// Most tasks that run before the transport gets its turn.
 constexpr size_t kTurn = 64;
 // An hour at most, so that no sum overflows; the loop then sleeps again.
 constexpr uint64_t kLongestSleepNs = 3'600'000'000'000ULL;
-// What Linux keeps of a thread's name, without its end.
+// Length that Linux keeps of a thread's name, without its terminator.
 constexpr size_t kNameBytes = 15;
 
-// Whose next helper this thread is going to be.
+// The TransportThread that this thread is about to help.
 thread_local TransportThread* about_to_help = nullptr;
 
 }  // namespace
@@ -75,7 +75,7 @@ void TransportThread::work() {
     after_doze(transport, event);
     transport = event = false;
     uint64_t within = turn();
-    // Tasks that keep coming do not keep the sockets waiting.
+    // A steady flow of tasks must not keep the sockets waiting.
     transport = give_turn(within) ? doze(within, event) : true;
   }
   run_tasks(true);
@@ -83,7 +83,7 @@ void TransportThread::work() {
   run_tasks(true);
 }
 
-// False: the end.
+// Returns false at the end.
 bool TransportThread::take_turn() {
   MutexLock lock(mutex_);
   while (!stopping_ && (driving_ || waiting_ != 0 || helps_ != seen_)) stand_aside();
@@ -95,8 +95,8 @@ bool TransportThread::take_turn() {
   return true;
 }
 
-// Short helps that follow each other leave this thread to look now and then whether there are more: calling it costs
-// each of them a wake-up. One that lasts calls it back at its end.
+// During short helps in a row this thread checks now and then whether there are more: waking it would cost each helper
+// a wake-up. A long help wakes it at its end.
 void TransportThread::stand_aside() {
   called_ = driving_ && helps_ == seen_ && aside_ns_ >= kLongHelpNs;
   const uint64_t most = driving_ && helps_ == seen_ ? kLongHelpNs : kAsideNs;
@@ -113,7 +113,7 @@ void TransportThread::stand_aside() {
   lock.release();
 }
 
-// The own thread sleeps without its turn, so that a helper can take it. True: sleep for so long at most.
+// The own thread sleeps without the turn, so that a helper can take it. True: it may sleep for `within` at most.
 bool TransportThread::give_turn(uint64_t& within) {
   MutexLock lock(mutex_);
   driving_ = false;
@@ -122,11 +122,12 @@ bool TransportThread::give_turn(uint64_t& within) {
   return waiting_ == 0 && within != 0 && !stopping_ && fall_asleep(within);
 }
 
-// One round; gives how long may be slept, 0 when there is more to do.
+// Runs one round; returns how long the thread may sleep, 0 when there is more to do.
 uint64_t TransportThread::turn() {
   run_tasks(false);
-  // A task that used the transport has left nothing for progress() unless arm() says so. What sockets hold is found by
-  // who sleeps. Where helps follow each other without a sleep, the own thread aside, this looks every kAsideNs.
+  // After a task that used the transport, progress() has nothing to do unless arm() says so. Data in sockets is found
+  // by the thread that sleeps in ppoll. If helps follow each other without a sleep while the own thread stands aside,
+  // this checks every kAsideNs.
   uint64_t within = UINT64_MAX;
   const uint64_t now = clock_.now_ns();
   if (transport_ready_ || now - std::min(now, looked_ns_) >= kAsideNs || transport_->arm(within) != Code::ok) {
@@ -155,7 +156,7 @@ void TransportThread::run_tasks(bool all) {
   }
 }
 
-// False when there is something to do instead.
+// Returns false if there is work instead.
 bool TransportThread::fall_asleep(uint64_t& within) {
   if (!ready_.empty()) return false;
   if (!timers_.empty()) {
@@ -167,7 +168,7 @@ bool TransportThread::fall_asleep(uint64_t& within) {
   return true;
 }
 
-// True when the transport has something to do, or may have.
+// Returns true if the transport has work, or may have.
 bool TransportThread::doze(uint64_t within, bool& event) const {
   within = std::min(within, kLongestSleepNs);
   const timespec timeout{static_cast<time_t>(within / 1'000'000'000), static_cast<long>(within % 1'000'000'000)};
@@ -177,29 +178,30 @@ bool TransportThread::doze(uint64_t within, bool& event) const {
   return n <= 0 || fds[0].revents != 0;
 }
 
-// By the driver, once awake.
+// Run by the driver when it wakes.
 void TransportThread::after_doze(bool transport, bool event) {
   if (transport) transport_ready_ = true;
   looked_ns_ = clock_.now_ns();
   uint64_t count = 0;
-  // A write that comes only now makes the next sleep short, no more.
+  // A write that arrives only now just makes the next sleep short.
   if (event && read(event_, &count, sizeof count) < 0) return;
 }
 
 // --- helping
 
-// True with the turn; false when `done`, or the deadline, came before.
+// Returns true with the turn; false if `done` was true, or the deadline passed, before.
 bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadline_ns, bool& is_done) {
   mutex_.lock();
   ++waiting_;
   bool late = false;
-  // What this thread posted without waking anybody is for whoever drives.
+  // Tasks that this thread posted without a wake-up are for the driver.
   if (driving_ && !ready_.empty() && std::exchange(asleep_, false)) {
     mutex_.unlock();
     wake();
     mutex_.lock();
   }
-  // Asked once more before the first wait: what came since the caller asked was told to those who waited then.
+  // Calls `done` once more before the first wait: events since the caller's own call were notified to earlier waiters
+  // only.
   uint64_t told = told_ - 1;
   while (driving_ && !is_done && !late) {
     if (told == told_) {
@@ -227,7 +229,7 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
 }
 
 bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_ns) {
-  const MemoryWait patient;  // links are driven here, and what they do is others' as well
+  const MemoryWait patient;  // this thread drives links, with work that belongs to other operations as well
   bool is_done = done();
   if (is_done || !wait_for_turn(done, deadline_ns, is_done)) return is_done;
   is_done = is_done || drive_until(done, deadline_ns);
@@ -271,8 +273,8 @@ bool TransportThread::others_wait() {
   return waiting_ != 0;
 }
 
-// Looks again and again for a moment: an answer from a node near by comes sooner than a sleeping thread wakes up. Where
-// that fails, because the answer takes longer or whoever gives it needs this processor, it is given up for a while.
+// Polls for a moment: an answer from a near node arrives sooner than a sleeping thread wakes up. If that fails, because
+// the answer takes longer or its sender needs this processor, spinning stops for a while.
 bool TransportThread::spin(UniqueFunction<bool()>& done) {
   if (transport_->unfinished() == 0 || others_wait()) return false;
   if (spin_ns_ < kShortestSpinNs) {
@@ -322,7 +324,7 @@ bool TransportThread::drive_until(UniqueFunction<bool()>& done, uint64_t deadlin
   return is_done;
 }
 
-// What sockets hold is found by the next one's sleep, and what ended by his arm().
+// Data in sockets is found by the next driver's sleep, and ended operations by its arm().
 void TransportThread::leave() {
   bool watches = false;
   {
@@ -338,7 +340,7 @@ void TransportThread::leave() {
       watches = !aside_;
     }
   }
-  if (watches) wake();  // what was set meanwhile may be due before it would wake
+  if (watches) wake();  // a timer set meanwhile may be due before the own thread would wake
 }
 
 TransportThread::AboutToHelp::AboutToHelp(TransportThread& thread) noexcept
@@ -363,7 +365,7 @@ void TransportThread::nudge() {
   bool slept = false;
   {
     MutexLock lock(mutex_);
-    if (!driving_) return;  // who waits for its turn takes it now, and asks
+    if (!driving_) return;  // a thread that waits for its turn takes it now, and calls `done`
     nudged_ = true;
     tell_waiting();
     slept = std::exchange(asleep_, false);
@@ -371,13 +373,13 @@ void TransportThread::nudge() {
   if (slept) wake();
 }
 
-// One write wakes for all that is posted until the thread is awake.
+// One write is enough for all tasks posted until the thread is awake.
 bool TransportThread::take_sleep() {
   call_back();
   return std::exchange(asleep_, false);
 }
 
-// While nobody drives and the own thread stands aside, what is posted does not wait for it to look.
+// While no thread drives and the own thread stands aside, posted tasks do not wait for its next check.
 void TransportThread::call_back() {
   if (!aside_ || driving_ || waiting_ != 0) return;
   seen_ = helps_;
@@ -409,7 +411,7 @@ void TransportThread::post_and_wait(Task task) {
     done = true;
     turned.notify_all();
   });
-  // Who waits here does not help: what it posted without waking anybody is for the others.
+  // This thread waits without helping: tasks that it posted without a wake-up are for other threads.
   if (about_to_help == this) wake_for_posted();
   MutexLock lock(mutex);
   while (!done) turned.wait(mutex);

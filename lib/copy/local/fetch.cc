@@ -7,18 +7,17 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// Copies memory that another process may be writing: read once, so that what is checked is what is used after.
+// Copies memory that another process may be writing. It is read once, so that the bytes checked are the bytes used.
 void snapshot(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   std::memcpy(to, from, bytes);
   __asm__ __volatile__("" ::: "memory");
 }
 
-// What is taken of a head at once: all of it for up to 14 leaves.
+// First read of a head: all of it for up to 14 leaves.
 constexpr size_t kFirstBytes = 512;
 
-// A small payload follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
-// copy of a larger one asks for what is ahead itself, and heads may be read long before it. Measured with
-// `kvbm bench node`.
+// A small payload is used right after its head is checked, so its lines, and its page's translation, are prefetched.
+// The copy of a larger one prefetches by itself, and heads may be read long before it. Measured with `kvbm bench node`.
 constexpr size_t kSmallBytes = 4096;
 void ask_for_small(ConstBytes payload) noexcept {
   if (payload.size() > kSmallBytes) return;
@@ -30,8 +29,8 @@ bool names(const codec::Header& header, const Family& family, const Key& key) no
          header.shard == family.shard && header.geometry == family.geometry;
 }
 
-// The header with its checksum stands there as before: its record was not taken away while it was read. An owner
-// clears a head before it changes what the head describes.
+// True if the header with its checksum is unchanged: the record was not removed while it was read. An owner clears a
+// head before it changes the bytes that the head describes.
 bool unchanged(ConstBytes place, const codec::HeadView& head) noexcept {
   std::byte now[codec::kHeaderBytes];
   snapshot(now, place.data(), sizeof now);
@@ -83,7 +82,7 @@ Code read_head(const RecordPlace& record, const Family& family, const Key& key, 
   snapshot(room.data(), place.data(), first);
   auto head = codec::HeadView::parse(room.first(first));
   if (!head.ok()) {
-    // A longer one is told by its header, which is checked alone.
+    // The header, which is checked by itself, gives the length of a longer one.
     const auto peek = codec::peek_header(room.first(codec::kHeaderBytes));
     if (!peek.ok() || peek.value().head_bytes <= first || peek.value().head_bytes > place.size()) return Code::miss;
     const size_t bytes = peek.value().head_bytes;

@@ -1,9 +1,9 @@
-// Reading a record out of another process's pool: one verified copy, and no word to its owner.
+// Reads a record out of another process's pool: one verified copy, without a message to its owner.
 //
-// The owner may reuse the slot at any moment of it. The head is copied out first and checked there (header checksum,
-// root hash, identity); then each leaf is copied and hashed in one pass, and its hash must be the one of that head. So
-// what was written is what the head promises, or the answer is not ok and the target's bytes mean nothing. README.md
-// says why no lease is needed for that.
+// The owner may reuse the slot at any moment. The head is copied out first and the copy is checked (header checksum,
+// root hash, identity). Then each leaf is copied and hashed in one pass, and its hash must be the one in that head. So
+// the copied bytes are what the head promises, or the result is not ok and the target's bytes must not be used.
+// README.md explains why no lease is needed for that.
 // Budget: no system call, no allocation, no lock. Thread: any, also several on one slot.
 #pragma once
 
@@ -20,37 +20,38 @@
 
 namespace kvbm::copy::local {
 
-// Where a record lies in memory that somebody else may be writing: one slot of a pool. Empty: nowhere.
+// Place of a record in memory that another process may be writing: one slot of a pool. Empty: no record.
 struct RecordPlace {
-  ConstBytes head;     // the slot's whole room for one
+  ConstBytes head;     // all space of the slot for a head
   ConstBytes payload;  // at most the pool's block_bytes
 };
 [[nodiscard]] RecordPlace place_of(const RemotePool& pool, SlotId slot) noexcept;
 
-// The head of the record in that slot, copied into `room` and checked: `out` views `room`. miss: nothing is there, or
-// another record, or its owner is at it: the location is stale. no_room: `room` is smaller than shape().head_stride and
-// than this head. `key` of that `family` is what is expected.
+// Copies the head of the record in that slot into `room` and checks it: `out` views `room`. miss: the slot is empty,
+// has another record, or its owner is changing it: the location is stale. no_room: `room` is smaller than both
+// shape().head_stride and this head. `key` of that `family` is expected.
 Code read_head(const RecordPlace& place, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept;
 Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept;
-// Some record, whichever, has its head there: what was expected has been replaced, it is not only unfinished.
+// Returns true if some record has its head there: the expected one was replaced, and is not merely unfinished.
 [[nodiscard]] bool has_head(const RecordPlace& place) noexcept;
 
-// Where one leaf goes: runs that take exactly its bytes.
+// Target of one leaf: runs that take exactly its bytes.
 struct LeafTarget {
   uint32_t leaf = 0;
   std::span<const StridedRun> to;
 };
 
-// Copies the leaves wanted. status, if not empty, gets one code per target: ok; miss: the slot was reused meanwhile;
-// damaged: the head did not change, so the bytes are not what it promises, and the owner should look at the slot;
+// Copies the leaves wanted. status, if not empty, gets one code per target:
+// ok; miss: the slot was reused meanwhile; damaged: the head did not change, so the bytes are not what it promises, and
+// the owner should check the slot;
 // invalid_argument: no such leaf, or runs of another size; unsupported: the leaf is not stored raw.
-// ok | partial: some are ok | the first code that is not ok.
+// Returns ok | partial: some are ok | the first code that is not ok.
 Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std::span<const LeafTarget> targets,
            std::span<Code> status, codec::CopyHint hint) noexcept;
 
-// The whole payload, one leaf after the other, into `to` of header().stored_bytes. Ends at the first wrong leaf.
+// Copies the whole payload, leaf by leaf, into `to` of header().stored_bytes. Stops at the first wrong leaf.
 Code fetch_record(const RecordPlace& place, const codec::HeadView& head, MutableBytes to,
                   codec::CopyHint hint) noexcept;
 Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& head, MutableBytes to,

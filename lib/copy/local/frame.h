@@ -1,15 +1,15 @@
-// What goes over the socket: one frame a datagram (SOCK_SEQPACKET keeps their bounds), the hello first.
+// Protocol of the socket: one frame a datagram (SOCK_SEQPACKET keeps their bounds), the hello first.
 //
 //   hello:  64 bytes: magic u64 | version u32 | flags u32, zero | 48 bytes, zero
 //   others: kind u16 | 0 u16 | length u32 | tag u64 | total u64 | offset u64 | `length` bytes      (little-endian)
 //
 //   kind 1  a message of `length` bytes; tag, total and offset are 0
-//   kind 2  bytes [offset, offset + length) of a push of `total` bytes to `tag`; pushes go one after the other,
-//           and one of nothing is one frame of nothing
+//   kind 2  bytes [offset, offset + length) of a push of `total` bytes to `tag`; pushes are sent one after the other,
+//           and an empty push is one empty frame
 //   kind 3  a pool: kOfferBytes bytes, and one descriptor; the only frame that may carry any
 //
-// The hello's size, magic and place of the version are the same in all versions. A frame is checked whole before
-// anything is done with it.
+// Size and magic of the hello and the place of the version are equal in all versions. A frame is checked as a whole
+// before it is used.
 #pragma once
 
 #include <cstddef>
@@ -38,21 +38,20 @@ struct FrameHeader {
 };
 
 void encode_hello(std::byte* out) noexcept;
-// ok; newer_version: the peer's version is not ours (detail says which); damaged: no hello at all.
+// ok; newer_version: the peer has another version (in the detail); damaged: no hello at all.
 Status check_hello(ConstBytes bytes);
 
 void encode(const FrameHeader& header, std::byte* out) noexcept;
 
-// Which frame may follow which: pushes come whole and in order.
+// Checks the order of frames: pushes come complete and in order.
 class FrameOrder {
  public:
-  // Null when `frame`, a whole datagram that came with n_fds descriptors, may come now; else what is wrong, static
-  // text.
+  // Null if `frame`, a whole datagram that came with n_fds descriptors, is allowed now; else the reason, static text.
   const char* accept(ConstBytes frame, size_t n_fds, bool admitted, FrameHeader& out) noexcept;
 
  private:
   uint64_t tag_ = 0;
-  uint64_t total_ = 0;  // 0: no push has begun and not ended
+  uint64_t total_ = 0;  // 0: no push is unfinished
   uint64_t next_ = 0;
 };
 

@@ -26,7 +26,8 @@ Result<Fd> pidfd_of(int socket_fd, pid_t pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (getsockopt(socket_fd, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return Fd(fd);
-  // ESRCH: the kernel knows that it has ended. EINVAL: it was reaped (before Linux 6.16), not an unknown option.
+  // ESRCH: the kernel knows that it has ended. EINVAL: it was reaped (before Linux 6.16); it does not mean an unknown
+  // option.
   if (errno == ESRCH || errno == EINVAL) return gone(pid);
   if (errno != ENOPROTOOPT) return errno_status(errno, "cannot watch a peer's process", std::to_string(pid));
   if (pid == 0) {

@@ -1,12 +1,13 @@
-// Who is at the other end of a Unix socket, as the kernel says it.
+// Identity of the process at the other end of a Unix socket, as reported by the kernel.
 //
-// The peer must be of this user: who is admitted to a pool may read all of it, and a process of the same user could
-// read this one's memory anyway. Both sides ask, so root is no exception: a process of root takes another user's word for
-// nothing. A peer of another user namespace has the number that this one maps it to (base/ownership.h).
-// The credentials are those of connect(2) and listen(2). The pidfd comes from the socket where the kernel has it
-// (SO_PEERPIDFD, Linux 6.5); before, it is opened by number, and a number can name another process only if the peer
-// died and its number came round while a child of it holds the socket: then this socket outlives that other process, no
-// worse.
+// The peer must belong to this user: an admitted peer may read all of a pool, and a process of the same user could read
+// this one's memory anyway. Both sides check, so root is no exception: a process of root does not trust another user's
+// data. A peer of another user namespace has the number that this one maps it to (base/ownership.h).
+//
+// The credentials are those of connect(2) and listen(2). The pidfd comes from the socket if the kernel supports it
+// (SO_PEERPIDFD, Linux 6.5). Earlier kernels open it by number. That number can name another process only if the peer
+// died and the number was reused while a child of it holds the socket. Then this socket lives until that other process
+// ends, which is harmless.
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +18,18 @@
 namespace kvbm::copy::local {
 
 struct PeerProcess {
-  pid_t pid = 0;  // 0 where it lives in a pid namespace that is not seen from here
+  pid_t pid = 0;  // 0 if it is in a pid namespace that is not visible from here
   uid_t uid = 0;
   Fd pidfd;  // readable once the process has ended
 };
 
-// not_permitted: another user; owner_gone: it has ended already; unsupported: no pidfd to be had.
+// not_permitted: another user; owner_gone: it has ended already; unsupported: no pidfd is available.
 Result<PeerProcess> peer_process(int socket_fd);
 
-// One system call.
+// Costs one system call.
 [[nodiscard]] bool has_ended(int pidfd) noexcept;
 
-// Another descriptor of the same; empty when there are none left.
+// Returns another descriptor of the same object; empty when there are none left.
 [[nodiscard]] Fd duplicate(int fd) noexcept;
 
 }  // namespace kvbm::copy::local

@@ -14,7 +14,7 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// [at, at + stride * n) lies in `bytes`; no overflow.
+// True if [at, at + stride * n) lies in `bytes`; no overflow.
 bool fits(uint64_t at, uint64_t stride, uint64_t n, uint64_t bytes) noexcept {
   return at <= bytes && stride != 0 && n <= (bytes - at) / stride;
 }

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kScheme = "unix:";
 constexpr int kBacklog = 128;
 
-// "host:port" and the like are no paths, so that an address for another transport is not taken for a file's name.
+// Refuses "host:port" and similar, so that an address for another transport is not taken for a file's name.
 Result<std::string> path_of(const std::string& address) {
   const bool named = address.compare(0, kScheme.size(), kScheme) == 0;
   std::string path = named ? address.substr(kScheme.size()) : address;
@@ -75,7 +75,7 @@ Status check_directory(const Place& place, const std::string& path) {
   return own.ok() ? own : Status(own.code(), "the socket's directory is not this user's alone", own.message());
 }
 
-// Whether what listens at that name is a living process. A child that it forked keeps the socket open after its death.
+// Checks whether a living process listens at that name. A child that it forked keeps the socket open after its death.
 Status check_stale(const Place& place, const std::string& path) {
   struct stat st {};
   if (fstatat(place.directory.get(), place.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return {};
@@ -99,7 +99,7 @@ Mutex& starting() {
   return mutex;
 }
 
-// Binds, in the place of a dead process's socket too. A record lock does not exclude other threads: starting() does.
+// Binds, also in place of a dead process's socket. A record lock does not exclude other threads: starting() does.
 Status bind_alone(int fd, const Place& place, const std::string& path) {
   const std::string lock_name = place.name + ".lock";
   MutexLock one(starting());
@@ -178,7 +178,7 @@ Status try_connect(int fd, const std::string& path) {
     if (place.status().code() == Code::miss) return Status(Code::closed, "nobody listens there", path);
     return place.status();
   }
-  // It may have been opened to others since its owner looked: whoever can write there can put a socket of his own.
+  // The directory may have been opened to others since its owner checked: another user could place a socket there.
   if (Status s = check_directory(place.value(), path); !s.ok()) return s;
   const sockaddr_un address = address_of(place.value().short_path);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};

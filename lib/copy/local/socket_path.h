@@ -1,11 +1,12 @@
-// A Unix socket at a path: where it may be, who may take it over, how long its name may be.
+// A Unix socket at a path: rules for its place, for taking it over, and for the length of its name.
 //
-// The directory is the owner's alone (mode 0700), which who listens and who connects both see to: who cannot enter it
-// cannot connect, and who cannot write there cannot listen in another's place. A name in the abstract namespace
-// has no such door. A path longer than the 107 bytes of sun_path is reached through /proc/self/fd.
-// A socket file outlives its process. It is replaced by whoever finds that nobody listens there any more, under a lock
-// beside it (<path>.lock, a POSIX record lock: a forked child does not keep it), held only meanwhile: of two that start
-// at once, one must not remove what the other has just made.
+// The directory belongs to the owner only (mode 0700). Both listener and connector check that: a process that cannot
+// enter it cannot connect, and one that cannot write there cannot listen in another's place. A name in the abstract
+// namespace has no such protection. A path longer than the 107 bytes of sun_path is reached through /proc/self/fd.
+//
+// A socket file outlives its process. A process that finds no listener there replaces it, under a lock beside it
+// (<path>.lock, a POSIX record lock: a forked child does not keep it), held only meanwhile. Without it, of two that
+// start at once one could remove the socket that the other has just made.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,7 @@
 
 namespace kvbm::copy::local {
 
-// A socket that listens, and removes its file in the end if that is still its own. Set-up: blocks on nothing but files.
+// A listening socket. It removes its file in the end if that is still its own. Set-up: blocks on files only.
 class ListeningSocket {
  public:
   // address: an absolute path, or "unix:" and any path. not_permitted: others may enter the directory; in_use: a living
@@ -39,14 +40,14 @@ class ListeningSocket {
   ino_t inode_ = 0;
 };
 
-// A socket that does not block, and where it is to lead.
+// A non-blocking socket, and the path to connect it to.
 struct ConnectingSocket {
   Fd fd;
   std::string path;
 };
 Result<ConnectingSocket> make_connecting_socket(const std::string& address);
-// ok; again: too many wait there, try again; closed: nobody listens; not_permitted: others may enter the directory; else
-// what connect(2) says.
+// ok; again: its queue is full, retry; closed: no process listens; not_permitted: others may enter the directory; else
+// the error of connect(2).
 Status try_connect(int fd, const std::string& path);
 
 }  // namespace kvbm::copy::local

@@ -16,7 +16,7 @@ void explain(const Status& status, char* text, size_t size) noexcept {
 
 int32_t number(Code code) noexcept { return static_cast<int32_t>(code); }
 
-// No exception leaves a table; the only one there can be is memory refused.
+// No exception leaves a table; the only possible one is refused memory.
 template <class Body>
 int32_t guarded(Body&& body) noexcept {
   try {
@@ -41,7 +41,7 @@ int32_t open(const kvbm_transport_options_t* options, const kvbm_transport_host_
 
 void close(kvbm_transport_t* transport) { delete &UnixTransport::of(transport); }
 
-// Of every peer, whatever the options say (peer_process.h).
+// Holds for every peer, with any options (peer_process.h).
 uint32_t features(const kvbm_transport_t*) { return KVBM_TRANSPORT_OWN_USER; }
 
 size_t describe(const kvbm_transport_t*, char* text, size_t size) {

@@ -11,7 +11,7 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// Parts of the host's pieces that one frame takes at most.
+// Most parts of the host's pieces in one frame.
 constexpr size_t kPartsPerFrame = 64;
 
 }  // namespace
@@ -34,7 +34,7 @@ Code UnixPeer::send_datagram(const iovec* parts, size_t n, int memory) {
     if (sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Code::ok;
     if (errno == EINTR) continue;
     if (errno == EAGAIN) return Code::again;
-    // What has come in may still be read: the end of the connection is found there.
+    // Received data may still be read: the end of the connection is found there.
     broken_ = true;
     return Code::closed;
   }
@@ -50,7 +50,7 @@ Code UnixPeer::send(ConstBytes message) {
     const Code sent = send_datagram(parts, 2, -1);
     if (sent == Code::ok) return sent;
   }
-  if (broken_) return Code::ok;  // lost with the connection, as what was in flight is; closed() says so
+  if (broken_) return Code::ok;  // lost with the connection, like data in flight; closed() reports it
   if (queued_bytes_ != 0 && queued_bytes_ + message.size() > queue_limit_) {
     refused_ = true;
     return Code::again;
@@ -69,7 +69,7 @@ void UnixPeer::send_hello() {
   std::byte hello[kHelloBytes];
   encode_hello(hello);
   const iovec part{hello, sizeof hello};
-  (void)send_datagram(&part, 1, -1);  // the first thing on a new socket has room
+  (void)send_datagram(&part, 1, -1);  // the first datagram on a new socket always fits
 }
 
 void UnixPeer::send_pool(Fd memory, const PoolOffer& offer) {
@@ -116,7 +116,7 @@ Code UnixPeer::cancel(uint64_t token) {
     return Code::ok;
   }
   if (filling_.has_value() && filling_->token == token) {
-    filling_.reset();  // the rest of the push is thrown away
+    filling_.reset();  // the rest of the push is discarded
     finish(true, token, Code::cancelled, 0);
     return Code::ok;
   }
@@ -126,7 +126,7 @@ Code UnixPeer::cancel(uint64_t token) {
     finish(false, token, Code::cancelled, 0);
     return Code::ok;
   }
-  return Code::ok;  // a push under way ends as it would
+  return Code::ok;  // a push in progress ends normally
 }
 
 void UnixPeer::finish(bool received, uint64_t token, Code status, uint64_t bytes) {
@@ -146,7 +146,7 @@ Code UnixPeer::pump_messages() {
   return Code::ok;
 }
 
-// The next frame of a push.
+// Sends the next frame of a push.
 Code UnixPeer::pump_push(Push& push) {
   std::byte head[kFrameHeaderBytes];
   iovec parts[1 + kPartsPerFrame];

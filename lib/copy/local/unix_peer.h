@@ -1,6 +1,5 @@
-// One connection of the local link: what waits to go out, what is posted, and where it stands.
-// Not thread-safe: the transport's thread rule holds (transport_abi.h). Makes no callbacks; what ends is left in
-// `ended`.
+// One connection of the local link: its output queue, its posts and its phase. Not thread-safe: the transport's thread
+// rule holds (transport_abi.h). Makes no callbacks: ended tokens are left in `ended`.
 #pragma once
 
 #include <sys/uio.h>
@@ -25,11 +24,10 @@
 
 namespace kvbm::copy::local {
 
-// connecting: the other side's queue was full; greeting: the hello of the other side is missing; dead: closed() is on
-// its way.
+// connecting: the other side's queue was full; greeting: the hello of the other side is missing; dead: closed() is due.
 enum class Phase : uint8_t { connecting, greeting, open, dead };
 
-// A token that has ended, told to the host in progress().
+// A token that has ended, to be reported to the host in progress().
 struct Ended {
   bool received;  // a post, else a push
   uint64_t token;
@@ -37,12 +35,12 @@ struct Ended {
   uint64_t bytes;
 };
 
-// One turn sends or reads at most this many frames, so that one peer does not keep the others waiting: 2 MiB.
+// Most frames that one turn sends or reads, so that one peer does not keep the others waiting: 2 MiB.
 inline constexpr int kFramesPerTurn = 32;
 
 class UnixPeer {
  public:
-  // Descriptors that one peer may have in this process as pools.
+  // Most descriptors of pools that one peer may have in this process.
   static constexpr size_t kMaxPools = 8;
 
   UnixPeer(uint64_t id, Fd socket, uint32_t queue_bytes)
@@ -51,27 +49,27 @@ class UnixPeer {
   [[nodiscard]] uint64_t id() const noexcept { return id_; }
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
-  // Calls of the table, checked but for the phase.
+  // Calls of the table, with all arguments checked but the phase.
   Code send(ConstBytes message);
   Code post(uint64_t tag, std::byte* to, uint64_t bytes, uint64_t token);
   Code push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
   Code cancel(uint64_t token);
-  // Queued like a message, and not counted as one.
+  // Queued like a message, but not counted as one.
   void send_pool(Fd memory, const PoolOffer& offer);
   void send_hello();
 
-  // Sends what the socket takes, a bounded amount. closed: the other side takes no more.
+  // Sends as much as the socket takes, within a limit. closed: the other side takes no more.
   Code pump();
-  // Also when sending has failed, so that the transport comes to see it.
+  // True also when sending has failed, so that the transport notices it.
   [[nodiscard]] bool wants_out() const noexcept { return broken_ || !messages_.empty() || !pushes_.empty(); }
-  // True once after a refused send() when there is room again.
+  // Returns true once after a refused send() when there is room again.
   bool take_writable() noexcept;
-  // A push's bytes go where they were posted; true when `arrived` may be told, with its token and bytes.
+  // Copies a push's bytes to their post; returns true if `arrived` may be reported, with its token and bytes.
   void take_push(const FrameHeader& header, ConstBytes body);
-  // The post that is being filled, and how far it is; nothing if none is.
+  // Returns the token of the post that is being filled, and its bytes so far; nullopt if there is none.
   [[nodiscard]] std::optional<std::pair<uint64_t, uint64_t>> filling() const noexcept;
   void end_posts(Code status);
-  // Every token ends with that status, and nothing more goes out.
+  // Ends every token with that status; nothing more is sent.
   void end_all(Code status);
   void close_socket() noexcept { socket_ = Fd(); }
 
@@ -79,11 +77,11 @@ class UnixPeer {
   bool outgoing = false;  // this side connected
   bool admitted = false;
   bool told = false;                 // accepted() or connected() was called
-  bool leaving = false;              // disconnect() was called: nothing is delivered, what waits goes out
-  bool marked = false;               // is in the transport's list of peers to tell of
-  uint64_t timer_ns = UINT64_MAX;    // of the hello, of the next try to connect, of leaving
+  bool leaving = false;              // disconnect() was called: nothing is delivered, queued output is sent
+  bool marked = false;               // is in the transport's list of peers to report on
+  uint64_t timer_ns = UINT64_MAX;    // of the hello, of the next try to connect, or of leaving
   uint64_t give_up_ns = UINT64_MAX;  // of connecting
-  uint32_t watched = 0;              // what epoll was told to look for
+  uint32_t watched = 0;              // events that epoll watches for
   std::string path;
   PeerProcess process;
   FrameOrder order;
@@ -95,7 +93,7 @@ class UnixPeer {
  private:
   struct Outgoing {
     std::vector<std::byte> frame;
-    Fd memory;  // goes with a pool's frame
+    Fd memory;  // sent with a pool's frame
     bool counted = false;
   };
   struct Post {
@@ -107,8 +105,8 @@ class UnixPeer {
     uint64_t tag;
     uint64_t token;
     std::vector<kvbm_transport_piece_t> pieces;
-    size_t piece = 0;     // of which
-    uint64_t within = 0;  // so many bytes are sent
+    size_t piece = 0;     // current piece
+    uint64_t within = 0;  // bytes of it that are sent
     uint64_t total = 0;
     uint64_t sent = 0;
   };
@@ -128,7 +126,7 @@ class UnixPeer {
   std::deque<Push> pushes_;
   std::map<uint64_t, Post> posts_;  // by tag
   std::set<uint64_t> tokens_;
-  // The push coming in; no post: its bytes are thrown away.
+  // The post of the push being received; none: its bytes are discarded.
   std::optional<Post> filling_;
   uint64_t filled_ = 0;
 };

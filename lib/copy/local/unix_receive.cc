@@ -1,4 +1,4 @@
-// What a peer sends: every datagram is checked whole before anything of it is used.
+// Input of a peer: every datagram is checked as a whole before any of it is used.
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -11,12 +11,12 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// Room for more descriptors than any frame carries, so that one too many is seen as such and not cut off silently.
+// Space for more descriptors than any frame carries, so that one too many is detected instead of cut off silently.
 constexpr size_t kMaxFds = 4;
-// What a dead process may have left: its socket's buffer, in the smallest frames.
+// Most frames that a dead process may have left: its socket's buffer, in the smallest frames.
 constexpr int kLastFrames = 1024;
 
-// Owned at once: whatever is wrong with a message, no descriptor of it stays open.
+// Takes ownership at once: no descriptor of a bad message stays open.
 void take_fds(msghdr& message, std::vector<Fd>& fds) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -42,7 +42,7 @@ void UnixTransport::read_from(UnixPeer& peer, int frames) {
   }
 }
 
-// False when nothing more is to be read from this peer now.
+// Returns false if nothing more can be read from this peer now.
 bool UnixTransport::read_one(UnixPeer& peer) {
   iovec part{buffer_.data(), buffer_.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
@@ -54,7 +54,7 @@ bool UnixTransport::read_one(UnixPeer& peer) {
   const ssize_t n = recvmsg(peer.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) {
     if (errno == EAGAIN) return false;
-    // Told once when the other side closed without reading all: what it sent before is still there.
+    // Reported once when the other side closed without reading everything: data that it sent before can still be read.
     if (errno == EINTR || errno == ECONNRESET) return true;
     end(peer, Code::io_error, std::string("the connection failed: ") + std::strerror(errno));
     return false;
@@ -72,7 +72,7 @@ bool UnixTransport::read_one(UnixPeer& peer) {
     return false;
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    // Also seen where this process has no room for one more descriptor.
+    // This also happens if the process has no descriptor left.
     end(peer, Code::damaged, "more descriptors than can be taken");
     return false;
   }
@@ -142,7 +142,7 @@ bool UnixTransport::take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory
   return true;
 }
 
-// What it said before its end still counts; a child of it that holds the socket does not.
+// Messages sent before its end still count; a child of it that holds the socket does not.
 void UnixTransport::process_ended(UnixPeer& peer) {
   read_from(peer, kLastFrames);
   end(peer, Code::closed, "process " + std::to_string(peer.process.pid) + " has ended");

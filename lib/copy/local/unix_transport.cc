@@ -15,13 +15,13 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// What epoll gives back: a peer's id or a listener's place, and which of its descriptors.
+// Meaning of epoll's data: a peer's id or a listener's number, and which of its descriptors.
 enum class What : uint64_t { listener = 0, socket = 1, process = 2 };
 constexpr uint64_t name_of(What what, uint64_t id) noexcept { return id << 2 | static_cast<uint64_t>(what); }
 
 constexpr int kEventsPerTurn = 64;
 constexpr int kAcceptsPerTurn = 16;
-constexpr int kSendBuffer = 1 << 20;  // asked for; net.core.wmem_max decides
+constexpr int kSendBuffer = 1 << 20;  // requested; net.core.wmem_max limits it
 constexpr uint32_t kDefaultQueueBytes = 1U << 20;
 
 kvbm_transport_host_t copy_host(const kvbm_transport_host_t& host) noexcept {
@@ -60,7 +60,7 @@ Result<std::unique_ptr<UnixTransport>> UnixTransport::open(const kvbm_transport_
 
 void UnixTransport::log(int32_t level, const std::string& text) const { host_.log(host_.context, level, text.c_str()); }
 
-// Its socket has said so; of its process the kernel.
+// Logs a refused peer; its process is known from the kernel.
 void UnixTransport::refused(const UnixPeer& peer, const Status& why) const {
   const std::string who = peer.process.pid != 0 ? "process " + std::to_string(peer.process.pid) : "a process";
   log(kLogWarning, peer.path + ": refused " + who + ": " + why.message());
@@ -80,7 +80,7 @@ UnixPeer& UnixTransport::add_peer(Fd socket, const std::string& path) {
   return *peers_.emplace(id, std::move(peer)).first->second;
 }
 
-// The connection is there: who is it, and hello.
+// The connection exists: identifies the peer, then sends the hello.
 Status UnixTransport::adopt(UnixPeer& peer) {
   auto process = peer_process(peer.fd());
   if (!process.ok()) return process.status();
@@ -142,18 +142,18 @@ void UnixTransport::accept_from(ListeningSocket& from) {
 }
 
 void UnixTransport::accept_one(Fd socket, const std::string& path) {
-  // Closed at once: who floods the door does not get to those inside.
+  // Closed at once: a flood of connections must not affect admitted peers.
   if (peers_.size() >= kMaxPeers || strangers_ >= kMaxStrangers) return;
   UnixPeer& peer = add_peer(std::move(socket), path);
   ++strangers_;
   const Status adopted = adopt(peer);
   if (adopted.ok()) return;
-  // One that looks whether anybody is here has gone by now; nothing to tell of.
+  // A process that only checks for a listener has gone by now; nothing to report.
   if (adopted.code() != Code::owner_gone) refused(peer, adopted);
   end(peer, adopted.code(), adopted.message());
 }
 
-// No descriptors left: the listeners would be readable all the time.
+// No descriptor is left: the listeners would be readable all the time.
 void UnixTransport::pause_listening() {
   log(kLogWarning, "the local link accepts nobody for a moment: this process has no descriptors left");
   watch_listeners(false);
@@ -288,14 +288,14 @@ void UnixTransport::pump(UnixPeer& peer) {
   if (!peer.ended.empty()) mark(peer);
   if (code == Code::ok && peer.leaving && !peer.wants_out()) return end(peer, Code::closed, "disconnected");
   if (code == Code::closed) {
-    read_from(peer, kFramesPerTurn);  // what it said before
+    read_from(peer, kFramesPerTurn);  // data sent before the end
     return end(peer, Code::closed, "the peer takes nothing any more");
   }
   watch_output(peer);
   if (!peer.leaving && peer.take_writable()) host_.writable(host_.context, peer.id());
 }
 
-// Level-triggered: a socket that takes data is looked for exactly while there is some.
+// Level-triggered: writability is watched for exactly while there is output.
 void UnixTransport::watch_output(UnixPeer& peer) {
   if (peer.phase != Phase::open) return;
   const uint32_t wanted = EPOLLIN | (peer.wants_out() ? static_cast<uint32_t>(EPOLLOUT) : 0U);
@@ -377,7 +377,7 @@ uint32_t UnixTransport::progress() {
   return n == kEventsPerTurn || !marked_.empty() ? 1 : 0;
 }
 
-// Tokens first, the end of the connection last.
+// Reports tokens first, the end of the connection last.
 void UnixTransport::tell(UnixPeer& peer) {
   peer.marked = false;
   while (!peer.ended.empty()) {
@@ -393,7 +393,7 @@ void UnixTransport::tell(UnixPeer& peer) {
   if (peer.phase != Phase::dead) return;
   const auto holder = std::move(peers_.find(peer.id())->second);
   peers_.erase(holder->id());
-  // Of one that was refused at the door the host never heard.
+  // The host never heard of a peer that was refused at accept.
   if (!holder->outgoing && !holder->told) return;
   host_.closed(host_.context, holder->id(), static_cast<int32_t>(holder->close_status), holder->close_reason.c_str());
 }

@@ -1,13 +1,13 @@
 // The local link: a transport (transport_abi.h) between processes of one host and one user, over SOCK_SEQPACKET
-// sockets, which also hands over pools: memory that the other side maps and reads for itself (remote_pool.h). With a
-// pool in hand nobody needs bulk; push() and post() are there because every transport has them.
+// sockets. It also offers pools: memory that the other side maps and reads by itself (remote_pool.h). With a pool no
+// bulk transfers are needed; push() and post() exist because every transport has them.
 //
-// Addresses are paths of sockets ("/run/x/kvbm.sock", "unix:" in front allowed). The kernel says who the peer is
-// (peer_process.h), its death is seen through its pidfd at once, also where a child that it forked holds the socket.
-// What a peer may do to this process: use its share of a bounded number of frames a turn, of kMaxPools mappings, of
-// peer_queue_bytes. Whatever is no frame, or carries descriptors where none belong, ends the connection.
+// Addresses are paths of sockets ("/run/x/kvbm.sock", "unix:" in front allowed). The kernel identifies the peer
+// (peer_process.h). Its death is seen through its pidfd at once, even if a child that it forked holds the socket. A
+// peer can use only its share of this process: a bounded number of frames a turn, kMaxPools mappings, peer_queue_bytes.
+// An invalid frame, or descriptors where none belong, end the connection.
 //
-// Thread: as transport_abi.h says, but for pools(), which any thread may call. Lock: pools_mutex_, a leaf.
+// Thread: as in transport_abi.h, except for pools(), which any thread may call. Lock: pools_mutex_, a leaf.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline constexpr int32_t kLogWarning = 2;  // KVBM_LOG_WARNING
 class UnixTransport {
  public:
   static constexpr size_t kMaxPeers = 1024;
-  // Of those, how many may not have said hello.
+  // Most peers that have not sent a hello.
   static constexpr size_t kMaxStrangers = 64;
   static constexpr uint64_t kHelloNs = 2'000'000'000;
   static constexpr uint64_t kLeaveNs = 3'000'000'000;
@@ -46,7 +46,7 @@ class UnixTransport {
   static constexpr uint64_t kRetryNs = 5'000'000;
   static constexpr uint64_t kPauseNs = 100'000'000;
 
-  // The transport behind a pointer that unix_transport_ops()->open gave.
+  // Returns the transport behind a pointer from unix_transport_ops()->open.
   static UnixTransport& of(kvbm_transport_t* transport) noexcept {
     return *reinterpret_cast<UnixTransport*>(transport);
   }
@@ -60,7 +60,7 @@ class UnixTransport {
   // Every peer that is admitted from now on gets this pool, before any message that is sent to it after admit(). The
   // memory is sealed (Arena with `shared`); the descriptor is duplicated. Returns the pool's id.
   Result<uint64_t> offer_pool(int fd, const tier::HostShape& shape);
-  // What an admitted peer has handed over; stays usable after the peer has gone.
+  // Pools offered by an admitted peer; usable after the peer is gone.
   [[nodiscard]] std::vector<std::shared_ptr<RemotePool>> pools(kvbm_transport_peer_t peer);
 
   int fd() const noexcept { return epoll_.get(); }
@@ -82,7 +82,7 @@ class UnixTransport {
   };
   UnixTransport(const kvbm_transport_options_t& options, const kvbm_transport_host_t& host);
 
-  // The peer, if it is there and open to calls; else why not.
+  // Finds the peer if it exists and is open to calls; else returns why not.
   Code find(uint64_t id, UnixPeer*& peer) noexcept;
   // Set-up and end of a peer.
   UnixPeer& add_peer(Fd socket, const std::string& path);
@@ -93,14 +93,14 @@ class UnixTransport {
   void pause_listening();
   void watch_listeners(bool on);
   void end(UnixPeer& peer, Code status, std::string reason);
-  // What has come in (unix_receive.cc).
+  // Input (unix_receive.cc).
   void read_from(UnixPeer& peer, int frames);
   bool read_one(UnixPeer& peer);
   bool take_datagram(UnixPeer& peer, ConstBytes datagram, std::vector<Fd>& fds);
   bool take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds);
   bool take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory);
   void process_ended(UnixPeer& peer);
-  // What goes out, and when.
+  // Output.
   void pump(UnixPeer& peer);
   void watch_output(UnixPeer& peer);
   void handle(uint64_t name, uint32_t events);
@@ -121,10 +121,10 @@ class UnixTransport {
   std::map<uint64_t, std::unique_ptr<UnixPeer>> peers_;
   std::vector<std::byte> buffer_;
   std::vector<Offered> offered_;
-  std::vector<uint64_t> marked_;  // peers of which the host is to be told something
-  // When, and which peer; peer 0: the listeners are looked at again.
+  std::vector<uint64_t> marked_;  // peers with events for the host
+  // Time and peer; peer 0: listening is resumed.
   std::set<std::pair<uint64_t, uint64_t>> timers_;
-  size_t strangers_ = 0;  // accepted peers that have not said hello
+  size_t strangers_ = 0;  // accepted peers that have not sent a hello
 
   Mutex pools_mutex_;
   std::map<uint64_t, std::vector<std::shared_ptr<RemotePool>>> pools_ KVBM_GUARDED_BY(pools_mutex_);

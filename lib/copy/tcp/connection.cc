@@ -15,7 +15,7 @@ namespace kvbm::copy::tcp {
 
 namespace {
 
-// What one progress() does for one peer at most, so that a peer with much to say does not hold up the others.
+// Most reads and writes that one progress() does for one peer, so that a busy peer does not delay the others.
 constexpr int kReads = 16;
 constexpr int kWrites = 8;
 
@@ -60,7 +60,7 @@ void Connection::die(Code status, std::string reason) {
   reason_ = std::move(reason);
 }
 
-// 0: the orderly end of the peer's stream.
+// error 0: the orderly end of the peer's stream.
 void Connection::peer_gone(int error) {
   if (flushing_) return die(Code::closed, "disconnected from " + address_);
   if (!connected_) {
@@ -69,7 +69,7 @@ void Connection::peer_gone(int error) {
                "cannot connect to " + address_ + ": " + std::strerror(error) + hint);
   }
   if (error == ETIMEDOUT) return die(Code::deadline, address_ + " does not answer any more");
-  // An older one, or one that runs as another user, need not say why.
+  // An older peer, or one of another user, need not give a reason.
   const char* hint = known_ ? "" : " and has said nothing: is it a node, and of this user?";
   if (error != 0) return die(Code::closed, "the connection to " + address_ + " broke" + hint + ": " + std::strerror(error));
   if (!known_) return die(Code::closed, address_ + " closed the connection" + hint);
@@ -96,7 +96,7 @@ void Connection::end_later(EndKind kind, Code status, uint64_t token) {
   shared_.ended.push({kind, status, peer_, token});
 }
 
-// All tokens of a kind, in their order, at once or at the next progress().
+// Ends all tokens of a kind, in their order, at once or at the next progress().
 void Connection::end_tokens(EndKind kind, Code status, bool now) {
   std::vector<uint64_t> tokens;
   tokens_.for_each([&](uint64_t token, const Token& known) {
@@ -241,7 +241,7 @@ int64_t Connection::send_now(iovec* vectors, size_t n) {
       peer_gone(write_error_);
     } else if (write_error_ != EPIPE && write_error_ != ECONNRESET) {
       die(Code::io_error, "cannot send to " + address_ + ": " + std::strerror(write_error_));
-    }  // else what the peer said before it went may still be there: the end comes with reading
+    }  // otherwise data that the peer sent before its end may still be there: reading finds the end
   }
   return -1;
 }
@@ -261,7 +261,7 @@ void Connection::write() {
   after_write();
 }
 
-// What has no tag cannot be sent, nor anything after it.
+// A frame without a tag cannot be sent, nor anything after it.
 void Connection::guard_failed() {
   const Code why = sender_.failure();
   die(why, why == Code::closed ? address_ + ": " + Receiver::kKeyUsedUp : "cannot protect what goes to " + address_);
@@ -285,7 +285,7 @@ bool Connection::finish_connect() {
   int error = 0;
   socklen_t size = sizeof error;
   if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-  // A port that the system hands out to this side while nobody listens there connects to itself.
+  // A port that the system assigns to this side while no process listens there connects to itself.
   const Address local = local_address(fd_);
   const Address remote = remote_address(fd_);
   if (error == 0 && remote.size == 0) return false;  // not yet
@@ -297,7 +297,7 @@ bool Connection::finish_connect() {
     return false;
   }
   connected_ = true;
-  // Whoever accepts it may not have done so yet. Who has is asked for when it says something.
+  // The listening process may not have accepted yet. The process that has is checked when it sends something.
   const auto listener = known_ ? PeerUsers::Verdict{} : shared_.users->of_listener(fd_);
   if (listener.user == PeerUser::stranger) {
     die(listener.why.code(), listener.why.message());
@@ -325,7 +325,7 @@ bool Connection::on_event(uint32_t events) {
   return more;
 }
 
-// Throws away what comes; gives what recv() did.
+// Discards input; returns the result of recv().
 size_t Connection::drain() {
   const ssize_t n = recv(fd_, shared_.staging.data(), shared_.staging.size(), MSG_DONTWAIT);
   if (n == 0) peer_gone(0);
@@ -337,11 +337,11 @@ void Connection::refuse_strangers() {
   if (known_ || dead_) return;
   const auto peer = shared_.users->of_peer(fd_);
   known_ = peer.user == PeerUser::own;
-  // Of one that has gone again nothing is known, which needs no word: it will be asked about once more if it says one.
+  // Nothing is known of a process that has gone again. This needs no report: it is checked again if it sends something.
   if (peer.user == PeerUser::stranger) die(peer.why.code(), peer.why.message());
 }
 
-// Before anything of it is told.
+// Runs before anything of the peer is reported.
 bool Connection::know_peer() {
   const auto peer = shared_.users->of_peer(fd_);
   known_ = peer.user == PeerUser::own;
@@ -375,9 +375,9 @@ bool Connection::read(bool* any) {
     } else if (why != nullptr) {
       die(Code::damaged, address_ + (why == Receiver::kAltered ? ": " : " broke the protocol: ") + why);
     }
-    // What ended on the way is told before more is asked for: a peer that has all of an answer is done with it.
+    // Ended tokens are reported before more is read: a peer that got all of an answer is done with it.
     if (!shared_.ended.empty()) return !dead_;
-    // What is short has emptied the socket; a later arrival wakes the host again.
+    // A short read has emptied the socket; a later arrival wakes the host again.
     if (static_cast<size_t>(got) < room) return false;
   }
   return !dead_;

@@ -1,7 +1,8 @@
-// One peer: a socket between a Sender and a Receiver, and the tokens that are not finished.
+// One peer: a socket between a Sender and a Receiver, and its unfinished tokens.
 //
-// Invariant: a host's callback is made inside Transport::progress() only. What ends inside another call (a push that
-// went out at once, a cancelled post) waits in Shared::ended. After close_socket() no memory of the host is touched.
+// Invariant: the host's callbacks are made inside Transport::progress() only. A token that ends inside another call (a
+// push that was sent at once, a cancelled post) waits in Shared::ended. After close_socket() no memory of the host is
+// touched.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace kvbm::copy::tcp {
 
 enum class EndKind : uint8_t { pushed, received, writable };
 
-// What is to be told at the next progress().
+// An event to be reported at the next progress().
 struct End {
   EndKind kind = EndKind::pushed;
   Code status = Code::ok;
@@ -27,22 +28,22 @@ struct End {
   uint64_t token = 0;
 };
 
-// What all connections of a transport use.
+// State that all connections of a transport share.
 struct Shared {
   kvbm_transport_host_t host{};
   uint32_t queue_bytes = 0;
   uint64_t bulk_bytes = 0;
-  std::unique_ptr<PeerUsers> users;  // null: peers may be anybody's
+  std::unique_ptr<PeerUsers> users;  // null: peers may belong to any user
   int epoll = -1;
   Ring<End> ended;
-  size_t tokens = 0;  // unfinished ones of all peers: `ended` has room for each, so that ending allocates nothing
-  std::vector<uint64_t> dying;  // peers whose closed() is due
+  size_t tokens = 0;  // unfinished ones of all peers: `ended` has room for each, so that ending one allocates nothing
+  std::vector<uint64_t> dying;  // peers with a closed() that is due
   std::vector<std::byte> staging = std::vector<std::byte>(Receiver::kStagingBytes);
 };
 
 class Connection final : private ReceiverSink, private SenderSink {
  public:
-  // Takes the socket, which the caller watches with epoll under the number `peer`.
+  // Takes ownership of the socket; the caller watches it with epoll under the number `peer`.
   Connection(Shared& shared, uint64_t peer, int fd, bool connected, std::string address);
   ~Connection() override;
   Connection(const Connection&) = delete;
@@ -56,16 +57,16 @@ class Connection final : private ReceiverSink, private SenderSink {
   Code protect(Protection how, const uint8_t* send_key, const uint8_t* receive_key);
   Code disconnect(bool flush, uint64_t give_up_ns);
 
-  // True when it stopped although there may be more to do.
+  // Returns true if it stopped although there may be more to do.
   bool on_event(uint32_t events);
-  // The same for input alone; *any says whether something was there.
+  // Like on_event(), for input only; *any is set if there was some.
   bool read(bool* any);
-  // Of one that was accepted: ends it where its other end is another user's.
+  // Ends an accepted connection if its other end belongs to another user.
   void refuse_strangers();
-  // The flush has lasted too long.
+  // Ends a flush that has lasted too long.
   void give_up();
   void out_of_memory();
-  // Ends all tokens and says closed(). The object is of no use afterwards.
+  // Ends all tokens and calls closed(). The object must not be used afterwards.
   void finish();
   void close_socket() noexcept;
 
@@ -111,12 +112,12 @@ class Connection final : private ReceiverSink, private SenderSink {
   int fd_;
   const bool accepted_;
   bool connected_;
-  bool known_;  // whose process is at the other end does not matter, or is known to be this user's
+  bool known_;  // the peer's user does not matter, or is known to be this user
   bool admitted_ = false;
   bool flushing_ = false;
   bool shut_down_ = false;
   bool dead_ = false;
-  bool refused_ = false;  // send() said AGAIN
+  bool refused_ = false;  // send() returned AGAIN
   bool watching_output_;
   int write_error_ = 0;
   uint64_t give_up_ns_;

@@ -1,6 +1,5 @@
-// The header in front of everything on a connection (README.md), and the rule that says which header may follow which.
-// What a header says is checked here before anything is done with it. Where the connection is protected a tag follows
-// each frame (copy/frame_guard.h).
+// The header in front of everything on a connection (README.md), and the rule which header may follow which. A header
+// is checked here before it is used. On a protected connection a tag follows each frame (copy/frame_guard.h).
 #pragma once
 
 #include <cstddef>
@@ -12,11 +11,11 @@ namespace kvbm::copy::tcp {
 
 inline constexpr size_t kHeaderBytes = 32;
 inline constexpr uint32_t kMagic = 0x314D564BU;  // "KVM1" in memory
-// Bulk goes out in pieces of this size, so that a message waits for no more than one of them: 0.2 ms at 10 Gbit/s. What
-// is received may come in pieces of any size that a sender's memory could have.
+// Bulk is sent in pieces of this size, so that a message waits for no more than one of them: 0.2 ms at 10 Gbit/s.
+// Received pieces may have any size.
 inline constexpr uint32_t kChunkBytes = 256U << 10;
-// What a frame with a tag has at most: what came of it counts for nothing before the tag. And what this side sends in
-// one, which it reads (and enciphers) first: little enough to be in a cache near the processor when the kernel copies it.
+// Largest frame with a tag: its bytes must not be used before the tag. And the largest that this side sends, which it
+// reads (and enciphers) first: small enough to be in a CPU cache when the kernel copies it.
 inline constexpr uint32_t kMostGuardedBytes = 256U << 10;
 inline constexpr uint32_t kGuardedChunkBytes = 128U << 10;
 
@@ -35,12 +34,12 @@ struct Header {
 
 void encode(const Header& header, std::byte* out) noexcept;
 
-// The state of a stream of frames: headers in, the reason of a refusal out.
+// State of a stream of frames: takes headers, returns the reason of a refusal.
 class FrameOrder {
  public:
-  // Null when the kHeaderBytes bytes at `bytes` are a header that may come now; else what is wrong, static text.
+  // Null if the kHeaderBytes bytes at `bytes` are a header that is allowed now; else the reason, static text.
   const char* accept(const std::byte* bytes, bool admitted, bool guarded, Header& out) noexcept;
-  // Bytes of the push begun that have no frame yet.
+  // Bytes of the current push that have no frame yet.
   [[nodiscard]] uint64_t rest() const noexcept { return rest_; }
 
  private:

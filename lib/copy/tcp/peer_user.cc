@@ -39,7 +39,7 @@ namespace {
 
 PeerUsers::Ends ends_of(int fd) noexcept { return {local_address(fd), remote_address(fd)}; }
 
-// As the kernel's tables have them: network order, an IPv4 address in the first word.
+// Writes an address in the format of the kernel's tables: network order, an IPv4 address in the first word.
 void put(const Address& address, uint32_t (&host)[4], uint16_t& port) noexcept {
   std::memset(host, 0, sizeof host);
   if (address.family() == AF_INET) {
@@ -53,7 +53,7 @@ void put(const Address& address, uint32_t (&host)[4], uint16_t& port) noexcept {
   }
 }
 
-// The number that an address has in /proc/net/tcp: words of the machine's order, in hexadecimal.
+// Returns the form of an address in /proc/net/tcp: words of the machine's order, in hexadecimal.
 std::string in_table(const Address& address) {
   uint32_t host[4];
   uint16_t port = 0;
@@ -68,12 +68,12 @@ std::string in_table(const Address& address) {
   return text;
 }
 
-// "sl: local remote state tx:rx timer:when retransmits uid timeout inode ..."; false: no line of a connection.
+// Parses "sl: local remote state tx:rx timer:when retransmits uid timeout inode ..."; false: not a connection's line.
 bool read_line(const char* line, char (&local)[48], char (&remote)[48], uid_t& user, uint64_t& inode) {
   return std::sscanf(line, " %*[^:]: %47s %47s %*s %*s %*s %*s %u %*s %" SCNu64, local, remote, &user, &inode) == 4;
 }
 
-// Until `take` says false. No line is longer than the buffer.
+// Calls `take` with each line until it returns false. No line is longer than the buffer.
 template <class Take>
 void for_each_line(int fd, size_t most, Take&& take) {
   std::vector<char> text(65536);
@@ -96,7 +96,7 @@ void for_each_line(int fd, size_t most, Take&& take) {
 
 }  // namespace
 
-// Of the socket at the far end: its own address first. `near` null: of one that listens there.
+// Request for the socket at the far end: its own address first. `near` null: for one that listens there.
 struct PeerUsers::Question {
   nlmsghdr head{};
   inet_diag_req_v2 body{};
@@ -116,7 +116,7 @@ struct PeerUsers::Question {
 
 PeerUsers::PeerUsers() : netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG)) {}
 
-// The namespaces of both sockets have one cookie, or the kernel gives none.
+// True if the namespaces of both sockets have one cookie, or the kernel gives none.
 bool PeerUsers::sees(int fd) const {
   uint64_t here = 0;
   uint64_t there = 0;
@@ -125,7 +125,7 @@ bool PeerUsers::sees(int fd) const {
          getsockopt(fd, SOL_SOCKET, kNamespaceCookie, &there, &size) != 0 || here == there;
 }
 
-// The kernel answers within send(), behind what nobody has taken, perhaps.
+// The kernel answers within send(), perhaps behind earlier answers that were not read.
 ssize_t PeerUsers::ask(Question& question, std::span<char> answer) {
   const auto* head = reinterpret_cast<const nlmsghdr*>(answer.data());
   question.head.nlmsg_seq = ++asked_;
@@ -159,7 +159,7 @@ std::optional<uid_t> PeerUsers::ask_kernel(int fd, bool listener, std::string& w
   const auto* told = static_cast<const inet_diag_msg*>(NLMSG_DATA(head));
   const bool found = NLMSG_OK(head, static_cast<uint32_t>(got)) && head->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
                      head->nlmsg_len >= NLMSG_LENGTH(sizeof *told);
-  // Where there is no such connection the kernel looks for whoever listens at its address.
+  // If there is no such connection the kernel returns a listener at its address.
   if (!found || (told->idiag_state == TCP_LISTEN) != listener ||
       told->id.idiag_sport != question.body.id.idiag_sport || told->id.idiag_dport != question.body.id.idiag_dport) {
     why = "no socket of this machine and network namespace is at the other end";

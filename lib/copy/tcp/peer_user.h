@@ -1,16 +1,16 @@
-// Whose process is at the other end of a TCP connection inside this machine, as the kernel says it.
+// User of the process at the other end of a TCP connection inside this machine, as reported by the kernel.
 //
-// TCP has no SO_PEERCRED. But both ends of a loopback connection are sockets of this machine, and the kernel tells of
-// each socket who made it: by a question on NETLINK_SOCK_DIAG for the one whose two addresses are ours the other way
-// round, or, where that is not to be had (a sandbox without AF_NETLINK), by /proc/net/tcp and tcp6, line by line. A
-// socket is its maker's as long as it has a file: one that its process has closed, or not accepted yet, is nobody's,
-// which must not be taken for root (the kernel says user 0 of it).
+// TCP has no SO_PEERCRED. But both ends of a loopback connection are sockets of this machine, and the kernel knows the
+// user that made each. NETLINK_SOCK_DIAG is asked for the socket with our two addresses swapped. If that is not
+// available (a sandbox without AF_NETLINK), /proc/net/tcp and tcp6 are read line by line. A socket belongs to its maker
+// as long as it has a file. A socket that its process has closed, or not accepted yet, belongs to no user. It must not
+// be taken for root's, although the kernel reports user 0 for it.
 //
-// What is not found is a stranger: a peer in another network namespace, of another machine, or gone. So is whoever the
-// kernel shows under the number of all users that a user namespace does not map (base/ownership.h). Who forwards
-// connections (a proxy, a tunnel) is whose process it is, whoever is behind it.
+// A peer that is not found is a stranger: it is in another network namespace, on another machine, or gone. So is a peer
+// that the kernel reports under the number of all users that a user namespace does not map (base/ownership.h). A
+// process that forwards connections (a proxy, a tunnel) counts as the peer, with any process behind it.
 //
-// Thread: one at a time; calls do not block. Cost: 10 us a question; where /proc is read, its length, kMostTable at most.
+// Thread: one at a time; calls do not block. Cost: 10 us a request; if /proc is read, its length, kMostTable at most.
 #pragma once
 
 #include <sys/types.h>
@@ -30,10 +30,10 @@ enum class PeerUser : uint8_t { own, stranger, unknown };
 
 class PeerUsers {
  public:
-  // How many bytes of /proc/net/tcp are read for one connection.
+  // Most bytes of /proc/net/tcp that are read for one connection.
   static constexpr size_t kMostTable = size_t{16} << 20;
 
-  // Of the network namespace that the calling thread is in: that of the sockets which are asked about.
+  // Works in the network namespace of the calling thread, which must be that of the sockets in question.
   PeerUsers();
 
   struct Ends;  // the two addresses of a socket
@@ -41,14 +41,16 @@ class PeerUsers {
     PeerUser user = PeerUser::unknown;
     Status why;  // not_permitted with the remedy, but for `own`
   };
-  // Of the process at the other end of a connection. Unknown also while nobody there has accepted it.
+  // Finds the user of the process at the other end of a connection. Also unknown while no process there has accepted
+  // it.
   [[nodiscard]] Verdict of_peer(int fd);
-  // Of the process that listens where this side has connected to.
+  // Finds the user of the process that listens at the address that this side has connected to.
   [[nodiscard]] Verdict of_listener(int fd);
 
-  // Who made the socket at the other end; none: not found. `why` says what was asked, for people.
+  // Returns the user that made the socket at the other end; nullopt: not found. `why` describes the request, for
+  // people.
   [[nodiscard]] std::optional<uid_t> ask_kernel(int fd, bool listener, std::string& why);
-  // The same from a table as /proc/net/tcp is one, with connections alone.
+  // Like ask_kernel(), from a table in the format of /proc/net/tcp, with connections only.
   [[nodiscard]] static std::optional<uid_t> look_up(int fd, const char* table, std::string& why);
 
  private:

@@ -7,12 +7,12 @@ namespace kvbm::copy::tcp {
 
 namespace {
 
-// While pushes are expected a read into staging is this short: what a small push brings comes with its header in one
-// call, and of a large one little more than this is copied. (Measured, 2026-11, loopback: a copy of 4 KiB costs less
-// than a second call.)
+// Length of a read into staging while pushes are expected: a small push arrives with its header in one call, and of a
+// large one little more than this is copied. (Measured, 2026-11, loopback: a copy of 4 KiB costs less than a second
+// call.)
 constexpr size_t kShortRead = (8U << 10) + 2 * kHeaderBytes;
 constexpr uint64_t kLargePush = 16U << 10;
-// One call reads no more than this, so that `arrived` is told while the bytes are still in a cache near the processor.
+// Most bytes of one call, so that `arrived` is reported while they are still in a CPU cache.
 constexpr uint64_t kLongRead = 512U << 10;
 
 }  // namespace
@@ -40,13 +40,13 @@ bool Receiver::between_frames() const noexcept {
 }
 
 size_t Receiver::targets(MutableBytes staging, iovec* out) noexcept {
-  // Of a frame of bulk, what follows its payload up to the next payload, which is not to land in staging.
+  // Bytes between the payload of a bulk frame and the next payload, which must not go to staging.
   const size_t between = tag_bytes() + kHeaderBytes;
   if (chunk_rest_ != 0 && active_.to != nullptr) {
     out[0] = {active_.to + active_at_, static_cast<size_t>(std::min(chunk_rest_, kLongRead))};
     if (chunk_rest_ > kLongRead) return 1;
-    // Behind a chunk comes the header of the next one; so it is behind a large push while others are expected, which are
-    // then large as well, mostly.
+    // A chunk is followed by the header of the next one. So is a large push while others are expected, since those are
+    // mostly large as well.
     const bool header_alone = order_.rest() != 0 || (!posts_.empty() && active_total_ >= kLargePush);
     out[1] = {staging.data(), header_alone ? between : std::min(staging.size(), kShortRead)};
     return 2;
@@ -68,7 +68,7 @@ const char* Receiver::landed(size_t n, MutableBytes staging, const bool& admitte
   return sink.open() ? feed(staging.first(n), admitted, sink) : nullptr;
 }
 
-// More of the push under way is at `bytes`: in place, or to be thrown away.
+// Handles `bytes`, more of the current push: in place, or to be discarded.
 const char* Receiver::advance(MutableBytes bytes, ReceiverSink& sink) {
   active_at_ += bytes.size();
   chunk_rest_ -= bytes.size();
@@ -91,7 +91,7 @@ const char* Receiver::take_tag(MutableBytes& bytes, ReceiverSink& sink) {
   return nullptr;
 }
 
-// Of the push under way: what has come of it so far is right.
+// Reports the bytes of the current push so far: they are verified.
 void Receiver::tell(ReceiverSink& sink) {
   if (!active_posted_) return;
   const bool fits = active_total_ <= active_.bytes;
@@ -101,7 +101,7 @@ void Receiver::tell(ReceiverSink& sink) {
   sink.on_received(active_.token, fits ? Code::ok : Code::mismatch, fits ? active_total_ : 0);
 }
 
-// A message's frame, whole.
+// Handles a message's frame, which is whole.
 const char* Receiver::deliver(MutableBytes frame, ReceiverSink& sink) {
   MutableBytes message = frame.subspan(kHeaderBytes, frame.size() - kHeaderBytes - tag_bytes());
   if (guard_ != nullptr) {
@@ -144,7 +144,7 @@ const char* Receiver::begin(const std::byte* header, const Header& said, Receive
   return nullptr;
 }
 
-// Completes what the last bytes left unfinished.
+// Completes a header or message that the last bytes left unfinished.
 const char* Receiver::feed_partial(MutableBytes& bytes, const bool& admitted, ReceiverSink& sink) {
   const size_t n = std::min(bytes.size(), partial_needs_ - partial_.size());
   partial_.insert(partial_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
@@ -161,7 +161,7 @@ const char* Receiver::feed_partial(MutableBytes& bytes, const bool& admitted, Re
     partial_needs_ += header_.length + tag_bytes();
     if (partial_needs_ != kHeaderBytes) return nullptr;
   }
-  // Taken out first: the sink may not see this half done.
+  // Moved out first: the sink must not see it half done.
   std::vector<std::byte> whole;
   whole.swap(partial_);
   const char* why = deliver(whole, sink);
@@ -196,7 +196,7 @@ const char* Receiver::feed(MutableBytes bytes, const bool& admitted, ReceiverSin
   return nullptr;
 }
 
-// What begins with a frame.
+// Handles bytes that begin with a frame.
 const char* Receiver::feed_frame(MutableBytes& bytes, const bool& admitted, ReceiverSink& sink) {
   partial_needs_ = kHeaderBytes;
   if (bytes.size() >= kHeaderBytes) {

@@ -1,10 +1,11 @@
-// The receiving half of a connection without its socket: says where the next bytes shall land, and is told how many
-// did. Payload of a push lands in the posted memory itself; everything else goes through a staging buffer that all
-// connections of a transport share. Posted memory is written by landed()'s caller and by landed() only: between calls
-// it is quiet, so a post can be ended at any time.
+// The receiving half of a connection without its socket: it decides where the next bytes are placed, and is notified
+// how many arrived. Payload of a push goes to the posted memory itself; everything else goes through a staging buffer
+// that all connections of a transport share. Posted memory is written by landed()'s caller and by landed() only.
+// Between calls it is not touched, so a post can be ended at any time.
 //
-// Once guarded, every frame has a tag behind it, and the sink hears of a frame when its tag has fitted. A push's bytes lie
-// in posted memory by then: they are taken into the tag (and deciphered) as they land, while they are in a cache.
+// With a guard, every frame is followed by a tag, and the sink is notified of a frame when its tag has verified. A
+// push's bytes are in posted memory by then: they are added to the tag (and deciphered) as they arrive, while they are
+// in a cache.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,7 +21,7 @@
 
 namespace kvbm::copy::tcp {
 
-// Where the receiver says what came. Each call may post, end posts, or make open() false; then nothing more is said.
+// Gets the receiver's events. Each call may post, end posts, or make open() false; then no more calls follow.
 class ReceiverSink {
  public:
   virtual ~ReceiverSink() = default;
@@ -38,26 +39,26 @@ class Receiver {
     uint64_t bytes = 0;
     uint64_t token = 0;
   };
-  // Room that staging must have: every message whole, with its header.
+  // Space that staging must have: for a whole message with its header.
   static constexpr size_t kStagingBytes = (64U << 10) + 2 * kHeaderBytes + FrameGuard::kTagBytes;
-  // What landed() says of bytes that are not those which the peer sent, and of a key that may cover no more.
+  // Errors of landed(): for bytes that are not those which the peer sent, and for a key that has reached its limit.
   static const char kAltered[];
   static const char kKeyUsedUp[];
 
-  // False when the tag is posted already.
+  // False if the tag is posted already.
   bool post(uint64_t tag, const Post& post);
-  // Forgets a post; its bytes, if they come or are coming, are thrown away. False when that token has no post there.
+  // Removes a post; later bytes for it are discarded. False if that token has no post there.
   bool end_post(uint64_t tag, uint64_t token) noexcept;
 
-  // From the next byte on, or behind the message that the sink is being told of. Once, between frames.
+  // Applies from the next byte on, or after the message that the sink is being notified of. Once, between frames.
   void guard(std::unique_ptr<FrameGuard> guard) noexcept { guard_ = std::move(guard); }
   [[nodiscard]] bool guarded() const noexcept { return guard_ != nullptr; }
 
-  // Fills at most two vectors with where the next bytes belong; gives their number.
+  // Fills at most two vectors with places for the next bytes; returns their number.
   size_t targets(MutableBytes staging, iovec* out) noexcept;
-  // n bytes came, in the order of the vectors of the last targets(). Null, or why the peer is to be dropped.
+  // n bytes arrived, in the order of the vectors of the last targets(). Returns null, or why the peer must be dropped.
   const char* landed(size_t n, MutableBytes staging, const bool& admitted, ReceiverSink& sink);
-  // Whether the stream could end here: no frame or push is half received.
+  // True if the stream could end here: no frame or push is partly received.
   [[nodiscard]] bool between_frames() const noexcept;
 
  private:
@@ -74,18 +75,18 @@ class Receiver {
   FrameOrder order_;
   std::unique_ptr<FrameGuard> guard_;  // null: frames come without tags
   FlatTable<Post> posts_;           // by tag
-  std::vector<std::byte> aligned_;  // a message that did not come aligned
-  std::vector<std::byte> partial_;  // a header, or a message's frame, of which the end is missing
-  size_t partial_needs_ = 0;        // bytes that partial_ will have
-  Header header_;                   // of partial_, once it is whole
-  Post active_;                     // what the push under way fills; to == nullptr: it is thrown away
+  std::vector<std::byte> aligned_;  // a message that did not arrive aligned
+  std::vector<std::byte> partial_;  // a header, or a message's frame, with its end missing
+  size_t partial_needs_ = 0;        // final size of partial_
+  Header header_;                   // header of partial_, once it is whole
+  Post active_;                     // target of the current push; to == nullptr: it is discarded
   bool active_posted_ = false;
   uint64_t active_tag_ = 0;
   uint64_t active_at_ = 0;
   uint64_t active_total_ = 0;
-  uint64_t chunk_rest_ = 0;  // payload of the bulk frame under way that has not come
-  std::array<std::byte, FrameGuard::kTagBytes> tag_{};  // of that frame, as far as it came
-  size_t tag_rest_ = 0;                                 // bytes of it that have not come
+  uint64_t chunk_rest_ = 0;  // payload of the current bulk frame that has not arrived
+  std::array<std::byte, FrameGuard::kTagBytes> tag_{};  // tag of that frame, as far as it arrived
+  size_t tag_rest_ = 0;                                 // bytes of it that have not arrived
 };
 
 }  // namespace kvbm::copy::tcp

@@ -10,7 +10,7 @@ void Sender::Filling::add(const void* data, uint64_t bytes) noexcept {
   room -= bytes;
 }
 
-// What is out leaves the buffer of messages.
+// Removes sent bytes from the buffer of messages.
 void Sender::settle_messages() noexcept {
   if (messages_at_ == messages_.size()) {
     messages_.clear();
@@ -80,7 +80,7 @@ void Sender::gather_payload(Filling& filling, Cursor& cursor, uint64_t bytes) no
   }
 }
 
-// Frames that have not begun, as many as there is room for.
+// Plans frames that have not begun, as many as there is room for.
 void Sender::gather_frames(Filling& filling, Cursor cursor) noexcept {
   size_t planned = 0;
   for (uint64_t number = pushes_.first(); number != pushes_.end(); ++number) {
@@ -90,7 +90,7 @@ void Sender::gather_frames(Filling& filling, Cursor cursor) noexcept {
       continue;
     }
     uint64_t framed = push.framed;
-    // A push whose last frame has begun has nothing more to plan.
+    // A push with its last frame begun has nothing more to plan.
     if (push.begun && framed == push.total) continue;
     do {
       if (planned == planned_.size() || filling.count + 2 > kVectors || filling.room <= kHeaderBytes) return;
@@ -130,7 +130,7 @@ void Sender::take_payload(uint64_t bytes) noexcept {
   }
 }
 
-// Takes up to n bytes out of the frame that has begun; gives how many. Ends the push with its last frame.
+// Takes up to n bytes out of the current frame; returns how many. Ends the push with its last frame.
 uint64_t Sender::send_frame(uint64_t n, SenderSink& sink) {
   const uint64_t of_header = std::min<uint64_t>(n, header_rest_);
   header_rest_ -= static_cast<size_t>(of_header);

@@ -1,11 +1,11 @@
-// The sending half of a connection without its socket: what waits, in which order it goes out, and what has ended when
-// some of it went. Messages go ahead of bulk, but not into a bulk frame that has begun. Pushes go one after the other,
-// straight out of the host's memory.
+// The sending half of a connection without its socket: its queues, the order of sending, and the tokens that end as
+// bytes are sent. Messages go ahead of bulk, but not into a bulk frame that has begun. Pushes are sent one after the
+// other, straight out of the host's memory.
 //
-// Once guarded (sender_guarded.cc), frames leave in the order in which they got their tags: a message gets its tag when it
-// is queued, bulk a batch ahead of the socket, so that the kernel copies what the tag has just brought into a cache. What
-// is only authenticated leaves out of the host's memory as before; what is enciphered, out of a buffer that lives as long
-// as the batch.
+// With a guard (sender_guarded.cc), frames are sent in the order in which they got their tags. A message gets its tag
+// when it is queued. Bulk gets tags a batch ahead of the socket, so that the kernel copies bytes that the tag has just
+// brought into a cache. Bytes that are only authenticated are sent out of the host's memory as before; enciphered ones
+// out of a buffer that lives as long as the batch.
 #pragma once
 
 #include <sys/uio.h>
@@ -30,40 +30,40 @@ class SenderSink {
 
 class Sender {
  public:
-  // Vectors and bytes that one gather() fills at most.
+  // Most vectors and bytes that one gather() fills.
   static constexpr size_t kVectors = 128;
   static constexpr uint64_t kGatherBytes = 1U << 20;
 
   [[nodiscard]] bool idle() const noexcept { return queued() == 0 && pushes_.empty(); }
   [[nodiscard]] bool pushing() const noexcept { return !pushes_.empty(); }
-  // Bytes of messages that wait, with their headers.
+  // Bytes of queued messages, with their headers.
   [[nodiscard]] size_t queued() const noexcept { return messages_.size() - messages_at_; }
 
-  // What is queued already goes out as it is; nothing may have been pushed.
+  // Messages queued before are sent without tags; no push may be queued.
   void guard(std::unique_ptr<FrameGuard> guard);
   [[nodiscard]] bool guarded() const noexcept { return guard_ != nullptr; }
 
-  // A message's frame, of which the first `sent` bytes are out already; nothing else may be half sent then.
+  // Queues a message's frame with its first `sent` bytes sent already; no other frame may be partly sent then.
   void queue_message(const std::byte* header, ConstBytes body, size_t sent);
-  // The same once guarded. Not ok: nothing more can be sent (closed: the key has covered what it may).
+  // Queues a message with a tag. Not ok: nothing more can be sent (closed: the key has reached its limit).
   Code queue_guarded(ConstBytes body);
-  // Room for a push of n pieces, so that push() does not fail.
+  // Makes room for a push of n pieces, so that push() does not fail.
   void reserve(size_t n) {
     pushes_.reserve(1);
     pieces_.reserve(n);
   }
-  // The number of the next push, for cancel().
+  // Number of the next push, for cancel().
   [[nodiscard]] uint64_t next_number() const noexcept { return pushes_.end(); }
-  // Borrows the pieces' memory, not the array. reserve() has been called.
+  // Borrows the pieces' memory, not the array. reserve() must have been called.
   void push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t total, uint64_t token);
-  // False when some of it is out.
+  // Returns false if some of it has been sent.
   bool cancel(uint64_t number) noexcept;
 
-  // Fills vectors with what goes out next; gives their number.
+  // Fills vectors with the next bytes to send; returns their number.
   size_t gather(iovec* out) noexcept;
-  // Why gather() has nothing more to send although something waits: as of queue_guarded(), or no_memory.
+  // Reason why gather() returns nothing although output waits: as of queue_guarded(), or no_memory.
   [[nodiscard]] Code failure() const noexcept { return failure_; }
-  // The first n bytes of the last gather() are out.
+  // The first n bytes of the last gather() have been sent.
   void sent(uint64_t n, SenderSink& sink);
 
  private:
@@ -80,7 +80,7 @@ class Sender {
     bool begun = false;
     bool cancelled = false;
   };
-  // Where in pieces_ the next byte is.
+  // Position of the next byte in pieces_.
   struct Cursor {
     uint64_t piece = 0;
     uint64_t at = 0;
@@ -93,26 +93,26 @@ class Sender {
     void add(const void* data, uint64_t bytes) noexcept;
   };
 
-  // A bulk frame that has its tag and is not out.
+  // A bulk frame with its tag, not sent yet.
   struct Tagged {
     std::array<std::byte, kHeaderBytes> header;
     std::array<std::byte, FrameGuard::kTagBytes> tag;
-    uint64_t payload = 0;                    // bytes of it
-    Cursor at;                               // where they are in pieces_,
-    const std::byte* enciphered = nullptr;   // or here
+    uint64_t payload = 0;                    // bytes of payload
+    Cursor at;                               // their position in pieces_,
+    const std::byte* enciphered = nullptr;   // or their copy, if enciphered
     bool last = false;                       // of its push
     [[nodiscard]] uint64_t bytes() const noexcept { return header.size() + payload + tag.size(); }
   };
-  // Frames of bulk that were given their tags together.
+  // Bulk frames that got their tags together.
   struct Batch {
     static constexpr size_t kFrames = 32;
     std::array<Tagged, kFrames> frames;
-    size_t first = 0, end = 0;  // of frames, those that are not out
-    uint64_t sent = 0;          // bytes of the first of them that are
+    size_t first = 0, end = 0;  // range of frames that are not sent
+    uint64_t sent = 0;          // sent bytes of the first of them
     std::unique_ptr<std::byte[]> enciphered;
-    size_t room = 0;  // there
-    uint64_t push = 0;  // number of the next push that is not framed to its end,
-    Cursor next;        // and where its next byte is
+    size_t room = 0;  // size of `enciphered`
+    uint64_t push = 0;  // number of the next push with bytes not framed,
+    Cursor next;        // and the position of its next byte
     [[nodiscard]] bool empty() const noexcept { return first == end; }
   };
 
@@ -134,14 +134,14 @@ class Sender {
   size_t messages_at_ = 0;
   Ring<Push> pushes_;
   Ring<Piece> pieces_;
-  uint64_t piece_at_ = 0;  // bytes of the first piece that are out
-  // The frame of the first push that has begun: what of it is not out.
+  uint64_t piece_at_ = 0;  // sent bytes of the first piece
+  // The current frame of the first push: its part that is not sent.
   std::array<std::byte, kHeaderBytes> header_{};
   size_t header_rest_ = 0;
   uint64_t chunk_rest_ = 0;
   std::array<std::array<std::byte, kHeaderBytes>, kVectors / 2> planned_{};
   std::unique_ptr<FrameGuard> guard_;  // null: frames have no tags
-  std::unique_ptr<Batch> batch_;       // there once guarded
+  std::unique_ptr<Batch> batch_;       // set with the guard
   Code failure_ = Code::ok;
 };
 

@@ -1,7 +1,8 @@
-// Sending where every frame has a tag behind it.
+// Sending with a tag behind every frame.
 //
-// Invariant: tags are given in the order in which frames leave. So a batch of bulk is tagged only while no message waits,
-// and messages that come while one is not out wait for its end: kBatchBytes at most, as they wait for a frame elsewhere.
+// Invariant: tags are given in the order in which frames are sent. So a batch of bulk is tagged only while no message
+// waits. Messages that are queued before the batch is sent wait for its end: kBatchBytes at most, as they wait for a
+// frame elsewhere.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -11,7 +12,7 @@
 namespace kvbm::copy::tcp {
 
 namespace {
-// Payload of the frames of one batch, but for the first, which is taken whatever it has.
+// Payload of the frames of one batch; the first frame is always taken.
 constexpr uint64_t kBatchBytes = 256U << 10;
 }  // namespace
 
@@ -37,7 +38,7 @@ Code Sender::queue_guarded(ConstBytes body) {
   return failure_;
 }
 
-// The next frame of a push. enciphered: where its payload goes, if anywhere.
+// Tags the next frame of a push. enciphered: target of its payload, if any.
 Code Sender::tag_frame(Push& push, std::byte* enciphered) noexcept {
   Batch& batch = *batch_;
   Tagged& frame = batch.frames[batch.end];
@@ -66,7 +67,7 @@ Code Sender::tag_frame(Push& push, std::byte* enciphered) noexcept {
   return Code::ok;
 }
 
-// For what the next batch enciphers.
+// Makes memory for the next batch to be enciphered.
 bool Sender::make_room(Batch& batch) noexcept {
   uint64_t waiting = 0;
   for (uint64_t number = batch.push; number != pushes_.end() && waiting < kBatchBytes; ++number) {
@@ -79,12 +80,12 @@ bool Sender::make_room(Batch& batch) noexcept {
   return batch.room != 0;
 }
 
-// Gives the next frames of bulk their tags.
+// Tags the next bulk frames.
 void Sender::tag_batch() noexcept {
   Batch& batch = *batch_;
   batch.first = batch.end = 0;
   batch.sent = 0;
-  if (batch.push < pushes_.first()) {  // all that had frames are gone, and others that were cancelled, perhaps
+  if (batch.push < pushes_.first()) {  // all framed pushes have ended, and perhaps cancelled ones after them
     batch.push = pushes_.first();
     batch.next = {pieces_.first(), 0};
   }
@@ -109,13 +110,13 @@ void Sender::tag_batch() noexcept {
   }
 }
 
-// What of a frame is not out.
+// Adds the unsent part of a frame.
 void Sender::gather_frame(Filling& filling, const Tagged& frame, uint64_t sent) noexcept {
   if (sent < kHeaderBytes) {
     filling.add(frame.header.data() + sent, kHeaderBytes - sent);
     sent = kHeaderBytes;
   }
-  uint64_t out = sent - kHeaderBytes;  // of the payload
+  uint64_t out = sent - kHeaderBytes;  // bytes of the payload that were sent
   if (out < frame.payload && frame.enciphered != nullptr) {
     if (filling.full()) return;
     filling.add(frame.enciphered + out, frame.payload - out);

@@ -1,4 +1,4 @@
-// The C side: no exception passes, and what a table may be given is checked.
+// The C side: no exception leaves it, and arguments are checked.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -16,7 +16,7 @@ const TcpTransport* of(const kvbm_transport_t* transport) noexcept {
 
 constexpr auto kNoMemory = static_cast<int32_t>(Code::no_memory);
 
-// Cuts what does not fit; gives the whole length, as snprintf does.
+// Cuts text that does not fit; returns the whole length, as snprintf does.
 size_t put_text(std::string_view text, char* out, size_t size) noexcept {
   if (out != nullptr && size != 0) {
     const size_t n = std::min(size - 1, text.size());
@@ -50,7 +50,7 @@ int32_t guarded(char* error, size_t size, Call&& call) noexcept {
   }
 }
 
-// A call on one peer.
+// Runs a call on one peer.
 template <class Call>
 int32_t with(kvbm_transport_t* transport, uint64_t peer, Call&& call) noexcept {
   return guarded([&] {

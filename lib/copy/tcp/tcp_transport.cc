@@ -24,26 +24,27 @@ namespace {
 
 constexpr size_t kMostPeers = 65536;
 constexpr uint64_t kSlotMask = kMostPeers - 1;
-// Names in epoll that are not peers: the listener number in the low bits.
+// Marks names in epoll that are not peers: the listener's number is in the low bits.
 constexpr uint64_t kListenerBit = 1ULL << 63;
-// Connections that were accepted and not admitted; more wait in the kernel until one of these is admitted or gone.
+// Most connections that are accepted but not admitted; more wait in the kernel until one of these is admitted or gone.
 constexpr size_t kMostStrangers = 256;
 constexpr int kEvents = 64;
 constexpr uint32_t kHotTurns = 16;
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kFlushNs = 2 * kSecond;
 constexpr uint64_t kAcceptAgainNs = kSecond / 10;
-// A peer whose machine is gone: nothing acknowledged for so long, or three keepalives unanswered.
+// Detects a peer on a dead machine: nothing acknowledged for this long, or three keepalives unanswered.
 constexpr int kSilenceMs = 10'000;
 constexpr int kKeepaliveIdleS = 5;
 constexpr int kKeepaliveEveryS = 2;
 constexpr int kKeepalives = 3;
-// What the kernel may hold of bulk by itself (net.ipv4.tcp_wmem's usual end); below that the buffer is set by hand.
+// Bulk that the kernel may buffer by itself (usual maximum of net.ipv4.tcp_wmem); for less, the buffer is set
+// explicitly.
 constexpr uint64_t kKernelBuffer = 4ULL << 20;
 
 void set(int fd, int level, int option, int value) noexcept { setsockopt(fd, level, option, &value, sizeof value); }
 
-// Buffers are left to the kernel, which tunes them: set by hand they could not grow beyond net.core.[rw]mem_max.
+// The kernel sizes the buffers: set explicitly they could not grow beyond net.core.[rw]mem_max.
 void prepare(int fd, uint64_t bulk_bytes) noexcept {
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -106,7 +107,7 @@ bool TcpTransport::watch(int fd, uint32_t events, uint64_t name) const noexcept 
   return epoll_ctl(shared_.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// Takes the socket, also when it fails.
+// Takes ownership of the socket, also if it fails.
 Result<Connection*> TcpTransport::add(int fd, bool connected, std::string address) {
   if (free_slots_.empty()) {
     if (slots_.size() == kMostPeers) {
@@ -266,7 +267,8 @@ void TcpTransport::check_times() {
   });
 }
 
-// What was there when it began: a host that answers each end with another push must not keep this going for ever.
+// Reports the tokens that had ended when it began: a host that answers each end with another push must not keep it
+// running for ever.
 void TcpTransport::tell_ended() {
   const kvbm_transport_host_t& host = shared_.host;
   for (size_t left = shared_.ended.size(); left != 0; --left) {
@@ -282,7 +284,7 @@ void TcpTransport::tell_ended() {
   }
 }
 
-// Connections that died, after everything that ended before they did was told.
+// Closes dead connections, after all their tokens were reported.
 void TcpTransport::bury() {
   while (!shared_.dying.empty()) {
     const uint64_t peer = shared_.dying.front();
@@ -301,7 +303,7 @@ void TcpTransport::bury() {
   }
 }
 
-// True when it stopped although there may be more to do.
+// Returns true if it stopped although there may be more to do.
 bool TcpTransport::handle(uint64_t name, uint32_t events) {
   if ((name & kListenerBit) != 0) return accept_from(listeners_[name & ~kListenerBit]);
   Connection* connection = find(name);
@@ -316,8 +318,8 @@ bool TcpTransport::handle(uint64_t name, uint32_t events) {
   }
 }
 
-// With one peer talking, its socket is read at once and epoll is asked only when that finds nothing. True: it found
-// something.
+// While one peer sends, its socket is read at once, and epoll is asked only when that finds nothing. Returns true if it
+// found something.
 bool TcpTransport::read_hot() {
   if (hot_ == 0 || ++hot_turns_ > kHotTurns) return false;
   Connection* connection = find(hot_);

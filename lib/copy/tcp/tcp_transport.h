@@ -32,7 +32,7 @@ class TcpTransport {
     return KVBM_TRANSPORT_PROTECT | (shared_.users != nullptr ? uint32_t{KVBM_TRANSPORT_OWN_USER} : 0U);
   }
 
-  // Gives the address in use.
+  // Returns the address in use.
   Result<std::string> listen(std::string_view address);
   Result<uint64_t> connect(std::string_view address);
   Code admit(uint64_t peer);
@@ -68,10 +68,10 @@ class TcpTransport {
   std::vector<uint64_t> flushing_;
   uint64_t serial_ = 0;
   size_t peers_ = 0;
-  size_t strangers_ = 0;  // accepted, not admitted
+  size_t strangers_ = 0;  // accepted, but not admitted
   bool accepting_ = true;
   uint64_t accept_again_ns_ = kNever;
-  uint64_t hot_ = 0;  // whoever spoke last, read without asking epoll first
+  uint64_t hot_ = 0;  // the last peer with input, which is read before epoll is asked
   uint32_t hot_turns_ = 0;
 };
 
