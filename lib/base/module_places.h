@@ -1,5 +1,6 @@
 // Places of kvbm's own shared libraries that are loaded when needed (libkvbm_ucx.so and the stores), in search order. A
 // place of 1 and 2 is a file, or a directory that holds it:
+//   1. the option, and then nowhere else
 //   2. a variable of the environment
 //   3. beside what this code is in (libkvbm.so or the command), in its kvbm/ folder, and where an install tree has it
 //   4. ${libdir}/kvbm of the installation that was configured

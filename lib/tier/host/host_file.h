@@ -1,6 +1,7 @@
 // First page of a host tier's named file: the shape of the tier, and the epochs of invalidated namespaces.
 //
 //   [ magic, version, block bytes, slots, floor, foreign row bits | rows of (base id, epoch) ]
+//
 // A process can be killed between any two stores, so each of them leaves a valid page: a row counts by its epoch, which
 // is written last. The page cannot hold a row for every namespace. A row that is replaced raises the floor: the epoch
 // at which namespaces without a row begin after a restart. So an epoch that has ended stays ended, and a namespace that
