@@ -1,4 +1,4 @@
-// Not for what is here: sources of this folder are compiled together, and some of them need it (hkdf.cc).
+// Not needed in this file: sources of this folder are compiled together, and some of them need it (hkdf.cc).
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "codec/aes_gcm.h"
 
@@ -11,10 +11,10 @@
 namespace kvbm::codec {
 namespace {
 
-// A library context of our own: the process-wide one would read the host's openssl.cnf, which may name other providers.
+// A library context of its own: the process-wide one would read the host's openssl.cnf, which may name other providers.
 const EVP_CIPHER* aes_256_gcm() noexcept {
   static const EVP_CIPHER* const cipher = [] {
-    // Nothing at exit: the host may have unloaded this library by then.
+    // Registers no handler for the exit: the host may have unloaded this library by then.
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
     OSSL_LIB_CTX* const library = OSSL_LIB_CTX_new();
     return library == nullptr ? nullptr : EVP_CIPHER_fetch(library, "AES-256-GCM", nullptr);

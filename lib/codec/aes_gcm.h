@@ -1,7 +1,7 @@
-// AES-256-GCM of OpenSSL, one message after another under one key: what sealing records (seal.h) and protecting
-// connections (copy/frame_guard.h) share. A message of associated bytes alone is GMAC.
+// AES-256-GCM of OpenSSL, one message after another under one key: shared by sealing records (seal.h) and protecting
+// connections (copy/frame_guard.h). A message of associated bytes only is GMAC.
 //
-// Thread: one at a time. Allocates in open() alone. A call that says false leaves nothing that may be used but begin().
+// Thread: one at a time. Allocates in open() only. After a call that returns false, only begin() may be called.
 #pragma once
 
 #include <array>
@@ -27,20 +27,20 @@ class AesGcm {
   AesGcm& operator=(AesGcm&& other) noexcept;
   ~AesGcm();  // wipes
 
-  // Before anything else: takes memory. no_memory, or internal where libcrypto has no such cipher.
+  // Must be called first: allocates. no_memory, or internal if libcrypto has no such cipher.
   Status open() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return context_ != nullptr; }
   [[nodiscard]] bool set_key(const uint8_t* key) noexcept;
 
-  // One message: begin(), associate() as often as there is something, pass() likewise, then finish() or verify(). A nonce
-  // seals once under a key, whatever the message is.
+  // One message: begin(), associate() and pass() as often as needed, then finish() or verify(). A nonce must seal only
+  // once under a key, whatever the message is.
   [[nodiscard]] bool begin(const Nonce& nonce, Use use) noexcept;
   // Pieces of at most INT_MAX bytes.
   [[nodiscard]] bool associate(ConstBytes bytes) noexcept;
-  // Enciphers or deciphers; `to` may be where `from` is.
+  // Enciphers or deciphers; `to` may equal `from`.
   [[nodiscard]] bool pass(ConstBytes from, std::byte* to) noexcept;
   [[nodiscard]] bool finish(std::byte* tag) noexcept;
-  // In time that does not depend on the tags. False also where libcrypto fails: nothing of the message counts then.
+  // Takes time that does not depend on the tags. False also if libcrypto fails: the message must not be used then.
   [[nodiscard]] bool verify(const std::byte* tag) noexcept;
 
  private:

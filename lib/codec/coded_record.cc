@@ -11,7 +11,7 @@
 
 namespace kvbm::codec {
 
-// A leaf on its way through a seal, where coders find it aligned, and the sealer with the last record's key.
+// Memory for one leaf between coder and sealer, aligned for coders; and the sealer with the last record's key.
 struct RecordSpace {
   alignas(64) std::byte stage[encode_room(kMaxLeafBytes)];
   Sealer sealer;
@@ -26,13 +26,13 @@ void Workspace::Free::operator()(RecordSpace* p) const noexcept { delete p; }
 
 namespace {
 
-constexpr uint64_t kIoUnit = 4096;  // direct I/O writes whole ones
+constexpr uint64_t kIoUnit = 4096;  // direct I/O writes multiples of it
 constexpr size_t kCodedAlign = 64;
 constexpr size_t kSealedLeafBytes = kSealTagBytes + kSealedHashBytes;
 
 Status invalid(const char* what) { return {Code::invalid_argument, what}; }
 
-// Which mode most of what was coded has.
+// Finds the mode of most of the coded bytes.
 class ModeTally {
  public:
   void add(std::optional<Mode> mode, size_t bytes) noexcept {
@@ -118,7 +118,7 @@ class Encoder {
     return false;
   }
 
-  // Leaves of an opaque record are cut where they stand: counting them tells no layer and no plane.
+  // Leaves of an opaque record are cut at 64 KiB only: their number tells neither layer nor plane.
   [[nodiscard]] Mode mode(uint32_t leaf) const noexcept {
     return opaque_ ? mode_of_all_ : recipe_.mode(form_.layer(leaf), form_.plane(leaf));
   }
@@ -129,7 +129,8 @@ class Encoder {
   Status start_seal(const KeyRing& keys, Random& random) {
     space_ = workspace_.record();
     if (space_ == nullptr) return {Code::no_memory, "no memory to seal with"};
-    // The key comes of the record id and nonces count leaves: sealing twice under one id would use a nonce twice.
+    // The key is derived from the record id, and nonces count leaves: sealing twice under one id would use a nonce
+    // twice.
     random.fill(std::as_writable_bytes(std::span(header_.record_id)));
     header_.flags |= kSealed;
     header_.key_id = keys.sealing_key();
@@ -146,7 +147,7 @@ class Encoder {
     std::byte* const coded = sealer_ != nullptr ? space_->stage : out_payload_.data() + round_up(at_, kCodedAlign);
     Encoded encoded;
     if (how != Mode::off) {
-      // Decoding compares with the hash of what went in; where that is not what comes out, it is compared here.
+      // Decoding compares with the hash of the original bytes. Lossy coding changes them, so they are checked here.
       if (is_lossy(how) && leaf_hash(raw) != plain.hash) return damaged("a leaf to code is not what its hash says");
       Result<Encoded> result =
           encode_leaf(form(index), how, raw, plain.hash, {coded, encode_room(raw.size())}, workspace_);
@@ -178,7 +179,7 @@ class Encoder {
     put_leaf(out_head_, index, leaf);
     at_ += leaf.stored_bytes;
     lossy_ = lossy_ || encoded.lossy;
-    // A lossy mode that does not fit a leaf has left it to `standard`.
+    // A lossy mode that does not fit a leaf has coded it with `standard`.
     const Mode done = encoded.codec == LeafCodec::raw ? Mode::off : is_lossy(how) && !encoded.lossy ? Mode::standard : how;
     modes_.add(done, raw.size());
     sizes_.difference += encoded.difference;
@@ -225,7 +226,7 @@ class Encoder {
   ModeTally modes_;
   RecordSpace* space_ = nullptr;
   Sealer* sealer_ = nullptr;  // null: not sealed
-  uint64_t at_ = 0;           // where the next leaf goes
+  uint64_t at_ = 0;           // position of the next leaf
   bool lossy_ = false;        // by this coding
   CodedSizes sizes_;
 };
@@ -241,7 +242,7 @@ class Decoder {
         workspace_(workspace),
         header_(coded.header()) {}
 
-  // out_payload: where what a seal hides goes.
+  // out_payload: target of the deciphered leaves.
   Status open(ConstBytes stored, std::span<OpenedLeaf> out_leaves) {
     const bool sealed = (header_.flags & kSealed) != 0;
     if (stored.size() != header_.stored_bytes) return damaged("a record to open: not the payload that its head says");
@@ -330,7 +331,7 @@ class Decoder {
     return stored.empty() ? Status() : damaged("a record to decode: more bytes than its leaves have");
   }
 
-  // `hash`: in: of what is stored; out: of what was decoded.
+  // `hash`: in: of the stored bytes; out: of the decoded ones.
   Status take(const Leaf& leaf, const SealedLeaf& place, ConstBytes stored, MutableBytes out, uint64_t& hash) {
     if (leaf.codec == LeafCodec::raw && sealer_ == nullptr) {
       const uint64_t found =
@@ -357,7 +358,7 @@ class Decoder {
     return leaf_hash(out) == hash ? Status() : damaged("a coded leaf that does not decode to what went in");
   }
 
-  // `hash`: in: of what is stored; out: of what decoding must give.
+  // `hash`: in: of the stored bytes; out: of the bytes that decoding must give.
   Status open_leaf(const Leaf& leaf, const SealedLeaf& place, ConstBytes stored, OpenedLeaf& out, uint64_t& hash) {
     const bool is_raw = leaf.codec == LeafCodec::raw;
     if (sealer_ != nullptr) {
@@ -375,7 +376,7 @@ class Decoder {
       hash = frame.value().raw_hash;
       return {};
     }
-    // A version that is not known here is believed only of a leaf that is what its hash says.
+    // A newer version is reported only if the leaf's bytes match their hash; otherwise the leaf is damaged.
     const bool stands = out.verified || leaf_hash(stored) == out.hash;
     return stands ? frame.status() : damaged("a leaf that is not what its hash says");
   }
@@ -467,8 +468,9 @@ Status open_record(const HeadView& coded, ConstBytes stored, const DecodeRules& 
   return Decoder(coded, rules, out_head, opened, workspace).open(stored, out_leaves);
 }
 
-// A leaf is never longer coded than raw. So with the last one at the end of the room, what is decoded ends at most where
-// the next coded leaf begins; a leaf's own bytes, which may lie where it goes, are taken out first.
+// A coded leaf is never longer than the plain one. So if the last leaf ends at the end of the room, decoded bytes end
+// at most where the next coded leaf begins. A leaf's own coded bytes may overlap its target, so they are moved out
+// first.
 Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, MutableBytes room,
                      Workspace& workspace) {
   const Header& header = plain.header();

@@ -36,7 +36,7 @@ uint64_t stream_head_bytes(uint64_t leaves) noexcept {
   return round_up(kStreamHeaderBytes + leaves * kStreamLeafBytes + kChecksumBytes, kAlign);
 }
 
-// Where the checksum is: of everything before it.
+// Position of the checksum, which covers everything before it.
 uint64_t checksum_at(uint64_t leaves) noexcept { return kStreamHeaderBytes + leaves * kStreamLeafBytes; }
 
 struct Entry {
@@ -84,7 +84,7 @@ void put_head(std::byte* head, const StreamInfo& info) noexcept {
   std::memset(head + end, 0, stream_head_bytes(info.leaves) - end);
 }
 
-// The leaf table against the header; fills lossy and raw_leaves.
+// Checks the leaf table against the header; fills lossy and raw_leaves.
 Status check_table(ConstBytes bytes, StreamInfo& info) noexcept {
   constexpr const char* kText = "damaged: the leaf table of the coded buffer does not agree with its sizes";
   uint64_t raw = 0;

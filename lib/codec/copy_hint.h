@@ -1,4 +1,4 @@
-// How a copy is to write its target, by how much is copied before somebody reads it.
+// How a copy writes its target, depending on how much is copied before it is read.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace kvbm::codec {
 
-// For somebody who copies so many bytes in all before they are read: `cached` if the reader finds them in a cache then.
-// Streaming is the quicker copy, and a reader then waits for memory: README.md, "Copies". On AMD's processors the third level
-// takes what the second one gives up (on Zen 4 up to 4 MiB paid, 16 MiB did not), and other cores are to have room there
-// too, so it is twice the second level; elsewhere half of it.
+// Returns `cached` if a reader finds the target in a cache after `bytes` were copied in all, else automatic. Streaming
+// is the quicker copy, but a reader then waits for memory: README.md, "Copies". The limit is half of the second-level
+// cache. On AMD's processors it is twice the second level, since their third level takes what the second one evicts.
+// (On Zen 4 up to 4 MiB paid, 16 MiB did not; other cores need room there too.)
 [[nodiscard]] CopyHint hint_for(uint64_t bytes) noexcept;
 
 }  // namespace kvbm::codec

@@ -7,7 +7,7 @@
 #include "codec/quantize_scales.h"
 #include "codec/symbol_contexts.h"
 
-// A product and a sum must not become one rounding.
+// Prevents a product and a sum from being rounded only once.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -25,8 +25,8 @@ enum Offset : size_t {
   kOwnEnd = kFrameOwnAt + 8,
 };
 
-constexpr uint32_t kGroupTokens = 10;  // CacheGen's
-constexpr uint32_t kFewestRows = 32;   // below, anchors and scales outweigh what differences save
+constexpr uint32_t kGroupTokens = 10;  // as in CacheGen
+constexpr uint32_t kFewestRows = 32;   // below this, anchors and scales cost more than differences save
 constexpr uint8_t kDeepest = 2;
 // Step in units of a channel's mean difference, 1.25 of which are about a standard deviation: half, three quarters and
 // the whole of one.
@@ -34,7 +34,7 @@ constexpr float kSteps[kDeepest + 1] = {0.625F, 0.9375F, 1.25F};
 constexpr float kFull = 127.49F;
 // A channel is differenced if that makes its values this many times smaller: its anchors cost half a bit a value.
 constexpr float kWorthAnchors = 1.4F;
-constexpr float kMostHalfOfDelta = power_of_two(13);  // so that anchor and difference together stay finite
+constexpr float kMostHalfOfDelta = power_of_two(13);  // anchor and difference together must stay finite
 // Symbols 0 to 14 are -7 to 7; 15: a byte of the escapes.
 constexpr int kMiddle = 7;
 constexpr uint8_t kEscape = 15;
@@ -50,15 +50,15 @@ struct Scales {
   float* step_reciprocal;
 };
 
-// The parts of the workspace.
+// Parts of the workspace.
 struct Room {
   Scales scales;
-  float* base;      // the anchor of the tokens at hand, or zeros
-  float* row;       // values at hand
-  uint32_t* words;  // one a unit
+  float* base;      // the anchor of the current tokens, or zeros
+  float* row;       // current values
+  uint32_t* words;  // one per unit
   uint32_t* more_words;
   std::byte* of_units;
-  std::byte* direct;  // of each unit: 1 if its values are not differenced, and it has no anchors
+  std::byte* direct;  // for each unit: 1 if its values are not differenced, and it has no anchors
   std::byte* numbers;
   std::byte* symbols;
   std::byte* contexts;
@@ -98,10 +98,10 @@ static_assert(kMaxScaleRow <= kMaxUnits);
 
 struct Counts {
   uint32_t anchors = 0;  // values
-  uint32_t others = 0;   // values that go into the plane
+  uint32_t others = 0;   // values of the plane
 };
 
-// Calls row(first value, values, first unit, is it an anchor) for each row.
+// Calls row(first value, values, first unit, whether it is an anchor) for each row.
 template <class Row>
 void each_token(const ScaleMap& map, Row row) noexcept {
   each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t r) { row(at, n, unit, r % kGroupTokens == 0); });
@@ -122,7 +122,7 @@ struct Sections {
   size_t steps;
   size_t contexts;
   size_t direct;   // a bit a unit
-  size_t anchors;  // a byte each; behind them the escapes, a byte each, and the plane
+  size_t anchors;  // a byte each; followed by the escapes, a byte each, and the plane
 };
 Sections sections_of(const ScaleMap& map) noexcept {
   const size_t units = map.units();
@@ -140,7 +140,7 @@ void unpack_direct(uint32_t units, const std::byte* bits, std::byte* direct) noe
 
 float reciprocal_of(float scale) noexcept { return scale == 0 ? 0.0F : 1.0F / scale; }
 
-// Anchors of all channels as numbers, and their scales.
+// Makes anchors of all channels as numbers, and their scales.
 template <Element kElement>
 void make_anchors(const ScaleMap& map, const std::byte* raw, const Room& room, std::byte* scales) noexcept {
   const uint32_t units = map.units();
@@ -170,7 +170,7 @@ void make_anchors(const ScaleMap& map, const std::byte* raw, const Room& room, s
   });
 }
 
-// Rows, apart and without aliases, so that the compiler can make vectors of them.
+// Reads rows. Separate and without aliases, so that the compiler can vectorise it.
 template <Element kElement>
 [[gnu::noinline]] void read_row(const std::byte* __restrict__ raw, uint32_t n, float* __restrict__ x) noexcept {
   for (uint32_t i = 0; i < n; ++i) x[i] = read_value<kElement>(raw, i);
@@ -209,7 +209,7 @@ float anchor_value(const Room& room, std::byte q, uint32_t unit) noexcept {
   return static_cast<float>(static_cast<int8_t>(q)) * room.scales.anchor[unit];
 }
 
-// Which channels are not differenced, and the steps of all.
+// Determines the channels that are not differenced, and all steps.
 template <Element kElement>
 void make_steps(const ScaleMap& map, const std::byte* raw, const Room& room, float bin, std::byte* steps,
                 std::byte* direct) noexcept {
@@ -245,7 +245,7 @@ void make_steps(const ScaleMap& map, const std::byte* raw, const Room& room, flo
   }
 }
 
-// Keeps the anchors that are used, in `anchors`, and makes numbers of all other values.
+// Copies the anchors that are used to `anchors`, and makes numbers of all other values.
 template <Element kElement>
 void make_numbers(const ScaleMap& map, const std::byte* raw, const Room& room, std::byte* anchors) noexcept {
   const std::byte* all = room.anchors;
@@ -312,7 +312,7 @@ Sums measure(const ScaleMap& map, const std::byte* raw, const std::byte* decoded
   return sums;
 }
 
-// Contexts of the channels, and of each symbol.
+// Chooses the contexts of the channels, and of each symbol.
 void choose_delta_contexts(const ScaleMap& map, const Room& room, std::byte* packed) noexcept {
   const uint32_t units = map.units();
   std::fill_n(room.words, units, 0U);
@@ -342,7 +342,7 @@ void spread_delta_contexts(const ScaleMap& map, const Room& room, const std::byt
   std::memset(contexts, 0, size_t{groups_of(others)} * kSymbolGroup - others);
 }
 
-// Symbols of the numbers; escapes to `escapes`, of which there is room for `room_left`. UINT32_MAX: not enough.
+// Writes symbols of the numbers; escapes to `escapes`, which has `room_left` bytes. UINT32_MAX: not enough.
 uint32_t write_symbols(const Room& room, uint32_t others, std::byte* escapes, size_t room_left) noexcept {
   uint32_t n = 0;
   for (uint32_t i = 0; i < others; ++i) {

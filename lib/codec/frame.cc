@@ -34,7 +34,7 @@ void write_frame(const Frame& frame, std::byte* out) noexcept {
 Result<Frame> read_frame(LeafCodec codec, ConstBytes stored, size_t raw_bytes) noexcept {
   if (stored.size() < kFrameBytes || stored.size() % kCodedLeafUnit != 0) return damaged("coded leaf: cut short");
   const std::byte* in = stored.data();
-  // The version keeps its place in every version; nothing after it need.
+  // Only the version is at the same place in all versions.
   const auto version = load_le<uint8_t>(in + kFrameVersionAt);
   if (version > kFrameVersion) return Status{Code::newer_version, "coded leaf: written by a newer version"};
   if (version != kFrameVersion) return damaged("coded leaf: unknown version");

@@ -1,4 +1,4 @@
-// Over the low-level SHA-256 calls, as keys are (key.cc): EVP_KDF allocates and looks up a provider at each call.
+// Uses the low-level SHA-256 calls, as key.cc does: EVP_KDF allocates and looks up a provider at each call.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "codec/hkdf.h"
 
@@ -14,10 +14,10 @@ namespace {
 static_assert(SHA256_DIGEST_LENGTH == kDerivedKeyBytes);
 
 void update(SHA256_CTX& sha, ConstBytes bytes) noexcept {
-  if (!bytes.empty()) SHA256_Update(&sha, bytes.data(), bytes.size());  // a null pointer is not for libcrypto
+  if (!bytes.empty()) SHA256_Update(&sha, bytes.data(), bytes.size());  // libcrypto must not get a null pointer
 }
 
-// RFC 2104. Leaves nothing of the key behind on the stack.
+// RFC 2104. Leaves no key bytes on the stack.
 class Hmac {
  public:
   explicit Hmac(ConstBytes key) noexcept {

@@ -1,6 +1,6 @@
-// What one instruction set must provide for the leaf hash: whole rows, hashed and optionally stored
-// in the same pass. The part that every instruction set shares (order of pieces, tail, end) is in
-// leaf_hash.cc; the formula is in lib/codec/README.md.
+// Interface of an instruction set for the leaf hash: whole rows, hashed and optionally stored in the same pass. The
+// part that every instruction set shares (order of pieces, tail, end) is in leaf_hash.cc; the formula is in
+// lib/codec/README.md.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace kvbm::codec {
 
 inline constexpr size_t kLanes = 32;
 inline constexpr size_t kRowBytes = kLanes * sizeof(uint64_t);
-inline constexpr size_t kChunkBytes = 64;  // a quarter of a row: what pieces must be multiples of to go fast
+inline constexpr size_t kChunkBytes = 64;  // a quarter of a row: fast only if pieces are multiples of it
 inline constexpr uint64_t kRowsPerScramble = 16;
 inline constexpr uint64_t kRowStep = 0xD1342543DE82EF95ULL;   // odd
 inline constexpr uint64_t kScrambleFactor = 0x9E3779B1U;      // XXH_PRIME32_1
@@ -41,12 +41,12 @@ alignas(64) inline constexpr LaneTable kLaneMerge = leaf_hash_table(3 * kLanes);
 
 static_assert(sizeof(LeafState::lanes) == kRowBytes);
 
-// How a kernel writes. `stream` passes the caches and needs 64-byte aligned pieces, `stream16`
-// does so where the target is only 16-byte aligned (what malloc gives); `none` hashes alone. What it streams is not
-// ordered: that is left to order_copies() (leaf_hash.h), behind the last row.
+// How a kernel writes. `stream` passes the caches and needs 64-byte aligned pieces, `stream16` does so if the target is
+// only 16-byte aligned (as from malloc); `none` only hashes. Streamed stores are not ordered: order_copies()
+// (leaf_hash.h) does that after the last row.
 enum class Store : uint8_t { none, cached, stream, stream16 };
 
-// A position in a list of pieces. Pieces of length 0 are never stood on unless the list has ended.
+// A position in a list of pieces. It is never at a piece of length 0, except at the end of the list.
 struct Walk {
   std::byte* at = nullptr;
   uint64_t left = 0;  // bytes of this piece still to come; 0 = the list has ended
@@ -55,7 +55,7 @@ struct Walk {
   uint32_t i = 0;
   uint32_t j = 0;
 
-  void enter() noexcept {  // stands on the first piece of the first non-empty run at or after `run`
+  void enter() noexcept {  // moves to the first piece of the first non-empty run at or after `run`
     for (; run != end; ++run) {
       if (run->total() == 0) continue;
       i = j = 0;
@@ -89,7 +89,7 @@ struct Walk {
     if (left == 0) next_piece();
   }
 
-  // The next chunk of a list whose pieces are all multiples of kChunkBytes.
+  // Returns the next chunk of a list with pieces that are all multiples of kChunkBytes.
   std::byte* take_chunk() noexcept {
     std::byte* chunk = at;
     advance(kChunkBytes);
@@ -97,19 +97,20 @@ struct Walk {
   }
 };
 
-// Into which cache the lines of paged memory, and of a target that is to stay, are asked for ahead of a copy. More of them
-// can be on their way into the second level. On Zen 4 the first level costs a gather of 1 to 16 KiB pieces a sixth to
-// a third of its speed, and asking for what the hardware fetches by itself a tenth of a copy through the caches.
+// Cache that lines of paged memory, and of a target that is to stay, are prefetched into ahead of a copy. More of them
+// can be in flight into the second level. On Zen 4, using the first level costs a gather of 1 to 16 KiB pieces a sixth
+// to a third of its speed. Prefetching lines that the hardware fetches by itself costs a tenth of a copy through the
+// caches.
 enum class Ask : uint8_t { first_level, second_level };
 
 struct Kernel {
   const char* name;
-  // Takes `count` rows out of `from` and, unless store is none, writes them to `to`. All pieces are
-  // multiples of kChunkBytes (a row is taken chunk by chunk where a piece ends inside it).
+  // Takes `count` rows out of `from` and, unless store is none, writes them to `to`. All pieces are multiples of
+  // kChunkBytes (a row is taken chunk by chunk if a piece ends inside it).
   void (*rows)(LeafState& state, Walk& to, Walk& from, uint64_t count, Store store) noexcept;
 };
 
-// Null where this machine lacks the instructions.
+// Null if this machine lacks the instructions.
 const Kernel* portable_kernel() noexcept;
 const Kernel* avx2_kernel(Ask ask) noexcept;
 const Kernel* avx512_kernel(Ask ask) noexcept;

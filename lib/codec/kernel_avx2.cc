@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// A region, not a file flag: everything that the headers above define stays baseline code.
+// A region instead of a file flag: everything that the headers above define stays baseline code.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
@@ -60,7 +60,7 @@ constexpr Kernel kSecond{"avx2_l2", rows<Ask::second_level>};
 #endif
 
 namespace kvbm::codec {
-// The builtin asks the system for the register state too, not the processor alone.
+// The builtin checks the system's support for the register state too, not only the processor.
 const Kernel* avx2_kernel(Ask ask) noexcept {
   if (!__builtin_cpu_supports("avx2")) return nullptr;
   return ask == Ask::first_level ? &kFirst : &kSecond;

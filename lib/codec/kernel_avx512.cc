@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// A region, not a file flag: everything that the headers above define stays baseline code.
+// A region instead of a file flag: everything that the headers above define stays baseline code.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
 #else
@@ -26,7 +26,7 @@ inline Vector load(const std::byte* p) noexcept { return _mm512_loadu_si512(p); 
 inline Vector load_aligned(const uint64_t* p) noexcept { return _mm512_load_si512(p); }
 inline void store_aligned(uint64_t* p, Vector v) noexcept { _mm512_store_si512(p, v); }
 inline void store_cached(std::byte* p, Vector v) noexcept { _mm512_storeu_si512(p, v); }
-// Zen 4 copies through its caches a tenth faster so, for its way to them is 32 bytes wide.
+// With this, Zen 4 copies through its caches a tenth faster: its path to them is 32 bytes wide.
 inline Vector load_halves(const std::byte* p) noexcept {
   const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32)), 1);
@@ -70,7 +70,7 @@ constexpr Kernel kSecond{"avx512_l2", rows<Ask::second_level>};
 #endif
 
 namespace kvbm::codec {
-// The builtin asks the system for the register state too, not the processor alone.
+// The builtin checks the system's support for the register state too, not only the processor.
 const Kernel* avx512_kernel(Ask ask) noexcept {
   if (!__builtin_cpu_supports("avx512f")) return nullptr;
   return ask == Ask::first_level ? &kFirst : &kSecond;

@@ -1,4 +1,4 @@
-// Rows in plain C++, for machines without AVX2 and as the second opinion of the tests.
+// Rows in plain C++, for machines without AVX2, and as a cross-check in tests.
 #include <cstring>
 
 #include "codec/kernel.h"
@@ -20,7 +20,7 @@ void scramble(uint64_t (&lanes)[kLanes]) noexcept {
   }
 }
 
-// A row is read once, into `words`: hash and store work on that copy. Plain stores only.
+// A row is read once, into `words`: hash and store use that copy. Plain stores only.
 void rows(LeafState& state, Walk& to, Walk& from, uint64_t count, Store store) noexcept {
   for (uint64_t n = 0; n < count; ++n) {
     uint64_t words[kLanes];

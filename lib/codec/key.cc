@@ -1,5 +1,5 @@
-// The low-level SHA-256 calls are deprecated in OpenSSL 3 and stay because a key costs a quarter
-// less through them than through EVP, whose calls allocate and look up a provider.
+// The low-level SHA-256 calls are deprecated in OpenSSL 3. They stay because a key costs a quarter less through them
+// than through EVP, with calls that allocate and look up a provider.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "codec/key.h"
 
@@ -11,8 +11,8 @@
 namespace kvbm::codec {
 namespace {
 
-// The first byte of every input to SHA-256 says what is hashed, so no input of one kind can be
-// one of another. lib/codec/README.md has the bytes.
+// The first byte of every input to SHA-256 names its kind, so no input of one kind can equal one of another.
+// lib/codec/README.md has the bytes.
 enum class Tag : uint8_t { namespace_id = 'N', chained = 'C', content = 'P', engine = 'E' };
 
 constexpr uint8_t kKeyFormat = 1;
@@ -22,7 +22,7 @@ static_assert(kPrefixBytes == 44);
 using Digest = std::array<uint8_t, SHA256_DIGEST_LENGTH>;
 
 void sha_update(SHA256_CTX& sha, const void* data, size_t bytes) noexcept {
-  if (bytes > 0) SHA256_Update(&sha, data, bytes);  // a null pointer of no bytes is not for libcrypto
+  if (bytes > 0) SHA256_Update(&sha, data, bytes);  // libcrypto must not get a null pointer of no bytes
 }
 
 // tag, format, two zero bytes, namespace id, previous key, counts: the fixed start of a block's key.
@@ -43,7 +43,7 @@ Key key_of(const Digest& digest) noexcept {
   return key;
 }
 
-// One input assembled on the stack and hashed by one update: libcrypto then compresses straight from it.
+// Assembles one input on the stack and hashes it by one update: libcrypto then compresses straight from it.
 Key short_block_key(uint8_t* input, std::span<const uint32_t> tokens, ConstBytes extra) noexcept {
   size_t bytes = kPrefixBytes;
   if (!tokens.empty()) std::memcpy(input + bytes, tokens.data(), tokens.size_bytes());

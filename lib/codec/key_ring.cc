@@ -8,7 +8,7 @@ namespace kvbm::codec {
 namespace {
 
 constexpr size_t kMasterBytes = 32;
-constexpr size_t kMaxKeys = 1024;  // a ring is walked; a key opens nothing for longer than caches live
+constexpr size_t kMaxKeys = 1024;  // a ring is searched linearly; no key is needed for longer than caches live
 constexpr std::string_view kSalt = "kvbm seal 1";
 
 Status refuse(size_t line, const char* what) {
@@ -17,7 +17,7 @@ Status refuse(size_t line, const char* what) {
 
 bool blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\r'; }
 
-// The next word of a line, taken off its front.
+// Returns the next word of a line, removed from its front.
 std::string_view next_word(std::string_view& line) noexcept {
   while (!line.empty() && blank(line.front())) line.remove_prefix(1);
   size_t n = 0;
@@ -90,7 +90,7 @@ Status KeyRing::add(std::string_view line, size_t number) {
 
 Result<std::shared_ptr<const KeyRing>> KeyRing::parse(std::string_view text) {
   auto ring = std::shared_ptr<KeyRing>(new KeyRing());
-  ring->keys_.reserve(kMaxKeys);  // a vector that grew would leave keys behind
+  ring->keys_.reserve(kMaxKeys);  // a vector that grew would leave copies of keys behind
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, std::min(text.find('#'), end));

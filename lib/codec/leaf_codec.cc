@@ -40,26 +40,26 @@ constexpr Name kNames[] = {
     {Mode::delta, "delta"},
 };
 
-// Whether so many bytes are zero that a coder of exponents misses most of what there is to gain: padded or unused channels,
-// floats that were made of shorter ones. Exponents of zeros are far from all others, and mantissas are taken for noise.
+// True if so many bytes are zero that a coder of exponents would miss most of the gain: padded or unused channels, or
+// floats made from shorter ones. Exponents of zeros are far from all others, and mantissas are treated as noise.
 bool zeros_abound(Element element, ConstBytes raw) noexcept {
   constexpr size_t kLooks = 128;
   const size_t width = element_bytes(element);
   const size_t count = raw.size() / width;
   if (count < kLooks) return false;
-  // Of 8-bit floats zeros are symbols like others, but for many of them.
+  // Zeros of 8-bit floats are ordinary symbols, unless there are many of them.
   const uint32_t many = width == 1 ? kLooks / 4 : kLooks / 16;
   uint32_t zeros[4] = {};
   for (size_t i = 0; i < kLooks; ++i) {
-    // At no one distance, because channels have one.
+    // Irregular distances, because channels repeat at a fixed one.
     const size_t at = (i * count + i * 2654435761U % count) / kLooks;
     for (size_t p = 0; p < width; ++p) zeros[p] += raw[at * width + p] == std::byte{0};
   }
   return *std::max_element(std::begin(zeros), std::end(zeros)) >= many;
 }
 
-// zstd instead, where the leaf as it is coded in `out` (of `bytes`; 0: as it is) becomes so much smaller that it is worth its
-// slower decoder. Returns the new size, or 0.
+// Codes the leaf with zstd instead if that makes it enough smaller than its form in `out` (of `bytes`; 0: uncoded) to
+// be worth the slower decoder. Returns the new size, or 0.
 Result<uint32_t> zstd_instead(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, uint32_t bytes,
                               MutableBytes out, Workspace& workspace) noexcept {
   constexpr size_t kBeside = encode_room(kMaxLeafBytes);

@@ -17,10 +17,10 @@
 namespace kvbm::codec {
 namespace {
 
-// From here on a target of unknown use is written past the caches: measured in tools/bench/copy.cc,
-// `kvbm bench copy`, as the size where streaming wins against libc memcpy on rotating memory.
+// Smallest target of unknown use that is written past the caches: measured in tools/bench/copy.cc, `kvbm bench copy`,
+// as the size where streaming wins against libc memcpy on rotating memory.
 constexpr uint64_t kStreamFrom = 16 * 1024;
-// Pieces below this are not streamed by the slow path, whose rows may begin anywhere.
+// The slow path does not stream pieces below this: its rows may begin anywhere.
 constexpr uint64_t kSlowStreamPiece = 16 * 1024;
 
 Ask usual_ask() noexcept {
@@ -47,7 +47,7 @@ const Kernel& kernel() noexcept {
   return *chosen;
 }
 
-// The high half of the product folded onto the low one: every bit of both factors reaches the result.
+// Folds the high half of the product onto the low one: every bit of both factors reaches the result.
 uint64_t fold(uint64_t a, uint64_t b) noexcept {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
@@ -66,7 +66,7 @@ void start(LeafState& state) noexcept {
   state.row = 0;
 }
 
-// The walk of a source is never written through.
+// Makes a walk over a source, which is never written through.
 Walk walk_of(const std::byte* data, uint64_t bytes) noexcept {
   Walk walk;
   walk.at = const_cast<std::byte*>(data);
@@ -82,7 +82,7 @@ Walk walk_of(std::span<const StridedRun> runs) noexcept {
   return walk;
 }
 
-// What decides how a list of pieces can be handled; one pass over the runs, not over the pieces.
+// Facts about a list of pieces that decide how it is handled; found in one pass over the runs, not over the pieces.
 struct Shape {
   uint64_t bytes = 0;
   uint64_t smallest = UINT64_MAX;
@@ -111,7 +111,7 @@ Shape shape_of(const std::byte* data, uint64_t bytes) noexcept {
 Store store_for(const Shape& target, CopyHint hint) noexcept {
   if (hint == CopyHint::cached || (hint == CopyHint::automatic && target.bytes < kStreamFrom)) return Store::cached;
   if (target.address_bits % kChunkBytes == 0) return Store::stream;
-  // Lines at the ends of such pieces are written in part, which is slow unless pieces are long.
+  // Lines at the ends of such pieces are written partly, which is slow unless pieces are long.
   return target.address_bits % 16 == 0 && target.smallest >= kSlowStreamPiece ? Store::stream16 : Store::cached;
 }
 
@@ -135,7 +135,8 @@ void give(Walk& to, const std::byte* in, uint64_t bytes) noexcept {
   }
 }
 
-// A row that pieces cut at odd places, or the last one: read once into `row`, hashed and written from there.
+// Handles a row that pieces cut at odd places, or the last one: reads it once into `row`, hashes and writes it from
+// there.
 void staged_row(const Kernel& k, LeafState& state, Walk* to, Walk& from, uint64_t bytes) noexcept {
   alignas(64) std::byte row[kRowBytes];
   take(from, row, bytes);
@@ -146,7 +147,7 @@ void staged_row(const Kernel& k, LeafState& state, Walk* to, Walk& from, uint64_
   if (to != nullptr) give(*to, row, bytes);
 }
 
-// Pieces of any size: whole rows where both sides have one in a single piece, staged rows between.
+// Handles pieces of any size: whole rows if both sides have one in a single piece, staged rows between.
 void odd_rows(const Kernel& k, LeafState& state, Walk& to, Walk& from, uint64_t rows, Store store) noexcept {
   while (rows > 0) {
     const uint64_t whole = std::min(rows, std::min(from.left, to.left) / kRowBytes);
@@ -167,7 +168,7 @@ uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& sourc
   if ((target.size_bits | source.size_bits) % kChunkBytes == 0) {
     if (bytes >= kRowBytes) k.rows(state, to, from, bytes / kRowBytes, store);
   } else {
-    // Inside odd target pieces rows begin anywhere, and a streaming store must not.
+    // Inside odd target pieces rows begin anywhere, which streaming stores do not allow.
     const bool stream = target.size_bits == 0 && source.smallest >= kSlowStreamPiece;
     odd_rows(k, state, to, from, bytes / kRowBytes, stream ? store : Store::cached);
   }

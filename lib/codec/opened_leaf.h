@@ -1,4 +1,4 @@
-// A leaf of a coded record that was opened and not decoded: for whoever decodes leaf by leaf (coded_record.h).
+// A leaf of a coded record that was opened but not decoded, for decoding leaf by leaf (coded_record.h).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 namespace kvbm::codec {
 
 struct OpenedLeaf {
-  uint64_t offset = 0;  // where its bytes lie; from where, its maker says
+  uint64_t offset = 0;  // offset of its bytes; its maker defines the origin
   uint32_t bytes = 0;
   LeafCodec codec = LeafCodec::raw;
-  bool verified = false;  // these bytes were compared with what was stored; else they must have `hash`
+  bool verified = false;  // these bytes were compared with the stored hash; else they must have `hash`
   uint64_t hash = 0;      // leaf_hash
 };
 

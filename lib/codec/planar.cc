@@ -21,8 +21,8 @@ enum Own : size_t {
   kWordsAt = kFrameOwnAt + 16,
 };
 
-constexpr size_t kEscapeSlack = 64;  // bytes behind the escapes that a reader of 64 at a time may see
-constexpr uint8_t kRepeatShape = 0;  // all of the leaf repeats its first 8 bytes
+constexpr size_t kEscapeSlack = 64;  // bytes behind the escapes that a reader of 64 at a time may read
+constexpr uint8_t kRepeatShape = 0;  // the whole leaf repeats its first 8 bytes
 constexpr uint8_t kRowsShape = 16;   // an index a row, then a planar leaf of the different rows
 constexpr uint8_t kSignsShape = 17;  // 8 levels, the sign in the symbol
 constexpr uint32_t kSignsLevels = 8;
@@ -47,7 +47,7 @@ PlanarElement element_of(Element element) noexcept {
   }
 }
 
-// Folded, with the sign behind the exponent. Of fp32 a sign is nothing.
+// Form with the sign behind the exponent. fp32 has none.
 PlanarElement signed_element_of(Element element) noexcept {
   switch (element) {
     case Element::bf16:
@@ -63,16 +63,16 @@ PlanarElement signed_element_of(Element element) noexcept {
   }
 }
 
-// Bytes of a block that are stored as they are.
+// Bytes of a block that are stored unchanged.
 size_t plane_bytes(const PlanarElement& element) noexcept {
   return element.packed ? kPackedBlock : size_t{kBlock} * (element.width - 1);
 }
 size_t lower_bytes(const PlanarElement& element) noexcept { return size_t{8} * element.raw_bits + plane_bytes(element); }
 
-// Rows that signs are compared over: a row is in the blocks.
+// True if sign prediction may compare values one row apart: a row must fit in the blocks.
 bool row_fits(const LeafForm& form, uint32_t blocks) noexcept { return form.row != 0 && form.row <= blocks * kBlock; }
 
-// Where the parts of a coded leaf lie; each begins where the one before ends, but for the alignments given here.
+// Positions of the parts of a coded leaf; each begins where the one before ends, except for the alignments given here.
 struct Sections {
   size_t tables = 0;
   size_t streams = 0;
@@ -129,15 +129,15 @@ Status read_repeat(ConstBytes stored, MutableBytes raw) noexcept {
   return {};
 }
 
-// One way to code a leaf.
+// One way of coding a leaf.
 struct Way {
   uint8_t shape = 0;
-  const std::byte* from = nullptr;  // the leaf, or what it is folded to
+  const std::byte* from = nullptr;  // the leaf, or its folded form
   PlanarPlan plan;
   PlanarChoice choice;
 };
 
-// What one encoding needs of the workspace.
+// Part of the workspace that one encoding needs.
 struct Room {
   Way plain;
   Way with_signs;
@@ -177,7 +177,7 @@ PlanarPlaces places_in(const PlanarPlan& plan, Room& room) noexcept {
   return places;
 }
 
-// Puts together what was coded; 0: not smaller than it was.
+// Assembles the coded parts; 0: not smaller than the leaf.
 uint32_t assemble(const Frame& frame, const Way& way, Room& room, const PlanarEnds& ends, ConstBytes raw,
                   MutableBytes out) noexcept {
   const PlanarPlan& plan = way.plan;
@@ -228,7 +228,7 @@ uint32_t assemble(const Frame& frame, const Way& way, Room& room, const PlanarEn
   return static_cast<uint32_t>(at.end);
 }
 
-// Of a decoded frame's own fields, checked; a text says what is wrong.
+// Reads and checks a frame's own fields; returns a text that names the fault.
 const char* read_plan(const Frame& frame, ConstBytes stored, PlanarPlan& plan, Sizes& sizes) noexcept {
   const std::byte* const in = stored.data();
   const bool signs = frame.shape == kSignsShape;
@@ -277,7 +277,7 @@ bool read_tables(const PlanarPlan& from, const Sizes& sizes, const Sections& at,
   return true;
 }
 
-// What coding that way is estimated to take, without the frame.
+// Estimates the size of coding that way, without the frame.
 uint64_t estimate(const LeafForm& form, Mode mode, uint32_t blocks, Way& way, Room& room) noexcept {
   way.plan.blocks = blocks;
   planar_channels(form, way.plan);
@@ -285,8 +285,8 @@ uint64_t estimate(const LeafForm& form, Mode mode, uint32_t blocks, Way& way, Ro
   return way.choice.bytes + lower_bytes(way.plan.element) * blocks;
 }
 
-// Whether signs stay from row to row so often that coding them is worth the time of `standard`: at least 0.15 bits a
-// value, as it is of K and not of V. Only fp16 has so little else to give. Some rows tell.
+// True if signs repeat from row to row so often that coding them is worth the time in mode `standard`: a gain of at
+// least 0.15 bits a value, as for K and not for V. Only for fp16, which gains little otherwise. Some rows are sampled.
 bool signs_stay(const LeafForm& form, ConstBytes values) noexcept {
   constexpr size_t kLooks = 8;
   constexpr size_t kFewest = 256;
@@ -303,7 +303,7 @@ bool signs_stay(const LeafForm& form, ConstBytes values) noexcept {
   return looked >= kFewest && flips * 1000 < looked * 277;  // 0.85 bits
 }
 
-// The leaf folded, and how that is coded; false: it cannot be.
+// Folds the leaf and estimates its coded size; false: it cannot be folded.
 bool fold_signs(const LeafForm& form, Mode mode, uint32_t blocks, ConstBytes values, Room& room, uint64_t& bytes) noexcept {
   Way& signs = room.with_signs;
   signs.plan.element = signed_element_of(form.element);
@@ -327,7 +327,7 @@ uint32_t encode_values(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t
   const ConstBytes values = raw.first(in_blocks);
   Way* best = &room.with_signs;
   uint64_t least = UINT64_MAX;
-  // Where it is clear that signs gain, the other way is not estimated.
+  // If signs clearly gain, the other way is not estimated.
   const bool clear = mode == Mode::standard && form.element == Element::fp16 && row_fits(form, blocks) && signs_stay(form, values);
   if ((!clear && mode != Mode::max) || !fold_signs(form, mode, blocks, values, room, least)) least = UINT64_MAX;
   if (least == UINT64_MAX || mode == Mode::max) {
@@ -347,7 +347,7 @@ uint32_t encode_values(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t
   return assemble(frame, *best, room, ends, raw, out);
 }
 
-// header | u16 a row | zeros up to 64 | planar leaf of the different rows, or these as they are and zeros up to 64
+// header | u16 a row | zeros up to 64 | planar leaf of the different rows, or these unchanged and zeros up to 64
 uint32_t encode_rows(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                      Room& room) noexcept {
   const LeafRows& equal = room.equal;
@@ -373,10 +373,10 @@ uint32_t encode_rows(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t r
   return total;
 }
 
-// What one decoding needs of the workspace.
+// Part of the workspace that one decoding needs.
 struct DecodeRoom {
   PlanarPlan plan;
-  alignas(64) std::byte escapes[kMaxLeafBytes + kEscapeSlack];  // one for each value, whatever the leaf says
+  alignas(64) std::byte escapes[kMaxLeafBytes + kEscapeSlack];  // one for each value, for any leaf
   alignas(64) std::byte low[kMaxLeafBytes / 2];                 // lower bytes that are stored packed
   alignas(64) std::byte different[kMaxLeafBytes];
 };
@@ -390,7 +390,7 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   if (at.end != stored.size()) return {Code::damaged, "planar leaf: its parts do not make up its length"};
   if (!read_tables(plan, sizes, at, stored.data(), plan)) return {Code::damaged, "planar leaf: unknown class"};
   // Kernels only read through these. A stream is read for at most 8 bytes a block and 8 beyond: bits and planes, which
-  // lie behind all streams, are longer. Escapes are read from where there is memory for as many as there are values.
+  // follow all streams, are longer. Escapes are read from memory that has room for one per value.
   auto* const base = const_cast<std::byte*>(stored.data());
   PlanarPlaces places;
   std::byte* stream = base + at.streams;
@@ -468,7 +468,7 @@ Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, 
   if (!planar_fits(form.element)) return uint32_t{0};
   std::byte* const memory = workspace.take(sizeof(Room));
   if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
-  // All of its members are plain numbers, set before they are read.
+  // All members are plain numbers, set before they are read.
   Room& room = *new (memory) Room;
   if (find_equal_rows(form, raw, room.equal, room.different)) {
     const uint32_t bytes = encode_rows(form, mode, raw, raw_hash, out, room);

@@ -31,7 +31,7 @@ inline uint64_t load_word(const std::byte* p) noexcept {
   return v;
 }
 inline void store_word(std::byte* p, uint64_t v) noexcept { std::memcpy(p, &v, sizeof v); }
-// A mask that is wanted twice moves once: compilers rather repeat the move, and that port is the busiest.
+// Moves a mask that is used twice only once: compilers would repeat the move, and that port is the busiest.
 inline uint64_t word_of(__mmask64 mask) noexcept {
   uint64_t v = _cvtmask64_u64(mask);
   __asm__("" : "+r"(v));
@@ -39,7 +39,8 @@ inline uint64_t word_of(__mmask64 mask) noexcept {
 }
 inline uint32_t ones_of(uint64_t v) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(v)); }
 
-// Which bytes of two registers make one: every `step`-th from `first` on; and where the bytes of two planes go.
+// Selects the bytes of two registers that make one: every `step`-th from `first` on; and places the bytes of two
+// planes.
 struct Pick {
   alignas(64) uint8_t at[kBlock];
 };
@@ -58,7 +59,7 @@ constexpr Pick kOdd = pick_every(2, 1);
 constexpr Pick kFourth[4] = {pick_every(4, 0), pick_every(4, 1), pick_every(4, 2), pick_every(4, 3)};
 constexpr Pick kLowHalf = interleave(0);
 constexpr Pick kHighHalf = interleave(32);
-// Two interleaved pairs of bytes to elements of four: words of a and b alternate.
+// Joins two interleaved pairs of bytes to elements of four: words of a and b alternate.
 struct PickWords {
   alignas(64) uint16_t at[32];
 };
@@ -70,7 +71,8 @@ constexpr PickWords interleave_words(uint32_t first) noexcept {
 constexpr PickWords kLowWords = interleave_words(0);
 constexpr PickWords kHighWords = interleave_words(16);
 
-// Leaves mostly follow one another: while one is coded, what lies behind it is fetched. A hint, so it may be of no leaf.
+// Leaves mostly follow one another: while one is coded, the memory behind it is fetched. A hint, so it may belong to no
+// leaf.
 template <uint32_t kLines, auto kHint>
 inline void fetch(const std::byte* from, size_t distance) noexcept {
   const uintptr_t ahead = reinterpret_cast<uintptr_t>(from) + distance;
@@ -80,11 +82,11 @@ inline void fetch(const std::byte* from, size_t distance) noexcept {
   }
 }
 
-// What is written waits for its line too, and stores that find none fill their queue; unless nothing but memory is
-// waited for, as where all levels are full.
+// Stores wait for their lines too, and stores that miss fill their queue. Not if only memory is waited for, as when all
+// levels are full.
 constexpr size_t kBlocksAhead = 16;
 
-// The top bytes of a block; the others go to their planes.
+// Returns the top bytes of a block; the others go to their planes.
 template <uint32_t kWidth>
 inline Vector split(const std::byte* raw, std::byte* plane, size_t plane_bytes) noexcept {
   if constexpr (kWidth == 1) {
@@ -115,7 +117,7 @@ inline Vector split(const std::byte* raw, std::byte* plane, size_t plane_bytes) 
   }
 }
 
-// The lower bytes of a block, of which kPackedBlock are stored: bit 0 of the seven words are the eighth word's.
+// Returns the lower bytes of a block; kPackedBlock of them are stored: bits 0 of the seven words are the eighth word's.
 inline Vector unpack(const std::byte* packed) noexcept {
   const Vector places = _mm512_setr_epi64(1, 2, 3, 4, 5, 6, 7, 0);
   const Vector words = _mm512_maskz_loadu_epi64(0x7F, packed);
@@ -154,7 +156,7 @@ inline void join(Vector top, const std::byte* plane, size_t plane_bytes, std::by
   }
 }
 
-// `n` bits from bit `at` on, and whatever is behind them. At level 2 and beyond n is seldom more than half of 64.
+// Returns `n` bits from bit `at` on, and undefined bits above. At level 2 and beyond n is seldom more than half of 64.
 inline uint64_t take_bits(const std::byte* streams, uint64_t at, uint32_t n) noexcept {
   const std::byte* const byte = streams + at / 8;
   const uint64_t bits = load_word(byte) >> at % 8;
@@ -162,8 +164,8 @@ inline uint64_t take_bits(const std::byte* streams, uint64_t at, uint32_t n) noe
   return bits | std::to_integer<uint64_t>(byte[8]) << 1 << (63 - at % 8);
 }
 
-// A stream being written: `at` bits so far. The bits of its last byte are read back: a store of eight bytes is there at
-// once for a load within it. What is behind the last bit of that byte is zero, so it must be at the beginning.
+// A stream being written: `at` bits so far. The bits of its last byte are read back: an eight-byte store is forwarded
+// at once to a load within it. Bits behind the last one in that byte must be zero, also at the beginning.
 struct BitWriter {
   uint64_t at;
   inline void put(std::byte* stream, uint64_t bits, uint32_t n) noexcept {
@@ -175,7 +177,7 @@ struct BitWriter {
   }
 };
 
-// Ranks of codes: the codes of 8 levels need a table of four registers.
+// Ranks of codes: codes of 8 levels need a table of four registers.
 template <uint32_t kLevels>
 struct RankTable {
   Vector at[kLevels == 8 ? 4 : kLevels == 7 ? 2 : 1];
@@ -201,7 +203,7 @@ struct LevelLimits {
   }
 };
 
-// The channels of each block after the other: the vectors of a group's period, again and again.
+// Walks over the channels of the blocks: the vectors of a group's period, repeated.
 class ClassWalk {
  public:
   explicit ClassWalk(const PlanarPlan& plan) noexcept
@@ -234,7 +236,7 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
   const Vector symbols_low = load(plan.symbol);
   const Vector symbols_high = load(plan.symbol + kBlock);
   const Vector escape = repeat((1U << kLevels) - 1);
-  // There are few registers: one pointer for all open streams, one for the full ones, one for the lower planes.
+  // Registers are few: one pointer for all open streams, one for the full ones, one for the lower planes.
   const std::byte* const streams = from.streams[kFull < kLevels ? kFull : 0];
   uint64_t at[kLevels];
   for (uint32_t l = kFull; l < kLevels; ++l) at[l] = static_cast<uint64_t>(from.streams[l] - streams) * 8;
@@ -299,7 +301,7 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   const Vector escape = repeat((1U << kLevels) - 1);
   const Vector base = repeat(plan.base);
   BitWriter writers[kLevels];
-  // As for decoding.
+  // One pointer, as in decoding.
   std::byte* const streams = to.streams[kFull < kLevels ? kFull : 0];
   for (uint32_t l = kFull; l < kLevels; ++l) {
     writers[l] = {static_cast<uint64_t>(to.streams[l] - streams) * 8};
@@ -353,7 +355,7 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   }
   for (uint32_t l = 0; l < kFull; ++l) ends.bits[l] = plan.blocks * kBlock;
   for (uint32_t l = kFull; l < kLevels; ++l) {
-    // What is behind the last bit of its word: zero.
+    // Zeroes the bits behind the last one of its word.
     writers[l].put(streams, 0, 0);
     ends.bits[l] = static_cast<uint32_t>(writers[l].at - static_cast<uint64_t>(to.streams[l] - streams) * 8);
   }
@@ -385,7 +387,7 @@ void sample(const PlanarElement& element, const std::byte* raw, uint8_t* symbols
   _mm512_storeu_si512(sums + 32, _mm512_add_epi16(load(sums + 32), high));
 }
 
-// The least of 64 bytes.
+// Returns the least of 64 bytes.
 inline uint32_t least(Vector v) noexcept {
   const __m256i half = _mm256_min_epu8(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
   const __m128i quarter = _mm_min_epu8(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -393,7 +395,7 @@ inline uint32_t least(Vector v) noexcept {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(pairs))) & 0xFF;
 }
 
-// Four symbols of 64 channels and at most 128 rows.
+// Counts of four symbols in 64 channels and at most 128 rows.
 constexpr uint32_t kCountedAtOnce = 4;
 constexpr uint32_t kCountedRows = 128;
 struct FourCounts {
@@ -411,7 +413,7 @@ inline FourCounts count_four(const uint8_t* symbols, uint32_t rows, uint32_t cha
   }
   FourCounts counts;
   for (uint32_t k = 0; k < kMaxClasses; ++k) {
-    // Sums of 8 bytes are at most 2^10, and of all below 2^16: four of them in a word.
+    // Sums of 8 bytes are at most 2^10, and of all below 2^16: four of them fit in a word.
     Vector sums = _mm512_setzero_si512();
     for (uint32_t j = 0; j < kCountedAtOnce; ++j) {
       const Vector here = _mm512_sad_epu8(_mm512_maskz_mov_epi8(in_class[k], seen[j]), _mm512_setzero_si512());
@@ -423,7 +425,7 @@ inline FourCounts count_four(const uint8_t* symbols, uint32_t rows, uint32_t cha
   return counts;
 }
 
-// Symbol by symbol: of real values few occur.
+// Counts symbol by symbol: real values have few different ones.
 void count(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
            uint32_t* counts) noexcept {
   std::memset(counts, 0, kCounts * sizeof *counts);
@@ -506,7 +508,7 @@ Decode decode_packed(const PlanarPlan& plan) noexcept {
 }
 
 Pair pair_of(const PlanarPlan& plan) noexcept {
-  // Two bits of rest only elements with a coded sign have, and these have 8 levels.
+  // Only elements with a coded sign have two raw bits, and these have 8 levels.
   if (plan.element.raw_bits == 2) return plan.element.width == 2 ? pair_of<2, 2, 8>(plan.full) : pair_of<1, 2, 8>(plan.full);
   if (plan.element.width == 4) return pair_of<4, 0>(plan);
   if (plan.element.width == 2) return plan.element.raw_bits == 0 ? pair_of<2, 0>(plan) : pair_of<2, 3>(plan);
@@ -535,7 +537,7 @@ constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count, 
 #endif
 
 namespace kvbm::codec {
-// The builtins ask the system for the register state too, not the processor alone.
+// The builtins check the system's support for the register state too, not only the processor.
 const PlanarKernel* planar_avx512() noexcept {
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                  __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&

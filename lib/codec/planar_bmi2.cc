@@ -1,4 +1,4 @@
-// Planar blocks in 64-bit words, with pdep and pext; what has these has AVX2.
+// Planar blocks in 64-bit words, with pdep and pext; processors with these have AVX2.
 #include "codec/planar_kernel.h"
 
 #if defined(__x86_64__)
@@ -41,7 +41,7 @@ inline void codes_of(const uint64_t* planes, uint8_t* codes) noexcept {
   }
 }
 
-// Bytes of tables of 16 and 32 by the low four and five bits of `at`, whose bit 7 is zero.
+// Looks up tables of 16 and 32 bytes by the low four and five bits of `at`, which has bit 7 clear.
 inline __m256i table_of_16(const uint8_t* table, __m256i at) noexcept {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(half), at);
@@ -90,7 +90,7 @@ class Symbols {
 
  private:
   const PlanarPlan& plan_;
-  Direct direct_;  // of codes of more than 6 bits
+  Direct direct_;  // for codes of more than 6 bits
 };
 
 #include "codec/planar_signs.inc"

@@ -18,7 +18,7 @@ std::atomic<const PlanarKernel*> g_kernel{nullptr};
 
 #if defined(__x86_64__)
 constexpr int kSteps = 2048;
-// AMD before Zen 3 has pdep in microcode: 18 cycles and more, for each set bit, where others take 3 as for a product.
+// AMD before Zen 3 has pdep in microcode: 18 cycles and more, for each set bit; others take 3, as for a product.
 constexpr int kSlowerBy = 4;
 
 __attribute__((target("bmi2"), noinline)) uint64_t chain_of_deposits(uint64_t v) noexcept {
@@ -52,7 +52,7 @@ bool deposits_are_fast() noexcept {
 bool deposits_are_fast() noexcept { return false; }
 #endif
 
-// Every processor with VBMI2 has fast pdep; of the others the instruction set does not tell.
+// Every processor with VBMI2 has fast pdep; for others the instruction set does not tell.
 const PlanarKernel* best_kernel() noexcept {
   if (const PlanarKernel* kernel = planar_avx512()) return kernel;
   const PlanarKernel* kernel = planar_bmi2();

@@ -6,12 +6,12 @@
 namespace kvbm::codec {
 namespace {
 
-// What pdep does, a byte of the mask at a time: the low bits that a byte takes, at their places. Of a byte with n ones
-// there are 2^n such values, 3^8 of all bytes.
+// Table for pdep, one byte of the mask at a time: the low bits that the byte takes, at their places. A byte with n ones
+// has 2^n such values, and all bytes together 3^8.
 struct DepositTable {
   struct Byte {
-    uint16_t first = 0;  // of its values
-    uint8_t low = 0;     // mask of as many bits
+    uint16_t first = 0;  // index of its first value
+    uint8_t low = 0;     // mask of that many bits
     uint8_t ones = 0;
   };
   Byte of[256];
@@ -23,7 +23,7 @@ constexpr DepositTable make_deposits() noexcept {
   for (uint32_t mask = 0; mask < 256; ++mask) {
     DepositTable::Byte& of = table.of[mask];
     of.first = static_cast<uint16_t>(next);
-    // The submasks of a mask in rising order are its deposits of 0, 1, 2 ..
+    // The submasks of a mask in ascending order are its deposits of 0, 1, 2 ..
     for (uint32_t sub = 0;; sub = (sub - mask) & mask) {
       table.value[next++] = static_cast<uint8_t>(sub);
       if (sub == mask) break;
@@ -48,7 +48,7 @@ inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept {
   return out;
 }
 
-// Place by place, if there are at most four: a table's eight bytes are not worth it then.
+// Deposits bit by bit, for at most four: a table's eight bytes are not worth it then.
 inline uint64_t deposit_few(uint64_t bits, uint64_t mask) noexcept {
   uint64_t out = 0;
   uint64_t left = mask;
@@ -78,8 +78,9 @@ constexpr uint32_t kTogether = 2;
 
 #include "codec/planar_words.inc"
 
-// The codes of all elements 8j + k as word k, element 8j + k in its byte j: eight transpositions of 8 by 8 bits, side by
-// side in words. Written word by word as they are, codes lie in this order, and classes are brought into it once a leaf.
+// Returns the codes of all elements 8j + k as word k, element 8j + k in its byte j: eight transpositions of 8 by 8
+// bits, side by side in words. Codes stay in this order when they are written word by word; classes are brought into it
+// once a leaf.
 template <uint32_t kLevels>
 inline void transpose(const uint64_t* planes, uint64_t* words) noexcept {
   for (uint32_t b = 0; b < 8; ++b) words[b] = b < kLevels ? planes[kLevels - 1 - b] : 0;
@@ -96,7 +97,7 @@ inline void transpose(const uint64_t* planes, uint64_t* words) noexcept {
   }
 }
 
-// A class and a code of at most 6 bits make up one byte; longer codes are looked up with two.
+// A class and a code of at most 6 bits fit in one byte; longer codes use two lookups.
 template <uint32_t kLevels>
 class Symbols {
  public:

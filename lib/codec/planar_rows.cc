@@ -8,16 +8,16 @@
 namespace kvbm::codec {
 namespace {
 
-constexpr uint32_t kLookedAt = 128;  // rows of the first look
+constexpr uint32_t kLookedAt = 128;  // rows of the first check
 constexpr uint32_t kSlots = 4096;   // twice as many as rows
 constexpr uint32_t kFewSlots = 512;
 constexpr uint16_t kNone = UINT16_MAX;
 
-// Rows that differ have to differ here: where more of them meet at one place than these for each row, coding would take its
-// time to compare them.
+// Most collisions per row. Different rows must differ in the hashed bytes: with more collisions than this, comparing
+// rows would take too long.
 constexpr uint32_t kMostMeetings = 4;
 
-// Of 16 bytes of its beginning, of its middle and of its end: channels that are the same in all rows, zeros mostly, lie
+// Hashes 16 bytes each of the beginning, the middle and the end: channels that are equal in all rows, mostly zeros, lie
 // together.
 uint32_t hash_of(const std::byte* row, size_t row_bytes) noexcept {
   constexpr size_t kWords = 6;
@@ -32,12 +32,12 @@ uint32_t hash_of(const std::byte* row, size_t row_bytes) noexcept {
   return static_cast<uint32_t>(mixed >> 40);
 }
 
-// How many of some rows, taken evenly, begin like one before them; places that two rows happen to share hide some.
+// Counts how many of some evenly taken rows begin like an earlier one; hash collisions of different rows hide some.
 uint32_t likely_repeats(const std::byte* raw, uint32_t rows, uint32_t row_bytes) noexcept {
   uint32_t seen[kFewSlots] = {};
   uint32_t repeats = 0;
   for (uint32_t i = 0; i < std::min(rows, kLookedAt); ++i) {
-    // Not at one distance: what repeats may do so too.
+    // Irregular distances: repetitions may be regular, too.
     const uint32_t apart = std::max(1U, rows / kLookedAt);
     const size_t r = size_t{i} * apart + i % apart;
     const uint32_t hash = hash_of(raw + r * row_bytes, row_bytes) | 1;
@@ -74,7 +74,7 @@ bool find_equal_rows(const LeafForm& form, ConstBytes raw, LeafRows& found, std:
     }
     found.index[r] = slots[slot];
   }
-  // What is saved is coded, at 1.5 or so; what is paid is an index a row and a second frame.
+  // Saved bytes would be coded, at a ratio of about 1.5; the cost is an index a row and a second frame.
   const uint64_t saved = (found.rows - found.different) * row_bytes / 2;
   return saved > 2 * found.rows + 2 * kFrameBytes;
 }

@@ -1,4 +1,4 @@
-// Rows that repeat within a leaf: V of the first layer depends on the token alone, and rows of tokens that are not
+// Finds rows that repeat within a leaf: V of the first layer depends only on the token, and rows of tokens that are not
 // filled yet are equal.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace kvbm::codec {
 inline constexpr uint32_t kMinRowBytes = 32;
 inline constexpr uint32_t kMaxRowsOfLeaf = 2048;
 
-// Which rows a leaf has: `index` says for each row which of the different ones it is.
+// Rows of a leaf: `index` maps each row to one of the different ones.
 struct LeafRows {
   uint32_t row_bytes = 0;
   uint32_t rows = 0;
@@ -21,8 +21,8 @@ struct LeafRows {
   uint16_t index[kMaxRowsOfLeaf];
 };
 
-// Copies the different rows, in order of their first place, to `rows_out` (as long as `raw`). false, after a look at a
-// few rows in most cases: too few repeat to be worth it.
+// Copies the different rows, in order of their first place, to `rows_out` (as long as `raw`). false, mostly after a
+// check of a few rows: too few repeat to be worth it.
 bool find_equal_rows(const LeafForm& form, ConstBytes raw, LeafRows& found, std::byte* rows_out) noexcept;
 
 }  // namespace kvbm::codec

@@ -8,11 +8,11 @@ namespace kvbm::codec {
 namespace {
 
 constexpr uint32_t kMeanScale = 16;
-// How far above a channel's mean exponent its largest values lie, measured on KV of a real model: at most 4.
+// Distance of a channel's largest values above its mean exponent, measured on KV of a real model: at most 4.
 constexpr uint32_t kWindowAbove = 5;
 constexpr uint32_t kSignedWindowAbove = 2 * kWindowAbove;  // two symbols an exponent
 constexpr uint32_t kMaxRows = 256;
-constexpr uint32_t kMaxOpen = 4;  // inner nodes of a level; wider trees win nothing worth the search
+constexpr uint32_t kMaxOpen = 4;  // inner nodes of a level; wider trees gain too little for the search
 
 struct Samples {
   uint8_t* symbols = nullptr;  // [row][channel]
@@ -20,13 +20,14 @@ struct Samples {
   uint32_t channels = 0;
 };
 
-// Rows of samples a channel: enough that the tables cost less than 0.3 % of ratio against counting all.
+// Rows of samples for a channel: enough that the tables cost less than 0.3 % of ratio against counting all.
 uint32_t sampled_rows(Mode mode) noexcept {
   if (mode == Mode::max) return kMaxRows;
   return mode == Mode::fast ? 16 : 32;
 }
 
-// And the sum of each channel. A row of all channels is at most 255 a channel, so there are at most 257 rows.
+// Takes samples, and the sum of each channel. A row of all channels is at most 255 a channel, so there are at most 257
+// rows.
 Samples take_samples(const PlanarPlan& plan, Mode mode, const std::byte* raw, uint8_t* room, uint16_t* sums) noexcept {
   const uint32_t groups = (plan.blocks + plan.group_blocks - 1) / plan.group_blocks;
   const uint32_t vectors = groups * plan.period;
@@ -47,7 +48,7 @@ Samples take_samples(const PlanarPlan& plan, Mode mode, const std::byte* raw, ui
   return samples;
 }
 
-// Mean symbol of each channel, in sixteenths.
+// Computes the mean symbol of each channel, in sixteenths.
 void channel_means(const Samples& samples, uint16_t* sums) noexcept {
   const uint32_t factor = (kMeanScale << 16) / samples.rows;
   for (uint32_t c = 0; c < samples.channels; ++c) {
@@ -55,7 +56,7 @@ void channel_means(const Samples& samples, uint16_t* sums) noexcept {
   }
 }
 
-// Of the means above a border: how many, and their sum. Means are below 2^12, and products of 16 bits are what vectors add.
+// Number and sum of the means above a border. Means are below 2^12, and vectors add products of 16 bits.
 struct Above {
   int32_t count = 0;
   int32_t sum = 0;
@@ -71,7 +72,7 @@ Above above(const uint16_t* means, uint32_t channels, int32_t border) noexcept {
   return of;
 }
 
-// Classes of channels of similar mean: k-means on a line, from centres at equal distances.
+// Classifies channels by similar mean: k-means on a line, from centres at equal distances.
 void classify(const uint16_t* means, uint32_t channels, uint8_t* out) noexcept {
   uint16_t low = UINT16_MAX;
   uint16_t high = 0;
@@ -103,7 +104,8 @@ void classify(const uint16_t* means, uint32_t channels, uint8_t* out) noexcept {
   }
 }
 
-// Symbols of each class by falling count (equal ones by rising symbol), and the counts of each rank over all classes.
+// Sorts the symbols of each class by falling count (equal ones by rising symbol), and sums the counts of each rank over
+// all classes.
 void rank_symbols(const uint32_t* counts, uint8_t base, uint32_t classes, PlanarChoice& choice,
                   uint32_t* of_rank) noexcept {
   std::memset(of_rank, 0, kMaxSymbols * sizeof *of_rank);
@@ -116,7 +118,7 @@ void rank_symbols(const uint32_t* counts, uint8_t base, uint32_t classes, Planar
       n += count != 0;
     }
     if (n < kMaxSymbols) keys[n] = 0;
-    // A rank is how many are above; sorting would be a branch a step that no processor foresees.
+    // A rank is the number of larger counts; sorting would have an unpredictable branch at each step.
     for (uint32_t i = 0; i < n; ++i) {
       int32_t r = 0;
       for (uint32_t j = 0; j < (n + 3) / 4 * 4; ++j) r += keys[j] > keys[i];
@@ -124,7 +126,7 @@ void rank_symbols(const uint32_t* counts, uint8_t base, uint32_t classes, Planar
       choice.symbols[k][r] = static_cast<uint8_t>(base + (kMaxSymbols - 1 - (key & 31)));
       of_rank[r] += key >> 5;
     }
-    // Ranks without a symbol repeat the first: never written.
+    // Ranks without a symbol repeat the first one: never written.
     for (uint32_t r = n; r < kMaxSymbols; ++r) choice.symbols[k][r] = choice.symbols[k][0];
   }
 }
@@ -136,7 +138,7 @@ struct Cost {
   uint32_t escape_bits = 8;
 };
 
-// Bits that the samples cost with that shape, in 256ths.
+// Returns the bits that the samples cost with that shape, in 256ths.
 uint64_t cost_of(const uint8_t* counts, uint32_t levels, const Cost& cost) noexcept {
   uint64_t bits = 0;
   uint32_t placed = 0;
@@ -148,9 +150,9 @@ uint64_t cost_of(const uint8_t* counts, uint32_t levels, const Cost& cost) noexc
   return bits * 256 + (placed - 1) * cost.table;
 }
 
-// The best complete tree of exactly that many levels: least_[l][open][placed] is what l levels cost at least that leave
-// `open` inner nodes and have placed so many codes. Rows of fixed length and without branches, so that the compiler makes
-// vectors of them: this is a tenth of what coding a leaf takes, and most of it where leaves are small.
+// Finds the best complete tree of exactly that many levels. least_[l][open][placed] is the least cost of l levels that
+// leave `open` inner nodes and have placed `placed` codes. Rows have a fixed length and no branches, so that the
+// compiler vectorises them. This takes a tenth of the time of coding a leaf, and most of it for small leaves.
 class ShapeSearch {
  public:
   ShapeSearch(const Cost& cost, uint32_t levels) noexcept : cost_(cost), levels_(levels) {
@@ -165,7 +167,7 @@ class ShapeSearch {
   }
 
  private:
-  // Samples are at most 2^17, so no sum of bits comes near; and a few of it do not overflow.
+  // Samples are at most 2^17, so no sum of bits comes near it; and the sum of a few such values does not overflow.
   static constexpr int32_t kNever = 1 << 28;
   static constexpr uint32_t kMostCodes = 2 * kMaxOpen - 1;  // of one level, but the last
   using Row = int32_t[kMaxSymbols];
@@ -218,7 +220,8 @@ class ShapeSearch {
     return least;
   }
 
-  // With how many inner nodes of the level before the least was reached; the most of them where several are as good.
+  // Returns the number of inner nodes of the level before with which the least cost was reached; the largest of
+  // several.
   [[nodiscard]] uint32_t above_of(uint32_t l, uint32_t placed, uint32_t open) const noexcept {
     uint32_t above = kMaxOpen;
     for (; above > (open + 1) / 2; --above) {
@@ -232,7 +235,7 @@ class ShapeSearch {
 
   const Cost& cost_;
   uint32_t levels_;
-  Row level_;  // what one more level costs behind so many codes
+  Row level_;  // cost of one more level, by the number of codes placed before
   Row least_[kMaxLevels][kMaxOpen + 1];
 };
 
@@ -260,9 +263,9 @@ void fill_codes(const PlanarChoice& choice, PlanarPlan& plan) noexcept {
   for (uint32_t l = 1; l <= plan.levels; ++l) {
     for (uint32_t i = 0; i < choice.counts[l - 1] && rank + 1 < choice.codes; ++i, ++rank) {
       for (uint32_t k = choice.classes; k-- > 0;) {
-        // Ranks are in falling order of use; one that repeats the first symbol must not take its code.
+        // Ranks are in falling order of use; a rank that repeats the first symbol must not take its code.
         const auto place = static_cast<uint8_t>(choice.symbols[k][rank] - plan.base);
-        if (place >= kMaxSymbols) continue;  // a class that has no symbol
+        if (place >= kMaxSymbols) continue;  // a class without symbols
         uint8_t& at = plan.code[k * kMaxSymbols + place];
         if (at == escape) at = static_cast<uint8_t>(code);
       }
@@ -331,7 +334,7 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   const Samples samples = take_samples(plan, mode, raw, reinterpret_cast<uint8_t*>(room + kChannelRoom), means);
   channel_means(samples, means);
   const uint64_t values = uint64_t{plan.blocks} * kBlock;
-  // Two bits a channel and a table a class must be earned by enough values.
+  // Two bits a channel and a table a class only pay with enough values.
   choice.classes = values >= 16 * uint64_t{samples.channels} ? kMaxClasses : 1;
   if (choice.classes == 1) {
     std::memset(plan.classes, 0, samples.channels);

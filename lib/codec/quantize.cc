@@ -16,13 +16,13 @@ namespace {
 
 enum Offset : size_t { kByRowAt = kFrameOwnAt, kOwnZeroAt = kFrameOwnAt + 1 };
 
-// How a mode stores a number. `full`: the largest magnitude becomes this number, a little less than the first that
+// Form in which a mode stores a number. `full`: the number for the largest magnitude, a little less than the first that
 // would be rounded to one too many.
 struct Kind {
   Number number;
   uint32_t bits;
   float full;
-  bool coded = false;  // the top four bits as a symbol plane
+  bool coded = false;  // the top four bits are a symbol plane
 };
 std::optional<Kind> kind_of(Mode mode) noexcept {
   switch (mode) {
@@ -44,14 +44,14 @@ std::optional<Kind> kind_of(Mode mode) noexcept {
   }
 }
 
-// A scale must serve this many values, or it is no gain.
+// A scale must serve this many values, or nothing is gained.
 constexpr uint32_t kLeastValuesOfScale = 8;
-// Fewer tokens than this: scales of rows are weighed against scales of channels.
+// With fewer tokens than this, scales of rows are compared with scales of channels.
 constexpr uint32_t kFewRows = 32;
-// A scale of a channel serves so many rows at most: over more of them the largest value grows and takes the others'
-// precision. Of 512 tokens V loses 7.1e-5 with one scale and 6.0e-5 with two (SmolLM2-135M, int8), for 0.3 % of room.
+// Most rows for a scale of a channel: over more of them the largest value grows, and the others lose precision. Of 512
+// tokens V loses 7.1e-5 with one scale and 6.0e-5 with two (SmolLM2-135M, int8), for 0.3 % of room.
 constexpr uint32_t kMostRows = 256;
-// Bytes of the workspace. A leaf has at most 32768 values, and a scale to 8 of them but in a last head.
+// Sizes in the workspace. A leaf has at most 32768 values, and a scale for at least 8 of them, except in a last head.
 constexpr size_t kDecodedBytes = kMaxLeafBytes + 256;
 constexpr size_t kCodesBytes = 32768 + 64;
 constexpr uint32_t kMaxUnits = 32768 / kLeastValuesOfScale + kMaxScaleRow;
@@ -72,7 +72,7 @@ std::optional<Room> take_room(Workspace& workspace) noexcept {
               scales + 2 * kScalesBytes};
 }
 
-// What the error of this map is in proportion to: the mean of the squares of its maxima.
+// Returns a measure that the error of this map is proportional to: the mean of the squares of its maxima.
 double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
   double sum = 0;
   for (uint32_t u = 0; u < map.units(); ++u) {
@@ -82,8 +82,8 @@ double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
   return sum / map.units();
 }
 
-// How many times the error scales of rows may have and still be the better choice, since they take less room: each bit
-// of a value is worth a factor of 4. Between powers of two a straight line is near enough.
+// Returns by which factor the error with row scales may be larger while they are still the better choice, since they
+// take less room: each bit of a value is worth a factor of 4. Between powers of two a straight line is accurate enough.
 double worth(const ScaleMap& map) noexcept {
   constexpr double kScaleBits = 16;
   constexpr int kAbove = 8;  // makes the exponent positive
@@ -93,7 +93,7 @@ double worth(const ScaleMap& map) noexcept {
   return (1 + exponent - whole) * static_cast<double>(power_of_two(whole - kAbove));
 }
 
-// Cuts heads of many rows into equal parts with scales of their own, if there are such parts; a leaf that is one head may
+// Cuts heads of many rows into equal parts with their own scales, if that is possible. A leaf with a single head may
 // end with a shorter part.
 void cut_heads(ScaleMap& map) noexcept {
   if (map.by_row || map.rows <= kMostRows) return;
@@ -109,7 +109,7 @@ void cut_heads(ScaleMap& map) noexcept {
   }
 }
 
-// Fills `maxima` and says whether the leaf can be quantised. README.md: "Which scales".
+// Fills `maxima` and returns whether the leaf can be quantised. README.md: "Which scales".
 bool choose_map(ScaleMap& map, const std::byte* raw, uint32_t* maxima, uint32_t* spare) noexcept {
   const bool channels = !map.by_row && map.rows >= kLeastValuesOfScale;
   const bool by_rows = map.by_row || (map.row >= kLeastValuesOfScale && map.rows < kFewRows);
@@ -131,7 +131,7 @@ bool choose_map(ScaleMap& map, const std::byte* raw, uint32_t* maxima, uint32_t*
   return true;
 }
 
-// Scales as bf16, rounded up so that no number comes out above `full`.
+// Makes scales as bf16, rounded up so that no number exceeds `full`.
 void make_scales(uint32_t units, const uint32_t* __restrict__ maxima, float full, float* __restrict__ reciprocal,
                  float* __restrict__ scale, std::byte* __restrict__ stored) noexcept {
   for (uint32_t u = 0; u < units; ++u) {
@@ -144,12 +144,12 @@ void make_scales(uint32_t units, const uint32_t* __restrict__ maxima, float full
   }
 }
 
-// Where the sections of a leaf begin; each fills whole units of 64 bytes.
+// Positions of the sections of a leaf; each fills whole units of 64 bytes.
 struct Sections {
   size_t scales = kFrameBytes;
   size_t contexts;  // coded: two bits for each scale
-  size_t codes;     // all bits of the numbers, or those that are not coded
-  size_t end;       // coded: where the plane begins
+  size_t codes;     // all bits of the numbers, or those outside the plane
+  size_t end;       // coded: begin of the plane
 };
 Sections sections_of(const ScaleMap& map, const Kind& kind) noexcept {
   const uint32_t plain_bits = kind.coded ? kind.bits - kCodedBits : kind.bits;
@@ -160,7 +160,7 @@ Sections sections_of(const ScaleMap& map, const Kind& kind) noexcept {
   return s;
 }
 
-// What of the scratch memory holds what, once the values are numbers.
+// Layout of the scratch memory once the values are numbers.
 struct CodedRoom {
   std::byte* contexts;
   std::byte* symbols;
@@ -177,8 +177,8 @@ struct CodedRoom {
 static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(32768 / kSymbolGroup + 1) <=
               kQuantizeScratch);
 
-// The top four bits of each number, and numbers of those and of the bits below. Apart, and without aliases, so that the
-// compiler can make vectors of them.
+// Splits numbers into their top four bits and the bits below, and back. Separate and without aliases, so that the
+// compiler can vectorise it.
 [[gnu::noinline]] void split(const std::byte* __restrict__ q, size_t n, uint32_t bits,
                              std::byte* __restrict__ symbols) noexcept {
   const auto bias = static_cast<uint8_t>(1U << (bits - 1));
@@ -198,7 +198,7 @@ static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(327
   }
 }
 
-// Appends contexts, low bits and plane; returns the end of the leaf, or 0 where it would not be below `room`.
+// Appends contexts, low bits and plane; returns the end of the leaf, or 0 if it would not be below `room`.
 size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, const std::byte* q, std::byte* scratch,
                    std::byte* out, size_t room) noexcept {
   const CodedRoom r(scratch);

@@ -1,5 +1,5 @@
-// Quantisation with AVX-512 VBMI, 64 values at a time. Takes leaves whose heads are whole groups of 64 values (or that
-// are one head), with rows of a moderate period in groups; by row: rows of whole groups.
+// Quantisation with AVX-512 VBMI, 64 values at a time. Accepts leaves with heads of whole groups of 64 values (or with
+// one head), and with rows of a moderate period in groups; by row: rows of whole groups.
 #include "codec/kernel.h"
 #include "codec/quantize_kernel.h"
 #include "codec/quantize_number.h"
@@ -19,7 +19,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,prefer-vector-width=512")
-// A product and a sum must not become one rounding.
+// Prevents a product and a sum from being rounded only once.
 #pragma GCC optimize("fp-contract=off")
 #endif
 
@@ -28,13 +28,13 @@ namespace {
 
 using Table = std::array<uint8_t, 64>;
 
-// Four registers of 16 lanes hold a group; which value lane k of register j is. bf16: its halves of 32-bit words are
-// taken as they lie, so no value changes its lane.
+// Four registers of 16 lanes hold a group; returns the value in lane k of register j. bf16: halves of 32-bit words are
+// used where they are, so no value changes its lane.
 constexpr uint32_t place_of(bool halves, uint32_t j, uint32_t k) noexcept {
   return halves ? 32 * (j / 2) + 2 * k + j % 2 : 16 * j + k;
 }
 
-// Where the low byte of each value is once lane k of register j has become byte j of lane k.
+// Position of each value's low byte after lane k of register j has become byte j of lane k.
 constexpr Table gather_table(bool halves) noexcept {
   Table table{};
   for (uint32_t j = 0; j < 4; ++j) {
@@ -42,7 +42,7 @@ constexpr Table gather_table(bool halves) noexcept {
   }
   return table;
 }
-// The reverse: the byte of each value into byte 3 of its lane.
+// Reverse of gather_table(): moves the byte of each value into byte 3 of its lane.
 constexpr Table spread_table(bool halves, uint32_t j) noexcept {
   Table table{};
   for (uint32_t k = 0; k < 16; ++k) table[4 * k + 3] = static_cast<uint8_t>(place_of(halves, j, k));
@@ -93,7 +93,7 @@ inline Group load(const std::byte* raw) noexcept {
   return g;
 }
 
-// Stores what `g` becomes as elements; returns it as floats again where asked for.
+// Stores `g` as elements; returns them as floats if kReturn.
 template <Element kElement, bool kReturn>
 inline Group store(std::byte* raw, const Group& g) noexcept {
   Group back = g;
@@ -153,8 +153,8 @@ inline __m512 small_decode(__m512i top) noexcept {  // the code in byte 3, zeros
   return _mm512_castsi512_ps(_mm512_or_si512(sign, value));
 }
 
-// What a code becomes before it is multiplied, from byte 3 of its lane; an integer comes 2^24 times too large, and its
-// scales 2^24 times too small: both exact.
+// Returns the value of a code before it is multiplied, from byte 3 of its lane. An integer is 2^24 times too large, and
+// its scale 2^24 times too small: both exact.
 template <Number kNumber>
 inline __m512 value_of(__m512i top) noexcept {
   if constexpr (kNumber == Number::e4m3) return small_decode<3>(top);
@@ -167,14 +167,15 @@ inline constexpr float kScaleFactor = kNumber == Number::integer ? power_of_two(
 // Added to a number below 2^22, this leaves the nearest whole number, ties to even, in the low bits.
 constexpr float kWholes = 12582912.0F;  // 1.5 * 2^23
 
-// The code in the low byte, and the value that it stands for.
+// A code in the low byte, and its value.
 struct Rounded {
   __m512i code;
   __m512 value;
 };
 
-// An integer's value is (its number + kWholes) * scale - kWholes * scale, rounded once: the products are exact, since a scale
-// has 8 bits. So number * scale comes out as everywhere else, and no number has to be made a float again.
+// An integer's value is (its number + kWholes) * scale - kWholes * scale, rounded once: the products are exact, since a
+// scale has 8 bits. So number * scale equals that of the other kernels, and no number must be converted back to a
+// float.
 template <Number kNumber>
 inline Rounded round_to(__m512 v, __m512 scale, __m512 wholes) noexcept {
   if constexpr (kNumber == Number::integer) {
@@ -185,7 +186,7 @@ inline Rounded round_to(__m512 v, __m512 scale, __m512 wholes) noexcept {
   return {code, _mm512_mul_ps(value_of<kNumber>(_mm512_slli_epi32(code, 24)), scale)};
 }
 
-// The low bytes of the lanes, one behind the other in each, and then the bytes in the order of their values.
+// Packs the low bytes of the lanes, one behind the other in each, then the bytes in the order of their values.
 template <Element kElement>
 inline void store_codes(std::byte* q, const __m512i (&code)[4]) noexcept {
   __m512i all = _mm512_slli_epi32(code[0], 24);
@@ -214,7 +215,7 @@ bool fits(const ScaleMap& map) noexcept {
 
 #include "codec/leaf_lanes_avx512.inc"
 
-// Where the scales of the group after this one are.
+// Walks over the scales of the groups.
 template <bool kByRow, uint32_t kFloats>
 class Walk {
  public:
@@ -253,13 +254,13 @@ Pattern shape_of(const ScaleMap& map) noexcept {
           (map.head() + kQuantizeGroup - 1) / kQuantizeGroup, groups_of(map)};
 }
 
-// The channel `i` values after one that is `begin`; mostly without a division.
+// Returns the channel `i` values after channel `begin`; mostly without a division.
 inline uint32_t channel_of(const ScaleMap& map, uint32_t begin, uint32_t i) noexcept {
   const uint32_t at = begin + i;
   return at < map.row ? at : at % map.row;
 }
 
-// 64 scales of channels that follow one another, in the order of lanes.
+// Writes 64 scales of consecutive channels, in the order of lanes.
 inline void lay_group(const float* from, bool halves, float factor, float* to) noexcept {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512 by = _mm512_set1_ps(factor);
@@ -272,7 +273,7 @@ inline void lay_group(const float* from, bool halves, float factor, float* to) n
   }
 }
 
-// Lays the scales of one to three arrays out as a Pattern in `scratch`. By row: the arrays interleaved.
+// Writes the scales of one to three arrays as a Pattern to `scratch`. By row: the arrays interleaved.
 template <uint32_t kArrays>
 Pattern lay_out(const ScaleMap& map, bool halves, const float* const* scales, const float* factors,
                 float* scratch) noexcept {
@@ -289,7 +290,7 @@ Pattern lay_out(const ScaleMap& map, bool halves, const float* const* scales, co
   const Table& order = kOrder[halves];
   for (uint32_t h = 0; h < heads; ++h) {
     const uint32_t first = h * map.row;
-    // A last head of less than a row has fewer units; places that no value has are never used.
+    // A last head of less than a row has fewer units; places without a value are never used.
     const uint32_t last = units - 1;
     const uint32_t groups = std::min(p.period, p.groups_of_head);
     for (uint32_t g = 0; g < groups; ++g) {
@@ -316,7 +317,7 @@ inline __m512 scale_at(const float* at, int array, int j) noexcept {
   return _mm512_loadu_ps(at + 64 * array + 16 * j);
 }
 
-// Bits of the larger magnitude: order of unsigned integers.
+// Keeps the bits of the larger magnitudes, in the order of unsigned integers.
 template <Element kElement>
 inline void raise(__m512i (&most)[4], const std::byte* raw) noexcept {
   constexpr int kVectors = kGroupBytes<kElement> / 64;
@@ -330,8 +331,8 @@ inline void raise(__m512i (&most)[4], const std::byte* raw) noexcept {
   }
 }
 
-// Leaves mostly follow one another, and the first pass over one waits for memory: while a leaf is quantised, what lies
-// as far behind is fetched. Only a hint, so it may be of no leaf at all.
+// Leaves mostly follow one another, and the first pass over one waits for memory. While a leaf is quantised, memory
+// that far behind is fetched. A hint, so it may belong to no leaf.
 __attribute__((always_inline)) inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) noexcept {
   const uintptr_t at = reinterpret_cast<uintptr_t>(raw) + bytes;
   for (size_t line = 0; line < group_bytes; line += 64) {
@@ -339,7 +340,7 @@ __attribute__((always_inline)) inline void fetch_ahead(const std::byte* raw, siz
   }
 }
 
-// What is written waits for its line too, and stores that find none fill their queue. A hint, also behind the end.
+// Stores wait for their lines too, and stores that miss fill their queue. A hint, so it may be behind the end.
 __attribute__((always_inline)) inline void fetch_target(const std::byte* to) noexcept {
   constexpr size_t kGroupsAhead = 24;
   const uintptr_t at = reinterpret_cast<uintptr_t>(to) + kGroupsAhead * kQuantizeGroup;
@@ -351,7 +352,7 @@ inline uint32_t bits_of(const std::byte* most, uint32_t i) noexcept {
   return std::bit_cast<uint32_t>(read_value<kElement>(most, i));
 }
 
-// `raw` as whole groups: the last, if cut, from a copy padded with zeros.
+// `raw` as whole groups: a last, incomplete one as a copy padded with zeros.
 template <Element kElement>
 class Groups {
  public:
@@ -371,7 +372,7 @@ class Groups {
   uint32_t whole_;
 };
 
-// The largest of all lanes, as the bits of a float.
+// Returns the largest of all lanes, as the bits of a float.
 template <Element kElement>
 inline uint32_t largest(const __m512i (&most)[4]) noexcept {
   __m512i all = _mm512_max_epu32(most[0], most[1]);
@@ -398,7 +399,7 @@ void row_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noe
   }
 }
 
-// The maxima of 64 channels of bf16, in their order.
+// Updates the maxima of 64 channels of bf16, in their order.
 inline void raise_units(const __m512i (&most)[4], uint32_t* maxima) noexcept {
   for (int j = 0; j < 4; ++j) {
     const __m256i half = j % 2 == 0 ? _mm512_castsi512_si256(most[j / 2]) : _mm512_extracti64x4_epi64(most[j / 2], 1);
@@ -441,7 +442,7 @@ void maxima_of(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noex
 template <Element kElement, Number kNumber, bool kByRow>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
                  std::byte* decoded, std::byte* scratch, LeafHasher& hash, Sums& sums) noexcept {
-  // By what a value is multiplied, its scale, and of integers kWholes times that.
+  // Factor of a value, its scale, and for integers kWholes times that.
   constexpr uint32_t kArrays = kNumber == Number::integer ? 3 : 2;
   const float* const arrays[] = {reciprocal, scale, scale};
   constexpr float kFactors[] = {1.0F, 1.0F, kWholes};
@@ -574,8 +575,8 @@ bool dequantize(const ScaleMap& map, Number number, const std::byte* q, const fl
   return true;
 }
 
-// The three low bytes of 16 words, one after the other; and each byte of the packed numbers where its multishift
-// looks for it, 6 bytes (8 numbers of 6 bits) in each 8.
+// Collects the three low bytes of 16 words. And places each byte of the packed numbers where its multishift needs it, 6
+// bytes (8 numbers of 6 bits) in each 8.
 constexpr Table pack6_table() noexcept {
   Table table{};
   for (uint32_t i = 0; i < 48; ++i) table[i] = static_cast<uint8_t>(4 * (i / 3) + i % 3);
@@ -586,7 +587,7 @@ constexpr Table unpack_table(uint32_t bits) noexcept {
   for (uint32_t i = 0; i < 64; ++i) table[i] = static_cast<uint8_t>(bits * (i / 8) + std::min(i % 8, bits - 1));
   return table;
 }
-// Number i of a word at the top of byte i, what stood before it below.
+// Moves number i of a word to the top of byte i, with the bits before it below.
 constexpr Table shift_table(int bits) noexcept {
   Table table{};
   for (int i = 0; i < 64; ++i) table[static_cast<size_t>(i)] = static_cast<uint8_t>((i % 8 * bits - (8 - bits)) & 63);

@@ -1,6 +1,6 @@
-// What one instruction set must provide to quantise a leaf. Formats and formulas: README.md, "Lossy leaves".
-// Every kernel gives the same bytes in both directions, and the same Sums: each value is a product of two floats, rounded
-// once, and sums are added up in one order (LaneSums).
+// Interface of an instruction set for quantising a leaf. Formats and formulas: README.md, "Lossy leaves". Every kernel
+// gives equal bytes in both directions, and equal Sums: each value is a product of two floats, rounded once, and sums
+// are added up in one order (LaneSums).
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace kvbm::codec {
 
-// What a byte of `q` is: a two's complement number, or one of the 8-bit floats.
+// Type of a byte of `q`: a two's complement number, or one of the 8-bit floats.
 enum class Number : uint8_t { integer, e4m3, e5m2 };
 
-// Which scale is whose: one a row (one head of one token), or one for each (head, place in the row).
+// Assigns scales to values: one a row (one head of one token), or one for each (head, place in the row).
 struct ScaleMap {
   Element element = Element::bf16;  // bf16, fp16 or fp32
   bool by_row = false;
@@ -34,7 +34,7 @@ struct ScaleMap {
   }
 };
 
-// Calls row(first value, values, first unit, row of its head) for each row, and for what is left of one at the end.
+// Calls row(first value, values, first unit, row of its head) for each row, and for the incomplete one at the end.
 template <class Row>
 void each_row(const ScaleMap& map, Row row) noexcept {
   const uint32_t head = map.head();
@@ -56,13 +56,14 @@ struct Sums {
   double value = 0;
 };
 
-// Sums of a leaf as they are added up: in 32 floats, square by square with one rounding each, in the order of values; the
-// square of value i of a group of kQuantizeGroup goes to the float lane_of(element, i). In the end these one after the other.
+// Sums of a leaf while they are added up: in 32 floats, square by square with one rounding each, in the order of
+// values. The square of value i of a group of kQuantizeGroup goes to the float lane_of(element, i). The floats are
+// added one after the other in the end.
 struct LaneSums {
   static constexpr uint32_t kLanes = 32;
   float difference[kLanes] = {};
   float value[kLanes] = {};
-  // As vectors of 16 lie in which each holds every fourth sixteen of values, or of bf16 the even or odd ones of 32.
+  // Order of vectors of 16: each holds every other sixteen of the values, or for bf16 the even or odd ones of 32.
   static constexpr uint32_t lane_of(Element element, uint32_t i) noexcept {
     if (element == Element::bf16) return i % 2 * 16 + i / 2 % 16;
     return i / 16 % 2 * 16 + i % 16;
@@ -77,18 +78,18 @@ struct LaneSums {
 
 struct QuantizeKernel {
   const char* name;
-  // Largest magnitude of each unit as the bits of a float; infinities and NaNs stay above all others.
-  // False here and below: this kernel cannot take leaves of that form, and has written nothing that counts.
+  // Largest magnitude of each unit as the bits of a float; infinities and NaNs stay above all others. False here and
+  // below: this kernel cannot process leaves of that form, and its output must not be used.
   bool (*maxima)(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept;
-  // q[i] = code of raw[i] * reciprocal[unit]; `hash` takes what dequantize() makes of it, which `decoded` need not hold in
-  // the end. `q` and `decoded` have room for whole groups of 64 values; `scratch`: kQuantizeScratch bytes.
+  // q[i] = code of raw[i] * reciprocal[unit]. `hash` gets the dequantised bytes, which `decoded` need not hold in the
+  // end. `q` and `decoded` have room for whole groups of 64 values; `scratch`: kQuantizeScratch bytes.
   bool (*quantize)(const ScaleMap& map, Number number, const std::byte* raw, const float* reciprocal,
                    const float* scale, std::byte* q, std::byte* decoded, std::byte* scratch, LeafHasher& hash,
                    Sums& sums) noexcept;
-  // `q` has room for whole groups of 64; of `raw` the values alone are written.
+  // `q` has room for whole groups of 64; only the values are written to `raw`.
   bool (*dequantize)(const ScaleMap& map, Number number, const std::byte* q, const float* scale, std::byte* raw,
                      std::byte* scratch) noexcept;
-  // Between bytes and numbers of `bits` (6, 4 or 2) bits, least significant first; whole groups of 64 values.
+  // Convert between bytes and numbers of `bits` (6, 4 or 2) bits, least significant first; whole groups of 64 values.
   void (*pack)(const std::byte* q, uint32_t groups, uint32_t bits, std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, uint32_t groups, uint32_t bits, std::byte* q) noexcept;
 };
@@ -98,6 +99,6 @@ inline constexpr uint32_t kMaxScaleRow = 4096;  // values in a row
 inline constexpr size_t kQuantizeScratch = size_t{3} * (32768 + kMaxScaleRow) * sizeof(float);
 
 const QuantizeKernel& portable_quantize_kernel() noexcept;
-const QuantizeKernel* avx512_quantize_kernel() noexcept;  // null where this machine lacks the instructions
+const QuantizeKernel* avx512_quantize_kernel() noexcept;  // null if this machine lacks the instructions
 
 }  // namespace kvbm::codec

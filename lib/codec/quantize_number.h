@@ -1,5 +1,5 @@
-// Elements and small numbers to and from float, one value at a time, by integer arithmetic alone: what the vector
-// kernels must equal bit for bit. Formulas: README.md, "Lossy leaves".
+// Converts elements and small numbers to and from float, one value at a time, by integer arithmetic only. The vector
+// kernels must equal this bit for bit. Formulas: README.md, "Lossy leaves".
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ constexpr float half_to_float(uint16_t h) noexcept {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(tiny) | sign);
 }
 
-// To nearest, ties to even; what is too large becomes infinite. Never called with a NaN.
+// Rounds to nearest, ties to even; too large values become infinite. Never called with a NaN.
 constexpr uint16_t float_to_half(float f) noexcept {
   const auto bits = std::bit_cast<uint32_t>(f);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000U);
@@ -68,7 +68,7 @@ struct SmallFloat {
   }
 };
 
-// The nearest whole number, ties to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
+// Returns the nearest whole number, ties to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
 inline int32_t nearest(float v) noexcept {
   return static_cast<int32_t>(std::bit_cast<uint32_t>(v + 12582912.0F) - 0x4B400000U);
 }
@@ -84,7 +84,7 @@ float read_value(const std::byte* raw, size_t i) noexcept {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// bf16: to nearest, ties away from zero.
+// bf16: rounds to nearest, ties away from zero.
 template <Element kElement>
 float write_value(std::byte* raw, size_t i, float f) noexcept {
   if constexpr (kElement == Element::fp32) {

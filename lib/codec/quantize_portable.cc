@@ -1,11 +1,11 @@
-// Quantisation in plain C++: any form of leaf, and the second opinion of the tests.
+// Quantisation in plain C++: for any form of leaf, and as a cross-check in tests.
 #include <bit>
 #include <cstring>
 
 #include "codec/quantize_kernel.h"
 #include "codec/quantize_number.h"
 
-// A product and a sum must not become one rounding.
+// Prevents a product and a sum from being rounded only once.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -40,8 +40,8 @@ float value_of(uint8_t code) noexcept {
   return static_cast<float>(static_cast<int8_t>(code));
 }
 
-// a * a + sum, rounded once, as vectors do it: a sum of two doubles is made exact to the side that is odd, so that the rounding
-// to a float is the only one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// Returns a * a + sum, rounded once, as vectors do it. A sum of two doubles is rounded to odd, so that only the
+// rounding to a float changes it (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 float add_square(float a, float sum) noexcept {
   const double square = static_cast<double>(a) * static_cast<double>(a);  // exact
   const double other = sum;
@@ -50,7 +50,7 @@ float add_square(float a, float sum) noexcept {
   const double lost = (square - (near - back)) + (other - back);
   auto bits = std::bit_cast<uint64_t>(near);
   const bool finite = (bits >> 52 & 0x7FFU) != 0x7FFU;
-  // Neither is negative: more of it is a larger number.
+  // Both are non-negative: larger bits are a larger number.
   if (finite && lost != 0 && (bits & 1) == 0) bits += lost > 0 ? 1 : uint64_t{0} - 1;
   return static_cast<float>(std::bit_cast<double>(bits));
 }

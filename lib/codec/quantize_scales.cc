@@ -43,7 +43,7 @@ void find_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) no
 }
 
 bool in_range(const ScaleMap& map, const uint32_t* maxima, float most_half) noexcept {
-  // Maxima have no sign, so they are compared as vectors of signed numbers can be.
+  // Maxima have no sign, so they can be compared as vectors of signed numbers.
   const auto most = std::bit_cast<int32_t>(map.element == Element::fp16 ? most_half : kMost);
   const auto least = std::bit_cast<int32_t>(kLeast);
   const uint32_t units = map.units();

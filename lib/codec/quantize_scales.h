@@ -1,5 +1,4 @@
-// Which scales a lossy leaf has, what range they may have, and which kernels work on them: common to quantised and
-// delta leaves.
+// Scales of a lossy leaf, their permitted range, and the kernels for them: common to quantised and delta leaves.
 #pragma once
 
 #include "codec/frame.h"
@@ -9,7 +8,8 @@
 
 namespace kvbm::codec {
 
-// Outside of these a leaf is not quantised, so that no product is ever a denormal, infinite, or too large for fp16.
+// Outside of these limits a leaf is not quantised, so that no product is ever a denormal, infinite, or too large for
+// fp16.
 inline constexpr float kLeast = power_of_two(-50);
 inline constexpr float kMost = power_of_two(50);
 inline constexpr float kMostHalf = power_of_two(15);
@@ -25,17 +25,18 @@ constexpr bool is_float(Element element) noexcept {
 }
 constexpr uint32_t groups_of(uint32_t values) noexcept { return (values + kQuantizeGroup - 1) / kQuantizeGroup; }
 
-// Channels where rows are known; else rows of 64 values with a scale each.
+// Uses channels if rows are known; else rows of 64 values with a scale each.
 ScaleMap map_of(const LeafForm& form, size_t raw_bytes) noexcept;
 void find_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept;
-// Whether a leaf of these maxima can be quantised: no NaN or infinity, nothing tiny or huge. `most_half`: of fp16.
+// True if a leaf with these maxima can be quantised: no NaN or infinity, nothing tiny or huge. `most_half`: limit for
+// fp16.
 bool in_range(const ScaleMap& map, const uint32_t* maxima, float most_half) noexcept;
-// A scale as it is stored: the bits of `exact` as bf16, rounded up.
+// A scale in stored form: the bits of `exact` as bf16, rounded up.
 constexpr uint16_t scale_bits(float exact) noexcept {
   return static_cast<uint16_t>((std::bit_cast<uint32_t>(exact) + 0xFFFFU) >> 16);
 }
 constexpr float scale_of(uint16_t bits) noexcept { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-// False: one of them was never written.
+// False: one of them can never have been written.
 bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept;
 
 }  // namespace kvbm::codec

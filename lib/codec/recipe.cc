@@ -6,7 +6,7 @@
 namespace kvbm::codec {
 namespace {
 
-constexpr size_t kMaxRules = 64;  // walked once a leaf
+constexpr size_t kMaxRules = 64;  // searched once a leaf
 constexpr uint32_t kNoEnd = UINT32_MAX;
 
 std::string_view trimmed(std::string_view text) noexcept {
@@ -20,7 +20,7 @@ bool parse_number(std::string_view text, uint32_t& out) noexcept {
   return error == std::errc() && end == text.data() + text.size() && out < kNoEnd - 1;
 }
 
-// "3", "0-3", "4-". Null, or what is wrong.
+// Parses "3", "0-3", "4-". Returns null, or the fault.
 const char* parse_layers(std::string_view text, Recipe::Rule& rule) noexcept {
   const size_t dash = text.find('-');
   uint32_t last = 0;
@@ -120,7 +120,7 @@ Mode Recipe::mode_of_all() const noexcept {
   const Mode first = mode(0, 0);
   const auto same_at = [&](uint32_t layer) { return mode(layer, 0) == first && mode(layer, 1) == first; };
   bool same = same_at(0);
-  // Between two of these nothing changes.
+  // The mode is constant between two of these layers.
   for (const Rule& rule : rules) same = same && same_at(rule.first_layer) && same_at(std::min(rule.end_layer, kNoEnd - 1));
   return same ? first : Mode::standard;
 }

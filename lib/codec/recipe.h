@@ -1,4 +1,4 @@
-// Which mode for which layers and planes of a record: what a namespace or a tier is configured with.
+// Modes for the layers and planes of a record: the configuration of a namespace or a tier.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace kvbm::codec {
 
-// The first rule that holds decides; none: off.
+// The first matching rule decides; none: off.
 struct Recipe {
   struct Rule {
     uint32_t first_layer = 0;
-    uint32_t end_layer = UINT32_MAX;  // not of it any more; UINT32_MAX: no end
+    uint32_t end_layer = UINT32_MAX;  // first layer behind it; UINT32_MAX: no end
     uint8_t planes = 3;               // bit 0: K, bit 1: V
     Mode mode = Mode::off;
     bool operator==(const Rule&) const = default;
   };
   std::vector<Rule> rules;
-  // Rules with commas between them, each "[planes][:layers]=mode" or a mode alone: planes k, v or kv, layers "3", "0-3"
-  // or "4-", counted in the model. "default"; "int8"; "k:0-3=int8,v:0-3=int6,4-=int4_coded". invalid_argument names the
-  // rule.
+  // Parses rules with commas between them, each "[planes][:layers]=mode" or only a mode: planes k, v or kv, layers "3",
+  // "0-3" or "4-", counted in the model. "default"; "int8"; "k:0-3=int8,v:0-3=int6,4-=int4_coded". invalid_argument
+  // names the rule.
   static Result<Recipe> parse(std::string_view text);
-  [[nodiscard]] std::string text() const;  // parse() gives the same recipe again
+  [[nodiscard]] std::string text() const;  // parse() of it gives an equal recipe
   [[nodiscard]] Mode mode(uint32_t layer, uint32_t plane) const noexcept;
-  // For what is of no known layer and plane: the mode that holds for each of them, else `standard`, which loses nothing.
+  // For bytes of unknown layer and plane: the mode if all of them have one, else `standard`, which is lossless.
   [[nodiscard]] Mode mode_of_all() const noexcept;
-  [[nodiscard]] bool codes() const noexcept;  // anything at all
+  [[nodiscard]] bool codes() const noexcept;  // any mode but off
   [[nodiscard]] bool lossy() const noexcept;
   bool operator==(const Recipe&) const = default;
 };

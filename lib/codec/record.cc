@@ -1,6 +1,6 @@
 #include "codec/record.h"
 
-// The one place that sees xxHash: header-only, so libkvbm needs no libxxhash at load time.
+// The only file that includes xxHash: header-only, so libkvbm needs no libxxhash at load time.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -106,8 +106,8 @@ Header read_header(const std::byte* in) noexcept {
   return h;
 }
 
-// What must hold of a header alone; null when it does. Shared by both directions, so that nothing
-// can be written that would not be read.
+// Checks a header by itself; null if it is valid. Shared by both directions, so that nothing is written that would not
+// be read.
 const char* header_fault(const Header& h) noexcept {
   if ((h.flags & ~kKnownFlags) != 0) return "record header: unknown flags";
   if (h.leaf_count > kMaxLeaves) return "record header: too many leaves";
@@ -176,7 +176,7 @@ struct TableCheck {
   }
 };
 
-// The root hash reads its own field and the checksum as zero.
+// The root hash is computed with its own field and the checksum as zero.
 bool root_matches(ConstBytes head) noexcept {
   constexpr size_t kSmall = 1024;  // a copy on the stack and one call beat the streaming state up to about here
   std::byte copy[kSmall];
@@ -193,7 +193,7 @@ bool root_matches(ConstBytes head) noexcept {
   return said == Root{hash.low64, hash.high64};
 }
 
-// Malformed attributes are refused when written and when read.
+// Refuses malformed attributes when they are written and when they are read.
 const char* attribute_fault(ConstBytes attributes) noexcept {
   while (!attributes.empty()) {
     if (attributes.size() < 4) return "attributes: cut short";
@@ -260,7 +260,7 @@ Result<HeaderPeek> peek_header(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes) return damaged("record header: cut short");
   const std::byte* in = bytes.data();
   if (load_le<uint32_t>(in + kRecordMagicAt) != kRecordMagic) return damaged("record header: no record here");
-  // The magic and version keep their places in every version; nothing after them need.
+  // Magic and version are at the same place in all versions; other fields need not be.
   const auto version = load_le<uint8_t>(in + kRecordVersionAt);
   if (version > kRecordVersion) return Status{Code::newer_version, "record header: written by a newer version"};
   if (version != kRecordVersion) return damaged("record header: unknown version");

@@ -1,11 +1,11 @@
-// The record: one block's bytes of one component and shard, immutable, the same on every tier, on
-// the wire and in object stores. Format and reasons: lib/codec/README.md, docs/formats.md.
+// The record: one block's bytes of one component and shard, immutable, identical on every tier, on the wire and in
+// object stores. Format and reasons: lib/codec/README.md, docs/formats.md.
 //
 //   head    = header (160 bytes) | leaf table (24 bytes a leaf) | attributes (TLV, <= 4 KiB)
 //   payload = the leaves, one after the other; on disk at a 4 KiB boundary
 //
-// A leaf is one (layer, K or V, head group) cut at 64 KiB; opaque records are cut at 64 KiB alone.
-// Any set of leaves is verified alone against the table; the table against the root hash.
+// A leaf is one (layer, K or V, head group) cut at 64 KiB; opaque records are only cut at 64 KiB. Any set of leaves is
+// verified against the table without the others; the table against the root hash.
 #pragma once
 
 #include <array>
@@ -27,21 +27,21 @@ inline constexpr size_t kLeafEntryBytes = 24;
 inline constexpr uint64_t kMaxLeafBytes = 64 * 1024;
 inline constexpr size_t kMaxAttributeBytes = 4096;
 inline constexpr uint32_t kMaxLeaves = 1U << 16;
-inline constexpr size_t kCodedLeafUnit = 64;  // coded leaves are multiples of it, and shorter than what they stand for
+inline constexpr size_t kCodedLeafUnit = 64;  // coded leaves are multiples of it, and shorter than their plain leaf
 inline constexpr size_t kSealTagBytes = 16;   // behind the bytes of each leaf of a sealed record, raw or coded
 inline constexpr uint64_t kMaxRecordBytes = kMaxLeaves * kMaxLeafBytes;  // 4 GiB of payload
 
-// A raw leaf of a sealed record carries its hash inside, as a coded leaf does in its frame: the table has only that of
-// what is stored.
+// A raw leaf of a sealed record carries its hash inside, like a coded leaf in its frame: the table has only the hash of
+// the stored bytes.
 inline constexpr size_t kSealedHashBytes = 8;
 
-// planar, zstd: lossless; quantized, delta: lossy. What they are: README.md, leaf_codec.h.
+// planar, zstd: lossless; quantized, delta: lossy. Described in README.md, leaf_codec.h.
 enum class LeafCodec : uint16_t { raw = 0, planar = 1, zstd = 2, quantized = 3, delta = 4 };
 enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey = 8 };
 
 struct Leaf {
   uint32_t offset = 0;        // in the payload
-  uint32_t stored_bytes = 0;  // with the tag where the record is sealed
+  uint32_t stored_bytes = 0;  // with the tag if the record is sealed
   uint32_t raw_bytes = 0;
   LeafCodec codec = LeafCodec::raw;
   uint16_t reserved = 0;
@@ -57,8 +57,8 @@ struct Header {
   Component component = 0;
   Shard shard;
   uint64_t geometry = 0;
-  std::array<uint8_t, 16> record_id{};  // random, new for each record ever made
-  uint32_t tokens = 0;                  // tokens that the block covers; 0 = not said
+  std::array<uint8_t, 16> record_id{};  // random, unique for each record ever made
+  uint32_t tokens = 0;                  // tokens that the block covers; 0 = unknown
   uint32_t leaf_count = 0;
   uint64_t raw_bytes = 0;
   uint64_t stored_bytes = 0;  // payload
@@ -72,8 +72,8 @@ constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
   return kHeaderBytes + kLeafEntryBytes * leaves + attribute_bytes;
 }
 
-// Attributes. Unknown tags are kept and ignored.
-// sealed: all others, enciphered; alone in the head of a sealed record.
+// Attributes. Unknown tags are preserved and ignored. sealed: all others, enciphered; the only one in the head of a
+// sealed record.
 enum class Attribute : uint16_t {
   engine_hash = 1,
   position = 2,
@@ -86,24 +86,24 @@ struct AttributeView {
   Attribute tag;
   ConstBytes value;
 };
-// Under a content key the position a block was computed at decides whether it may be used.
+// Under a content key, the position at which a block was computed decides whether it may be used.
 struct Position {
   uint64_t first_token = 0;
   uint64_t rotation = 0;      // fingerprint of the rotary parameters
-  uint64_t left_context = 0;  // fingerprint of what stood before
+  uint64_t left_context = 0;  // fingerprint of the preceding tokens
   bool operator==(const Position&) const = default;
 };
 
-// Writes the head into `out` (at least head_bytes) and returns the bytes written, root hash and
-// checksum included. invalid_argument if counts or sizes do not agree (leaf order, overlap, sums).
+// Writes the head into `out` (at least head_bytes) and returns the bytes written, root hash and checksum included.
+// invalid_argument if counts or sizes do not agree (leaf order, overlap, sums).
 Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, ConstBytes attributes, MutableBytes out);
 
-// The same for a head whose leaf table (put_leaf()) and attributes are in `out` already, at kHeaderBytes: nothing is
-// copied or allocated.
+// Finishes a head in place: its leaf table (put_leaf()) and attributes are in `out` already, at kHeaderBytes. Nothing
+// is copied or allocated.
 void put_leaf(MutableBytes out, uint32_t index, const Leaf& leaf) noexcept;
 Result<size_t> finish_head(const Header& header, MutableBytes out);
 
-// The header's bytes up to the root hash, which is all of it that says something: what a seal covers.
+// The header's bytes up to the root hash, which are all of its content: covered by a seal.
 inline constexpr size_t kHeaderFieldBytes = 136;
 [[nodiscard]] std::array<std::byte, kHeaderFieldBytes> header_fields(const Header& header) noexcept;
 
@@ -126,27 +126,27 @@ class HeadView {
   size_t head_bytes_ = 0;
 };
 
-// The fixed 160 bytes alone (recovery scans headers before it reads tables). Root hash not checked.
+// The fixed 160 bytes only (recovery scans headers before it reads tables). Root hash not checked.
 struct HeaderPeek {
   Header header;
   uint32_t head_bytes = 0;
 };
 Result<HeaderPeek> peek_header(ConstBytes first_160_bytes);
-// The checksum that a header carries, unlike that of any other record ever made (its record id is in it). Not checked.
+// The checksum in a header, unique to its record (it covers the record id). Not checked.
 [[nodiscard]] uint64_t header_checksum(ConstBytes first_160_bytes) noexcept;
 
 Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, ConstBytes value);
-// Calls for each attribute; damaged if the TLV is malformed.
+// Lists the attributes; damaged if the TLV is malformed.
 Result<std::vector<AttributeView>> parse_attributes(ConstBytes attributes);
 Position parse_position(ConstBytes value);
-// The position among checked attributes (HeadView's), without taking memory.
+// Finds the position among checked attributes (HeadView's), without allocating.
 std::optional<Position> find_position(ConstBytes attributes) noexcept;
 std::vector<std::byte> encode_position(const Position& position);
-// The engine's keys of the blocks within a stored block, in order; empty if malformed.
+// Returns the engine's keys of the blocks within a stored block, in order; empty if malformed.
 std::vector<Key> parse_unit_keys(ConstBytes value);
 
-// How a payload of `raw_bytes` is cut when its producer gives no geometry: into so many leaves (0: it is larger than a
-// record may be), of which leaf i < that is so.
+// Divides a payload of `raw_bytes` if its producer gives no geometry: number of leaves (0: it is too large for a
+// record), and leaf `index` below that.
 [[nodiscard]] constexpr uint32_t opaque_leaf_count(uint64_t raw_bytes) noexcept {
   return raw_bytes > kMaxRecordBytes ? 0 : static_cast<uint32_t>((raw_bytes + kMaxLeafBytes - 1) / kMaxLeafBytes);
 }

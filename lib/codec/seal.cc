@@ -13,7 +13,7 @@ namespace kvbm::codec {
 namespace {
 
 static_assert(AesGcm::kTagBytes == kSealTagBytes);
-// What a nonce is for is its first word, so that a head's is never a leaf's.
+// First word of a nonce, so that a head's nonce never equals a leaf's.
 enum class Domain : uint32_t { leaf = 1, head = 2 };
 // Header fields 0 to 127 and the leaf's place: README.md has the table.
 constexpr size_t kIdentityBytes = 128;
@@ -54,7 +54,7 @@ struct Sealer::State {
     store_le(at + 8, leaf.raw_offset);
     store_le(at + 12, static_cast<uint16_t>(leaf.codec));
   }
-  // The start of one message.
+  // Begins one message.
   bool begin(const Nonce& nonce, AesGcm::Use use, ConstBytes first, ConstBytes second) noexcept {
     return gcm.begin(nonce, use) && gcm.associate(first) && gcm.associate(second);
   }

@@ -10,7 +10,7 @@ namespace kvbm::codec {
 namespace {
 
 constexpr std::align_val_t kWindowAlign{64};
-// What was begun and is not complete yet is shorter than a run, or a leaf; what comes is not longer than one.
+// Unfinished bytes are fewer than a run or a leaf; the next ones are at most one.
 constexpr size_t kWindowBytes = kMaxRunBytes + kMaxLeafBytes;
 
 struct Free {

@@ -32,7 +32,7 @@ void unpack_contexts(uint32_t units, const std::byte* packed, std::byte* of_unit
 
 namespace {
 
-// Apart, and without aliases, so that the compiler can make vectors of it.
+// Separate and without aliases, so that the compiler can vectorise it.
 [[gnu::noinline]] void add_magnitudes(const std::byte* __restrict__ q, uint32_t n,
                                       uint32_t* __restrict__ sums) noexcept {
   for (uint32_t i = 0; i < n; ++i) sums[i] += magnitude_of(q[i]);
@@ -56,7 +56,7 @@ void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, st
       add_magnitudes(q + at, n, sums + unit);
     }
   });
-  // Units are of nearly the same number of values; halves of a unit of magnitude.
+  // Units have nearly equal numbers of values; counts in halves of a unit of magnitude.
   const uint32_t values = map.by_row ? map.row : std::max(map.head() / map.row, 1U);
   rank_contexts(units, std::max(values / 2, 1U), sums, packed);
 }

@@ -1,5 +1,5 @@
-// Which of the four contexts of a symbol plane the numbers of a channel (or row) belong to: quarters of them, by the
-// mean magnitude of their numbers.
+// Assigns the numbers of each channel (or row) to one of the four contexts of a symbol plane: quarters of the units, by
+// the mean magnitude of their numbers.
 #pragma once
 
 #include "codec/quantize_kernel.h"
@@ -11,16 +11,16 @@ constexpr uint32_t magnitude_of(std::byte q) noexcept {
   return static_cast<uint32_t>(v < 0 ? -v : v);
 }
 
-// Writes two bits for each unit, first unit lowest, into `packed`, which is zero: its quarter by sums[unit] / step.
-// `sums` is spoiled.
+// Writes two bits for each unit, first unit lowest, into `packed`, which must be zero: its quarter by sums[unit] /
+// step. Overwrites `sums`.
 void rank_contexts(uint32_t units, uint32_t step, uint32_t* sums, std::byte* packed) noexcept;
-// 16 times the context of each unit.
+// Writes 16 times the context of each unit.
 void unpack_contexts(uint32_t units, const std::byte* packed, std::byte* of_units) noexcept;
 
-// rank_contexts() of the mean magnitudes; `sums`: a word for each unit.
+// Calls rank_contexts() with the mean magnitudes; `sums`: a word for each unit.
 void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, std::byte* packed) noexcept;
 
-// 16 times the context of each value, zeros up to a whole group of 64; `of_units`: a byte for each unit.
+// Writes 16 times the context of each value, zeros up to a whole group of 64; `of_units`: a byte for each unit.
 void spread_contexts(const ScaleMap& map, const std::byte* packed, std::byte* of_units, std::byte* contexts) noexcept;
 
 }  // namespace kvbm::codec

@@ -10,12 +10,12 @@ namespace {
 using Counts = std::array<uint32_t, kSymbols>;
 using Lengths = std::array<uint8_t, kSymbols>;
 
-// Depths of a Huffman tree over the symbols that occur; no choice is left to the machine, though only the lengths are
+// Depths of a Huffman tree over the symbols that occur. Deterministic on every machine, although only the lengths are
 // stored.
 uint32_t tree_depths(const Counts& counts, Lengths& lengths) noexcept {
   struct Node {
     uint32_t count;
-    uint16_t symbols;  // that are below it
+    uint16_t symbols;  // symbols below it
   };
   std::array<Node, kSymbols> nodes{};
   uint32_t n = 0;
@@ -24,7 +24,7 @@ uint32_t tree_depths(const Counts& counts, Lengths& lengths) noexcept {
     if (counts[s] != 0) nodes[n++] = {counts[s], static_cast<uint16_t>(1U << s)};
   }
   while (n > 1) {
-    // The two smallest to the end, by a rule that leaves no choice: every machine builds the same tree.
+    // Moves the two smallest to the end, by a deterministic rule: every machine builds an equal tree.
     for (uint32_t pass = 1; pass <= 2; ++pass) {
       uint32_t least = 0;
       for (uint32_t i = 1; i + pass <= n; ++i) {
@@ -41,7 +41,7 @@ uint32_t tree_depths(const Counts& counts, Lengths& lengths) noexcept {
   return *std::max_element(lengths.begin(), lengths.end());
 }
 
-// Lengths of at most kCodeLevels that fill the code exactly: counts are flattened until they do.
+// Returns lengths of at most kCodeLevels that fill the code exactly: counts are flattened until they do.
 Lengths code_lengths(Counts counts) noexcept {
   // A code needs two symbols.
   for (uint32_t s = 0; std::count_if(counts.begin(), counts.end(), [](uint32_t c) { return c != 0; }) < 2; ++s) {
@@ -54,7 +54,7 @@ Lengths code_lengths(Counts counts) noexcept {
   return lengths;
 }
 
-// Four tables in turn: equal symbols that follow one another do not wait for each other.
+// Counts in four tables in turn: equal symbols in a row do not wait for each other.
 std::array<Counts, kContexts> count(const std::byte* symbols, const std::byte* contexts, size_t n) noexcept {
   std::array<std::array<uint32_t, kContexts * kSymbols>, 4> tables{};
   for (size_t i = 0; i < n; i += 4) {
@@ -67,7 +67,7 @@ std::array<Counts, kContexts> count(const std::byte* symbols, const std::byte* c
   return counts;
 }
 
-// Codes are canonical: shorter ones first, then lower symbols. False: the lengths do not fill a code.
+// Builds canonical codes: shorter ones first, then lower symbols. False: the lengths do not fill a code.
 bool build_context(SymbolCode& code, uint32_t context) noexcept {
   const size_t base = size_t{context} * kSymbols;
   uint32_t next = 0;

@@ -25,7 +25,7 @@ void encode(const SymbolCode& code, const std::byte* symbols, const std::byte* c
             PlaneStreams& streams) noexcept {
   const __m512i lengths = table_of(code.length);
   const __m512i codes = table_of(code.bits);
-  uint64_t pending[kCodeLevels] = {};  // bits of the word at the end of each stream
+  uint64_t pending[kCodeLevels] = {};  // unwritten bits of the last word of each stream
   for (size_t g = 0; g < groups; ++g) {
     const __m512i index = _mm512_or_si512(_mm512_loadu_si512(symbols + g * kSymbolGroup),
                                           _mm512_loadu_si512(contexts + g * kSymbolGroup));
@@ -59,8 +59,8 @@ bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* 
     __m512i rank = read;
     __mmask64 left = ~__mmask64{0};
     for (size_t l = 0; l < kCodeLevels && left != 0; ++l) {
-      // Up to 64 bits from any bit; a stream that is at its end before a group is found out here, one that ends inside
-      // it at the next: at most 17 bytes are read behind it.
+      // Up to 64 bits from any bit. A stream that ended before a group is detected here, one that ends inside it at the
+      // next group: at most 17 bytes are read behind it.
       if (at[l] > source.bits[l]) return false;
       const std::byte* const word = source.data[l] + at[l] / 8;
       const uint32_t shift = at[l] % 8;

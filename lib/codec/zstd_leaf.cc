@@ -1,7 +1,7 @@
 #include "codec/zstd_leaf.h"
 
 #if defined(KVBM_WITH_ZSTD)
-#define ZSTD_STATIC_LINKING_ONLY  // contexts in memory that we give
+#define ZSTD_STATIC_LINKING_ONLY  // contexts in memory of the caller
 #include <zstd.h>
 #endif
 
@@ -17,11 +17,11 @@ namespace {
 
 constexpr int kLevel = 1;
 constexpr size_t kMaxPlanes = 4;
-// Below this a plane gains nothing worth a call.
+// A smaller plane gains too little for a call.
 constexpr size_t kMinPlane = 32;
 
-// Elements as little-endian integers, turned left by one bit where they are floats of 16 or 32 bits: then the exponent
-// is the top of the last plane, and the sign is the lowest bit of the first.
+// True for elements that are rotated left by one bit, as little-endian integers: floats of 16 or 32 bits. Then the
+// exponent is the top of the last plane, and the sign is the lowest bit of the first.
 bool turned(Element element) noexcept {
   return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
 }
@@ -57,7 +57,8 @@ bool set(ZSTD_CCtx* context, ZSTD_cParameter parameter, int value) noexcept {
   return ZSTD_isError(ZSTD_CCtx_setParameter(context, parameter, value)) == 0;
 }
 
-// The parameters that the context's memory was counted for; the frame needs neither size nor checksum, for ours says.
+// Sets the parameters for which the context's memory was sized. The frame needs neither size nor checksum: kvbm's own
+// frame has them.
 bool prepare(ZSTD_CCtx* context) noexcept {
   const ZSTD_compressionParameters p = ZSTD_getCParams(kLevel, kMaxLeafBytes, 0);
   return context != nullptr && set(context, ZSTD_c_compressionLevel, kLevel) &&
@@ -78,7 +79,7 @@ Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_
   const size_t count = raw.size() / width;
   std::byte* const memory = workspace.take(zstd_encode_workspace());
   if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
-  std::byte* const planes = memory + context_bytes();  // the same memory as zstd_encode_planes() takes, behind its own
+  std::byte* const planes = memory + context_bytes();  // behind the part that zstd_encode_planes() uses
   if (width == 2) split<uint16_t>(raw.data(), count, turned(form.element), planes);
   if (width == 4) split<uint32_t>(raw.data(), count, turned(form.element), planes);
   std::memcpy(planes + count * width, raw.data() + count * width, raw.size() - count * width);
@@ -157,7 +158,7 @@ Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Work
   const size_t context_room = round_up(ZSTD_estimateDCtxSize(), 64);
   std::byte* const memory = workspace.take(context_room + kMaxLeafBytes);
   if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
-  std::byte* const room = memory + context_room;  // behind what zstd_decode_planes() takes of the same memory
+  std::byte* const room = memory + context_room;  // behind the part that zstd_decode_planes() uses
   if (Status done = zstd_decode_planes(frame, stored, {room, raw.size()}, workspace); !done.ok()) return done;
   const std::byte* planes[kMaxPlanes] = {};
   for (size_t p = 0; p < width; ++p) planes[p] = room + p * count;

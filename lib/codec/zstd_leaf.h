@@ -1,5 +1,5 @@
-// zstd over a leaf: byte planes of elements, each coded where that makes it smaller. The reference for other coders, and
-// what is left for bytes of which nothing is known. Format: README.md.
+// zstd over a leaf: byte planes of elements, each coded if that makes it smaller. The reference for other coders, and
+// the fallback for bytes of unknown form. Format: README.md.
 #pragma once
 
 #include "base/bytes.h"
@@ -9,16 +9,17 @@
 
 namespace kvbm::codec {
 
-// Whether this build has zstd: without it nothing is coded so, and what was is not decoded (unsupported).
+// True if this build has zstd: without it no leaf is coded with it, and such leaves are not decoded (unsupported).
 [[nodiscard]] bool has_zstd() noexcept;
-// Bytes written to `out` (encode_room() of them at least), or 0: not smaller, or built without zstd. no_memory.
+// Returns the bytes written to `out` (encode_room() of them at least), or 0: not smaller, or built without zstd.
+// no_memory.
 Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                              Workspace& workspace) noexcept;
-// How much of the beginning of a workspace encoding uses; 0: built without zstd.
+// Bytes at the beginning of a workspace that encoding uses; 0: built without zstd.
 [[nodiscard]] size_t zstd_encode_workspace() noexcept;
 Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
-// The same where byte planes are made and put together elsewhere (device/kernels/planes.cu): as many bytes as the leaf has,
-// one plane behind the other, then what is behind the last whole element.
+// For byte planes that are made or joined elsewhere (device/kernels/planes.cu): as many bytes as the leaf has, one
+// plane behind the other, then the rest behind the last whole element.
 Result<uint32_t> zstd_encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
                                     Workspace& workspace) noexcept;
 Status zstd_decode_planes(const Frame& frame, ConstBytes stored, MutableBytes planes, Workspace& workspace) noexcept;
