@@ -1,5 +1,5 @@
-// ARC (Megiddo and Modha, FAST 2003): a recency and a frequency list share the room; returns of
-// what either put out lately move the border. The two histories live in one bounded table.
+// ARC (Megiddo and Modha, FAST 2003): a recency and a frequency list share the space; returns of blocks that either
+// evicted lately move the border. The two histories are in one bounded table.
 #include <algorithm>
 
 #include "policy/ghosts.h"
@@ -22,7 +22,7 @@ class Arc final : public EvictionPolicy {
     for (size_t i = slots.size(); i > 0; --i) {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
-      // The original remembers as many blocks as there is room for; the count of evictions since tells.
+      // The original remembers as many blocks as there are slots; this is approximated by the evictions since.
       const bool known = ghost.known && evictions_ - ghost.last_use <= facts_.size();
       if (known) adapt(ghost.kind == kRecent);
       facts_[slot].aux = known ? 1 : 0;
@@ -63,7 +63,7 @@ class Arc final : public EvictionPolicy {
  private:
   static constexpr uint8_t kRecent = 0;
   static constexpr uint8_t kFrequent = 1;
-  static constexpr double kFade = 0.9999;  // the histories' sizes are estimated by late evictions
+  static constexpr double kFade = 0.9999;  // the histories' sizes are estimated by recent evictions
 
   void adapt(bool recent) noexcept {
     const double own = std::max(remembered_[recent ? 0 : 1], 1.0);

@@ -1,6 +1,6 @@
-// Slots by kind and by the epoch of their last use, so that all of one kind and age are found at
-// once. Lists are circular through heads that share the links' numbering, so a slot leaves its
-// list without anyone knowing which it is in, and whole lists are joined in O(1).
+// Queues slots by kind and by the epoch of their last use, so that all of one kind and age are found at once. Lists are
+// circular through heads that share the links' numbering. So a slot can be removed without knowing its list, and whole
+// lists are joined in O(1).
 //
 // Invariant: facts.queue == 1 for exactly the members. Epochs older than the ring join its oldest.
 // Locks: none. Budget: kKinds x kEpochs heads of 8 bytes = 96 KiB; no allocation after construction.
@@ -29,20 +29,20 @@ class BucketQueue {
 
   [[nodiscard]] uint32_t epoch_ticks() const noexcept { return 1U << shift_; }
   [[nodiscard]] size_t bytes() const noexcept { return heads_.size() * sizeof(Head); }
-  // Grows whenever the ages of what is queued change.
+  // Grows whenever the ages of queued slots change.
   [[nodiscard]] uint32_t epoch() const noexcept { return epoch_; }
 
-  // The list that a push would be to. After advance().
+  // Returns the list that a push would go to. Call after advance().
   [[nodiscard]] uint32_t list_at(size_t kind, uint32_t last_use, uint32_t now) const noexcept {
     return list_of(kind, epochs_back(last_use, now));
   }
 
-  // At the front of its list: a parent whose child just went goes next. Returns the bucket of its age.
+  // Adds a slot at the front of its list: a parent is evicted right after its child. Returns the bucket of its age.
   size_t push(SlotId slot, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     return push({&slot, 1}, kind, last_use, now);
   }
 
-  // Many of one kind and last use, each before the one given earlier.
+  // Adds many of one kind and last use, each in front of the one before.
   size_t push(std::span<const SlotId> slots, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     advance(now);
     const uint32_t back = epochs_back(last_use, now);
@@ -68,7 +68,7 @@ class BucketQueue {
     facts.queue = 0;
   }
 
-  // kNoSlot when the list is empty.
+  // kNoSlot if the list is empty.
   [[nodiscard]] SlotId front(uint32_t list) const noexcept {
     const uint32_t slot = heads_[list].next;
     return slot < facts_.size() ? slot : kNoSlot;
@@ -85,7 +85,7 @@ class BucketQueue {
     return mask;
   }
 
-  // A list with members whose age is in the bucket, oldest first; kNone when there is none. After advance().
+  // Finds a list with members of an age in the bucket, oldest first; kNone if there is none. Call after advance().
   [[nodiscard]] uint32_t find(size_t kind, size_t bucket) noexcept {
     const uint32_t begin = first_of_[bucket];
     const uint32_t ending = first_of_[bucket + 1];
@@ -93,7 +93,7 @@ class BucketQueue {
       const uint32_t list = list_of(kind, back - 1);
       const uint32_t bit = list % 64;
       uint64_t& word = occupied_[kind][(list % kEpochs) / 64];
-      if ((word >> bit) == 0) {  // nothing from here to the word's end
+      if ((word >> bit) == 0) {  // nothing from here to the end of the word
         back -= std::min(64 - bit, back - begin);
         continue;
       }
@@ -106,7 +106,7 @@ class BucketQueue {
     return kNone;
   }
 
-  // Moves to the epoch of `now`: the ring position it takes over holds the oldest, which joins the next oldest.
+  // Moves to the epoch of `now`. Its ring position held the oldest epoch, which joins the next oldest.
   void advance(uint32_t now) noexcept {
     const uint32_t wanted = now >> shift_;
     if (static_cast<int32_t>(wanted - epoch_) <= 0) return;
@@ -125,14 +125,14 @@ class BucketQueue {
     advance(now);
     const uint32_t doubled = epoch_ >> 1;
     for (uint32_t kind = 0; kind < kKinds; ++kind) {
-      std::array<Head, kEpochs> chains{};  // by how far back, each from its first to its last
+      std::array<Head, kEpochs> chains{};  // by age in epochs, each from its first to its last member
       for (uint32_t back = 0; back < kEpochs; ++back) {
         const uint32_t list = list_of(kind, back);
         chains[back] = heads_[list];
         clear(list);
       }
       occupied_[kind] = {};
-      for (uint32_t back = 0; back < kEpochs; ++back) {  // the older of a pair comes later, so to the front
+      for (uint32_t back = 0; back < kEpochs; ++back) {  // the older of a pair is later, so it gets to the front
         if (chains[back].next >= facts_.size()) continue;
         const uint32_t list = kind * kEpochs + ((epoch_ - back) >> 1) % kEpochs;
         put_front(list, chains[back].next, chains[back].prev);
@@ -165,7 +165,7 @@ class BucketQueue {
     return static_cast<uint32_t>(kind) * kEpochs + (epoch_ - back) % kEpochs;
   }
 
-  // A chain of members, already linked among themselves.
+  // Adds a chain of members that are already linked to each other.
   void put_front(uint32_t list, uint32_t first, uint32_t last) noexcept {
     const uint32_t second = heads_[list].next;
     heads_[list].next = first;
@@ -186,7 +186,7 @@ class BucketQueue {
     put_front(to, chain.next, chain.prev);
   }
 
-  // Which epochs are of which bucket: those that begin in it.
+  // Maps epochs to the buckets in which they begin.
   void map_ages() noexcept {
     for (size_t bucket = 0; bucket <= kAges; ++bucket) {
       const uint32_t first = bucket < kAges ? (bucket_start(bucket) + epoch_ticks() - 1) >> shift_ : kEpochs;

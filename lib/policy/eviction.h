@@ -1,16 +1,17 @@
-// The eviction policy: which resident block goes when room is needed.
+// The eviction policy: decides which resident block is evicted when space is needed.
 //
-// A policy orders slots; it owns no bytes and takes no locks (its caller serialises every call). One that can be divided
-// judges the slots of a large table in parts, each part serialised on its own; what the parts share has its own lock.
-// The facts it judges by live in one FactTable that the block table shares with it: the hit path
-// only writes facts (a use count and a tick, relaxed), so a hit costs no policy call unless the
-// policy says that it needs to hear of hits (`hears_uses`). Everything else is lazy: a policy
-// keeps a queue of candidates and looks at the facts again when a candidate comes up.
+// A policy orders slots; it owns no bytes and takes no locks (its caller serialises every call). A divisible policy
+// judges the slots of a large table in parts, each part serialised on its own; state shared by the parts has its own
+// lock.
 //
-// Leaves go before their parents whatever the policy: a slot with resident children, or held,
-// pinned or retained, is not evictable; a policy that meets such a slot may drop it from its
-// queue and will be told by `available` when it can be evicted (again). Where a policy has none, the block table may
-// take a slot with children whose block lies in a tier below as well: the policy hears `erased`.
+// Its facts live in one FactTable that the block table shares with it. The hit path only writes facts (a use count and
+// a tick, relaxed). So a hit costs no policy call unless the policy asks for hits (`hears_uses`). Everything else is
+// lazy: a policy keeps a queue of candidates and checks the facts again when a candidate comes up.
+//
+// Leaves are evicted before their parents whatever the policy: a slot with resident children, or held, pinned or
+// retained, is not evictable. A policy that meets such a slot may drop it from its queue; `available` notifies it when
+// the slot is evictable (again). If a policy has no candidate, the block table may evict a slot with children if a tier
+// below has its block: the policy is notified by `erased`.
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@
 
 namespace kvbm::policy {
 
-// What is known of a resident block, 24 bytes, one per slot. `last_use` and `uses` are written by
-// readers on any thread (relaxed; a lost increment is harmless); the rest only under the caller's lock.
+// Facts about a resident block, 24 bytes, one per slot. Readers on any thread write `last_use` and `uses` (relaxed; a
+// lost increment is harmless); the rest is written only under the caller's lock.
 struct Facts {
   std::atomic<uint32_t> last_use{0};  // tick of the latest use; ticks count requests (lookups, stores)
   std::atomic<uint16_t> uses{0};      // hits since it became resident, saturating
@@ -41,13 +42,13 @@ struct Facts {
 };
 static_assert(sizeof(Facts) == 24);
 
-// What the policy may ask of the block table. Called only from inside policy calls.
+// Queries that the policy may make to the block table. Called only from inside policy calls.
 class Residents {
  public:
   virtual ~Residents() = default;
   // True if nothing holds the slot, no child of it is resident and no pin or retention keeps it.
   [[nodiscard]] virtual bool evictable(SlotId slot) const noexcept = 0;
-  // A uniform 64-bit name of the slot's block, equal whenever the same block returns (for history).
+  // A uniform 64-bit name of the slot's block, equal whenever the block returns (for the history).
   [[nodiscard]] virtual uint64_t name(SlotId slot) const noexcept = 0;
 };
 
@@ -55,27 +56,27 @@ class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  // If true, `used` is called for every hit, in order; else hits only change the facts.
+  // If true, `used` is called for every hit, in order; otherwise hits only change the facts.
   [[nodiscard]] virtual bool hears_uses() const noexcept { return false; }
 
-  // If true, the policy judges by the priority of the facts itself and `hinted` is called; else the layer of hinted.h
-  // stands over it.
+  // If true, the policy itself handles the priority in the facts, and `hinted` is called; otherwise the layer of
+  // hinted.h wraps it.
   [[nodiscard]] virtual bool hears_hints() const noexcept { return false; }
 
-  // Slots became resident, in the order of their prefix (a parent before its children). Facts are
-  // already set: last_use = tick, uses = 0.
+  // Slots became resident, in the order of their prefix (a parent before its children). Facts are already set: last_use
+  // = tick, uses = 0.
   virtual void inserted(std::span<const SlotId> slots, uint32_t tick) = 0;
   // A hit, if hears_uses().
   virtual void used(std::span<const SlotId> slots, uint32_t tick) { (void)slots, (void)tick; }
   // The priority of a resident slot has changed, if hears_hints().
   virtual void hinted(SlotId slot, uint32_t tick) { (void)slot, (void)tick; }
-  // The slot is evictable again after a hold, pin or child ended. Called only while
-  // facts.queue == 0; a policy that keeps such slots queued never needs it.
+  // The slot is evictable again after the end of a hold, pin or child. Called only while facts.queue == 0; a policy
+  // that keeps such slots queued never needs it.
   virtual void available(SlotId slot, uint32_t tick) = 0;
   // Chooses, forgets and returns an evictable slot; kNoSlot when there is none.
   virtual SlotId evict(uint32_t tick) = 0;
-  // `slot` would become available now that a child of it was evicted. True: it is what evict() would choose next, and has
-  // been chosen and forgotten. False: nothing has changed for it.
+  // `slot` would become available because its child was evicted. True: evict() would choose it next; it is now chosen
+  // and forgotten. False: nothing has changed for it.
   [[nodiscard]] virtual bool evicts_next(SlotId slot, uint32_t tick) {
     (void)slot, (void)tick;
     return false;
@@ -83,9 +84,9 @@ class EvictionPolicy {
   // The slot stops being resident for another reason (invalidated, dropped by the caller).
   virtual void erased(SlotId slot) = 0;
 
-  // Policies like this one, which knows no slot yet, one for each part; they share what they learn of blocks that left,
-  // so that a block is known again in whatever part it returns. Empty: it cannot be divided. Slots are numbered from 0
-  // in each part. `facts` and `residents` outlive the policies.
+  // Makes policies like this one (which must not know any slot yet), one for each part. They share the history of
+  // evicted blocks, so that a block is recognised in whatever part it returns. Empty: it cannot be divided. Slots are
+  // numbered from 0 in each part. `facts` and `residents` outlive the policies.
   struct Part {
     std::span<Facts> facts;
     const Residents* residents = nullptr;
@@ -95,7 +96,7 @@ class EvictionPolicy {
     return {};
   }
 
-  // Choices that could not be used: of a caller's policy alone.
+  // Number of unusable choices: only for a caller's policy.
   [[nodiscard]] virtual uint64_t refused() const noexcept { return 0; }
   // Bytes of memory beyond the facts: queues, ghosts, sketches. Bounded by construction:
   // history is at most max(65,536, 4 x capacity) entries of at most 16 bytes.
@@ -105,10 +106,10 @@ class EvictionPolicy {
 // "prefix" (the default), "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu".
 inline constexpr std::string_view kDefaultPolicy = "prefix";
 [[nodiscard]] std::span<const std::string_view> eviction_policy_names() noexcept;
-// Null for an unknown name. `facts` has one entry per slot and outlives the policy, as does `residents`.
+// Returns null for an unknown name. `facts` has one entry per slot and outlives the policy, as does `residents`.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::span<Facts> facts,
                                                                    const Residents& residents);
-// What makes a table's policies: that, or a caller's.
+// Makes a table's policies: make_eviction_policy(), or a function of the caller.
 using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>(std::string_view name, std::span<Facts> facts,
                                                                  const Residents& residents)>;
 

@@ -12,7 +12,7 @@ class Fifo final : public EvictionPolicy {
   void inserted(std::span<const SlotId> slots, uint32_t) override {
     for (size_t i = slots.size(); i > 0; --i) list_.push_back(slots[i - 1]);
   }
-  // It was passed over at the front, so it is older than all that is listed.
+  // The slot was skipped at the front, so it is older than all listed ones.
   void available(SlotId slot, uint32_t) override { list_.push_front(slot); }
   SlotId evict(uint32_t) override {
     while (!list_.empty()) {

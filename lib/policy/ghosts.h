@@ -1,10 +1,10 @@
-// A bounded memory of blocks that left: when they were last used and what class they were in.
+// A bounded history of evicted blocks: their last use and their class.
 //
-// Sets of 8 entries of 8 bytes, one cache line, found by fingerprint; the oldest of a full set makes room.
-// A fingerprint of 24 bits and the set number tell blocks apart, so a wrong memory has a chance of
-// about 8 / 2^24 a look-up; it costs a misjudged block, never a wrong one.
-// Budget: at most max(65,536, 2 x capacity) entries: 16 bytes a block of a large cache, so that all metadata
-// stays within 96. Pages of them come as blocks leave.
+// Sets of 8 entries of 8 bytes, one cache line, found by fingerprint; the oldest of a full set is replaced. Blocks are
+// identified by a fingerprint of 24 bits and the set number, so a look-up finds a wrong entry with a probability of
+// about 8 / 2^24. That costs a misjudged block, never wrong data.
+// Budget: at most max(65,536, 2 x capacity) entries: 16 bytes a block of a large cache, so that all metadata stays
+// within 96. Pages of them are allocated as blocks are evicted.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Ghosts {
 
   void prefetch(uint64_t name) const noexcept { prefetch_for_write(&sets_[set(name)]); }
 
-  // Removes and returns what is known of a block.
+  // Removes and returns the entry of a block.
   Ghost take(uint64_t name) noexcept {
     Set& at = sets_[set(name)];
     const uint32_t found = at.having(fingerprint(name));
@@ -48,7 +48,7 @@ class Ghosts {
     return ghost;
   }
 
-  // Returns the entry that had to make room; not known when there was room.
+  // Returns the entry that was replaced; not known if there was room.
   Ghost put(uint64_t name, uint32_t last_use, uint8_t kind, uint32_t now) noexcept {
     Set& at = sets_[set(name)];
     const uint32_t empty = at.having(0);
@@ -72,7 +72,7 @@ class Ghosts {
       return {tags[i] != 0, static_cast<uint8_t>(tags[i]), last_uses[i]};
     }
 
-    // Both without branches: where the entry is and which is the oldest cannot be foretold.
+    // Both without branches: the position of the entry and of the oldest one are unpredictable.
 #if defined(__SSE2__)
     // One bit per entry with this fingerprint; 0 = empty.
     [[nodiscard]] uint32_t having(uint32_t wanted) const noexcept {
@@ -82,7 +82,7 @@ class Ghosts {
     }
     // One bit per entry of the greatest age.
     [[nodiscard]] uint32_t oldest(uint32_t now) const noexcept {
-      // With the sign turned, a signed comparison orders unsigned ages.
+      // With the sign flipped, a signed comparison orders unsigned ages.
       const __m128i turned = _mm_set1_epi32(static_cast<int>(now ^ 0x80000000U));
       const __m128i low = _mm_sub_epi32(turned, load(&last_uses[0]));
       const __m128i high = _mm_sub_epi32(turned, load(&last_uses[4]));

@@ -9,12 +9,12 @@
 namespace kvbm::policy {
 namespace {
 
-// Facts::queue of the slots that wait here; the policies' own numbers are below.
+// Facts::queue of the slots in the lists of this layer; the policies' own numbers are smaller.
 constexpr uint8_t kOneShotList = 254;
 constexpr uint8_t kKeptList = 255;
 
-// Invariant: a slot in one of the two lists is unknown to the policy beneath, and has in `aux` the last use that its
-// place in the list stands for. `aux` is zero when it leaves, as for a slot that a policy has never judged.
+// Invariant: a slot in one of the two lists is unknown to the policy beneath. Its `aux` holds the last use that
+// determines its place in the list. `aux` is zeroed when it leaves, as for a slot that a policy has never judged.
 class Hinted final : public EvictionPolicy {
  public:
   Hinted(std::unique_ptr<EvictionPolicy> policy, std::span<Facts> facts, const Residents& residents)
@@ -42,7 +42,7 @@ class Hinted final : public EvictionPolicy {
       if (mine == nullptr) {
         policy_->inserted(slots.subspan(begin, end - begin), tick);
       } else {
-        for (size_t i = end; i > begin; --i) push_back(*mine, slots[i - 1]);  // children go before their parents
+        for (size_t i = end; i > begin; --i) push_back(*mine, slots[i - 1]);  // children are evicted first
       }
       begin = end;
     }
@@ -72,7 +72,7 @@ class Hinted final : public EvictionPolicy {
       facts_[slot].queue = 0;
       facts_[slot].aux = 0;
     }
-    if (!listed) return;  // it comes by available() when it can go
+    if (!listed) return;  // available() will add it when it is evictable
     if (to != nullptr) {
       push_back(*to, slot);
     } else {
@@ -113,7 +113,7 @@ class Hinted final : public EvictionPolicy {
   [[nodiscard]] uint32_t last_use(SlotId slot) const noexcept {
     return facts_[slot].last_use.load(std::memory_order_relaxed);
   }
-  // Where the slot's hint wants it, and where it is; null is the policy, or nowhere.
+  // Returns the list that the slot's hint requires, and the list that it is in; null is the policy, or none.
   [[nodiscard]] SlotList* list_for(SlotId slot) noexcept {
     const uint8_t priority = facts_[slot].priority;
     return priority == kHintOneShot ? &one_shot_ : priority == kHintKeep ? &kept_ : nullptr;
@@ -131,7 +131,7 @@ class Hinted final : public EvictionPolicy {
     facts_[slot].aux = 0;
   }
 
-  // The first that can go. One that was used since it got its place takes the last one, `looks` times at most.
+  // Returns the first evictable slot. One that was used since it got its place moves to the end, at most `looks` times.
   SlotId first_of(SlotList& list, int looks) noexcept {
     while (!list.empty()) {
       const SlotId slot = list.front();
@@ -144,7 +144,8 @@ class Hinted final : public EvictionPolicy {
     return kNoSlot;
   }
 
-  // A hold that ends may bring no tick or an old one; policies, above all a caller's own, see ticks that never fall.
+  // The end of a hold may bring no tick or an old one; policies, above all a caller's own, must see ticks that never
+  // fall.
   uint32_t latest(uint32_t tick) noexcept {
     if (static_cast<int32_t>(tick - tick_) > 0) tick_ = tick;
     return tick_;

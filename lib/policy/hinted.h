@@ -1,10 +1,11 @@
-// Hints (hints.h) over a policy that does not look at them: one layer for all of those, the caller's own included.
+// Applies hints (hints.h) to policies that do not handle them, a caller's own included.
 //
-// A one-shot block or one to keep leaves the policy and waits in a list of this layer; the policy never chooses it and
-// does not hear of it until the hint is taken back. The other blocks are the policy's. A block of a conversation that
-// goes on is taken as evicted and come back when the policy first chooses it after the hint: it is put back, once.
-// Cost: O(1) a hint; an eviction looks at kMostPutBack choices and kMostLooks kept blocks at most, beyond what the
-// policy itself does.
+// A one-shot block or one to keep is removed from the policy and waits in a list of this layer. The policy never
+// chooses it and is not notified of it until the hint ends. Other blocks are the policy's. A block with kHintContinue
+// is treated as evicted and returned when the policy first chooses it after the hint: it is inserted again, once.
+//
+// Cost: O(1) a hint. Beyond the policy's own work, an eviction checks at most kMostPutBack choices and kMostLooks kept
+// blocks.
 #pragma once
 
 #include <memory>
@@ -14,11 +15,11 @@
 
 namespace kvbm::policy {
 
-// Choices that one eviction puts back at most, and kept blocks that it passes over because they were used.
+// Limits of one eviction: choices that are inserted again, and kept blocks that are skipped because they were used.
 inline constexpr int kMostPutBack = 64;
 inline constexpr int kMostLooks = 64;
 
-// The policy itself where it hears hints, or is null.
+// Returns the policy itself if it handles hints, or is null.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> with_hints(std::unique_ptr<EvictionPolicy> policy, std::span<Facts> facts,
                                                          const Residents& residents);
 

@@ -1,5 +1,5 @@
-// Least frequently used, counting uses before an eviction too while the history remembers them;
-// of equally used blocks the oldest goes.
+// Least frequently used; counts uses before an eviction too while the history remembers them. Of equally used blocks
+// the oldest is evicted.
 #include <algorithm>
 #include <vector>
 
@@ -50,7 +50,7 @@ class Lfu final : public EvictionPolicy {
   size_t bytes() const noexcept override { return sizeof *this + ghosts_.bytes() + lists_.size() * sizeof(SlotList); }
 
  private:
-  static constexpr uint8_t kLevels = 64;  // uses above are equal
+  static constexpr uint8_t kLevels = 64;  // larger counts are equal
 
   [[nodiscard]] uint32_t count(SlotId slot) const noexcept {
     return std::min<uint32_t>(facts_[slot].aux + facts_[slot].uses.load(std::memory_order_relaxed), kLevels - 1);

@@ -1,10 +1,10 @@
-// What the default policy knows of a block besides its age, in seven bits: kept in the facts while the block is
-// resident, in the history afterwards. The kind follows from it: returns are counted and slots listed by kind.
+// Reuse class of a block in the default policy, besides its age, in seven bits: stored in the facts while the block is
+// resident, in the history afterwards. It determines the kind: returns are counted and slots listed by kind.
 //
-// New blocks are told apart by whether they began a prefix or continue one, and by how many came together: a short
-// question below a long history is followed by another more often than a pasted document. Those that have returned are told
-// apart by how often, up to kTimes, and from there on by their usual gap, which says of a shared document or a
-// system prompt how popular it is now, whereas a count would say how old it is.
+// New blocks are classified by whether they begin a prefix or continue one, and by how many came together: a short
+// question below a long history is followed by another more often than a pasted document. Returned blocks are
+// classified by the number of returns, up to kTimes, and above that by their usual gap. For a shared document or a
+// system prompt, the gap shows how popular it is now; a count would show how old it is.
 //
 // Locks: none.
 #pragma once
@@ -24,11 +24,11 @@ enum Past : uint8_t {
   kContinued = 4,  // + growth_of(): new, but below a prefix that was known
   kOneShot = 8,
   kKeep = 9,
-  kTail = 10,      // the last of what a request brought: a partial block, or the end of a prompt
+  kTail = 10,      // the last block of a request: a partial block, or the end of a prompt
   kReturned = 11,  // + (times - 1) * kGaps + the mean gap in half octaves of ticks
 };
 inline constexpr uint32_t kGaps = 28;
-inline constexpr uint32_t kTimes = 4;  // so many or more
+inline constexpr uint32_t kTimes = 4;  // this many or more
 inline constexpr uint32_t kGapKinds = 10;
 inline constexpr uint32_t kPasts = kReturned + kTimes * kGaps;
 static_assert(kPasts <= 128 && kReturned + kTimes - 1 + kGapKinds <= kKinds);
@@ -41,7 +41,7 @@ static_assert(kPasts <= 128 && kReturned + kTimes - 1 + kGapKinds <= kKinds);
   return static_cast<uint8_t>(kReturned + (std::min(times, kTimes) - 1) * kGaps + gap);
 }
 
-// Gaps share a kind by octaves, those below 12 ticks together and those from 3,072.
+// Maps gaps to kinds by octaves; those below 12 ticks share a kind, and those from 3,072.
 [[nodiscard]] constexpr uint8_t kind_of_past(uint32_t past) noexcept {
   if (past < kReturned) return static_cast<uint8_t>(past);
   const uint32_t times = (past - kReturned) / kGaps + 1;
@@ -62,8 +62,9 @@ inline constexpr auto kKindOfPast = [] {
   return std::min(kGaps - 1, 2 * top - 1 + (ticks >> (top - 1) & 1));
 }
 
-// After a return at this age. The mean of the logarithms is of all gaps at first, later of the latest 8 or so; it moves
-// in whole steps, rounded up or down by chance (`dither`), or small differences would never count.
+// Returns the class after a return at this age. The mean of the logarithms covers all gaps at first, later the latest 8
+// or so. It moves in whole steps, rounded up or down at random (`dither`); otherwise small differences would never
+// count.
 [[nodiscard]] inline uint8_t after_return(uint8_t past, uint32_t age, uint32_t dither) noexcept {
   if (past == kOneShot || past == kKeep) return past;
   const auto latest = static_cast<int32_t>(half_octaves(age));

@@ -16,7 +16,7 @@ namespace kvbm::policy {
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_arc(std::span<Facts> facts, const Residents& residents);
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_sieve(std::span<Facts> facts, const Residents& residents);
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_tinylfu(std::span<Facts> facts, const Residents& residents);
-// Ours, the default: learns when blocks return (prefix.cc).
+// The default policy of kvbm: learns when blocks return (prefix.cc).
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_prefix(std::span<Facts> facts, const Residents& residents);
 
 }  // namespace kvbm::policy

@@ -1,4 +1,4 @@
-// The default: keeps what returns soonest for the room it takes, learnt as it goes (README.md).
+// The default policy: keeps the blocks that return soonest for the space they take, learnt while it runs (README.md).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,8 +16,8 @@
 namespace kvbm::policy {
 namespace {
 
-// Facts::aux: its past, the low byte of the uses and the low half of the last use at the latest look.
-// Never 0 for a block that the policy knows.
+// Facts::aux: the reuse class, the low byte of the uses and the low half of the last use at the latest check. Never 0
+// for a block that the policy knows.
 constexpr uint32_t kKnown = 128;
 uint32_t packed(uint8_t past, uint32_t uses, uint32_t last_use) noexcept {
   return past | kKnown | (uses & 255) << 8 | (last_use & 65535) << 16;
@@ -25,16 +25,16 @@ uint32_t packed(uint8_t past, uint32_t uses, uint32_t last_use) noexcept {
 uint8_t past_of(const Facts& facts) noexcept { return static_cast<uint8_t>(facts.aux % kKnown); }
 uint8_t kind_of(const Facts& facts) noexcept { return kKindOfPast[past_of(facts)]; }
 
-// A use by another thread may be ahead of the tick in hand.
+// A use by another thread may be ahead of the present tick.
 uint32_t age_of(uint32_t last_use, uint32_t tick) noexcept {
   return static_cast<uint32_t>(std::max(static_cast<int32_t>(tick - last_use), 0));
 }
 
-// Blocks that left one part of a policy. The lock is a leaf, taken a batch at a time; the other parts take it to ask for a
-// block that went from here and comes back there.
+// Blocks evicted from one part of a policy. The lock is a leaf, taken once per batch. Other parts take it to look up a
+// block that was evicted here and returns there.
 struct History {
   explicit History(size_t capacity) : ghosts(capacity) {}
-  Ghosts ghosts;  // under the lock, but for what it says of no entry: prefetch, size and bytes
+  Ghosts ghosts;  // under the lock, except for functions that read no entry: prefetch, size and bytes
   Mutex mutex;
 };
 using Histories = std::vector<std::unique_ptr<History>>;
@@ -68,7 +68,7 @@ class Prefix final : public EvictionPolicy {
       const size_t n = std::min<size_t>(kSlice, slots.size() - begin);
       judge_new(slots.subspan(begin, n), slots.back(), growth_of(slots.size()), tick, known);
     }
-    // Parents first, so that their children come before them in a list and go before them.
+    // Parents first, so that their children are before them in a list and are evicted before them.
     for (size_t begin = 0; begin < slots.size();) {
       const uint8_t kind = kind_of(facts_[slots[begin]]);
       size_t end = begin + 1;
@@ -90,7 +90,7 @@ class Prefix final : public EvictionPolicy {
   }
 
   void hinted(SlotId slot, uint32_t tick) override {
-    if (facts_[slot].queue == 0) return;  // available() will look
+    if (facts_[slot].queue == 0) return;  // available() will check
     queue_.remove(slot);
     (void)look(slot);
     push(slot, tick);
@@ -115,7 +115,8 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // A chain goes from its end, each block as its child has gone: the run goes on with it where it would be at the front.
+  // Chains are evicted from their ends, each block after its child: the run continues with it if it would be at the
+  // front.
   bool evicts_next(SlotId slot, uint32_t tick) override {
     if (run_ == 0 || (evictions_ + 1) % kSlice == 0) return false;
     const Facts& facts = facts_[slot];
@@ -153,10 +154,11 @@ class Prefix final : public EvictionPolicy {
   }
 
  private:
-  // Evictions, at least, from one judgement to the next; meanwhile all facts and a sample of the history are walked over
-  // once, some entries every kSlice evictions.
+  // Least number of evictions between two evaluations. Meanwhile all facts and a sample of the history are walked once,
+  // some entries every kSlice evictions.
   static constexpr uint32_t kLearnEvery = 4096;
-  // A larger part learns once in as many evictions as it has slots, and looks at every other block then: that is enough.
+  // A larger part learns once in as many evictions as it has slots, and then checks every other block only: that is
+  // enough.
   static constexpr size_t kLarge = 32768;
   static constexpr uint32_t kSlice = 64;
   static constexpr uint32_t kLeastWalk = 16;
@@ -164,8 +166,8 @@ class Prefix final : public EvictionPolicy {
   static_assert(kLearnEvery / kSlice >= kLeastWalk + kKinds + 2);
   // Evictions from one list before the lists are compared again; 1 to 64 gave hit rates within 0.3 points.
   static constexpr uint32_t kRun = 64;
-  static constexpr uint32_t kMostReturns = 16;  // counted of those between two looks
-  static constexpr uint8_t kUnknown = kFresh + 3;  // what most blocks are
+  static constexpr uint32_t kMostReturns = 16;  // limit of returns counted between two checks
+  static constexpr uint8_t kUnknown = kFresh + 3;  // the class of most blocks
   static constexpr uint32_t kHintedGap = 64;  // ticks
 
   [[nodiscard]] uint8_t hinted_past(SlotId slot, uint8_t past) const noexcept {
@@ -201,7 +203,7 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // None of them has been here before.
+  // No block of these has been here before.
   void know_new(std::span<const SlotId> slots, SlotId last, uint8_t past, uint32_t tick) noexcept {
     for (size_t i = 0; i < slots.size();) {
       const size_t word = slots[i] / 64;
@@ -214,9 +216,9 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // What the history has of blocks that come in together, and the names of those that it was asked for; false: of none. Of
-  // a chain nobody but the first is asked for where that one is not known: what hangs below a block was there only while it
-  // was, and left before it.
+  // Looks up blocks that come in together in the history. Fills their names and entries; false: none is known. Of a
+  // chain, only the first is looked up if it is unknown: a descendant was resident only while the first block was, and
+  // was evicted before it.
   bool recall(std::span<const SlotId> slots, std::span<uint64_t> names, std::span<Ghost> out) noexcept {
     names[0] = residents_.name(slots[0]);
     size_t asked = 0;
@@ -235,7 +237,7 @@ class Prefix final : public EvictionPolicy {
     return take_ghosts(names.subspan(asked, slots.size() - asked), out.subspan(asked)) || any;
   }
 
-  // Whether it waits to be written to the history.
+  // True if the block waits to be written to the history.
   [[nodiscard]] bool has_just_gone(uint64_t name) const noexcept {
     return std::any_of(gone_.begin(), gone_.begin() + static_cast<std::ptrdiff_t>(n_gone_),
                        [name](const Gone& gone) { return gone.name == name; });
@@ -249,7 +251,7 @@ class Prefix final : public EvictionPolicy {
   }
   [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
 
-  // At least one, in the order of their prefix. False: of none.
+  // `names` has at least one, in the order of their prefix. False: none is known.
   bool take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
     size_t unknown = names.size();
     {
@@ -263,7 +265,7 @@ class Prefix final : public EvictionPolicy {
     bool any = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(names.size()),
                            [](const Ghost& ghost) { return ghost.known; });
     if (unknown == names.size()) return any;
-    // They went together as well: where the first is not known in another part, the rest is not asked for there.
+    // The blocks were evicted together: if the first is unknown in another part, the rest is not looked up there.
     for (size_t part = 0; part < histories_->size(); ++part) {
       if (part == part_) continue;
       History& other = *(*histories_)[part];
@@ -278,7 +280,7 @@ class Prefix final : public EvictionPolicy {
     return any;
   }
 
-  // It was chosen to leave and stayed.
+  // Restores a block that was chosen for eviction and stayed.
   void come_back(SlotId slot) noexcept {
     const uint64_t name = residents_.name(slot);
     Ghost ghost;
@@ -302,14 +304,15 @@ class Prefix final : public EvictionPolicy {
     lower_cursor(kind, queue_.push(slot, kind, facts_[slot].last_use.load(std::memory_order_relaxed), tick));
   }
 
-  // A list of this kind and age has members. A run ends where they are to leave before all that it takes from.
+  // Notes that a list of this kind and age has members. Ends the run if these must be evicted before those it takes
+  // from.
   void lower_cursor(uint8_t kind, size_t age) noexcept {
     cursor_ = std::min<uint32_t>(cursor_, rank_[kind][age]);
     if (level(kind) < run_level_) run_ = 0;
   }
   static uint32_t level(size_t kind) noexcept { return kind == kOneShot ? 0 : kind == kKeep ? 2 : 1; }
 
-  // Takes note of the hits since the latest look; hits in between are taken to be evenly spaced.
+  // Counts the hits since the latest check; hits in between are treated as evenly spaced.
   bool look(SlotId slot) noexcept {
     Facts& facts = facts_[slot];
     const uint32_t uses = facts.uses.load(std::memory_order_relaxed);
@@ -329,7 +332,7 @@ class Prefix final : public EvictionPolicy {
     return returns > 0 || past != before;
   }
 
-  // Whether look() would change nothing.
+  // Returns true if look() would change nothing.
   [[nodiscard]] static bool as_it_was(const Facts& facts) noexcept {
     const uint8_t past = past_of(facts);
     return facts.priority == kHintNormal && past != kOneShot && past != kKeep &&
@@ -348,7 +351,7 @@ class Prefix final : public EvictionPolicy {
     forget(slot);
   }
 
-  // Blocks that left wait here until their places in the history have come into the cache. Lock: the history's.
+  // Writes evicted blocks to the history. They waited until their places in it were prefetched. Lock: the history's.
   void write_history() noexcept {
     for (size_t i = 0; i < n_gone_; ++i) {
       const Gone& gone = gone_[i];
@@ -374,7 +377,7 @@ class Prefix final : public EvictionPolicy {
     return false;
   }
 
-  // One step of learning: some entries are counted; after all of them the indices follow, a kind a step, then the
+  // Does one step of learning: counts some entries; after all of them updates the indices, one kind a step, then the
   // order.
   void learn(uint32_t tick) noexcept {
     const size_t idle = learn_steps_ - (walk_steps_ + kKinds + 2);  // counts taken late are fresher
@@ -394,12 +397,12 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // Entries [begin, until) of a sample of the history and, after it, the facts. The sample is every kSampled-th set: names
-  // are uniform, so they stand for the others.
+  // Counts entries [begin, until) of a sample of the history, followed by the facts. The sample is every kSampled-th
+  // set: names are uniform, so it represents the others.
   void count_waiting(size_t begin, size_t until, uint32_t tick) noexcept {
     const size_t remembered = ghosts_.size() / kSampled;
     for (size_t i = begin; i < std::min(until, remembered);) {
-      BatchLock lock(history_.mutex);  // not for long: others ask
+      BatchLock lock(history_.mutex);  // held only briefly: other parts look blocks up
       for (const size_t end = std::min({i + kSlice, until, remembered}); i < end; ++i) {
         const Ghost ghost = ghosts_.at(i / Ghosts::kWays * Ghosts::kWays * kSampled + i % Ghosts::kWays);
         if (ghost.known) waiting_[kKindOfPast[ghost.kind]][age_bucket(age_of(ghost.last_use, tick))] += kSampled;
@@ -412,7 +415,7 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // Hits of blocks that never come up to leave are taken note of here, or the best blocks would teach nothing.
+  // Counts hits of blocks that never become candidates; otherwise the best blocks would teach nothing.
   void count_resident(SlotId slot, uint32_t tick) noexcept {
     Facts& facts = facts_[slot];
     if (((facts.uses.load(std::memory_order_relaxed) ^ (facts.aux >> 8)) & 255) != 0) {
@@ -425,8 +428,9 @@ class Prefix final : public EvictionPolicy {
     waiting_[kind_of(facts)][age_bucket(age)] += residents_looked_at_;
   }
 
-  // Kinds and ages, the first to leave first; equals by age, oldest first, for the same order everywhere. All of it is
-  // in one integer each (an index is never negative, so its bits are in its order): sorting those takes a third of the time.
+  // Sorts kinds and ages in the order of eviction; equal ones by age, oldest first, so that the order is equal
+  // everywhere. Each is one integer (an index is never negative, so its bits sort like it): sorting those takes a third
+  // of the time.
   void sort_order() noexcept {
     std::array<uint64_t, kKinds * kAges> keys;
     for (uint64_t i = 0; i < keys.size(); ++i) {
@@ -439,7 +443,7 @@ class Prefix final : public EvictionPolicy {
     cursor_ = 0;
   }
 
-  // The ring of epochs is to span what the history spans: so many blocks' worth of ticks.
+  // Makes the ring of epochs span what the history spans, in ticks.
   void fit_epochs(uint32_t tick) noexcept {
     if (inserted_ < next_fit_) return;
     next_fit_ = inserted_ + kLearnEvery / 2;
@@ -458,7 +462,7 @@ class Prefix final : public EvictionPolicy {
   History& history_;
   Ghosts& ghosts_;
   BucketQueue queue_;
-  std::vector<uint64_t> owned_;  // a bit a slot that this policy knows: accounts share the facts, each has its policy
+  std::vector<uint64_t> owned_;  // a bit a slot of this policy: accounts share the facts, not policies
   ReturnCurve curve_{kReturned};
   struct Gone {
     uint64_t name;
@@ -478,7 +482,7 @@ class Prefix final : public EvictionPolicy {
   uint32_t learn_step_ = 0;
   uint32_t walk_steps_ = 0;
   size_t walk_slice_ = 0;
-  uint32_t residents_looked_at_ = 1;  // one in so many, others in the next walk
+  uint32_t residents_looked_at_ = 1;  // every n-th slot is checked, others in the next walk
   uint32_t walks_ = 0;
   uint32_t epoch_ = 0;
   uint32_t cursor_ = 0;

@@ -1,4 +1,4 @@
-// Putting a slot that comes back (`available`) into a list kept in order of last use.
+// Inserts a slot that becomes `available` into a list that is ordered by last use.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace kvbm::policy {
 
-// A parent whose last child was just evicted belongs at the front or near it, a slot whose hold
-// just ended at the back; the few between are walked for at most this many steps, to stay O(1).
+// A parent is inserted at the front or near it after its last child was evicted, a slot after a hold at the back. At
+// most this many steps are walked between, to stay O(1).
 inline constexpr int kReturnSteps = 16;
 
 inline void return_by_last_use(SlotList& list, std::span<Facts> facts, SlotId slot) noexcept {

@@ -1,9 +1,9 @@
-// When do blocks of a kind return? Counts of returns and losses by age become, for every kind and
-// age, the best rate of hits for the room that keeping the block can buy:
+// Estimates when blocks of a kind return. For every kind and age, counts of returns and losses by age give the best
+// rate of hits for the space that keeping the block takes:
 //   index(kind, age) = max over T of P(returns in [age, T)) / E[time kept in [age, T)]
-// which is the Gittins index of a job with that hazard (Gittins 1979; for caches: Beckmann and
-// Sanchez, "Maximizing Cache Performance Under Uncertainty", HPCA 2017). Blocks of the least
-// index leave first. Hazards are Kaplan-Meier estimates, drawn towards all kinds' by kShrink.
+// This is the Gittins index of a job with that hazard (Gittins 1979; for caches: Beckmann and Sanchez, "Maximizing
+// Cache Performance Under Uncertainty", HPCA 2017). Blocks of the least index are evicted first. Hazards are
+// Kaplan-Meier estimates, drawn towards those of all kinds by kShrink.
 //
 // Locks: none. Budget: 19 KiB; compute() of a kind is 2,048 steps, of all 24 once in several thousand evictions.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr size_t kAges = 64;  // four an octave, in ticks
   const auto top = static_cast<uint32_t>(std::bit_width(age)) - 1;
   return std::min<size_t>(size_t{top - 1} * 4 + ((age >> (top - 2)) & 3), kAges - 1);
 }
-// The least age of a bucket.
+// Returns the least age of a bucket.
 [[nodiscard]] inline uint32_t bucket_start(size_t bucket) noexcept {
   if (bucket < 4) return static_cast<uint32_t>(bucket);
   return static_cast<uint32_t>(4 + bucket % 4) << (bucket / 4 - 1);
@@ -32,7 +32,7 @@ inline constexpr size_t kAges = 64;  // four an octave, in ticks
 
 class ReturnCurve {
  public:
-  // Before anything is known: the least recently used first, with twice the time for what has returned before.
+  // Initial order: least recently used first, with twice the time for kinds that have returned before.
   explicit ReturnCurve(size_t first_returned) noexcept {
     for (size_t kind = 0; kind < kKinds; ++kind) {
       const float weight = kind < first_returned ? 1.0F : 2.0F;
@@ -41,12 +41,12 @@ class ReturnCurve {
   }
 
   void returned(size_t kind, uint32_t age) noexcept { returned_[kind][age_bucket(age)] += 1; }
-  // Forgotten at this age without having returned.
+  // Counts a block that was forgotten at this age without having returned.
   void lost(size_t kind, uint32_t age) noexcept { lost_[kind][age_bucket(age)] += 1; }
   [[nodiscard]] float index(size_t kind, size_t bucket) const noexcept { return index_[kind][bucket]; }
 
-  // `waiting`: blocks, resident or remembered, that have reached this age and not yet returned.
-  // First what all kinds have in common, then each kind, whose older counts then weigh less.
+  // `waiting`: blocks, resident or remembered, that have reached this age and not yet returned. Call pool() first, for
+  // all kinds together, then compute() for each kind, which also reduces the weight of its older counts.
   using Waiting = std::array<std::array<uint32_t, kAges>, kKinds>;
   void pool(const Waiting& waiting) noexcept {
     float reached = 0;
@@ -69,7 +69,7 @@ class ReturnCurve {
       reached += returned_[kind][i] + lost_[kind][i] + static_cast<float>(waiting[kind][i]);
       hazard[i] = std::min(0.99F, (returned_[kind][i] + kShrink * all_[i]) / (reached + kShrink));
     }
-    const bool unseen = reached == 0;  // all of these are alike, and most kinds are
+    const bool unseen = reached == 0;  // all unseen kinds are alike, and most kinds are unseen
     if (unseen && unseen_known_) {
       index_[kind] = unseen_;
       return;
@@ -110,7 +110,7 @@ class ReturnCurve {
   Table lost_{};
   Table index_{};
   std::array<float, kAges> all_{};
-  std::array<float, kAges> unseen_{};  // the index of a kind that nothing is known of
+  std::array<float, kAges> unseen_{};  // index of a kind without any observation
   bool unseen_known_ = false;
 };
 

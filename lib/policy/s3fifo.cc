@@ -1,5 +1,5 @@
-// S3-FIFO (Yang et al., SOSP 2023): a small queue of 10 % lets only what is used again into the
-// main one; a ghost history lets back what was put out of the small queue too early.
+// S3-FIFO (Yang et al., SOSP 2023): blocks enter the main queue only if they are used again while in a small queue of
+// 10 %. A ghost history readmits blocks that were evicted from the small queue too early.
 #include <algorithm>
 
 #include "policy/ghosts.h"
@@ -20,7 +20,7 @@ class S3Fifo final : public EvictionPolicy {
     for (size_t i = slots.size(); i > 0; --i) {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
-      // The original's history is as long as the main queue; ticks tell what is older.
+      // The original's history is as long as the main queue; here ticks decide what is older.
       const bool back = ghost.known && tick - ghost.last_use < horizon_;
       facts_[slot].aux = back ? kMain : 0;
       (back ? main_ : small_).push_back(slot);

@@ -1,5 +1,5 @@
-// SIEVE (Zhang et al., NSDI 2024): first in, first out, but the hand passes over what was used
-// since it last came by. A slot that comes back is put under the hand.
+// SIEVE (Zhang et al., NSDI 2024): first in, first out, but the hand skips slots that were used since its last pass. A
+// slot that becomes available is inserted under the hand.
 #include "policy/policies.h"
 #include "policy/slot_list.h"
 
@@ -30,7 +30,7 @@ class Sieve final : public EvictionPolicy {
       if (!residents_.evictable(slot)) {
         list_.remove(slot);
       } else if (facts_[slot].aux != uses) {
-        facts_[slot].aux = uses;  // passed over, once for all its uses
+        facts_[slot].aux = uses;  // skipped, once for all its uses
       } else {
         list_.remove(slot);
         return slot;

@@ -27,7 +27,7 @@ class SlotList {
   void push_back(SlotId slot) noexcept { insert_before(kNoSlot, slot); }
   void push_front(SlotId slot) noexcept { insert_before(front_, slot); }
 
-  // `where` = kNoSlot means at the back.
+  // `where` = kNoSlot inserts at the back.
   void insert_before(SlotId where, SlotId slot) noexcept {
     Facts& facts = facts_[slot];
     const SlotId before = where == kNoSlot ? back_ : facts_[where].prev;

@@ -1,6 +1,5 @@
-// W-TinyLFU (Einziger, Friedman, Manes, ACM TOS 2017): a window of 1 % in front of a segmented
-// LRU (20 % probation, 80 % protected); the window's oldest replaces probation's oldest only if
-// the sketch has seen it more often.
+// W-TinyLFU (Einziger, Friedman, Manes, ACM TOS 2017): a window of 1 % in front of a segmented LRU (20 % probation, 80
+// % protected). The window's oldest replaces probation's oldest only if the sketch has counted more uses of it.
 #include <algorithm>
 
 #include "policy/policies.h"
@@ -26,7 +25,7 @@ class TinyLfu final : public EvictionPolicy {
       sketch_.add(residents_.name(slots[i - 1]));
       place(window_, slots[i - 1]);
     }
-    // Until the room is first full nothing has to be beaten to leave the window.
+    // Until the cache is first full, blocks leave the window without a comparison.
     while (!full_ && window_.size() > window_target_) move(window_, probation_);
   }
   void used(std::span<const SlotId> slots, uint32_t) override {
@@ -64,7 +63,7 @@ class TinyLfu final : public EvictionPolicy {
  private:
   void place(SlotList& list, SlotId slot) noexcept {
     list.push_back(slot);
-    facts_[slot].aux = facts_[slot].queue;  // where it returns to after a hold
+    facts_[slot].aux = facts_[slot].queue;  // list that it returns to after a hold
   }
   void move(SlotList& from, SlotList& to) noexcept {
     const SlotId slot = from.front();
@@ -75,7 +74,7 @@ class TinyLfu final : public EvictionPolicy {
     if (slot != kNoSlot) erased(slot);
     return slot;
   }
-  // The first that can be evicted; those before it leave the list.
+  // Returns the first evictable slot; those before it leave the list.
   SlotId usable(SlotList& list) noexcept {
     while (!list.empty() && !residents_.evictable(list.front())) list.remove(list.front());
     return list.front();
