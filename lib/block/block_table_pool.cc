@@ -54,7 +54,7 @@ std::vector<std::unique_ptr<policy::EvictionPolicy>> BlockTable::new_policies() 
   return whole->divide(parts);
 }
 
-// ---- what was woken ----
+// ---- deferred work ----
 
 void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
   while (!woken.empty()) {

@@ -410,7 +410,7 @@ size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsew
   return gone;
 }
 
-// ---- what the policies hear ----
+// ---- notifying policies ----
 
 void SlotPool::enter(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) {
   SlotId mine[Woken::kMost];

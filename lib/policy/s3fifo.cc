@@ -20,7 +20,7 @@ class S3Fifo final : public EvictionPolicy {
     for (size_t i = slots.size(); i > 0; --i) {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
-      // The original's history is as long as the main queue; here ticks decide what is older.
+      // The original's history is as long as the main queue; here it is limited by ticks.
       const bool back = ghost.known && tick - ghost.last_use < horizon_;
       facts_[slot].aux = back ? kMain : 0;
       (back ? main_ : small_).push_back(slot);

@@ -56,9 +56,9 @@ struct PutBatch {
 struct Found {
   bool present = false;
   uint32_t head_bytes = 0;
-  uint64_t payload_bytes = 0;  // as stored: what reading it takes
+  uint64_t payload_bytes = 0;  // as stored: bytes to be read
   uint64_t location = 0;       // the tier's own; records stored together have neighbouring locations
-  // Room that get() needs for the payload if that is more than what is stored, as in a tier that codes. 0: it is not.
+  // Room that get() needs for the payload if that is more than its stored size, as in a tier that codes. 0: it is not.
   uint64_t room_bytes = 0;
   [[nodiscard]] uint64_t room() const noexcept { return room_bytes > payload_bytes ? room_bytes : payload_bytes; }
 };
@@ -141,10 +141,10 @@ struct CodecStats {
   uint64_t probes = 0;         // records coded only to measure
   double difference = 0;       // of records coded with loss: sum of squared differences,
   double value = 0;            // and of squared values
-  uint32_t mode = 0;           // codec::Mode of what was stored last
+  uint32_t mode = 0;           // codec::Mode of the record stored last
   uint32_t automatic = 0;      // 1: chosen by measuring
   uint32_t setting = 0;        // codec::Mode of the configuration; 0: none, or automatic
-  uint32_t seals = 0;          // 1: what is stored is sealed
+  uint32_t seals = 0;          // 1: records are stored sealed
 };
 
 // Counters of a tier over a store (tier/store).
@@ -180,7 +180,7 @@ struct TierStats {
   StoreStats store;
 };
 
-// One row of scan(): what a tier holds.
+// One row of scan(): a record of the tier.
 struct ScanRow {
   Identity id;
   uint64_t payload_bytes = 0;

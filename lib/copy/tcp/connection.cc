@@ -396,7 +396,7 @@ void Connection::finish() {
   shared_.host.closed(shared_.host.context, peer_, static_cast<int32_t>(status_), reason_.c_str());
 }
 
-// --- what comes
+// --- input
 
 void Connection::on_message(ConstBytes bytes) {
   shared_.host.message(shared_.host.context, peer_, bytes.data(), bytes.size());

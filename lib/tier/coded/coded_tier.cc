@@ -107,7 +107,7 @@ void CodedTier::shutdown(UniqueFunction<void()> done) {
   inner_->shutdown(one);
 }
 
-// ---- CodedCore: what both paths share ----
+// ---- CodedCore: parts that both paths share ----
 
 namespace {
 constexpr size_t kMostSaid = 64;
