@@ -36,7 +36,7 @@ void LateDecoder::keep(const std::shared_ptr<Manager>& manager, Landed landed) {
   manager->env().executor->post([manager] { work(manager, std::make_unique<codec::Workspace>()); });
 }
 
-// One, and behind what is queued meanwhile the next.
+// Decodes one record, then posts itself again behind the tasks that were queued meanwhile.
 void LateDecoder::work(const std::shared_ptr<Manager>& manager, std::unique_ptr<codec::Workspace> workspace) {
   const MemoryWait nobody_to_tell;
   LateDecoder& self = manager->late_decoder();
@@ -68,12 +68,12 @@ void LateDecoder::decode(Manager& manager, Landed& landed, codec::Workspace& wor
   if (s.ok()) s = codec::decode_opened(head.value(), landed.coded->leaves, room, workspace);
   if (s.ok()) {
     const Code settled = settle_head(manager, landed.slot, landed.tier, landed.coded->head);
-    // If the host cannot keep it, the tier below has it all the same.
+    // A record that the host cannot keep is still in the tier below.
     if (settled == Code::ok) (void)register_landed(manager, landed.slot, landed.id, landed.mark);
     add(manager.counters().decoded_late, 1);
     return;
   }
-  // The device took only the leaves that were wanted: the others may be wrong.
+  // The device decoded only the leaves that were wanted; the others may be damaged.
   if (s.code() == Code::damaged) manager.reject(landed.tier, landed.id, landed.location);
 }
 

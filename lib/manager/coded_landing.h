@@ -1,9 +1,10 @@
-// A record that landed coded in a private slot, for a device that decodes it, and what the host makes of it later.
+// Coded records that were read into a private slot for a device to decode, and their later decoding for the host.
 //
-// The device takes the leaves from the slot into the engine's pages; the host wants the plain record in that slot. So when
-// the load is over (nobody waits any more) the processor decodes it there too, checks every leaf, and registers it. A load
-// is answered as soon as the device is done; what that costs the processor is what it cost before, later, and bounded:
-// where loads bring more than two tasks decode, blocks stay in the tier below alone, and are counted.
+// The device decodes the leaves from the slot into the engine's pages; the host needs the plain record in that slot.
+// So the processor decodes it there too once the load has completed, checks every leaf, and registers the block. A
+// load completes as soon as the device is done. The processor spends the same time as without a device, but later and
+// bounded: where loads bring more records than two tasks decode, the rest stay in the tier below only, and are
+// counted.
 //
 // Thread: any. Lock: mutex_, a leaf.
 #pragma once
@@ -27,25 +28,26 @@ class Manager;
 
 struct CodedLanding {
   std::vector<std::byte> head;            // of the plain record
-  std::vector<codec::OpenedLeaf> leaves;  // from the beginning of the slot's payload, or of what is lent
+  std::vector<codec::OpenedLeaf> leaves;  // offsets are relative to the slot's payload, or to the borrowed bytes
 };
 
 class LateDecoder {
  public:
-  // A slot whose coded record a device has decoded, with a reference that goes with it.
+  // A slot with a coded record that a device has decoded. The slot's reference is passed along with it.
   struct Landed {
     Identity id;
-    TierIndex tier = 0;     // where it came from,
-    uint64_t location = 0;  // and from where there
-    uint64_t mark = 0;      // Manager::forget_mark of when it was asked for
+    TierIndex tier = 0;     // source tier
+    uint64_t location = 0;  // place in that tier
+    uint64_t mark = 0;      // Manager::forget_mark at the time of the request
     SlotId slot = kNoSlot;
     std::shared_ptr<const CodedLanding> coded;
   };
-  // Decodes it into its slot and registers it, soon; or lets it go.
+  // Queues the record to be decoded into its slot and registered, or releases the slot if too much is queued.
   static void keep(const std::shared_ptr<Manager>& manager, Landed landed);
 
  private:
-  // Tasks at once: what is loaded now comes first. And slots that are taken: an eighth of the host's, so many bytes.
+  // Limit of concurrent tasks: loads in progress have priority. And of slots in use: an eighth of the host's, and at
+  // most so many bytes.
   static constexpr uint32_t kTasks = 2;
   static constexpr uint64_t kMostBytes = 64ULL << 20;
   static void work(const std::shared_ptr<Manager>& manager, std::unique_ptr<codec::Workspace> workspace);
@@ -54,7 +56,7 @@ class LateDecoder {
   Mutex mutex_;
   std::deque<Landed> waiting_ KVBM_GUARDED_BY(mutex_);
   uint32_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t slots_ KVBM_GUARDED_BY(mutex_) = 0;  // that wait or are decoded
+  uint64_t slots_ KVBM_GUARDED_BY(mutex_) = 0;  // waiting or being decoded
 };
 
 }  // namespace kvbm::manager

@@ -19,7 +19,7 @@ std::byte* StagedMemory::take() {
 }
 
 bool StagedMemory::map() {
-  constexpr uint64_t kHugePage = 2ULL << 20;  // of a smaller host none is spent on this
+  constexpr uint64_t kHugePage = 2ULL << 20;  // a smaller mapping uses no huge page
   if (most_ == 0) return false;
   free_.reserve(most_);
   ArenaOptions options;
@@ -81,7 +81,7 @@ Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoo
 
 void take_places(Manager& manager, block::AccountId account, size_t n, bool alone, LandingRoom& out) {
   out.staged.reserve(n);  // before there is a slot that could be lost
-  // What nobody else has is not lost for a copy of what lies below.
+  // If the host has last copies, does not evict: a last copy is worth more than a copy of a record below.
   (void)take_slots(manager, account, manager.slots_to_land_in(n), out, !manager.host_has_last_copies());
   out.staged.resize(out.slots.size());
   while (out.count() < n) {

@@ -11,7 +11,7 @@ LayerWaits::Place LayerWaits::place(std::shared_ptr<LayerMarks> marks) {
   return one;
 }
 
-// One goes for each that comes, the oldest that has ended: loads that go on stay however many there are.
+// Adds a load and drops the oldest one that has ended. Loads in progress stay, however many there are.
 void LayerWaits::add(uint64_t operation, Place place) noexcept {
   place.front().operation = operation;
   Place gone;

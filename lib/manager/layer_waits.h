@@ -1,7 +1,7 @@
-// Loads whose layers are waited for on the device: which landmark says how far each is.
+// Loads with layers that the device waits for, each with the landmark (fence) that shows its progress.
 //
-// Of one cache. A load is remembered after it has ended, so that who asks for its layers late is told that nothing is to
-// be waited for, until kKept later loads came. Thread: any. Lock: mutex_, a leaf.
+// Of one cache. A load stays listed after it has ended, until kKept later loads were added. So a late query for its
+// layers learns that there is nothing to wait for. Thread: any. Lock: mutex_, a leaf.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ class Landmark;
 
 namespace kvbm::manager {
 
-// One load: the landmark is at n when its n leading layers are in place, and at all of them when it has ended, however.
+// One load. The landmark is at n when the n leading layers are in place, and at last() when the load has ended,
+// failed or not.
 struct LayerMarks {
   std::shared_ptr<device::Landmark> landmark;
   uint32_t first_layer = 0;
@@ -34,7 +35,7 @@ class LayerWaits {
     uint64_t operation = 0;
     std::shared_ptr<LayerMarks> marks;
   };
-  // Room for one load, taken before it is submitted: adding it cannot fail then.
+  // List node for one load, allocated before the load is submitted, so that add() cannot fail.
   using Place = std::list<Entry>;
   static Place place(std::shared_ptr<LayerMarks> marks);
 

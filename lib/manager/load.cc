@@ -44,7 +44,8 @@ void LoadOperation::settle(size_t key, Code code) {
   --pending_[k];
 }
 
-// Of a block that matches in part, what lies behind the matching units is another prompt's.
+// True if any wanted unit lies behind the matching units of a partly matching block: those units are another
+// prompt's.
 bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept {
   const uint32_t units = request_.match->partial_units();
   if (units == 0 || key != request_.match->hits() || ids.size() <= units) return false;
@@ -52,7 +53,7 @@ bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) cons
   return std::any_of(rest.begin(), rest.end(), [](uint32_t id) { return id != kNoBlock; });
 }
 
-// Decides where every wanted part of every key comes from.
+// Decides where every wanted part of every key is read from.
 void LoadOperation::plan() {
   MutexLock lock(mutex_);
   for (size_t k = 0; k < n_keys_; ++k) {
@@ -80,7 +81,8 @@ void LoadOperation::plan() {
       if (tier == 0) {
         ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
-        // What is to stay here comes into a slot first, and what a device reads into memory of this process.
+        // Records that are to stay in the host are read into a slot first; a device reads from memory of this
+        // process.
         const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
         if (in_place) in_place_.push_back({p, key, kNoSlot, tier});
         if (!in_place) below_.push_back({p, key, kNoSlot, tier});
@@ -88,11 +90,11 @@ void LoadOperation::plan() {
     }
   }
   arrived_.store(!ready_.empty(), std::memory_order_release);
-  planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
+  planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
 }
 
-// The most that one batch brings. Where loads are weighed none takes more than an eighth of the slack, so that one whose
-// source is several times slower than thought is still no silence.
+// Returns the largest size of one batch. A weighed load takes at most an eighth of the slack a batch, so that a
+// source several times slower than expected is noticed before the slack is spent.
 uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
   if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
   if (tier == kOtherSize) return kLeastLandingBytes;
@@ -106,7 +108,7 @@ bool LoadOperation::is_store(TierIndex tier) const noexcept {
   return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
 }
 
-// What is still to land, taking what was not asked for to be of one size.
+// Returns the bytes still to be read, assuming that all records not asked for yet have one size.
 uint64_t LoadOperation::bytes_left() const noexcept {
   return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
 }
@@ -115,15 +117,15 @@ bool LoadOperation::may_ask() const noexcept {
   if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
   if (weighs()) return landing_ != kWeighedLandings;
   const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 2) return false;  // others load, too
+  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 2) return false;  // other loads need slots, too
   if (landing_ == 0) return true;
   const bool shrinks = !is_store(request_.match->tier_of(below_.front().part, below_.front().key));
   return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
 }
 
-// Keeps a few batches on their way, each from one tier, in the order of the keys.
+// Keeps a few batches in flight, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
-  const MemoryWait counted;  // what is taken off below_ comes to landed()
+  const MemoryWait counted;  // items taken off below_ must reach landed()
   take_back_to_host();
   for (;;) {
     uint64_t left = 0;
@@ -141,7 +143,7 @@ void LoadOperation::request_more() {
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
     const uint64_t most = batch_bytes(tier, left);
-    // The first batches are small there, so that a source that is not what it was shows early.
+    // The first batches are small, so that a source slower than measured shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
     while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
            (bytes < most || items.empty()) && past_host(below_.front()) == wanted_past) {
@@ -183,8 +185,8 @@ void LoadOperation::request_more() {
   }
 }
 
-// Leaves in `items` those that have a place to land in; the others are asked for when some of what this load has is
-// done with. None: nothing lands.
+// Keeps in `items` those that have a place to be read into. The others are asked for when this load has released some
+// of its places. Empty: nothing is read.
 LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
   LandingRoom room;
   const uint64_t before = placed_.load(std::memory_order_acquire);
@@ -244,7 +246,7 @@ bool LoadOperation::expects() {
 }
 
 void LoadOperation::settle_failed() {
-  const MemoryWait counted;  // each is settled once
+  const MemoryWait counted;  // each item is settled once
   if (request_.layers != nullptr) never_came_.insert(never_came_.end(), failed_.begin(), failed_.end());
   for (const Failed& item : failed_) settle(item.key, item.code);
   failed_.clear();
@@ -279,7 +281,7 @@ void LoadOperation::begin() {
 }
 
 Operation::Next LoadOperation::copy_some() {
-  // Behind everything that this step copies and before anybody hears of it: a step's end is the first that does.
+  // Orders the copies of this step before its end, which is the first that other threads observe of them.
   const codec::CopiesOrdered of_all_blocks;
   if (!planned_) begin();
   if (weighs() && out_of_time(false)) return Next::finished;
@@ -305,7 +307,7 @@ Operation::Next LoadOperation::copy_some() {
   return Next::more;
 }
 
-// Nothing can be copied now.
+// Decides how to go on when nothing can be copied now.
 Operation::Next LoadOperation::what_next() {
   if (weighs() && out_of_time(true)) return Next::finished;
   {
@@ -338,14 +340,14 @@ Code LoadOperation::open_item() {
   const Code fits = check_head(head.value());
   if (fits != Code::ok) return fits;
   cut_otherwise_ = !is_cut_alike(head.value());
-  // The processor can hash what lies in its memory as it is.
+  // Only a plain record in host memory can be hashed by the processor as it is.
   if (cut_otherwise_ && (current_.coded != nullptr || codec::is_coded(head.value()))) return Code::mismatch;
   head_ = std::move(head).value();
   return Code::ok;
 }
 
-// Whether the record was cut into leaves as the part is: then each is compared as it is copied. A block that its engine
-// registered knows of no part (opaque_leaves()).
+// True if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A block that
+// its engine registered has no part known to kvbm (opaque_leaves()).
 bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
   const CachePart& part = request_.cache->parts()[current_.part];
   if (head.header().leaf_count != part.leaf_count()) return false;
@@ -360,7 +362,8 @@ bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
   return true;
 }
 
-// Of a record that is cut otherwise, its own leaves, before any of it is copied. False: there is more to hash.
+// Checks a record with other leaf boundaries by its own leaves, before any of it is copied. False: there is more to
+// hash.
 bool LoadOperation::check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next, uint64_t& hashed,
                                 Code& code) {
   for (; next < head.header().leaf_count; ++next) {
@@ -386,7 +389,7 @@ Code LoadOperation::check_head(const codec::HeadView& head) const {
   return check_position(content, content ? codec::find_position(head.attributes()) : std::nullopt, current_.key);
 }
 
-// A block that has a position is good there, one that has none where none is asked for.
+// Accepts a block with a position only at that position, and one without only if none is asked for.
 Code LoadOperation::check_position(bool content, const std::optional<codec::Position>& has, size_t key) const {
   if (request_.any_position) return Code::ok;
   const size_t k = key - request_.first_key;
@@ -397,7 +400,7 @@ Code LoadOperation::check_position(bool content, const std::optional<codec::Posi
   return Code::mismatch;
 }
 
-// False if there is more to copy; else `code` says how it went.
+// Copies the current item. False: there is more to copy; else `code` is the outcome.
 bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
@@ -421,12 +424,13 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
       hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owns_slot() && !request_.keep_below && !cut_otherwise_) {
-      hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
+      hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // the block stays in the host: every
+                                                                                   // leaf must be right
     } else {
       continue;
     }
     moved += leaf.raw_bytes;
-    // A managed block that has no head yet (host.managed_hashes), or one that was checked whole.
+    // A managed block without a head yet (host.managed_hashes), or a record that was checked whole.
     if (!head_.has_value() || cut_otherwise_) continue;
     const codec::Leaf expected = head_->leaf(leaf_);
     if (expected.hash == hash && expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes) continue;
@@ -439,7 +443,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 
 void LoadOperation::reject_item() {
   if (!current_.came_up() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
-  if (current_.from == kOtherSize) return;  // it was made here, and lies nowhere
+  if (current_.from == kOtherSize) return;  // made here and stored nowhere
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
@@ -456,7 +460,7 @@ void LoadOperation::close_item(Code code) {
       LateDecoder::keep(manager_.shared_from_this(), {id, current_.from, current_.location, current_.mark, current_.slot,
                                                       std::move(current_.coded)});
     } else {
-      // If the host cannot keep it, the engine has it all the same.
+      // A block that the host cannot keep has reached the engine all the same.
       if (keep) (void)register_landed(manager_, current_.slot, id, current_.mark);
       if (current_.owns_slot()) manager_.release({&current_.slot, 1});
     }
@@ -511,11 +515,12 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   if (copying_ && current_.owns_slot()) left.push_back(current_.slot);
   if (flight_ != nullptr) end_flight(left);
   current_.lender.reset();
-  places_.clear();  // and what they keep mapped
+  places_.clear();  // and with them the mappings that they hold
   manager_.release(left);
-  // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
+  // Released before the completion is visible: the caller may then rely on the match being released, but this object
+  // may live until a thread returns.
   account(why);
-  const bool leaves = weighs() && why == Code::ok;  // what is pending is left to the engine
+  const bool leaves = weighs() && why == Code::ok;  // pending keys are left to the engine
   if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {

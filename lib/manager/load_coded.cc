@@ -1,4 +1,4 @@
-// Coded leaves on their way into device memory: those that the device decodes go as they are, others are decoded here.
+// Coded leaves for device memory: leaves that the device can decode are sent coded, others are decoded here.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -12,16 +12,17 @@
 
 namespace kvbm::manager {
 
-// Null: it decodes none. Whoever asks for it holds the cache, and so the device.
+// Returns the predicate for leaves that the device decodes; null: it decodes none. The caller holds the cache and
+// thereby the device.
 tier::DecodesLeaf LoadOperation::device_decodes() const {
   if (flight_ == nullptr || !manager_.options().device.decode) return {};
   device::Transfers& transfers = request_.cache->device()->transfers();
   return [&transfers](codec::LeafCodec codec, ConstBytes coded) { return transfers.decodes(codec, coded); };
 }
 
-// Says in `move`, which is complete as of a plain leaf, where this one lies and how. `payload`: what offsets are from.
-// `own`: memory that it lies in, if it was decoded here. A damaged one goes as 0xFF: the device finds that it is not what
-// is expected, and nothing of what was in the pages before is left there. Codes as of codec::decode_leaf().
+// Fills in `move`, which is complete for a plain leaf, with the leaf's address and codec. `payload`: the base of the
+// offsets. `own`: memory of the leaf, if it was decoded here. A damaged leaf is sent as 0xFF: the device's check
+// fails, and the old content of the pages is overwritten. Codes as of codec::decode_leaf().
 Code LoadOperation::name_coded(const CodedLanding& coded, uint32_t leaf, std::byte* payload, device::LeafMove& move,
                                std::shared_ptr<void>& own) {
   const codec::OpenedLeaf& lies = coded.leaves[leaf];

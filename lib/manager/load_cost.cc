@@ -1,4 +1,4 @@
-// Loads that are never slower than computing: how far to load, when to stop, and what came of it.
+// Loads that are never slower than computing: decides how far to load and when to stop, and counts the outcome.
 #include "manager/load_cost.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void Arrivals::add(TierIndex source, uint64_t bytes) noexcept {
 
 uint64_t payload_bytes(const Match& match, size_t part, size_t key) noexcept {
   const MatchPart& from = match.parts()[part];
-  // A slot that the match holds keeps what was completed in it.
+  // A slot that the match holds keeps the bytes that were completed in it.
   return from.slots[key] != kNoSlot ? match.manager().table().payload_bytes(from.slots[key])
                                     : from.found[key].payload_bytes;
 }
@@ -43,7 +43,7 @@ void predict_load(const Match& match, size_t first, std::span<uint64_t> out) noe
   }
 }
 
-// What the engine would need for a key, were it not loaded; nothing for what it computes or skips anyway.
+// Returns the engine's time to compute a key that is not loaded; 0 for a key that it computes or skips anyway.
 uint64_t LoadOperation::worth_of(size_t k) const noexcept {
   if (pending_[k] == 0) return 0;
   uint64_t blocks = 0;
@@ -92,8 +92,8 @@ void LoadOperation::weigh() {
   w.give_up_ns = submitted_ns() + std::max(last, worth) + w.slack_ns;
 }
 
-// With what has been learned since: keys that now lose are not waited for. It must be worth half of the slack, so that
-// what one batch took does not decide.
+// Chooses again with the costs measured since: keys that now lose are not waited for. The gain must be at least half
+// of the slack, so that one slow batch does not decide.
 void LoadOperation::weigh_again() {
   Weighed& w = weighed_;
   const size_t n = w.limit - w.settled;
@@ -110,7 +110,7 @@ void LoadOperation::weigh_again() {
   if (choice.total_ns + w.slack_ns / 2 < rest.back()) leave_from(w.settled + choice.keys);
 }
 
-// True: what is in place is all that is worth waiting for. `idle`: everything that came has been copied.
+// Returns true if nothing still missing is worth waiting for. `idle`: everything that was read has been copied.
 bool LoadOperation::out_of_time(bool idle) {
   Weighed& w = weighed_;
   const uint64_t now = manager_.env().clock().now_ns() - submitted_ns();
@@ -120,7 +120,7 @@ bool LoadOperation::out_of_time(bool idle) {
   }
   if (w.settled != before) w.last_ns = now;
   if (w.settled >= w.limit) return true;
-  // What is here already is quicker to copy than to compute, as far as anybody could know.
+  // Copying what is already in memory is faster than computing it, as far as can be known.
   if (!idle) return now >= latest(now);
   uint64_t landed = 0;
   {
@@ -137,7 +137,7 @@ uint64_t LoadOperation::latest(uint64_t last_ns) const noexcept {
                          w.slack_ns);
 }
 
-// Wakes this when it is too late to wait longer. One timer at a time: one that is early sets the next.
+// Wakes this operation when it is too late to wait longer. One timer at a time: one that fires early sets the next.
 void LoadOperation::wait_at_most() {
   Weighed& w = weighed_;
   const uint64_t at = submitted_ns() + latest(w.last_ns);
@@ -149,7 +149,7 @@ void LoadOperation::wait_at_most() {
   });
 }
 
-// Keys from k on are the engine's to compute. What of them is on its way is let go when it lands.
+// Leaves keys from k on to the engine. Reads of such keys in flight are dropped when they complete.
 void LoadOperation::leave_from(size_t k) {
   weighed_.limit = k;
   const auto beyond = [this, k](const Item& item) { return item.key - request_.first_key >= k; };
@@ -169,8 +169,8 @@ void LoadOperation::leave_from(size_t k) {
   manager_.release(slots);
 }
 
-// One block of each source that nobody has measured for a while and that is not read from: nothing waits for it, and
-// the next load knows better. It is given up when it has taken so long that the next probe is due.
+// Reads one block from each source that is not read from here and was not measured for a while. Nothing waits for it;
+// it only keeps the cost for the next load current. Its deadline is the time when the next probe is due.
 void LoadOperation::probe(size_t from, uint64_t now) {
   uint32_t seen = 0;
   for (const Item& item : below_) {
@@ -195,7 +195,7 @@ uint64_t LoadOperation::bytes_of(const Item& item) const noexcept {
 
 void LoadOperation::account(Code why) {
   const uint64_t now = manager_.env().clock().now_ns();
-  // A load that waited for the engine's stream says nothing of what copying takes.
+  // A load that waited for the engine's stream says nothing about the time of copying.
   if (bytes_ != 0 && request_.after == nullptr) manager_.cost(0).took(now, bytes_, copy_ns_);
   if (!weighs() || why != Code::ok) return;
   const Weighed& w = weighed_;

@@ -1,4 +1,4 @@
-// When the keys of a match would be in place, as the costs of their sources have it.
+// Predicts when the keys of a match would be in place, by the measured costs of their sources.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace kvbm::manager {
 
-// Keys are added in their order; sources work at the same time, and everything they bring is copied once more.
+// Keys are added in their order. Sources work in parallel, and all bytes that they deliver are copied once more.
 class Arrivals {
  public:
-  // `flowing`: what has begun already, without the wait for a first byte.
+  // `flowing`: reads are in progress already, so the wait for a first byte is left out.
   Arrivals(Manager& manager, uint64_t now_ns, bool flowing) noexcept;
-  // Bytes of the next key; 0 is the host, or what is read in place.
+  // Adds bytes of the next key. Source 0 is the host, or a record read in place.
   void add(TierIndex source, uint64_t bytes) noexcept;
-  // When everything added so far is in place, from `now_ns` on.
+  // Returns when everything added so far is in place, relative to `now_ns`.
   [[nodiscard]] uint64_t ns() const noexcept { return ns_; }
 
  private:
@@ -27,10 +27,10 @@ class Arrivals {
   uint64_t ns_ = 0;
 };
 
-// Bytes of one part of a key, wherever it is.
+// Returns the bytes of one part of a key in its tier.
 [[nodiscard]] uint64_t payload_bytes(const Match& match, size_t part, size_t key) noexcept;
 
-// out[i]: predicted time of a load of keys [first, first + i].
+// Sets out[i] to the predicted time of a load of keys [first, first + i].
 void predict_load(const Match& match, size_t first, std::span<uint64_t> out) noexcept;
 
 }  // namespace kvbm::manager

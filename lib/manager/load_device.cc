@@ -1,10 +1,10 @@
-// Loading into device memory: leaves are scattered and compared by the device, and come back in batches.
+// Loading into device memory: the device scatters and compares leaves in batches.
 //
-// Where layers are waited for, what is in the host goes layer by layer over all keys: a group of entries is passed over
-// once a layer. What lands later is a group of its own, after the first. A layer's mark goes behind its last leaf, once
-// nothing is awaited that could bring more of it. Before it goes what did not land: of an item that fails, or that never
-// came, the leaves that were not sent are overwritten in the passes that would have brought them. (A load that is ended
-// early, by a deadline or a cancel, leaves what it has not touched.)
+// If a stream waits for layers, blocks in the host are sent layer by layer over all keys: a group of entries is
+// passed over once a layer. Blocks that are read up later form a group of their own, after the first. A layer's mark
+// follows its last leaf, once no pending read could bring more of that layer. Before the mark, missing leaves are
+// overwritten: an item that fails or is never read has its unsent leaves poisoned in the passes that would have sent
+// them. (A load that ends early, by a deadline or a cancel, leaves pages it has not touched.)
 #include <deque>
 #include <utility>
 
@@ -21,29 +21,29 @@
 namespace kvbm::manager {
 
 struct LoadOperation::Flight {
-  // One item from when its turn comes until it is settled.
+  // One item from the time it is next until it is settled.
   struct Entry {
     Item item;
     std::optional<codec::HeadView> head = {};
     bool cut_otherwise = false;
-    uint32_t checked = 0;  // leaves of the head's, where it is
+    uint32_t checked = 0;  // leaves of the head that are checked in place
     uint32_t next_leaf = 0;
-    uint32_t away = 0;  // leaves
+    uint32_t away = 0;  // leaves in flight
     Code code = Code::ok;
     bool opened = false;
-    bool sent = false;  // nothing more of it is
-    bool closed = false;  // and settled; only where layers are waited for something of it may still be overwritten
+    bool sent = false;  // all its leaves are sent
+    bool closed = false;  // settled too; only if a stream waits for layers may leaves still be overwritten
   };
   Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
          std::shared_ptr<device::Landmark> landmark)
       : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena(),
                 std::move(landmark)) {}
   DeviceFlight batches;
-  std::deque<Entry> entries;  // in the order of their turns
+  std::deque<Entry> entries;  // in the order in which they are sent
   size_t group = 0;           // the first entry of the group that is passed over
-  size_t at = 0;              // the next one in this pass
+  size_t at = 0;              // the next entry in this pass
   uint32_t layer = 0;         // of this pass
-  uint64_t began_ns = 0;      // when batches were away again
+  uint64_t began_ns = 0;      // when the first batch was sent after none were in flight
 };
 
 void LoadOperation::begin_flight() {
@@ -59,7 +59,7 @@ bool LoadOperation::quiet() noexcept {
   return flight_->batches.away() == 0;
 }
 
-// Keeps batches on their way while there is something to send.
+// Keeps batches in flight while there is something to send.
 Operation::Next LoadOperation::move_some() {
   if (!planned_) begin();
   take_back();
@@ -93,7 +93,7 @@ bool LoadOperation::add_leaves() {
   return false;
 }
 
-// Finds the entry whose turn it is. In the first pass over a group whatever has come joins it.
+// Finds the next entry to send. In the first pass over a group all items read so far join it.
 bool LoadOperation::next_entry() {
   Flight& f = *flight_;
   const LayerMarks* layers = request_.layers.get();
@@ -122,14 +122,14 @@ bool LoadOperation::next_entry() {
   }
 }
 
-// Every item that will ever come has joined.
+// True if every item that can still be read has joined.
 bool LoadOperation::all_are_here() {
   if (!below_.empty() || !never_came_.empty()) return false;
   MutexLock lock(mutex_);
   return landing_ == 0 && ready_.empty() && failed_.empty() && to_host_.empty();
 }
 
-// Adds leaves of one entry up to a layer. False: the batch is full, or this has hashed enough for one step.
+// Adds leaves of one entry up to a layer. False: the batch is full, or this step has hashed enough.
 bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed) {
   Flight::Entry& e = flight_->entries[entry];
   if (!e.opened) open_entry(entry);
@@ -138,9 +138,9 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
   std::byte* payload = e.item.slot == kNoSlot ? nullptr : manager_.arena().payload(e.item.slot).data();
-  // Lent memory is read alone, as every record is on its way into a device.
+  // Borrowed memory is only read, as every record that is sent to a device.
   if (e.item.lender != nullptr) payload = const_cast<std::byte*>(e.item.lent.data());
-  if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // the device's memory
+  if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // device memory
   const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   Code whole = Code::ok;
   if (e.cut_otherwise && !check_whole(*e.head, payload, e.checked, hashed, whole)) return false;
@@ -158,16 +158,16 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     uint32_t unit = 0;
     uint32_t layer = 0;
     const codec::Leaf leaf = part.leaf(e.next_leaf, unit, layer);
-    // Before the batch is asked: one that a layer just fills is the one that has its mark.
+    // Checked before full(): if a layer exactly fills a batch, that batch must carry the layer's mark.
     if (layer > last_layer) return true;
     if (flight_->batches.full() || hashed >= kStepBytes) return false;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
-    // What is to stay must be right as a whole.
+    // A block that stays in the host must be right as a whole.
     if (!wanted && (!e.item.owns_slot() || request_.keep_below || !compared)) continue;
     codec::Leaf expected = leaf;
     if (compared) expected = e.head->leaf(e.next_leaf);
     bool right = expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes;
-    if (right && !wanted && e.item.coded != nullptr) continue;  // all of it is checked when the host decodes it
+    if (right && !wanted && e.item.coded != nullptr) continue;  // the host checks all of it when it decodes it
     if (right && !wanted) {
       hashed += leaf.raw_bytes;
       right = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
@@ -202,8 +202,8 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   return true;
 }
 
-// The next leaves of an entry as one, as far as all of them are wanted, come as they are and are as the head says. How many; 0: the
-// next one is looked at by itself.
+// Adds the next leaves of an entry as one run, as far as they are wanted, plain and as the head describes. Returns
+// their number; 0: the next leaf must be added on its own.
 uint32_t LoadOperation::add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids,
                                     bool compared) {
   Flight::Entry& e = flight_->entries[entry];
@@ -228,7 +228,7 @@ uint32_t LoadOperation::add_many_of(size_t entry, uint32_t last_layer, std::byte
   return last - first;
 }
 
-// What was to come of an entry that failed, up to a layer. False: the batch is full.
+// Overwrites the wanted leaves of a failed entry that were not sent, up to a layer. False: the batch is full.
 bool LoadOperation::poison_leaves_of(size_t entry, uint32_t last_layer) {
   Flight::Entry& e = flight_->entries[entry];
   if (e.sent) return true;
@@ -262,12 +262,12 @@ void LoadOperation::open_entry(size_t entry) {
 void LoadOperation::fail_entry(size_t entry, Code code) {
   Flight::Entry& e = flight_->entries[entry];
   if (e.code == Code::ok) e.code = code;
-  // Of a device that is lost nothing is overwritten any more, and nobody reads it.
+  // Pages of a lost device are not overwritten: nothing reads them any more.
   if (request_.layers == nullptr || request_.cache->device()->device().is_lost()) e.sent = true;
   close_if_back(entry);
 }
 
-// Nothing of it is on its way, and nothing more comes.
+// Closes the entry if none of its leaves are in flight and no more will be sent.
 void LoadOperation::close_if_back(size_t entry) {
   const Flight::Entry& e = flight_->entries[entry];
   if (!e.closed && e.away == 0 && (e.sent || e.code != Code::ok)) close_entry(entry);
@@ -281,14 +281,15 @@ void LoadOperation::close_entry(size_t entry) {
   close_item(e.code);
 }
 
-// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
+// drop the last one.
 void LoadOperation::came_back() {
   wake();
   const MemoryWait nobody_to_tell;
   manager_.env().executor->post([self = shared_from_this()] {});
 }
 
-// Batches that are back: what each says of its leaves, and items that are settled with them.
+// Takes batches that have ended, reads the result of each leaf, and settles their items.
 void LoadOperation::take_back() {
   DeviceFlight& batches = flight_->batches;
   if (batches.away() == 0) return;
@@ -314,7 +315,8 @@ void LoadOperation::take_back() {
   if (batches.away() == 0) copy_ns_ += manager_.env().clock().now_ns() - flight_->began_ns;
 }
 
-// Nothing is in flight. Whoever waits for layers goes on, whatever came of them.
+// Runs when nothing is in flight. Raises the landmark to its end, so that streams waiting for layers continue,
+// whatever the outcome.
 void LoadOperation::end_flight(std::vector<SlotId>& left) {
   for (const Flight::Entry& e : flight_->entries) {
     if (!e.closed && e.item.owns_slot()) left.push_back(e.item.slot);

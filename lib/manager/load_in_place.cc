@@ -1,4 +1,4 @@
-// Loading blocks that lie in memory of this process that another process owns: no slot of this host is taken for them.
+// Loading of blocks in mapped memory that another process owns; takes no slot of this host.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace kvbm::manager {
 
-// Where they lie, asked for all of them at once: what says so would leave the caches while blocks are copied.
+// Asks for all places in one call: the tables that hold them would leave the caches while blocks are copied.
 void LoadOperation::find_in_place() {
   places_.resize(in_place_.size());
   for (size_t i = 0; i < in_place_.size(); ++i) {
@@ -43,7 +43,7 @@ bool LoadOperation::next_in_place(Item& item) {
   return true;
 }
 
-// What its finder was told; another size shows when the head is read.
+// Returns the head size that the lookup reported; another size shows when the head is read.
 size_t LoadOperation::head_bytes(size_t index) const noexcept {
   const Item& item = in_place_[index];
   const uint32_t found = request_.match->parts()[item.part].found[item.key].head_bytes;
@@ -68,19 +68,20 @@ void LoadOperation::take_heads() {
     bytes += place.payload.size();
     ++next_head_;
   }
-  // The next ones come while these are copied: they are in nobody's caches until then.
+  // Prefetches the next heads while these items are copied: no cache has them until then.
   ask_for_heads(next_head_, next_head_ - first);
 }
 
-// The head comes into memory of this operation's and is checked there: its owner may write the other at any moment.
+// Copies the head into memory of this operation and checks it there, because the owner may write the original at any
+// time.
 Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
                               std::optional<codec::HeadView>& out) const {
   const Family& family = manager_.families().get(place.id.family);
   return copy::local::read_head({place.head, place.payload}, family, place.id.key, room, out);
 }
 
-// What came of those that were read since the last time; not one by one, because what orders memory between two copies
-// waits for the stores of the first.
+// Reports the outcome of the records read since the last call to their tiers. Batched: a fence between two copies
+// would wait for the stores of the first.
 void LoadOperation::tell_in_place() {
   const size_t end = next_in_place_ - (copying_ && current_.in_place() ? 1 : 0);
   while (told_in_place_ != end) {
@@ -109,11 +110,11 @@ Code LoadOperation::open_in_place() {
     code = take_head(*current_.place, large_head_room_, head_);
   }
   if (code == Code::ok) code = check_head(*head_);
-  // Its owner may write it between being hashed and being copied: it goes by a message.
+  // The owner may write the record between hashing and copying, so it is read by a message instead.
   return code == Code::ok && !is_cut_alike(*head_) ? Code::miss : code;
 }
 
-// False: it was not there any more when it was read, and is asked for.
+// Returns false if the record was gone when it was read; it is then requested by a message.
 bool LoadOperation::close_in_place(Code code) {
   current_.place->code = code;
   current_.place->bytes = code == Code::ok ? head_->header().stored_bytes : 0;

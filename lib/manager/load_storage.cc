@@ -1,9 +1,9 @@
 // Loading from a disk into a device past host memory: the tier reads heads, cuFile reads payloads into memory of the
-// device, and kernels scatter and compare leaves from there. The block does not come into the host tier.
+// device, and kernels scatter and compare leaves from there. The block is not cached in the host tier.
 //
-// Taken for loads that do not keep what they read (keep_below), and with device.storage = on for all; not for loads that
-// are weighed, whose batches must be able to be given up. What is coded, sealed or lossy, what finds no room in the
-// buffer, and whatever goes wrong comes through the host's memory instead, as if this were not there.
+// Used for loads that do not keep their records in the host (keep_below), and for all loads with device.storage = on.
+// Not used for weighed loads: their batches must be abortable. Records that are coded, sealed or lossy, or that do
+// not fit in the buffer, and all reads that fail are read through host memory instead.
 #include <cstdlib>
 #include <utility>
 
@@ -19,30 +19,31 @@
 
 namespace kvbm::manager {
 
-// A batch of items between its request and its landing.
+// A batch of items from its request until it is read.
 struct LoadOperation::StorageTrip {
   std::shared_ptr<LoadOperation> load;
   TierIndex tier = 0;
   std::vector<Item> items;
-  std::vector<Code> codes;                // beside items; again: by the host
+  std::vector<Code> codes;                // parallel to items; again: read through host memory
   std::vector<tier::FilePlace> files;     // held until everything is read
   copy::SourceCost::Ticket ticket;
-  uint64_t bytes = 0;                     // of landing_bytes_
+  uint64_t bytes = 0;                     // counted in landing_bytes_
 };
 
-// But for the tier: whether it has files.
+// Checks everything except whether the tier has files.
 bool LoadOperation::past_host(const Item& item) const noexcept {
   if (flight_ == nullptr || item.by_host || weighs()) return false;
   const AttachedDevice& device = *request_.cache->device();
   if (device.storage() == nullptr || !device.storage()->usable()) return false;
   if (!request_.keep_below && !device.storage_for_all()) return false;
-  // Another size is coded, or of another shape.
+  // A record of another size is coded, or has another shape.
   if (item.from == kOtherSize) return false;
   const MatchPart& part = request_.match->parts()[item.part];
   return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
 }
 
-// Asks for the heads of those that have room on the device; the others go by the host. False: none had.
+// Requests the heads of the items that fit in the device's buffer; the others are read through the host. False: none
+// fit.
 bool LoadOperation::request_from_storage(std::vector<Item>& items) {
   const MemoryWait counted;
   auto trip = std::make_shared<StorageTrip>();
@@ -86,7 +87,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
   return true;
 }
 
-// Heads are here. Thread: any.
+// Runs when the heads are read. Thread: any.
 void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch) {
   const MemoryWait nobody_to_tell;
   std::vector<device::StorageReads::Read> reads;
@@ -108,7 +109,8 @@ void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier
     reads.push_back({trip->files[i].fd, trip->files[i].offset, round_up(expected, kIoAlign), &item.landing->piece, false});
     which.push_back(i);
   }
-  // Where this ends is not where the storage's threads are: whoever is the last to name the load may end the manager.
+  // Continues on the executor: dropping the last reference to the load may end the manager, which a storage thread
+  // must not.
   Executor& executor = *manager_.env().executor;
   request_.cache->device()->storage()->read(
       std::move(reads), [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
@@ -158,7 +160,7 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
   wake();
 }
 
-// What did not come to the device is asked for as if it had never been tried.
+// Requests items that could not be read into the device again, through the host.
 void LoadOperation::take_back_to_host() {
   if (flight_ == nullptr) return;
   std::vector<Item> items;

@@ -1,4 +1,4 @@
-// A record that was read from a disk into the memory of a device: its head in memory of the host, its payload there.
+// A record that was read from a disk into device memory: its head is in host memory, its payload in device memory.
 #pragma once
 
 #include <cstdlib>

@@ -23,13 +23,13 @@ struct FreeAligned {
   void operator()(std::byte* p) const noexcept { std::free(p); }
 };
 
-// The state of one batch between its request and its landing.
+// State of one batch from its request until it is read.
 struct Arrival {
   std::shared_ptr<Manager> manager;
   TierIndex tier = 0;
   Landing landing = Landing::registered;
   std::vector<OnboardItem> items;
-  std::vector<uint64_t> marks;  // Manager::forget_mark, beside items
+  std::vector<uint64_t> marks;  // Manager::forget_mark, parallel to items
   LandingRoom room;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
@@ -37,13 +37,13 @@ struct Arrival {
   UniqueFunction<void(std::vector<Landed>)> done;
 };
 
-// Tells the tier's cost what came of a batch.
+// Reports the outcome of a batch to the tier's cost.
 void learn(Arrival& arrival, const tier::GetBatch& batch) {
   using Answer = copy::SourceCost::Answer;
   uint64_t got = 0;
   bool late = false;
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    // What was found is what was read: a coded record is larger when it has come.
+    // Counts the size found in the tier, because that was read: a coded record is larger once decoded.
     const uint64_t found = arrival.items[i].found.payload_bytes;
     if (batch.status[i] == Code::ok) got += found != 0 ? found : batch.items[i].payload_bytes;
     late = late || batch.status[i] == Code::deadline;
@@ -53,17 +53,17 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   manager.cost(arrival.tier).answered(manager.env().clock().now_ns(), arrival.ticket, how, got);
 }
 
-// A record beside the host: its head goes with it, and nobody else will ever see it.
+// Keeps the head of a record beside the host with the record; no other operation sees it.
 Code keep_head(Manager& manager, ConstBytes head, Landed& one) {
   const auto view = codec::HeadView::parse(head);
   if (!view.ok()) return Code::damaged;
-  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
+  if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
   if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
   one.head = std::make_shared<const std::vector<std::byte>>(head.begin(), head.end());
   return Code::ok;
 }
 
-// What the arrival kept of its places is the receiver's, or given back, before anybody hears of it.
+// Ends a batch. Places are passed to the receiver or released before `done` runs.
 void land(Arrival& arrival, tier::GetBatch& batch) {
   Manager& manager = *arrival.manager;
   learn(arrival, batch);
@@ -111,7 +111,7 @@ Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head)
   const auto view = codec::HeadView::parse(head);
   const MutableBytes room = manager.arena().head(slot);
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
-  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
+  if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
   if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
   if ((view.value().header().flags & codec::kContentKey) != 0) manager.note_positions();
   manager.arena().clear_head(slot);
@@ -125,7 +125,8 @@ Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head)
 
 Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits) {
   if (manager.forgotten_since(id.family, mark)) return Code::ok;
-  const MemoryWait registered;  // what is acquired below is given back, and what can be found is kept over a restart
+  const MemoryWait registered;  // nothing may fail from here on: references must be released, and a findable block
+                                // marked for restarts
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
@@ -149,7 +150,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
     manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
   } else if (code == Code::ok) {
     manager.keep_over_restart(inout_slot);
-    // The tier that it came from may have let it go before there was a block to unmark.
+    // The source tier may have evicted the record before there was a block to unmark.
     for (TierIndex i = 1; i <= manager.tiers_below(); ++i) {
       if ((manager.table().flags(inout_slot) & on_tier_flag(i)) != 0) manager.offloader(i).confirm({&inout_slot, 1});
     }
@@ -178,7 +179,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
              uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done) {
-  const MemoryWait until_done;  // which is called whatever happens
+  const MemoryWait until_done;  // `done` must be called in any case
   auto arrival = std::make_shared<Arrival>();
   arrival->manager = manager;
   arrival->tier = tier;
@@ -189,7 +190,8 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vecto
   arrival->room = std::move(room);
 
   size_t head_total = 0;
-  // The longest head that a record of this host has; how long one is may be another node's word, which is not asked for more.
+  // The longest head that a record of this host has. The reported length may come from another node and is capped by
+  // it.
   const size_t longest = manager->arena().head(0).size();
   for (const OnboardItem& item : arrival->items) {
     arrival->head_at.push_back(head_total);

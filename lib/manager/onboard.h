@@ -1,4 +1,4 @@
-// Onboarding: records of one tier below land in host slots.
+// Onboarding: reads records of one tier below into host slots.
 #pragma once
 
 #include <memory>
@@ -19,44 +19,45 @@ struct OnboardItem {
   tier::Found found;
 };
 
-// What became of one item. With code ok, `slot` holds the record and the receiver owns a reference; with kNoSlot it is
-// beside the host: the payload in `lent`, and the head here unless it came coded.
+// Result of one item. With code ok, `slot` has the record and the receiver owns a reference. With kNoSlot the record
+// is beside the host: the payload in `lent`, and the head here unless the record is coded.
 struct Landed {
   Code code = Code::internal;
   SlotId slot = kNoSlot;
   uint64_t location = 0;  // in the tier, for reject()
-  uint64_t mark = 0;      // Manager::forget_mark of when it was asked for
-  // Landing::borrowed: where the payload is, unless it is in the slot; kept by `lender`, to be let go soon.
+  uint64_t mark = 0;      // Manager::forget_mark at the time of the request
+  // Landing::borrowed: address of the payload, unless it is in the slot. `lender` keeps it, and must be released
+  // soon.
   ConstBytes lent;
   std::shared_ptr<void> lender;
-  // Its leaves lie there coded, and the slot has no head yet (coded_landing.h); null: it is plain.
+  // Coded leaves of the payload; the slot has no head yet (coded_landing.h). Null: the payload is plain.
   std::shared_ptr<const CodedLanding> coded;
   std::shared_ptr<const std::vector<std::byte>> head;  // with kNoSlot
 };
 
 enum class Landing : uint8_t {
   registered,  // verified; the next lookup finds it in the host
-  taken,       // the same, of an offer that waits for room: what is to go down stays until it is there
-  unchecked,   // a private slot whose leaves nobody has compared yet; it goes with its reference
-  borrowed,    // the same, for who reads the payload once and does not keep it
+  taken,       // as registered, for an offer that waits for slots: a block to be offloaded stays until it is written
+  unchecked,   // a private slot with unverified leaves; its reference goes with it
+  borrowed,    // unchecked, for a receiver that reads the payload once and does not keep it
 };
 
-// Reads `items` from `tier` into `room`, which has a place for each and is theirs from now on; places without a slot
-// not if the landing is registered. `done` runs once on the executor, or on
-// a tier's thread unless the landing is registered: it does little there. What it does not take it must release.
-// `decodes`: who takes coded leaves itself, which then may come; not if the landing is registered. Null: all come plain.
+// Reads `items` from `tier` into `room`, which has a place for each and is consumed. Places without a slot are not
+// allowed for registered landings. `done` runs once, on the executor, or on a tier's thread unless the landing is
+// registered. It must be short there, and must release what it does not take. `decodes`: predicate of a receiver that
+// takes coded leaves; not for registered landings. Null: all leaves arrive plain.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
              uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
-// The same into slots of `account`; without room for all of them each item ends as what refused it.
+// Reads them into slots of `account`; if there are not enough, each item ends with the allocation's code.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
 
-// Gives a private slot, whose plain payload is in place, its head, which came from a tier (kOtherSize: was made here).
+// Sets the head of a private slot with a plain payload in place. The head is from a tier (kOtherSize: was made here).
 Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head);
 
-// Registers a private slot, after its leaves were compared, unless its family was forgotten since the mark. If the
+// Registers a private slot, after its leaves were verified, unless its family was invalidated since the mark. If the
 // block is there already, the reference moves to that one. `waits`: as Manager::Bringer.
 Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits = false);
 

@@ -1,4 +1,5 @@
-// Blocks made out of records of another tensor-parallel size: these come up, are checked, and are cut into the part's record.
+// Blocks made of records of another tensor-parallel size: the records are read, verified, and cut into the part's
+// record.
 #pragma once
 
 #include <memory>
@@ -11,17 +12,17 @@
 
 namespace kvbm::manager {
 
-// A key of a match that is kOtherSize in that part.
+// A kOtherSize key of a match, in one part.
 struct ResliceItem {
   size_t part = 0;
   size_t key = 0;
 };
 
-// As onboard(), of `items` of a match, into `room`. What lands has a head of its own that says what was made, and every
-// byte of it was compared with the hash it had in the record that it comes from; with `registered` the next lookup finds it in
-// the host. Records are held in memory beside the host while they are cut: of one block at least, of more up to 32 MiB. A
-// record that is not what the part's shape says (opaque, coded, cut otherwise; of shards that do not fit together) is
-// a mismatch, and its size is left alone from then on. `done` runs once on the executor.
+// Reads `items` of a match into `room`, like onboard(). Each block gets a head of its own that describes the new
+// record. Every byte is compared with the hash in its source record. With `registered` the next lookup finds the
+// block in the host. Source records are held in memory beside the host while they are cut: at least those of one
+// block, of more up to 32 MiB. A record without the part's shape is a mismatch, and its size is not used any more: it
+// may be opaque, coded, cut otherwise, or of shards that do not fit together. `done` runs once on the executor.
 void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceItem> items, LandingRoom room,
                       uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Landed>)> done);
 
