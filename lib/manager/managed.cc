@@ -30,7 +30,7 @@ Code make_managed_head(Manager& manager, const ManagedBlocks& blocks, size_t i, 
   return added.ok() ? make_head(manager, slot, facts, attributes) : added.code();
 }
 
-// A flush of a shared tier set answers for them.
+// Records the blocks for a flush of a shared tier set.
 void note_stored(Manager& manager, const ManagedBlocks& blocks, std::span<const Code> codes) {
   if (!manager.share().unflushed.wanted()) return;
   std::vector<Identity> ids;
@@ -43,9 +43,9 @@ void note_stored(Manager& manager, const ManagedBlocks& blocks, std::span<const 
 }  // namespace
 
 Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes) {
-  const MemoryWait nobody_to_tell;  // the holds that the call came with have ended
+  const MemoryWait nobody_to_tell;  // the call has consumed its holds, so it cannot fail here
   const size_t n = slots.size();
-  // What each of these blocks is from now on is what is hashed here: whatever changes a byte of it later is found out.
+  // The hash made here defines the block's content: a later change of any byte is detected.
   const size_t n_heads = manager.options().hash_managed ? n : blocks.positions.size();
   Code headed = Code::ok;
   for (size_t i = 0; i < n_heads && headed == Code::ok; ++i) {
@@ -64,7 +64,7 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
     what.precedence = &newcomers;
     const bool after_parent = blocks.chained && blocks.parent != nullptr;
     if (after_parent) what.first_parent = manager.acquire_one(blocks.family, *blocks.parent);
-    // Parents may leave before there is a head.
+    // Parents may be evicted before there is a head.
     for (size_t i = n_heads; i < n && blocks.chained; ++i) note_parent(manager, slots[i], parent_of(blocks, i));
     std::vector<Key> parents(manager.events().wanted() ? n : 0);
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
@@ -77,7 +77,7 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
   for (size_t i = 0; i < n_heads; ++i) {
     if (codes[i] == Code::ok) manager.keep_over_restart(slots[i]);
   }
-  // One that was refused is as it was: it may be registered again, as something else.
+  // A refused block is left as it was: it may be registered again, with another key.
   for (size_t i = 0; i < n_heads; ++i) {
     if (codes[i] == Code::ok || codes[i] == Code::exists) continue;
     manager.table().clear_flags(slots[i], kHasHead);

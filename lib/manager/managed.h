@@ -1,4 +1,4 @@
-// Registering blocks that callers filled themselves.
+// Registers blocks that callers filled themselves.
 #pragma once
 
 #include <span>
@@ -19,13 +19,13 @@ struct ManagedBlocks {
   bool chained = true;
   block::DuplicateMode duplicates = block::DuplicateMode::reject;
   uint8_t priority = 0;
-  bool takes_lossy = false;                     // a lossy block is as good to the caller
+  bool takes_lossy = false;                     // a lossy block with the same key is as good to the caller
   std::span<const codec::Position> positions;   // empty, or one for each
 };
 
-// Publishes complete blocks that are the caller's alone; slots and codes as of BlockTable::publish. They get their heads
-// here, so that every later read of them is verified; with Options::hash_managed off only those that have a position, for
-// a block without a head has none.
+// Publishes complete blocks that only the caller has; slots and codes as of BlockTable::publish. The blocks get their
+// heads here, so that every later read of them is verified. With Options::hash_managed off only blocks with a
+// position get a head, because a block without a head has no position.
 Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes);
 
 }  // namespace kvbm::manager

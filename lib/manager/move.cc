@@ -20,7 +20,7 @@ PrefetchOperation::PrefetchOperation(std::shared_ptr<Manager> manager, std::shar
       place_(manager_->room().place_of_prefetch()) {}
 
 Operation::Next PrefetchOperation::step() {
-  const MemoryWait counted;  // what is asked for from here on is given back by others
+  const MemoryWait counted;  // other threads end the requests made from here on, so this must not fail
   if (match_ == nullptr) return Next::finished;
   if (!planned_) plan();
   while (next_ < wanted_.size()) {
@@ -41,12 +41,12 @@ void PrefetchOperation::plan() {
                    [this](size_t a, size_t b) { return match_->tier_of(0, a) < match_->tier_of(0, b); });
 }
 
-// Asks for the next ones, as many as there are slots for. wait: somebody will wake this.
+// Requests the next keys, as many as there are slots for. wait: another thread will wake this.
 Operation::Next PrefetchOperation::bring_some() {
   RoomLine& line = manager_->room();
   const uint64_t mine = waiting_.load(std::memory_order_acquire);
   const uint64_t most = std::max<uint64_t>(manager_->arena().slots() / 4, 1);
-  // What is on its way comes back whatever others do: nobody who has some stands in line.
+  // Reads in flight complete whatever others do, so an operation that has some does not wait in the space queue.
   if (mine >= most || (mine != 0 && line.waiting() != 0)) return Next::wait;
   const TierIndex tier = match_->tier_of(0, wanted_[next_]);
   size_t n = 1;
@@ -113,11 +113,11 @@ void PrefetchOperation::landed(std::vector<Landed> landed) {
   wake();
 }
 
-// It stands in line no more.
+// Leaves the space queue.
 void PrefetchOperation::end_wait(bool got_some) {
   manager_->room().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
-  // A nanosecond at least: it did wait.
+  // At least one nanosecond: it did wait.
   waited_ns_ += std::max<uint64_t>(manager_->env().clock().now_ns() - waits_since_ns_, 1);
   waits_since_ns_ = 0;
 }
@@ -153,7 +153,7 @@ void OffloadOperation::let_go() noexcept {
 Operation::Next OffloadOperation::step() {
   if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
   asked_ = true;
-  const MemoryWait counted;  // what is asked for from here on is given back by others
+  const MemoryWait counted;  // other threads end the requests made from here on, so this must not fail
   if (slots_.empty()) return Next::finished;
   waiting_.store(slots_.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<OffloadOperation>(shared_from_this());

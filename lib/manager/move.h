@@ -1,4 +1,4 @@
-// Moving blocks between tiers because a caller says so: prefetch (up) and offload (down).
+// Moves blocks between tiers on a caller's request: prefetch (up) and offload (down).
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace kvbm::manager {
 
-// Brings what a match found below into the host tier. A block that is to stay must have a slot: without one this waits
-// in the line for room, ahead of stores, and offloads give up what they merely queue.
+// Reads the blocks of a match that are below into the host tier. A block that is to stay must have a slot: without
+// one this waits in the space queue, ahead of stores, and offloads drop what they only queue.
 class PrefetchOperation final : public Operation, public RoomSeeker {
  public:
-  // A null match: nothing was found, the operation finishes at once.
+  // A null match means that nothing was found: the operation finishes at once.
   PrefetchOperation(std::shared_ptr<Manager> manager, std::shared_ptr<Match> match, size_t n_keys,
                     uint64_t deadline_ns);
   void room_may_be() override { wake(); }
@@ -34,19 +34,19 @@ class PrefetchOperation final : public Operation, public RoomSeeker {
   std::shared_ptr<Manager> manager_;
   std::shared_ptr<Match> match_;
   const size_t n_keys_;
-  const uint64_t place_;  // in the line for room
+  const uint64_t place_;  // in the space queue
   bool planned_ = false;
-  bool holds_ = false;  // blocks of the host, by its match
-  std::vector<size_t> wanted_;  // keys that lie below, by tier
-  size_t next_ = 0;             // the first of them that was not asked for
-  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
-  std::atomic<uint64_t> waiting_{0};  // slots that are landed in; the last one's release pairs with step's acquire
+  bool holds_ = false;  // its match holds blocks of the host
+  std::vector<size_t> wanted_;  // keys that are below, by tier
+  size_t next_ = 0;             // the first of them not requested yet
+  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // of the wait for a slot
+  std::atomic<uint64_t> waiting_{0};  // slots being read into; the last one's release pairs with step's acquire
   std::atomic<uint64_t> done_{0};
   std::atomic<uint64_t> bytes_{0};
 };
 
-// Copies host blocks into one tier below, whatever its admission says. It holds them from its making on: what the caller
-// stores after asking for this must not push them out before their turn has come.
+// Copies host blocks into one tier below, whatever its admission says. Holds the blocks from its construction on:
+// blocks that the caller stores afterwards must not evict them before their turn.
 class OffloadOperation final : public Operation {
  public:
   OffloadOperation(std::shared_ptr<Manager> manager, TierIndex tier, FamilyId family, std::vector<Key> keys,
@@ -64,7 +64,7 @@ class OffloadOperation final : public Operation {
   std::shared_ptr<Manager> manager_;
   const TierIndex tier_;
   const size_t n_keys_;
-  std::vector<SlotId> slots_;  // held until they are asked for
+  std::vector<SlotId> slots_;  // held until they are requested
   bool asked_ = false;
   std::atomic<uint64_t> waiting_{0};
   std::atomic<uint64_t> done_{0};

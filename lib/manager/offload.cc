@@ -11,12 +11,12 @@
 namespace kvbm::manager {
 
 namespace {
-// Host bytes that may wait for tiers, and that these may be writing: half and a quarter of the host, so that offload
-// never owns the cache.
+// Host bytes that may be queued for tiers, and that tiers may be writing: half and a quarter of the host, so that
+// offloads never fill the cache.
 constexpr uint64_t kQueueShare = 2;
 constexpr uint64_t kFlightShare = 4;
 
-// One edge's part of a share; a block at least.
+// Returns one edge's part of a share, at least one block.
 uint64_t part_of(uint64_t share, Manager& manager) {
   const auto& tiers = manager.options().tiers;
   const auto edges = std::count_if(tiers.begin(), tiers.end(), [](const TierOptions& tier) {
@@ -51,7 +51,8 @@ uint64_t Offloader::queued_bytes() const {
 
 uint64_t Offloader::held_bytes() const {
   MutexLock lock(mutex_);
-  // What relieve() has chosen and not queued yet has a reference too; how many those are it does not know yet.
+  // Blocks that relieve() has chosen but not queued yet have references too. Their number is not known, so one is
+  // counted.
   return held_ + in_flight_ + (relieving_ || ending_ != 0 ? slot_bytes_ : 0);
 }
 
@@ -66,7 +67,7 @@ void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
     for (const SlotId slot : slots) {
       const uint64_t name = manager_.table().identity(slot).hash();
       admission_->used(name);
-      const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;  // it has come from there
+      const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;  // read from there
       if (admission_->admits(name) && !there) entries.push_back(Entry{slot});
     }
   }
@@ -116,7 +117,7 @@ void Offloader::add(std::vector<Entry> entries, bool all_stay) {
       if (writing_[entry.slot]) continue;
       entry.generation = manager_.table().generation(entry.slot);
       entry.held = all_stay || held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
-      // One that waits without a reference may be evicted before its turn: a later one may have one.
+      // An entry queued without a reference may be evicted before its turn: a later one may get a reference.
       const Queued& known = queued_[entry.slot];
       if (known.is && known.generation == entry.generation && (known.held || !entry.held)) continue;
       if (queue_.size() >= 2 * static_cast<size_t>(manager_.table().slots())) {
@@ -154,7 +155,7 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   if (free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
   if (write_back && manager_.is_fed(tier_)) return;
-  // Write-through had it once: where it went on from here, it is kept.
+  // A write-through tier has had the block before: if a tier below took it over from here, it still exists there.
   const uint8_t below =
       on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : manager_.flags_of_fed(tier_));
   {
@@ -165,7 +166,7 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   std::vector<Entry> entries;
   for (uint32_t wanted = std::min<uint32_t>(low - free, 64); wanted != 0;) {
     std::vector<SlotId> cold(wanted);
-    // Those that others follow can go once they are below, and must where their ends are in use.
+    // A block with children can be evicted once it is below, and must be if the ends of its chain are in use.
     cold.resize(manager_.table().select_cold(cold, manager_.tick(), {account, write_back}));
     std::vector<SlotId> clean;
     for (const SlotId slot : cold) {
@@ -177,10 +178,10 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
         entries.back().evict_after = true;
       }
     }
-    // In place of those that somebody has come to read meanwhile.
+    // Replaces blocks that were acquired by readers meanwhile.
     wanted = static_cast<uint32_t>(clean.size() - manager_.evict_held(clean));
   }
-  // As far as it is known here, a tier is to have parents before their children.
+  // A tier should get parents before their children, as far as the order is known here.
   std::stable_sort(entries.begin(), entries.end(), [this](const Entry& a, const Entry& b) {
     return manager_.table().depth(a.slot) < manager_.table().depth(b.slot);
   });
@@ -188,7 +189,7 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
     MutexLock lock(mutex_);
     relieving_ = false;
     held_ += entries.size() * slot_bytes_;
-    // Ahead of the others: these are about to go.
+    // Queued ahead of the others, because they are about to be evicted.
     queue_.insert(queue_.begin(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
   pump();
@@ -214,7 +215,7 @@ size_t Offloader::yield(size_t blocks) {
       if (Queued& known = queued_[at->slot]; known.generation == at->generation) known.held = false;
     }
   }
-  // Without a word where nothing is given: who asked for it waits to hear of room, and would wake itself for ever.
+  // Notifies only if slots are released: the caller may wait in the space queue, and would wake itself forever.
   if (!given.empty()) manager_.release(given);
   return given.size();
 }
@@ -234,7 +235,7 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
 std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
   if (in_flight_ >= flight_bytes_) return batch;
-  // The tier has nothing to write while the first of many is hashed.
+  // The first batch is small, because the tier is idle while it is hashed.
   const uint64_t most = std::min(in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes, flight_bytes_ - in_flight_);
   while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < most) {
     const Entry& next = queue_.front();
@@ -247,7 +248,7 @@ std::vector<Offloader::Entry> Offloader::next_batch() {
   return batch;
 }
 
-// One batch at a time: its blocks are hashed here, and what loads wait for comes between two batches.
+// Sends one batch a task: its blocks are hashed here, and work that loads wait for runs between two batches.
 void Offloader::pump() {
   for (;;) {
     std::vector<Entry> batch;
@@ -268,13 +269,14 @@ void Offloader::pump() {
   }
 }
 
-// miss: it was forgotten.
+// miss: the block was invalidated.
 void Offloader::note_failure(const Entry& entry, Code code) noexcept {
   if (code == Code::ok || code == Code::miss || entry.report != nullptr) return;
   failed_.fetch_add(1, std::memory_order_release);
 }
 
-// Ends entries that will not be sent. Whoever hears of the end finds the slots free to be evicted.
+// Ends entries that will not be sent. Slots are released before the reports, so that they can be evicted from there
+// on.
 void Offloader::drop(std::span<Entry> entries, Code why) {
   std::vector<SlotId> slots;
   for (const Entry& entry : entries) slots.push_back(entry.slot);
@@ -285,12 +287,12 @@ void Offloader::drop(std::span<Entry> entries, Code why) {
   }
 }
 
-// What has to be written comes out as `now`, with its item. What cannot be written yet is put into `later`; the rest is
-// over, or waits for the one that is being written.
+// Starts the write of an entry. now: write it, `item` is filled in. later: it cannot be written yet, and is in
+// `later`. over: it has ended, or waits for a write of the same block.
 Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later) {
   if (!take_reference(entry)) return Turn::over;
   const SlotId slot = entry.slot;
-  if (manager_.table().info(slot).withdrawn) {  // forgotten while it waited
+  if (manager_.table().info(slot).withdrawn) {  // invalidated while it was queued
     drop({&entry, 1}, Code::miss);
     return Turn::over;
   }
@@ -298,7 +300,7 @@ Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<
   bool there = false;
   {
     MutexLock lock(mutex_);
-    // Whoever writes it says that it is there before that is certain.
+    // A block that is being written may be flagged before it is certain to be there.
     if (writing_[slot]) {
       followers_.emplace(slot, std::move(entry));
       return Turn::over;
@@ -324,7 +326,7 @@ Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<
   return Turn::later;
 }
 
-// Adds those who waited for the same blocks, each with the outcome of the one who wrote.
+// Ends the writes of these blocks. Appends the entries that waited for them, each with the outcome of its write.
 void Offloader::end_writing(std::vector<Entry>& entries, std::vector<Code>& codes) {
   MutexLock lock(mutex_);
   const size_t n = entries.size();
@@ -342,7 +344,7 @@ void Offloader::end_writing(std::vector<Entry>& entries, std::vector<Code>& code
 }
 
 void Offloader::send(std::vector<Entry> entries) {
-  // All memory that it takes to say that a block is being written is there before anything says so.
+  // Allocates all memory that is needed before any block is marked as being written.
   auto batch = std::make_unique<tier::PutBatch>();
   auto sent = std::make_shared<Sent>();
   std::vector<Entry> later;
@@ -369,7 +371,7 @@ void Offloader::send(std::vector<Entry> entries) {
     in_flight_ -= entries.size() * slot_bytes_;
   }
   if (!later.empty()) send_later(std::move(later));
-  if (sent->entries.empty()) return;  // pump() goes on
+  if (sent->entries.empty()) return;  // pump() continues
   batch->status.assign(sent->entries.size(), Code::internal);
   manager_.table().priorities(slots, priorities);
   for (size_t i = 0; i < slots.size(); ++i) batch->items[i].priority = priorities[i];
@@ -385,7 +387,7 @@ void Offloader::send(std::vector<Entry> entries) {
   if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
 }
 
-// Blocks whose head somebody else is making.
+// Retries blocks while another thread makes their heads.
 void Offloader::send_later(std::vector<Entry> entries) {
   auto shared = std::make_shared<std::vector<Entry>>(std::move(entries));
   manager_.env().executor->post_at(manager_.env().clock().now_ns() + kHeadRetryNs,
@@ -395,8 +397,8 @@ void Offloader::send_later(std::vector<Entry> entries) {
                                    });
 }
 
-// Who forgets a block withdraws it from the host first and erases it below then. Where that came before the tier had
-// heard of this put, the slot is withdrawn by now.
+// Erases blocks that were invalidated before the tier had this put. Invalidation withdraws a block from the host
+// first and erases it below afterwards, so such a slot is withdrawn by now.
 void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   std::vector<Identity> ids;
   for (const SlotId slot : slots) {
@@ -405,8 +407,8 @@ void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   if (!ids.empty()) erase(ids);
 }
 
-// The same where it came before the tier had stored it: a plug-in knows nothing of what it has not. What was stored anew
-// meanwhile stays.
+// Erases blocks that were invalidated before the tier had stored them: a plug-in ignores an erase of a record it does
+// not have yet. Blocks that were stored anew meanwhile stay.
 void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
   std::vector<Identity> ids;
   for (const SlotId slot : withdrawn) {
@@ -418,7 +420,7 @@ void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
   if (!ids.empty()) erase(ids);
 }
 
-// Blocks that were marked, with references.
+// Clears the on-tier flag of these blocks. Returns the slots that had it, with references.
 std::vector<SlotId> Offloader::unmark(std::span<const Identity> ids) {
   std::vector<SlotId> marked;
   marked.reserve(ids.size());
@@ -524,7 +526,8 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       if (gone) forgotten.push_back(entries[i].slot);
       if (!gone) stored.push_back(batch.items[i].id);
       if (!gone) marked.push_back(entries[i].slot);
-    } else if (code == Code::no_room || code == Code::at_limit) {  // all that it could reclaim is being read: no fault of its
+    } else if (code == Code::no_room || code == Code::at_limit) {  // all that it could reclaim is being read: not its
+                                                                   // fault
       manager::add(manager_.counters().offload_skipped, 1);
       if (code == Code::at_limit) manager::add(manager_.counters().offload_at_limit, 1);
     } else {
@@ -532,8 +535,8 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
     }
   }
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
-  // Whatever leaves the tier is counted in left_ before that is told. So what has left by now is told to have been removed
-  // after it was told to be stored: here, or by what counts next.
+  // left_ is raised before a removal is published. So if a record is gone by now, its removal is published after its
+  // store: here, or by the next thread that raises left_.
   if (left_.load() != sent.left) {
     const std::vector<SlotId> gone = confirm(marked);
     tell_removed(gone);
@@ -552,7 +555,7 @@ void Offloader::tell_removed(std::span<const SlotId> gone) const {
   manager_.events().publish(copy::EventKind::removed, tier_, ids);
 }
 
-// What is not there though the tier has stored it was let go by the tier, which is the tier's affair, or erased.
+// Marks blocks to be written again if an erase has removed them. Blocks that the tier itself has evicted are not.
 void Offloader::mark_again(Sent& sent, std::span<const SlotId> gone) const {
   if (gone.empty() || erasing_.load() == sent.erased) return;
   for (Entry& entry : sent.entries) {
@@ -560,7 +563,7 @@ void Offloader::mark_again(Sent& sent, std::span<const SlotId> gone) const {
   }
 }
 
-// Before the batch ends: nobody finds this at rest in between.
+// Runs before the batch ends, so that at_rest() is false in between.
 void Offloader::queue_again(Sent& sent) {
   const auto first = std::find_if(sent.entries.begin(), sent.entries.end(), [](const Entry& one) { return one.again; });
   if (first == sent.entries.end()) return;
@@ -584,8 +587,8 @@ void Offloader::queue_again(Sent& sent) {
   sent.codes = std::move(codes);
 }
 
-// The tier is done with it, and whoever gave it to the tier holds nothing of it any more: what is to go can go, and who hears
-// of the end finds the slots free.
+// Ends a batch once neither the tier nor send() holds references: its blocks can be evicted, and reports find the
+// slots free.
 void Offloader::end(Sent& sent) {
   const MemoryWait nobody_to_tell;
   std::vector<Entry>& entries = sent.entries;
@@ -596,7 +599,7 @@ void Offloader::end(Sent& sent) {
     (goes ? evict : keep).push_back(entries[i].slot);
   }
   manager_.release(keep);
-  // A node that says that it has a block may still hold its lease of it.
+  // A node that reports a block as stored may still hold its lease of it.
   const bool some_stayed = manager_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {
     note_failure(entries[i], sent.codes[i]);

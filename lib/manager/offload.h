@@ -1,16 +1,16 @@
-// What comes into one tier below: host blocks, and what the tier above it lets go.
+// Offload queue of one tier below: host blocks, and records that the tier above evicts.
 //
-// Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
-// short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
-// that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. Stores wait for room instead, and all of theirs stay. What the tier is sent of them has a share, too: all edges together leave a quarter of
-// the host, but for what callers ask for. Batches are formed so that blocks stored together lie together below. A block
-// is written by one batch at a time: whoever wants the same while it is being written waits for that and gets its
-// outcome. Lock: `mutex_`; never held while the tier or a callback is called.
-// Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
-// (base/memory_wait.h).
+// Blocks are queued when they are stored or used (admission decides), when free host slots run short (demotion), or
+// because a caller asks. Queued blocks within a share of the host hold a reference, so that their bytes stay. Those
+// beyond it wait without one, and are skipped and counted if they are evicted before their turn. Stores wait for
+// slots instead, and all of their blocks hold references. Batches in flight have a share, too: all edges together
+// leave a quarter of the host, not counting what callers ask for. Batches are formed so that blocks stored together
+// lie together below. A block is written by one batch at a time: a second entry for it waits for that write and gets
+// its outcome. Lock: `mutex_`; never held while the tier or a callback is called. Callers have completed already and
+// learn nothing of a failed offload: everything here waits for memory (base/memory_wait.h).
 //
-// What a tier above lets go (take_over.cc) is in its memory already and goes straight on; that tier bounds it.
+// Records that a tier above evicts (take_over.cc) are in that tier's memory and are sent at once; that tier bounds
+// them.
 #pragma once
 
 #include <atomic>
@@ -33,50 +33,53 @@ class Manager;
 
 class Offloader {
  public:
-  // Told how each block of an explicit request ended.
+  // Reports how each block of an explicit request ended.
   using Report = UniqueFunction<void(size_t index, Code code)>;
 
   Offloader(Manager& manager, TierIndex tier, const TierOptions& options);
 
-  // Blocks came to the host, or were used there. The caller holds references for the call. `all_stay`: the operation that
-  // brings them waits for room, so those that are admitted stay until their turn, beyond the share as well.
+  // Notify of blocks that were stored in the host, or used there. The caller holds references for the call.
+  // `all_stay`: the storing operation waits for slots, so admitted blocks hold references until their turn, beyond
+  // the share as well.
   void stored(std::span<const SlotId> slots, bool all_stay = false);
   void used(std::span<const SlotId> slots);
-  // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per
-  // slot, then is dropped.
+  // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per slot,
+  // then is dropped.
   void request(std::vector<SlotId> slots, std::shared_ptr<Report> report);
-  // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
-  // there yet, then frees it: what was not taken stays. This is how on_eviction works, and the second chance of what `all`
-  // had no queue for. `wanted`: so many slots are waited for, of this account where it is at its limit.
-  // What is still read when it is there stays, and the next one goes in its place: who waits until nothing is under way
-  // (when_idle) finds room, as long as anything can go.
+  // Runs after allocations. If free slots run short, writes the next blocks to be evicted that are not here yet, then
+  // evicts them; blocks that the tier does not take stay. This implements on_eviction, and retries blocks that `all`
+  // had no queue space for. `wanted`: the number of slots that are waited for, of this account if it is at its limit.
+  // A block that is still being read once it is written stays, and the next one is written instead. So a caller that
+  // waits until nothing is in flight (when_idle) finds a free slot, as long as any block can be evicted.
   void relieve(size_t wanted = 0, block::AccountId account = block::kSharedAccount);
-  // Blocks that an allocation or a lower quota has evicted: on_eviction counts those that it should have had.
+  // Reports blocks that an allocation or a lower quota has evicted: on_eviction counts those that it should have got.
   void evicted(std::span<const block::Evicted> gone);
-  // Gives up references of queued blocks that admission alone has queued, the last ones first, of at most so many: they
-  // may be evicted before their turn. How many it were.
+  // Drops the references of up to `blocks` queued blocks, the last ones first, so that they may be evicted before
+  // their turn. Only blocks that admission has queued. Returns the number.
   size_t yield(size_t blocks);
-  // Leaves in `ids` what this tier is to take over from one above it: admitted, and not here yet.
+  // Leaves in `ids` the records that this tier takes over from one above it: admitted, and not here yet.
   void choose_wanted(std::vector<Identity>& ids);
-  // Records that `from` lets go (tier::TierListener::take_over).
+  // Takes records that `from` evicts (tier::TierListener::take_over).
   void take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch);
-  // Erases records here. What was stored anew meanwhile and had come here already, or is on its way, may be gone with
-  // them, and is sent again.
+  // Erases records here. A block stored anew meanwhile may be erased with them, if it is here or in flight; it is
+  // sent again.
   void erase(std::span<const Identity> ids);
-  // The same of whole families, in ascending order.
+  // Erases all records of whole families, given in ascending order.
   Status erase_families(std::span<const FamilyId> families);
-  // Records are here no more: the tier let them go, or they were erased. No block of the host says from then on that
-  // its record is here. Whose record may have come back, or was another's, is told so without need: that costs a write.
+  // Notes that records are gone from here: the tier evicted them, or they were erased. From then on no host block is
+  // flagged as being here. A flag may be cleared without need, if the record returned or was another's: that costs
+  // one write.
   void left(std::span<const Identity> ids);
-  // Blocks of the host, held, that were marked as here: the mark ends where the record has left meanwhile. Those.
+  // Re-checks `slots` against the tier. If a record is gone, clears the on-tier flag of its slot. Returns those
+  // slots. The caller holds references.
   std::vector<SlotId> confirm(std::span<const SlotId> slots);
-  // Runs when nothing is queued or in flight (now, if so).
+  // Runs `idle` when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
-  // Blocks that did not come to be here though they were sent, but for those whose senders were told.
+  // Returns how many blocks were sent and not stored, except blocks of requests with a report.
   [[nodiscard]] uint64_t failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] uint64_t queued_bytes() const;
-  // Of blocks that references of its own keep in the host.
+  // Returns the bytes of blocks that this object's references keep in the host.
   [[nodiscard]] uint64_t held_bytes() const;
 
  private:
@@ -85,19 +88,19 @@ class Offloader {
     bool evict_after = false;
     size_t index = 0;
     std::shared_ptr<Report> report = nullptr;
-    bool held = true;         // a reference is ours
+    bool held = true;         // holds a reference
     bool marked = false;      // in queued_
-    bool again = false;       // was written, and erased with an earlier block of its key: it is written once more
-    uint32_t generation = 0;  // of the slot, where marked
+    bool again = false;       // was written, then erased with an earlier block of its key: must be written once more
+    uint32_t generation = 0;  // of the slot, if marked
   };
-  // A batch that the tier has. It ends when the tier has answered and put() has returned: whoever called that holds
-  // references of its own as long, which would keep in the host what is to go.
+  // A batch that the tier has. It ends when the tier has answered and put() has returned: until then send() holds
+  // references of its own, which would keep blocks from being evicted.
   struct Sent {
     std::vector<Entry> entries;
     std::vector<Code> codes;
     uint64_t charged = 0;
     uint64_t left = 0;    // left_ before the tier had it
-    uint64_t erased = 0;  // erased_ then
+    uint64_t erased = 0;  // erased_ at that time
     std::atomic<int> open{2};
   };
   struct Queued {
@@ -106,10 +109,9 @@ class Offloader {
     uint32_t generation = 0;
   };
   enum class Turn : uint8_t { now, later, over };
-  // How long to wait for whoever makes the head of a record: it hashes one block.
+  // Retry interval while another thread makes a record's head, which takes as long as hashing one block.
   static constexpr uint64_t kHeadRetryNs = 50'000;
-  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed; less where the host is
-  // small.
+  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed; less on a small host.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFirstBatchBytes = 1ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
@@ -147,11 +149,12 @@ class Offloader {
   const uint64_t limit_bytes_;
   const uint64_t slot_bytes_;
   const uint64_t flight_bytes_;
-  // How often records left. Raised after they have and before their blocks are unmarked: who marks a block and then
-  // finds this as it was before the tier had the record knows that it has not left, or that the mark will be ended.
+  // Number of removals. Raised after records are gone and before their blocks are unmarked. So a thread that marks a
+  // block, and then finds the value from before the tier had the record, can rely on one of two: the record is there,
+  // or the mark will be cleared.
   std::atomic<uint64_t> left_{0};
-  // Erasings begun, and ended. Who reads the second and later finds that the first is another knows that one has been
-  // under way meanwhile.
+  // Number of erases begun, and ended. A thread that reads erased_ first and later finds another value in erasing_
+  // knows that an erase was in progress meanwhile.
   class Erasing;
   std::atomic<uint64_t> erasing_{0};
   std::atomic<uint64_t> erased_{0};
@@ -164,10 +167,11 @@ class Offloader {
   uint64_t taking_over_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
   uint32_t ending_ KVBM_GUARDED_BY(mutex_) = 0;  // batches that have ended and look for others to send down
-  // By slot: what admission has queued.
+  // Blocks queued by admission, by slot.
   std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);
-  std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the one who writes
-  std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // of what is being written, with references
+  std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the writing batch
+  std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // entries that wait for a block being written, with
+                                                                    // references
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -31,7 +31,7 @@ void Operation::start(Done done) {
     enqueue();
   } catch (...) {
     counters_.operations.fetch_sub(1, std::memory_order_relaxed);
-    throw;  // it was never begun: the caller's to undo
+    throw;  // never begun: the caller undoes it
   }
 }
 
@@ -74,8 +74,9 @@ void Operation::wake() {
       return;
     }
     if (state == kFinished) return;
-    // Queued or woken already: written all the same. A mere look may still find "queued" when the step has begun and
-    // has read what it waits for before this came: its own write leaves the processor later than that read.
+    // Writes the state even if it is queued or woken already. A plain read may still find "queued" although the step
+    // has begun and has read its inputs before this call: the step's own write leaves the processor later than that
+    // read.
     const uint32_t next = state == kRunning ? uint32_t{kRunningWoken} : state;
     if (state_.compare_exchange_weak(state, next, std::memory_order_acq_rel)) return;
   }
@@ -88,7 +89,7 @@ Code Operation::interrupted() const noexcept {
   return Code::ok;
 }
 
-// A step that is refused memory ends the operation as a deadline would: what it holds is let go, its completion comes.
+// Ends the operation as a deadline would if a step is refused memory: releases what it holds, and completes it.
 Operation::Next Operation::step_or_end(Code& why) {
   try {
     return step();
@@ -114,7 +115,7 @@ bool Operation::run_woken() {
   return expects();
 }
 
-// A step, or what is left of an operation that has had its last one.
+// Runs a step, or the rest of an operation that has had its last one.
 Operation::Next Operation::next_or_end() {
   if (!ending_) {
     Code why = interrupted();
@@ -126,7 +127,7 @@ Operation::Next Operation::next_or_end() {
   return quiet() ? Next::finished : Next::wait;
 }
 
-// One step. True: the next one can follow at once.
+// Runs one step. True: the next one can follow at once.
 bool Operation::run_step() {
   const Next next = next_or_end();
   if (next == Next::more) return true;
@@ -136,7 +137,7 @@ bool Operation::run_step() {
   }
   uint32_t running = kRunning;
   if (state_.compare_exchange_strong(running, kIdle, std::memory_order_acq_rel)) return false;
-  state_.exchange(kRunning, std::memory_order_acq_rel);  // it was woken meanwhile: look again
+  state_.exchange(kRunning, std::memory_order_acq_rel);  // woken meanwhile: look again
   return true;
 }
 

@@ -13,7 +13,7 @@
 namespace kvbm::manager {
 
 namespace {
-constexpr uint64_t kSayEveryNs = 10'000'000'000;  // one line in that time
+constexpr uint64_t kSayEveryNs = 10'000'000'000;  // at most one line in that time
 
 struct Use {
   uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
@@ -56,7 +56,7 @@ RoomLine::Stands& RoomLine::stand(const std::shared_ptr<RoomSeeker>& seeker, uin
     at->second.seeker = seeker;
     at->second.account = account;
     at->second.since_ns = manager_.env().clock().now_ns();
-    waiting_.fetch_add(1, std::memory_order_seq_cst);  // room_came()
+    waiting_.fetch_add(1, std::memory_order_seq_cst);  // pairs with room_came()
     if ((place & kStores) == 0) prefetches_.fetch_add(1, std::memory_order_relaxed);
   }
   return at->second;
@@ -68,7 +68,7 @@ RoomLine::Turn RoomLine::ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t
   {
     MutexLock lock(mutex_);
     const auto at = line_.find(place);
-    if (at != line_.end() && at->second.ends) return Turn::try_it;  // once more, before it is refused
+    if (at != line_.end() && at->second.ends) return Turn::try_it;  // one more try before it is refused
     if (!has_before(place, account)) return Turn::try_it;
     stand(seeker, place, account).holds = holds;
   }
@@ -78,7 +78,8 @@ RoomLine::Turn RoomLine::ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t
 
 RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                                  bool holds, Code code) {
-  // Asked before the lock is taken: an offloader has a lock of its own. What ends in between is seen at the next look.
+  // Read before the lock is taken, because an offloader has a lock of its own. An end in between is seen at the next
+  // look.
   const bool offloading = manager_.offloading_blocks() != 0;
   std::shared_ptr<RoomSeeker> other;
   Turn turn = Turn::wait;
@@ -91,7 +92,7 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
     if (came) {
       turn = Turn::try_it;
     } else if (one.ends && something_moves(offloading)) {
-      // Since it was chosen, another has got room, or something has come that will give some back.
+      // Since it was chosen, another waiter has got a slot, or an operation has begun that will release some.
       one.ends = false;
     } else if (one.ends || !may_expect(one, offloading, &other)) {
       turn = Turn::refused;
@@ -127,7 +128,7 @@ bool RoomLine::may_wait_after(Code code, block::AccountId account) const {
 }
 
 void RoomLine::leave(uint64_t place, bool got_some) noexcept {
-  if (waiting_.load(std::memory_order_relaxed) == 0) return;  // whoever stands here counts itself
+  if (waiting_.load(std::memory_order_relaxed) == 0) return;  // a queued caller counts itself
   Line::node_type gone;
   {
     MutexLock lock(mutex_);
@@ -141,9 +142,9 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
   look_soon();
 }
 
-// ---- Who is told ----
+// ---- Notification ----
 
-// Many things that come free are one look.
+// Combines many releases into one look.
 void RoomLine::look_soon() noexcept {
   if (looks_soon_.exchange(true, std::memory_order_acq_rel)) return;
   const MemoryWait nobody_to_tell;
@@ -152,10 +153,10 @@ void RoomLine::look_soon() noexcept {
   });
 }
 
-// Wakes those that nobody is before.
+// Wakes the waiters that have no other waiter before them.
 void RoomLine::look() noexcept {
   const MemoryWait nobody_to_tell;
-  looks_soon_.exchange(false, std::memory_order_acq_rel);  // from here on a new one is asked for
+  looks_soon_.exchange(false, std::memory_order_acq_rel);  // a release after this starts a new look
   std::vector<std::shared_ptr<RoomSeeker>> next;
   {
     MutexLock lock(mutex_);

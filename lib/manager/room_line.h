@@ -1,23 +1,22 @@
-// Where stores and prefetches stand that found no room in the host while some is on its way: offloads, loads and other
-// stores give back what they hold. Who waits is told when something was given back, and looks again every kLookNs
-// besides, for what tells nobody (quotas, blocks that are dropped).
+// Space queue: stores and prefetches wait here for host slots while offloads, loads and other stores are about to
+// release some. Waiters are notified of releases. They also retry every kLookNs, because some changes notify no one
+// (quotas, dropped blocks).
 //
-// Prefetches before stores, each in order of submission: what is to be read goes before what is to be written. Nobody
-// takes room before one that stands before it and waits for the same, which is the whole host, or what the quota of its
-// namespace leaves. Allocations of managed blocks and what loads bring up do not stand in line: a load reads past the
-// host what finds no slot (landing_room.h). One waits until its deadline, as long as room goes to somebody in line, and
-// for Options::room_wait_ns while none does. It is refused at once when nothing is on its way: nothing is being
-// offloaded, and every operation that is under way stands here itself. Of such, the youngest that holds anything
-// ends, so that the others go on. At most as many stand here as are under way: what submits bounds them (a queue's
-// depth, threads that call).
+// Prefetches are before stores, each in order of submission: reads go before writes. An operation never takes a slot
+// before an earlier waiter for the same space, which is the whole host, or the quota of its namespace. Allocations of
+// managed blocks and loads do not queue: a load without a free slot reads past the host (landing_room.h). An
+// operation waits until its deadline as long as some waiter gets a slot, and for Options::room_wait_ns while none
+// does. It is refused at once when nothing can release a slot: nothing is being offloaded, and every operation in
+// progress waits here itself. Of these, the youngest that holds anything ends, so that the others continue. The queue
+// is no longer than the number of operations in progress, which their submitters bound (a queue's depth, calling
+// threads).
 //
-// Why nobody waits here for ever, deadline or not: whoever stands here has nothing of its own on its way (a prefetch
-// waits for its own landings first, and stands here behind them), and holds what it held when it came: the block before
-// (a store), blocks of its match (a prefetch). If all that are under way stand here, the youngest that holds any ends,
-// and so on until one gets room or nobody holds anything; then what is left is refused. If somebody is under way that
-// does not stand here, it is a load, an offload, or work that takes no slots: these end without room of anybody else's.
-// And where such an end does not come, room_wait_ns does.
-// Lock: `mutex_`, a leaf; nobody is woken under it.
+// Why no operation waits here forever, with or without a deadline: a waiter has nothing in flight (a prefetch first
+// waits for its own reads). It holds only what it held when it came: the previous block (a store), or the blocks of
+// its match (a prefetch). If all operations in progress wait here, the youngest that holds any block ends. That
+// repeats until one gets a slot or none holds anything; then the rest is refused. An operation in progress that does
+// not wait here is a load, an offload, or work that takes no slots: these end without slots of others. If such an end
+// does not happen, room_wait_ns limits the wait. Lock: `mutex_`, a leaf; no waiter is woken under it.
 #pragma once
 
 #include <atomic>
@@ -34,11 +33,11 @@
 namespace kvbm::manager {
 
 class Manager;
-// Whoever may stand in line.
+// An operation that can wait in the space queue.
 class RoomSeeker {
  public:
   virtual ~RoomSeeker() = default;
-  // There may be room that it waits for. Thread: any.
+  // Notifies that a slot may be free. Thread: any.
   virtual void room_may_be() = 0;
 };
 
@@ -48,47 +47,47 @@ class RoomLine {
 
   explicit RoomLine(Manager& manager) : manager_(manager) {}
 
-  // A place in line; asked for when an operation is submitted.
+  // Returns a place in the queue; called when an operation is submitted.
   [[nodiscard]] uint64_t place_of_store() noexcept { return kStores | place_of_prefetch(); }
   [[nodiscard]] uint64_t place_of_prefetch() noexcept { return places_.fetch_add(1, std::memory_order_relaxed); }
 
   enum class Turn : uint8_t {
-    try_it,  // nobody is before this one
-    wait,    // it stands in line and will be woken
-    refused  // nothing will come free for it: it leaves
+    try_it,  // no waiter is before this one
+    wait,    // queued; it will be woken
+    refused  // nothing will be released for it: it leaves
   };
-  // Whether one may try to take slots. Behind others it stands in line. `holds`: it keeps blocks while it waits.
+  // Decides whether the caller may try to take slots; queues it behind others if not. `holds`: it keeps blocks while
+  // it waits.
   [[nodiscard]] Turn ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                          bool holds);
-  // It tried, and was refused for want of room (no_room), or at its quota (over_quota). Where it has not stood in line
-  // until now it does, and must try once more: what was given back in between has told nobody.
+  // Reports a try that was refused because no slot is free (no_room), or the quota is used up (over_quota). Queues a
+  // caller that was not queued yet. It must then try once more: a release in between has notified no one.
   [[nodiscard]] Turn refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                              bool holds, Code code);
-  // Whether that is because of what is held, not because of what the namespace may have.
+  // True if blocks in use cause the refusal, not the limit of the namespace.
   [[nodiscard]] bool may_wait_after(Code code, block::AccountId account) const;
-  // It has got some, or ends. Whoever is next is woken. Nothing if it does not stand here.
+  // Removes a waiter that has got slots, or ends, and wakes the next one. No-op if it is not queued.
   void leave(uint64_t place, bool got_some) noexcept;
 
-  // Something was given back. Thread: any.
+  // Notifies of released slots. Thread: any.
   void room_came() noexcept {
-    // Who waits counts itself first and tries then; this gives back first and looks then.
+    // A waiter counts itself first and then tries; this caller releases first and then reads the count.
     if (waiting_.load(std::memory_order_seq_cst) != 0) look_soon();
   }
   [[nodiscard]] uint64_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
-  // Of these, prefetches.
+  // Returns how many of the waiters are prefetches.
   [[nodiscard]] uint64_t waiting_prefetches() const noexcept { return prefetches_.load(std::memory_order_relaxed); }
-  // Says in the log, now and then, what holds the host's blocks. `who`: "a store". `waited_ns`: 0 for one that did not
-  // wait.
+  // Logs, now and then, what holds the host's blocks. `who`: "a store". `waited_ns`: 0 for one that did not wait.
   void say_refused(std::string_view who, Code code, uint64_t waited_ns) noexcept;
 
  private:
-  static constexpr uint64_t kStores = uint64_t{1} << 63;  // in a place: behind all prefetches
+  static constexpr uint64_t kStores = uint64_t{1} << 63;  // bit in a place: behind all prefetches
   struct Stands {
     std::shared_ptr<RoomSeeker> seeker;
     block::AccountId account = block::kSharedAccount;
-    bool whole_host = false;  // what it waits for; else what its account may have
-    bool holds = false;       // blocks, while it waits
-    bool ends = false;        // it was chosen to be refused
+    bool whole_host = false;  // waits for any slot; else for its account's share
+    bool holds = false;       // holds blocks while it waits
+    bool ends = false;        // chosen to be refused
     uint64_t since_ns = 0;
   };
   using Line = std::map<uint64_t, Stands>;
@@ -96,9 +95,9 @@ class RoomLine {
   [[nodiscard]] bool has_before(uint64_t place, block::AccountId account) const KVBM_REQUIRES(mutex_);
   Stands& stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account)
       KVBM_REQUIRES(mutex_);
-  // Whether anything is under way that does not stand here.
+  // True if anything in progress is not waiting here.
   [[nodiscard]] bool something_moves(bool offloading) const KVBM_REQUIRES(mutex_);
-  // Whether this one may expect room. Who is chosen to end for it comes out in *other.
+  // True if this waiter may expect a slot. The waiter chosen to end for it is returned in *other.
   [[nodiscard]] bool may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other)
       KVBM_REQUIRES(mutex_);
   void look_soon() noexcept;
@@ -114,7 +113,7 @@ class RoomLine {
   std::atomic<uint64_t> said_ns_{0};
   mutable Mutex mutex_;
   Line line_ KVBM_GUARDED_BY(mutex_);
-  uint64_t moved_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when one in line got room last
+  uint64_t moved_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // last time a waiter got a slot
   bool armed_ KVBM_GUARDED_BY(mutex_) = false;
 };
 

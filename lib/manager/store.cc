@@ -81,10 +81,10 @@ Operation::Next StoreOperation::step() {
   return part_ == plans_.size() ? await_handover() : Next::more;
 }
 
-// Of the open chunk, which is in the host: what must have it too is sent it, and has it before the host lets it go.
+// Sends the open chunk, which is in the host, to the tier that must have it as well, before the host can evict it.
 void StoreOperation::hand_over() {
   if (reach_ == kNoTier) return;
-  const MemoryWait counted;  // what is acquired from here on is given back by the offloader
+  const MemoryWait counted;  // the offloader releases what is acquired from here on
   if (handover_ == nullptr) handover_ = std::make_shared<Handover>(request_.keys.size());
   const auto handover = handover_;
   std::vector<SlotId> slots;
@@ -99,7 +99,7 @@ void StoreOperation::hand_over() {
   if (slots.empty()) return;
   manager_.table().retain(slots);
   for (size_t i = 0; i < slots.size(); ++i) {
-    // Asked for again, what is there already costs no copy: the tier that had it may have lost it since.
+    // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
     manager_.table().clear_flags(slots[i], on_tier_flag(reach_));
     handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
@@ -118,7 +118,7 @@ void StoreOperation::hand_over() {
   manager_.offloader(reach_).request(std::move(slots), std::move(report));
 }
 
-// The host has had everything: what must have it too is waited for.
+// Waits for the tier that must have all blocks as well; the host has them by now.
 Operation::Next StoreOperation::await_handover() {
   note_stored();
   if (handover_ == nullptr) return Next::finished;
@@ -128,7 +128,7 @@ Operation::Next StoreOperation::await_handover() {
   return Next::finished;
 }
 
-// A flush of a shared tier set answers for what was stored, wherever it was sent.
+// Records the stored blocks for a flush of a shared tier set, wherever they were sent.
 void StoreOperation::note_stored() {
   Unflushed& unflushed = manager_.share().unflushed;
   if (!unflushed.wanted() || std::exchange(noted_, true)) return;
@@ -143,7 +143,7 @@ void StoreOperation::note_stored() {
   unflushed.stored(ids);
 }
 
-// Once. What has not come to an end ends as `why`: the host has it, and whoever was to have it may get it yet.
+// Ends the handover, once. Blocks still open end as `why`: the host has them, and the tier may get them yet.
 void StoreOperation::end_handover(Code why) {
   for (size_t k = 0; k < status_.size(); ++k) {
     const bool open = handover_->open[k].load(std::memory_order_acquire) != 0;
@@ -154,14 +154,14 @@ void StoreOperation::end_handover(Code why) {
   handover_ = nullptr;
 }
 
-// Looks which keys are there already and takes slots for the others: for all of them, or for as many leading ones as
-// there is room for, where the chunk then ends. With room for none it stays closed and this waits: all that it keeps
-// meanwhile is the block before, and what it has published is on its way down and may be evicted after that.
+// Finds the keys that are stored already and takes slots for the others: for all, or for as many leading ones as
+// there are slots for, and the chunk ends there. Without any slot the chunk stays closed and this waits. Meanwhile it
+// holds only the previous block; its published blocks are being offloaded and may be evicted after that.
 Operation::Next StoreOperation::open_chunk() {
   const size_t n = std::min(chunk_keys(), request_.keys.size() - chunk_first_);
   const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
   present_.assign(n, kNoSlot);
-  // Looked at again after a wait, they are used once.
+  // A lookup that is repeated after a wait does not count as a second use.
   const uint32_t tick = waits_since_ns_ == 0 ? manager_.tick() : block::kNoUse;
   manager_.table().acquire_each(plans_[part_].family, keys, present_, tick);
   leave_others();
@@ -173,7 +173,7 @@ Operation::Next StoreOperation::open_chunk() {
   }
   const std::vector<size_t> missing = find_missing();
   fresh_.clear();
-  fresh_.reserve(missing.size());  // a slot that is taken must find its place here
+  fresh_.reserve(missing.size());  // a slot that is taken must find its entry here
   if (!missing.empty() && take_slots(missing) == Next::wait) {
     cut_chunk(0);
     return Next::wait;
@@ -184,15 +184,15 @@ Operation::Next StoreOperation::open_chunk() {
   return Next::more;
 }
 
-// For keys from `first` on.
+// Returns the resolver for keys from `first` on.
 Newcomers StoreOperation::newcomers(size_t first) const {
   std::span<const codec::Position> positions(request_.positions);
   if (!positions.empty()) positions = positions.subspan(first);
   return {manager_, request_.cache->ns()->options().allow_lossy, positions};
 }
 
-// What is there and may not stand for the engine's block is as good as missing: it is another's, or was left by an earlier
-// process and is not what that wrote.
+// Treats resident blocks as missing if they cannot replace the engine's: another engine stored them, or an earlier
+// process left them and they fail verification.
 void StoreOperation::leave_others() {
   const Newcomers mine = newcomers(chunk_first_);
   for (size_t i = 0; i < present_.size(); ++i) {
@@ -203,7 +203,7 @@ void StoreOperation::leave_others() {
   }
 }
 
-// Keys of the chunk that must be copied.
+// Returns the keys of the chunk that must be copied.
 std::vector<size_t> StoreOperation::find_missing() {
   std::vector<size_t> missing;
   missing.reserve(present_.size());
@@ -218,7 +218,8 @@ std::vector<size_t> StoreOperation::find_missing() {
   return missing;
 }
 
-// wait: RoomLine will wake this. Else the chunk is as long as there is room for, or there will be none.
+// Takes slots. wait: RoomLine will wake this. Otherwise the chunk is as long as there are slots, or none will be
+// free.
 Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   if (no_room_ != Code::ok) {
     give_up(missing, no_room_);
@@ -241,31 +242,32 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   const bool late = waited >= manager_.options().room_wait_ns;
   const bool may_wait = !late && !manager_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
   if (turn == RoomLine::Turn::refused && loss_ == Loss::nothing && may_wait) {
-    // What may be written down since it was looked at last is, before anything is lost for this.
+    // Blocks that can be written back since the last try are, before any block is lost for this store.
     if (take_leading(missing, Loss::nothing, code)) return Next::more;
     if (manager_.offloading_blocks() != 0) turn = RoomLine::Turn::wait;
   }
   if (turn == RoomLine::Turn::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = manager_.env().clock().now_ns();
-    // What is there already in front of the first that is missing needs no room.
+    // Keys in front of the first missing one are stored already and need no slots.
     if (missing.front() == chunk_first_) return Next::wait;
     cut_chunk(missing.front() - chunk_first_);
     return Next::more;
   }
-  // Nothing is on its way that would make room, or it does not come: what should have been written down goes now.
-  if (waited != 0 && late) loss_ = Loss::what_must;  // nor does the rest wait so long
+  // No slot will become free, or not in time: blocks that should have been written back are evicted now.
+  if (waited != 0 && late) loss_ = Loss::what_must;  // the rest does not wait that long either
   if (line.may_wait_after(code, account) && take_leading(missing, Loss::what_must, code)) return Next::more;
   end_wait(false);
   give_up(missing, code);
   return Next::more;
 }
 
-// All the slots, or as many leading ones as there is room for, where the chunk then ends. False: none, and `code` says why.
+// Takes all slots, or as many leading ones as there are; the chunk then ends there. False: none, and `code` has the
+// reason.
 bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Code& code) {
   const block::AccountId account = request_.cache->ns()->account();
   size_t n = missing.size();
-  // A block that cannot be found, since its parent is in no tier, takes no other's place: a prompt that is longer than all tiers would
-  // lose its beginning for its end.
+  // A block that cannot be found, because its parent is in no tier, evicts no other block. Otherwise a prompt longer
+  // than all tiers would lose its beginning to its end.
   if (follows_nothing_) n = std::min<size_t>(n, manager_.table().counters().free);
   if (n == 0) {
     code = Code::no_room;
@@ -288,8 +290,8 @@ bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Co
   return true;
 }
 
-// The block before need not stay for what follows it once a tier below has it: of a few slots that would be too many. Where
-// it would go down only when it goes, it goes down when what it follows has. Whether it has been let go of.
+// Releases the previous block if a tier below has it: among few slots it would be one too many. A block that is
+// written only at its eviction is written back once its parent is below. Returns true if it was released.
 bool StoreOperation::let_go_of_last() {
   if (last_ == kNoSlot) return false;
   if (!manager_.table().lies_below(last_)) {
@@ -306,24 +308,24 @@ bool StoreOperation::let_go_of_last() {
   return true;
 }
 
-// It stands in line no more.
+// Leaves the space queue.
 void StoreOperation::end_wait(bool got_some) {
   manager_.room().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
-  // A nanosecond at least: it did wait.
+  // At least one nanosecond: it did wait.
   waited_ns_ += std::max<uint64_t>(manager_.env().clock().now_ns() - waits_since_ns_, 1);
   waits_since_ns_ = 0;
 }
 
-// A block without room ends the prefix: what follows it would never be found.
+// Fails the keys. A block without a slot ends the prefix: later blocks would never be found.
 void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   for (const size_t key : missing) fail(key, code);
   if (no_room_ == Code::ok) manager_.room().say_refused("a store", code, waited_ns_);
   no_room_ = code;
 }
 
-// The chunk ends earlier. What it looked at is given back without a word to who waits for room: this may be the one,
-// and would wake itself for ever.
+// Ends the chunk earlier. Releases without notifying the space queue: this operation may be queued there, and would
+// wake itself forever.
 void StoreOperation::cut_chunk(size_t keys) {
   std::vector<SlotId> left;
   left.reserve(present_.size());
@@ -360,7 +362,7 @@ Operation::Next StoreOperation::copy_some() {
           codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic, codec::CopyOrder::later);
       moved += leaf.raw_bytes;
     }
-    codec::order_copies();  // before there is a head that promises these bytes
+    codec::order_copies();  // before a head vouches for these bytes
     const Code code = finish_record(fresh, leaves_);
     if (code != Code::ok) fail(fresh.key, code);
     bytes_ += part.payload_bytes();
@@ -385,7 +387,7 @@ Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Le
   }
   const auto units = units_of(fresh.key);
   const ConstBytes unit_bytes = std::as_bytes(units);
-  // Without room for them in the head, the block is found by its units until the process ends.
+  // If they do not fit in the head, the block is found by its units only until the process ends.
   if (!units.empty() && codec::head_bytes(part.leaf_count(), attributes.size() + 4 + unit_bytes.size()) <=
                             manager_.arena().head(fresh.slot).size()) {
     (void)codec::append_attribute(attributes, codec::Attribute::unit_keys, unit_bytes);
@@ -393,7 +395,7 @@ Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Le
   return write_head(manager_, fresh.slot, facts, leaves, attributes);
 }
 
-// Publishes what was copied, in runs of consecutive keys, each chained to the block before it.
+// Publishes the copied blocks, in runs of consecutive keys, each chained to the block before it.
 void StoreOperation::close_chunk() {
   const size_t n = present_.size();
   SlotId before = last_;

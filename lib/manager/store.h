@@ -46,10 +46,11 @@ class StoreOperation final : public Operation, public RoomSeeker {
   [[nodiscard]] bool quiet() noexcept override;
 
  private:
-  // Which blocks of the host may go for these: what lies below, and also what should and could not be written there in time.
+  // Blocks of the host that may be evicted for a store: only those that are below, or also those that could not be
+  // written there in time.
   enum class Loss : uint8_t { nothing, what_must };
-  static constexpr size_t kChunk = 64;  // keys whose slots are taken together, and that are published together
-  // Of a cache on a device, which should not wait between two chunks: as many keys as have so many bytes.
+  static constexpr size_t kChunk = 64;  // keys that take slots, and are published, together
+  // On a device, which should not idle between two chunks, a chunk has as many keys as have these bytes.
   static constexpr size_t kDeviceChunk = 1024;
   static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
   // One key of the chunk that must be copied.
@@ -58,12 +59,13 @@ class StoreOperation final : public Operation, public RoomSeeker {
     SlotId slot;
   };
 
-  // What came of the blocks that a tier below must have before the store is over; shared with that tier's reports.
+  // Outcome for blocks that a tier below must have before the store completes; shared with that tier's reports.
   struct Handover {
     explicit Handover(size_t n) : codes(n) {}
     std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
     std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
-    std::atomic<size_t> waiting{1};  // for these, and for all to be sent; its release pairs with step's acquire
+    std::atomic<size_t> waiting{1};  // reports to come, plus 1 until all are sent; its release pairs with step's
+                                     // acquire
   };
 
   void hand_over();
@@ -85,7 +87,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
   Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
-  // store_device.cc; of a cache on a device
+  // store_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
   void came_back();
@@ -99,7 +101,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
-  // Whether the engine has this block of the part: all units, none, or some (which is refused).
+  // Returns whether the engine has this block of the part: all units, none, or some (which is refused).
   [[nodiscard]] Code has_block(size_t part, size_t key) const noexcept;
 
   StoreRequest request_;
@@ -110,24 +112,24 @@ class StoreOperation final : public Operation, public RoomSeeker {
   size_t part_ = 0;
   size_t chunk_first_ = 0;
   bool chunk_open_ = false;
-  std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, kNoSlot
+  std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, or kNoSlot
   std::vector<Fresh> fresh_;
-  size_t at_ = 0;       // fresh_ being copied
-  uint32_t leaf_ = 0;   // next leaf of it
+  size_t at_ = 0;       // index in fresh_ of the record being copied
+  uint32_t leaf_ = 0;   // its next leaf
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   std::vector<codec::Leaf> leaves_;
-  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; none where it need not stay
-  SlotId sent_down_ = kNoSlot;  // the last one that was, to be let go of
-  bool follows_nothing_ = false;  // the block before is nowhere
+  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
+  SlotId sent_down_ = kNoSlot;  // the last one that was written back to be released
+  bool follows_nothing_ = false;  // the previous block is in no tier
   Loss loss_ = Loss::nothing;
   uint64_t bytes_ = 0;
   const TierIndex reach_;  // Manager::stores_reach, when this began
-  const uint64_t place_;   // in the line for room
-  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
-  Code no_room_ = Code::ok;  // of this part: what refused room to one of its keys, and to all that follow
+  const uint64_t place_;   // in the space queue
+  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
+  Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
   std::shared_ptr<Handover> handover_;
-  bool all_sent_ = false;  // to it
-  bool noted_ = false;  // what was stored, for flushes
+  bool all_sent_ = false;  // to handover_
+  bool noted_ = false;  // the stored blocks, for flushes
 };
 
 }  // namespace kvbm::manager

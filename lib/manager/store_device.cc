@@ -1,4 +1,4 @@
-// Storing out of device memory: leaves are gathered and hashed by the device, and come back in batches.
+// Storing out of device memory: the device gathers and hashes leaves in batches.
 #include <algorithm>
 #include <utility>
 
@@ -14,15 +14,16 @@ namespace kvbm::manager {
 
 namespace {
 
-// Slots that a lost device may still write to. They are given back when the transfers know that this is over, which may
-// be never; the memory itself lives as long.
+// Slots that a lost device may still write to. They are released when the transfers have certainly ended, which may
+// be never; the arena lives as long.
 struct Forsaken {
   explicit Forsaken(Manager& manager) : owner(manager.weak_from_this()), arena(manager.shared_arena()) {}
   ~Forsaken() {
     const auto manager = owner.lock();
     if (manager == nullptr) return;
     manager->release(slots);
-    // Here its transfers may be at work, which it would end if this were the last to name it.
+    // A transfer thread may run this, and destroying the manager would end that thread: the executor drops the last
+    // reference.
     const MemoryWait nobody_to_tell;
     manager->env().executor->post([manager] {});
   }
@@ -35,7 +36,8 @@ struct Forsaken {
 
 }  // namespace
 
-// What of the open chunk is on its way. Invariant: a record's head is written only when every leaf of it is back.
+// The records of the open chunk that are in flight. Invariant: a record's head is written only when all its leaves
+// are back.
 struct StoreOperation::Flight {
   struct Record {
     std::vector<codec::Leaf> leaves;
@@ -47,8 +49,8 @@ struct StoreOperation::Flight {
         batches(transfers, DeviceFlight::Way::gather, std::move(after), forsaken) {}
   const std::shared_ptr<Forsaken> forsaken;
   DeviceFlight batches;
-  bool lost = false;  // a batch ended so
-  std::vector<Record> records;  // beside fresh_
+  bool lost = false;  // a batch ended because the device was lost
+  std::vector<Record> records;  // parallel to fresh_
 };
 
 void StoreOperation::begin_flight() {
@@ -69,7 +71,7 @@ size_t StoreOperation::chunk_keys() const noexcept {
   return std::clamp<size_t>(kDeviceChunkBytes / std::max<uint64_t>(bytes, 1), kChunk, kDeviceChunk);
 }
 
-// Keeps batches on their way until every fresh record of the chunk is back.
+// Keeps batches in flight until every fresh record of the chunk is back.
 Operation::Next StoreOperation::move_some() {
   take_back();
   DeviceFlight& batches = flight_->batches;
@@ -109,7 +111,7 @@ bool StoreOperation::add_leaves() {
   return false;
 }
 
-// Batches that are back: their hashes, and the heads of records that are whole with them.
+// Takes batches that have ended: stores their hashes, and writes the heads of records that are complete.
 void StoreOperation::take_back() {
   while (const auto trip = flight_->batches.take()) {
     flight_->lost |= trip->code == Code::tier_disabled;
@@ -133,7 +135,8 @@ void StoreOperation::take_back() {
   }
 }
 
-// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
+// drop the last one.
 void StoreOperation::came_back() {
   wake();
   const MemoryWait nobody_to_tell;
@@ -147,10 +150,10 @@ void StoreOperation::let_go(std::span<const SlotId> slots) {
   flight_->forsaken->slots.insert(flight_->forsaken->slots.end(), slots.begin(), slots.end());
 }
 
-// What did not come back is not published: its slots hold anything.
+// Drops records that did not come back: their slots have undefined content.
 void StoreOperation::drop_failed() {
   std::vector<SlotId> failed;
-  failed.reserve(fresh_.size());  // nothing is refused half way
+  failed.reserve(fresh_.size());  // no allocation can fail half way
   size_t kept = 0;
   for (size_t i = 0; i < fresh_.size(); ++i) {
     const Code code = flight_->records[i].code;

@@ -13,12 +13,12 @@
 namespace kvbm::manager {
 
 namespace {
-// How long records that were offered may take to come.
+// Time limit for fetching records that were offered.
 constexpr uint64_t kTakeNs = 10'000'000'000;
 
-// One offer on its way into the host, in parts of a quarter of it, in the order of the offer. Without room it stands in
-// line as a store does, until the offer is over: what has not come by then is not taken. Steps run on the
-// executor, one at a time.
+// One offer that is read into the host, in parts of a quarter of the host, in the order of the offer. Without a slot
+// it waits in the space queue like a store, until kTakeNs are over: records not read by then are not taken. Steps run
+// on the executor, one at a time.
 class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taking> {
  public:
   Taking(std::shared_ptr<Manager> manager, TierIndex tier, std::vector<OnboardItem> items,
@@ -67,7 +67,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     done_();
   }
 
-  // False: RoomLine or a read that ends will wake this.
+  // Reads the next part. False: RoomLine or a read that ends will wake this.
   bool bring_some() {
     if (manager_->closing() || manager_->disabled(tier_) || manager_->env().clock().now_ns() >= deadline_ns_) {
       next_ = items_.size();
@@ -78,7 +78,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     if (on_its_way >= most) return false;
     const size_t n = std::min(items_.size() - next_, most - on_its_way);
     RoomLine& line = manager_->room();
-    // What is on its way comes whatever others do: with some of it this does not stand in line.
+    // Reads in flight complete whatever others do, so while there are some this does not queue.
     if (on_its_way != 0) return take(n, code_);
     RoomLine::Turn turn = line.ask(shared_from_this(), place_, block::kSharedAccount, false);
     while (turn == RoomLine::Turn::try_it) {
@@ -88,7 +88,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     if (turn == RoomLine::Turn::wait) return false;
     if (take(n, code_)) return true;
     if (manager_->offloading_blocks() != 0 && !manager_->closing()) return false;
-    // Nothing is on its way that would make room: what could not be written down goes now.
+    // No slot will become free: blocks that could not be written back are evicted now.
     manager_->yield_offloads(n);
     LandingRoom room;
     (void)manager::take_slots(*manager_, block::kSharedAccount, n, room);
@@ -146,10 +146,10 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     return;
   }
   const bool of_nodes = manager->tier_below(index).kind() == cluster::PeerTier::kKind;
-  (void)manager->next_tick();  // policies tell what came by this request from what came before
+  (void)manager->next_tick();  // lets policies tell these records from older ones
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
-  // What goes on to a tier below comes through the host in parts.
+  // Blocks that go on to a tier below pass through the host in parts.
   bool goes_on = false;
   for (TierIndex t = 1; t <= manager->tiers_below(); ++t) {
     const AdmissionKind admission = manager->options().tiers[t - 1U].admission;
@@ -159,18 +159,18 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   const size_t most = goes_on ? SIZE_MAX : manager->arena().slots();
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
-    if (one.id.family == kNoFamily) continue;  // the table of families had no room
+    if (one.id.family == kNoFamily) continue;  // the table of families was full
     const bool fits = one.item.payload_bytes <= manager->arena().block_bytes() &&
                       one.item.head_bytes <= manager->arena().head(0).size();
     if (!fits || taken.size() >= most) continue;
     want.push_back(i);
     const SlotId here = manager->acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {
-      // What lies lossy here gives way to what was not coded, if that is what is offered; what an earlier process left and
-      // is not what it wrote is none: whoever offers would evict the only one that is right.
+      // A lossy block here gives way to an uncoded one, if that is offered. A block of an earlier process that fails
+      // verification counts as missing: otherwise the other node would evict the only good copy.
       const bool good = manager->trust(here);
       const bool lossy = good && manager->has_lossy() && lies_lossy(*manager, here);
-      // Whoever offers it lets it go now; a copy that came from a node before will not be offered on either.
+      // The offering node evicts its copy now. A copy that a node gave before is not offered on either.
       const bool given = of_nodes && good && (manager->table().flags(here) & on_tier_flag(index)) != 0;
       if (given) manager->taken().given({&here, 1});
       manager->release({&here, 1});
@@ -201,7 +201,7 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
         for (const Landed& one : landed) {
           if (one.code != Code::ok) continue;
           came.push_back(one.slot);
-          // Not one that was stored here meanwhile: that will be offered on.
+          // Not if the block was stored here meanwhile: such a block is offered on.
           const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
           if (given) manager->taken().given({&one.slot, 1});
         }

@@ -1,4 +1,4 @@
-// Taking: records that another node offers come into this manager's host tier, the counterpart of lending.
+// Accepts records that another node offers into this manager's host tier, the counterpart of lending.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,10 @@
 
 namespace kvbm::manager {
 
-// Adds to `want` what is to be taken: all that fits a slot. What is here already is wanted too, for it costs no fetch
-// and the other side learns that it is here. The rest is read through `tier`, which is tier number `index` of the
-// manager, verified and registered; then the lease is released, and `done` (may be empty) runs. Thread: the links'.
+// Adds to `want` the items to accept: all that fit in a slot. An item that is here already is wanted too: it costs no
+// fetch, and the other side learns that it is here. The rest is read through `tier`, which is tier number `index` of
+// the manager, verified and registered; then the lease is released, and `done` (may be empty) runs. Thread: the
+// links'.
 void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
                   cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
                   const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done = {});

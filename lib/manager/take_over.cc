@@ -1,5 +1,5 @@
-// Tier to tier: what a disk lets go to make room goes on to the next tier below that takes such records, as it is
-// stored, past the host. The disk has it until the other one has it (tier/disk/let_go.cc), so a key stays findable on the way.
+// Tier to tier: when a disk evicts a record, the next tier below that takes such records gets it, as it is stored,
+// past the host. The disk keeps it until the other tier has it (tier/disk/let_go.cc), so its key stays findable.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace kvbm::manager {
 namespace {
 }  // namespace
 
-// ---- Which tier gives to which ----
+// ---- Relations between tiers ----
 
 bool Manager::takes_over(TierIndex index) const noexcept {
   return options_.tiers[index - 1U].admission != AdmissionKind::on_request && !out_of_use(index) &&
@@ -62,7 +62,7 @@ uint8_t Manager::flags_of_fed(TierIndex index) const noexcept {
 // ---- tier::TierListener ----
 
 void Manager::wanted(TierIndex tier, std::vector<Identity>& ids) {
-  // A disk may make room before the tiers below it are open.
+  // A disk may evict before the tiers below it are open.
   const TierIndex to = opened_.load(std::memory_order_acquire) ? next_below(tier) : kNoTier;
   if (to == kNoTier) return ids.clear();
   offloader(to).choose_wanted(ids);
@@ -75,7 +75,7 @@ void Manager::take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) {
   batch->done(*batch);
 }
 
-// ---- Into one tier ----
+// ---- Taking over into one tier ----
 
 void Offloader::choose_wanted(std::vector<Identity>& ids) {
   const MemoryWait nobody_to_tell;
@@ -98,13 +98,13 @@ void Offloader::choose_wanted(std::vector<Identity>& ids) {
   }
 }
 
-// Records on their way between two tiers, which may be forgotten meanwhile.
+// Records being moved between two tiers, which may be invalidated meanwhile.
 struct Offloader::Moving {
   TierIndex from = kNoTier;
   uint64_t bytes = 0;
   std::vector<Identity> ids;
-  std::vector<uint64_t> marks;  // Manager::forget_mark, from before `gone` was asked
-  std::vector<bool> gone;       // was not in `from` any more: forgotten, or found damaged
+  std::vector<uint64_t> marks;  // Manager::forget_mark, from before `gone` was read
+  std::vector<bool> gone;       // no longer in `from`: invalidated, or found damaged
   uint64_t erased = 0;          // erased_ before this tier had them
 };
 
@@ -134,8 +134,9 @@ void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch)
   erase_forgotten(*moving);
 }
 
-// Who forgets a record erases it in the tier above first, then here. Where that came before this tier had heard of the
-// put, or, with a plug-in, before it was stored, it is erased once more.
+// Erases records that were invalidated while they were moved. Invalidation erases a record in the tier above first,
+// then here. If that was before this tier had the put, or, with a plug-in, before it was stored, it is erased once
+// more.
 void Offloader::erase_forgotten(const Moving& moving) {
   std::vector<Identity> forgotten;
   std::vector<Identity> maybe;
@@ -169,7 +170,7 @@ void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
     const SlotId slot = manager_.acquire_one(stored.back().family, stored.back().key);
     if (slot == kNoSlot) continue;
     manager_.table().set_flags(slot, on_tier_flag(tier_));
-    // Who found the mark in between relies on it.
+    // A thread that saw the flag in between relies on it.
     const bool again = !confirm({&slot, 1}).empty() && erasing_.load() != moving.erased;
     if (again) send_again({slot});
     if (!again) manager_.release({&slot, 1});

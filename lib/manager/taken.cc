@@ -10,7 +10,7 @@ namespace kvbm::manager {
 
 namespace {
 constexpr size_t kMostEnds = 64;
-constexpr size_t kReleased = 64;  // with one call
+constexpr size_t kReleased = 64;  // slots released with one call
 }  // namespace
 
 TakenBlocks::TakenBlocks(block::BlockTable& table, ParentKey parent_key)
@@ -69,7 +69,7 @@ void TakenBlocks::trim(uint32_t tick) {
   table_.release(std::span(gone).first(n), tick);
 }
 
-// The oldest that something follows by now, or the oldest.
+// Takes the oldest block that has children by now, or the oldest.
 TakenBlocks::Kept TakenBlocks::take_end() {
   auto which = std::find_if(ends_.begin(), ends_.end(),
                             [this](const Kept& end) { return !end.apart && table_.is_followed(end.slot); });
@@ -93,11 +93,11 @@ bool TakenBlocks::join(SlotId slot, uint32_t tick) {
 
 void TakenBlocks::given(std::span<const SlotId> slots) noexcept {
   for (const SlotId slot : slots) given_[slot].store(table_.generation(slot) + 1, std::memory_order_relaxed);
-  if (!slots.empty()) any_given_.store(true, std::memory_order_release);  // evicted()
+  if (!slots.empty()) any_given_.store(true, std::memory_order_release);  // pairs with evicted()
 }
 
 void TakenBlocks::evicted(std::span<const block::Evicted> gone, uint8_t own) noexcept {
-  if (!any_given_.load(std::memory_order_acquire)) return;  // given()
+  if (!any_given_.load(std::memory_order_acquire)) return;  // pairs with given()
   const auto lost = std::count_if(gone.begin(), gone.end(), [this, own](const block::Evicted& one) {
     return (one.flags & own) == 0 && given_[one.slot].load(std::memory_order_relaxed) == one.generation + 1;
   });
@@ -105,7 +105,7 @@ void TakenBlocks::evicted(std::span<const block::Evicted> gone, uint8_t own) noe
 }
 
 bool TakenBlocks::let_go_some(uint32_t tick) {
-  // Not too many rounds where they are many.
+  // A share, so that many blocks do not take too many rounds.
   constexpr size_t kShare = 32;
   size_t n = 0;
   {
