@@ -1,8 +1,8 @@
-// Who has which account of the block table: a namespace with a quota has one of its own while it is open.
+// Quota groups (accounts) of the block table: an open namespace with a quota has an account of its own.
 //
-// A closed namespace's blocks stay, charged to its account. The account goes back to the same namespace when that is
-// opened again, so that its quota counts what it left, and to another one when none of its blocks are left.
-// Bounded by block::kMaxAccounts. Thread: any; the lock is held over a look at the block table.
+// Blocks of a closed namespace stay in the host and are charged to its account. Reopening the namespace returns the
+// same account to it, so its quota counts those blocks. Another namespace gets the account once none of them are
+// left. Bounded by block::kMaxAccounts. Thread: any; the lock is held while the block table is read.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace kvbm::manager {
 
 class Accounts : public std::enable_shared_from_this<Accounts> {
  public:
-  // Has an account until it goes; the default one has the shared account.
+  // Owns an account for its lifetime. A default-constructed lease has the shared account.
   class Lease {
    public:
     Lease() = default;
@@ -40,13 +40,13 @@ class Accounts : public std::enable_shared_from_this<Accounts> {
 
   Accounts() : accounts_(1, Account{true, {}}) {}  // the shared account is never free
 
-  // An account for the namespace of this base id. at_limit: every account is open or still has blocks.
+  // Leases an account for the namespace with this base id. at_limit: every account is open or still has blocks.
   Result<Lease> lease(const NamespaceId& base_id, const block::BlockTable& table) KVBM_EXCLUDES(mutex_);
 
  private:
   struct Account {
     bool open = false;
-    NamespaceId base_id;  // who has it, or had it last
+    NamespaceId base_id;  // its present owner, or the last one
   };
   void give_back(block::AccountId id) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] block::AccountId choose(const NamespaceId& base_id, const block::BlockTable& table)

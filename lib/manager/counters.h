@@ -1,4 +1,4 @@
-// What the manager counts. Relaxed atomics: each is exact, a snapshot of several is not one moment.
+// Counters of the manager. Relaxed atomics: each is exact, but a snapshot of several is not of one moment.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ using Count = std::atomic<uint64_t>;
 inline void add(Count& counter, uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
 [[nodiscard]] inline uint64_t get(const Count& counter) noexcept { return counter.load(std::memory_order_relaxed); }
 
-// A count that every lookup or allocation adds to: threads add in places of their own, so that they do not take one cache
-// line from each other.
+// Counter that every lookup or allocation adds to. Each thread adds in one of kParts cache lines, so that threads do
+// not contend for one line.
 class SpreadCount {
  public:
   void add(uint64_t n) noexcept { parts_[thread_number() % kParts].n.fetch_add(n, std::memory_order_relaxed); }
@@ -37,7 +37,7 @@ class SpreadCount {
 inline void add(SpreadCount& counter, uint64_t n) noexcept { counter.add(n); }
 [[nodiscard]] inline uint64_t get(const SpreadCount& counter) noexcept { return counter.get(); }
 
-// Traffic of one tier as the manager sees it; 0 is the host.
+// Traffic of one tier as the manager sees it; tier 0 is the host.
 struct TierCounters {
   SpreadCount hits, hit_bytes, misses;
   Count stores{0}, store_bytes{0};
@@ -46,7 +46,7 @@ struct TierCounters {
   Count damaged{0}, errors{0};
 };
 
-// Why a load did not bring a block that was found.
+// Reason why a load did not bring a block that the lookup had found.
 enum class LoadFailure : uint8_t { miss, damaged, mismatch, deadline, no_room, no_memory, other };
 inline constexpr size_t kLoadFailures = 7;
 [[nodiscard]] LoadFailure load_failure_of(Code code) noexcept;
@@ -54,33 +54,36 @@ inline constexpr size_t kLoadFailures = 7;
 struct Counters {
   SpreadCount lookups, keys_looked_up, keys_hit;
   Count partial_hits{0};
-  // Keys that hit out of records of another tensor-parallel size; lookups that found some of the shards of one, and no size whole.
+  // Keys served by re-slicing records of another tensor-parallel size. Lookups that found some shards of a size but
+  // no size whole.
   Count keys_resliced{0}, shards_missing{0};
   SpreadCount matches_made, matches_ended;
-  // Ended ones first: none counts as ended that was not counted as made.
+  // Reads the ended count first, so that it never exceeds the made count.
   [[nodiscard]] uint64_t matches() const noexcept {
     const uint64_t ended = matches_ended.get();
     return matches_made.get() - ended;
   }
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
-  Count lossy_refused{0};  // blocks in the host that a reader did not take because they are lossy
-  // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier, for want of time.
+  Count lossy_refused{0};  // blocks in the host that a reader refused because they are lossy
+  // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier for lack of time.
   Count decoded_late{0}, left_below{0};
-  Count offload_skipped{0};  // blocks that a full offload queue or tier did not take, or that left before their turn
-  Count offload_at_limit{0};  // of these, because whatever was to take them has as many namespaces, components and shards as it may
-  // Loads that were told what computing takes (LoadRequest::compute_block_ns).
+  Count offload_skipped{0};  // blocks that a full offload queue or tier did not take, or that were evicted before their
+                             // turn
+  Count offload_at_limit{0};  // part of offload_skipped: the receiver has as many namespaces, components and shards as
+                              // its limit allows
+  // Loads given the time that computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
   Count compute_saved_ns{0}, compute_lost_ns{0};
-  Histogram load_predicted, load_actual;  // nanoseconds; of those that were started
+  Histogram load_predicted, load_actual;  // nanoseconds; of loads that were started
   std::array<TierCounters, 8> tiers;
   // Latency in nanoseconds, by operation kind - 1: wait in the executor, and service.
   std::array<Histogram, 4> wait;
   std::array<Histogram, 4> service;
-  Histogram room_wait;  // of stores that waited for room in the host, each its whole wait
-  Histogram prefetch_room_wait;  // the same of prefetches
-  Count prefetch_refused{0};     // blocks that were not brought up: there was no room for them
-  Count load_staged{0};          // blocks that loads read past the host, which had no slot for them
+  Histogram room_wait;  // of stores that waited for a host slot, each its whole wait
+  Histogram prefetch_room_wait;  // of prefetches that waited for a host slot, each its whole wait
+  Count prefetch_refused{0};     // blocks that were not brought up because no slot was free
+  Count load_staged{0};          // blocks that loads read into memory beside the host, which had no free slot
   std::array<Count, kLoadFailures> load_failed{};  // found blocks that loads did not bring, by LoadFailure
 };
 

@@ -1,4 +1,4 @@
-// What a manager takes from outside: everything that a simulation must be able to own.
+// Dependencies that a manager takes from outside: everything that a simulation must be able to own.
 #pragma once
 
 #include "base/clock.h"

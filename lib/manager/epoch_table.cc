@@ -64,7 +64,7 @@ void EpochTable::erase(const NamespaceId& base) {
   unwritten_.erase(base);
 }
 
-// Each gets a place of its own in the order: two tiers number their rows apart.
+// Gives each row a place of its own in the order, because two tiers number their rows independently.
 void EpochTable::load(std::span<const tier::EpochRow> found) {
   std::vector<tier::EpochRow> rows(found.begin(), found.end());
   std::sort(rows.begin(), rows.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) {
@@ -106,7 +106,7 @@ bool EpochTable::choose(Plan& plan, bool foreign, Needed& needed) const {
     return true;
   }
   if (foreign) return false;
-  // All that can go go at once: to look which they are is work.
+  // Forgets all rows that nothing needs in one pass, because finding them is work.
   bool any = false;
   for (const auto& [base, row] : rows_) {
     if (row.foreign || !goes(base)) continue;
@@ -116,8 +116,8 @@ bool EpochTable::choose(Plan& plan, bool foreign, Needed& needed) const {
   return any;
 }
 
-// Those that were raised longest ago. A namespace that has its row again begins where it ended, and one that shares its floor
-// with another seldom: there are as many floors as rows.
+// Chooses the rows that were raised longest ago. A namespace that gets its row again starts at the epoch where it
+// ended. Namespaces seldom share a floor: there are as many floors as rows.
 bool EpochTable::choose_to_floor(Plan& plan, Needed& needed) const {
   const auto has = [](const auto& rows, const NamespaceId& base) {
     return std::any_of(rows.begin(), rows.end(), [&](const tier::EpochRow& row) { return row.base == base; });
@@ -199,7 +199,7 @@ void EpochTable::commit(const Plan& plan) {
     }
   }
   for (const tier::EpochRow& row : plan.rows) {
-    // A handle may have been opened meanwhile.
+    // A handle may have been opened since the plan was made.
     const auto known = rows_.find(row.base);
     const bool owned = known != rows_.end() && !known->second.foreign;
     put(row.base, {row.epoch, row.raised, row.foreign && !owned, false});

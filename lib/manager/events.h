@@ -1,7 +1,7 @@
-// Block events on their way to the one queue that subscribed.
+// Publishes block events to the one queue that subscribed.
 //
-// Sequence numbers have no gaps at the source; a reader that sees one has lost events. Lock: `mutex_`,
-// taken before Queue's; nothing is published while nobody listens (one relaxed load).
+// Sequence numbers have no gaps at the source; a reader that sees a gap has lost events. Lock: `mutex_`, taken before
+// Queue's. Without a subscriber nothing is published (one relaxed load).
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,13 @@ class Events {
   void subscribe(std::shared_ptr<copy::Queue> queue);
   [[nodiscard]] bool wanted() const noexcept { return wanted_.load(std::memory_order_relaxed); }
 
-  // keys[i] came to or left `tier`; parents may be empty.
+  // Publishes that keys[i] were stored in or removed from `tier`; `parents` may be empty.
   void publish(copy::EventKind kind, TierIndex tier, FamilyId family, std::span<const Key> keys,
                std::span<const Key> parents);
   void publish(copy::EventKind kind, TierIndex tier, std::span<const Identity> ids);
   void disabled(TierIndex tier);
-  // Every block of the namespace has gone from every tier; of all namespaces with the id that none has, NamespaceId{}.
+  // Publishes that every block of the namespace is gone from every tier. NamespaceId{}: of all namespaces without a
+  // handle.
   void cleared(const NamespaceId& ns);
 
  private:

@@ -1,4 +1,5 @@
-// Waiting until what was sent down is in its tier, and until it survives a power cut there. Of a shared tier set: share_flush.cc.
+// Flush: waits until offloaded blocks are in their tier, and until they survive a power cut there. For a shared tier
+// set see share_flush.cc.
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -20,7 +21,7 @@ void Manager::flush(UniqueFunction<void()> done) {
   one();
 }
 
-// Blocks that the tiers which keep records did not take when they were sent.
+// Returns the number of offloaded blocks that tiers which store records did not take.
 uint64_t Manager::not_taken() {
   uint64_t n = 0;
   for (size_t i = 0; i < tiers_.size(); ++i) n += is_storage(*tiers_[i]) ? offloaders_[i]->failed() : 0;

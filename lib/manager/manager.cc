@@ -27,8 +27,8 @@ uint8_t next_tag() noexcept {
   return static_cast<uint8_t>(count.fetch_add(1, std::memory_order_relaxed) % 255 + 1);
 }
 
-// What is thought of a source before anybody used it: about a third of what docs/benchmarks.md measured on a small
-// machine. A wrong guess costs little: it is corrected by the first batches.
+// Initial cost of a source before it is measured: about a third of what docs/benchmarks.md measured on a small
+// machine. A wrong guess costs little: the first batches correct it.
 copy::SourceCost::Seed seed_of(std::string_view kind, uint64_t cap_bytes_per_s) noexcept {
   if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};    // 0.2 ms, 1 GB/s
   if (kind == "plugin") return {1'000'000, 5.0, 0};              // 1 ms, 0.2 GB/s
@@ -39,7 +39,7 @@ constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};     // 20 us, 6.7 G
 
 }  // namespace
 
-// Begun before the host forgets, ended after the tiers have.
+// Marks an invalidation in progress: begins before the host drops blocks, ends after the tiers have.
 class Manager::Forgetting {
  public:
   Forgetting(Manager& manager, size_t first, size_t n) : forgets_(std::span(manager.forgets_).subspan(first, n)) {
@@ -84,7 +84,7 @@ Status Manager::open_host() {
   tier::HostOptions host = options_.host;
   auto arena = tier::HostArena::create(host);
   if (!arena.ok() && arena.status().code() == Code::in_use && options_.share.on) {
-    // Processes of a shared set have one configuration, and each a host tier of its own: one of them has the file.
+    // Processes of a shared set have one configuration but a host tier each: only one of them can have the file.
     env_.log->write(LogLevel::warning, "manager", "the host tier is kept in memory: " + arena.status().message());
     host.file.clear();
     host.shared = true;
@@ -115,7 +115,7 @@ Status Manager::open_host() {
 
   block::HoldTable::Options holds;
   holds.tag = next_tag();
-  // Every slot held twice over, and room for weak holds: far beyond what an engine keeps.
+  // Two holds for every slot, plus weak holds: far more than an engine keeps.
   holds.max_holds = static_cast<uint32_t>(std::min<uint64_t>(arena_->slots() * 4ULL + 65536, 1U << 28));
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
@@ -125,7 +125,7 @@ Status Manager::open_host() {
   });
   landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
                                                       arena_->payload(0).size(), options_.host.huge_pages);
-  // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
+  // Offloaded blocks are found by their units too, while this table of some thousand entries remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
 }
@@ -161,14 +161,14 @@ Status Manager::open_tiers() {
   return {};
 }
 
-// Tries again where another thread has changed it meanwhile.
+// Repeats the update if another thread has changed the tiers meanwhile.
 void Manager::note_tiers_in_use() noexcept {
   const auto in_use = [this] {
     uint8_t flags = 0;
     for (size_t i = 1; i <= options_.tiers.size(); ++i) {
       if (!out_of_use(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
     }
-    // What another node gave is said to be there, and is here alone.
+    // A block received from a node is flagged as being on the peer tier, but may exist here alone.
     return static_cast<uint8_t>(taken_->any_given() ? flags & own_tiers_ : flags);
   };
   uint8_t flags = 0;
@@ -181,7 +181,7 @@ void Manager::note_tiers_in_use() noexcept {
 void Manager::shutdown(UniqueFunction<void()> done) {
   const MemoryWait nobody_to_tell;
   closing_.store(true, std::memory_order_release);
-  room_.room_came();  // there will be none
+  room_.room_came();  // wakes the waiters, which then see that the manager is closing
   closed_ = std::move(done);
   closing_parts_ = offloaders_.size() + 1;
   for (size_t i = 0; i < offloaders_.size(); ++i) {
@@ -190,7 +190,7 @@ void Manager::shutdown(UniqueFunction<void()> done) {
   part_closed();
 }
 
-// A tier that another one gives to is closed after that.
+// Returns true if the tier takes over records from the tier above, and so must be closed after that one.
 bool Manager::closes_after_above(size_t i) const noexcept {
   return i != 0 && i < tiers_.size() && tiers_[i - 1]->offers_what_it_lets_go() && is_storage(*tiers_[i]);
 }
@@ -218,9 +218,9 @@ std::array<uint8_t, 16> Manager::new_record_id() noexcept {
   return id;
 }
 
-// ---- Forgetting ----
+// ---- Invalidation ----
 
-// Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
+// Erases every family of the namespace, including those of other handles and of earlier processes.
 Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
   for (const FamilyId family : families_.of(id)) {
@@ -278,7 +278,7 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   if (code == Code::ok && recovered_.any()) {
     for (const SlotId slot : out) recovered_.remove(slot);
   }
-  const MemoryWait told;  // what went is gone, whether there is memory to say so or not
+  const MemoryWait told;  // the evictions have happened, so reporting them must not fail
   if (gone.size() != before) tell_lost(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
   return code;
@@ -330,7 +330,7 @@ void Manager::write_back(SlotId slot) {
   }
 }
 
-// From above: what goes down is there before it leaves.
+// Searches from the host down: a block that moves down is in the lower tier before it leaves the upper one.
 bool Manager::is_nowhere(const Identity& id) {
   const SlotId slot = acquire_one(id.family, id.key);
   if (slot != kNoSlot) release({&slot, 1});
@@ -354,7 +354,7 @@ Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, 
       code = allocate(account, out.subspan(got, want), nullptr, evicting);
     } catch (const std::bad_alloc&) {
       if (got == 0) throw;
-      return Code::ok;  // what there is has an owner
+      return Code::ok;  // slots taken so far belong to the caller
     }
     if (code == Code::ok) {
       got += want;
@@ -409,8 +409,8 @@ uint64_t Manager::offloading_blocks() const {
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                       std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers) {
   const Code all = table_->publish(inout, what, codes);
-  const MemoryWait told;  // they can be found from now on
-  // Of an epoch that ended so long ago that its ids have gone: no lookup asks for them.
+  const MemoryWait told;  // the blocks are findable from here on, so the rest must not fail
+  // The family's epoch ended so long ago that its id was recycled: no lookup asks for these blocks.
   const bool ended = !families_.has(what.family);
   if (ended) [[unlikely]] table_->erase(what.family, what.keys);
   uint64_t came_in = 0;
@@ -445,8 +445,8 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
   return all;
 }
 
-// What gave way to a caller's block must not come up again from below, nor keep that one from going down. The same of
-// what lies below alone and may not be the same.
+// Erases from the tiers below the blocks that a caller's block has replaced. They must not be read up again, nor keep
+// the new block from being offloaded. Also erases records that exist only below and may differ from the new block.
 void Manager::forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
   std::vector<Identity> ids;
   for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
@@ -493,11 +493,11 @@ void Manager::expire_taken_at(uint64_t when_ns) {
 }
 
 void Manager::quarantine(SlotId slot) {
-  // Dropped and counted before, and what has its key now is another block.
+  // The block is dropped and counted already; another block has its key now.
   if (table_->info(slot).withdrawn) return;
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
-  if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
+  if (table_->state(slot) != block::SlotState::registered) return;  // no lookup can find it
   const Identity id = table_->identity(slot);
   table_->erase(id.family, {&id.key, 1});
   events_.publish(copy::EventKind::removed, 0, {&id, 1});
@@ -528,7 +528,7 @@ void Manager::offer_all(TierIndex index) { offer(index, on_tier_flag(index)); }
 
 void Manager::offer_missing(TierIndex index) { offer(index, 0); }
 
-// `forgotten`: flags that hold no longer.
+// `forgotten`: flags that are no longer valid.
 void Manager::offer(TierIndex index, uint8_t forgotten) {
   constexpr size_t kPage = 256;
   std::vector<block::SlotInfo> page;
@@ -547,7 +547,7 @@ void Manager::offer(TierIndex index, uint8_t forgotten) {
   }
 }
 
-// ---- Care ----
+// ---- Residency control ----
 
 size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   const Forgetting forgetting(*this, family % kForgets, 1);
@@ -561,7 +561,7 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   return n;
 }
 
-// Ended is read first: equal counts then say that none was under way in between.
+// Reads `ended` first: equal counts then prove that no invalidation was in progress in between.
 uint64_t Manager::forget_mark(FamilyId family) const noexcept {
   const Forgets& forgets = forgets_[family % kForgets];
   const uint64_t ended = forgets.ended.load();
@@ -606,7 +606,7 @@ Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, ui
   const Release release_at_end{*this, slots};
   auto pinned = pins_->pin(slots, owner, deadline_ns);
   if (pinned.status().code() == Code::at_limit && !pins_->expire(env_.clock().now_ns()).empty()) {
-    pinned = pins_->pin(slots, owner, deadline_ns);  // some had been over, and the executor had not come to them
+    pinned = pins_->pin(slots, owner, deadline_ns);  // some pins had expired, but the executor had not removed them yet
     room_.room_came();
   }
   if (!pinned.ok()) {
@@ -658,7 +658,8 @@ void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damage
   } else {
     add(counters.evictions, ids.size());
   }
-  // The host's copy no longer has one below: it may be offloaded again. Before all is open, none says so.
+  // The record below is gone, so the host's copy may be offloaded again. No block is flagged until all tiers are
+  // open.
   if (opened_.load(std::memory_order_acquire)) offloaders_[tier - 1U]->left(ids);
   events_.publish(copy::EventKind::removed, tier, ids);
 }

@@ -1,7 +1,7 @@
 // Namespaces of a manager: their handles, quotas and epochs.
 //
-// An epoch is planned under namespaces_mutex_, written down in the tiers under raising_ alone, and counts when all have it:
-// no handle is opened late, and no lookup, store or load waits, because a disk syncs. What peers say is bounded
+// An epoch is planned under namespaces_mutex_, and written into the tiers under raising_ alone. It counts once all
+// tiers have it. So no open, lookup, store or load waits for a disk's sync. Peers' reports are bounded
 // (epoch_table.h, hear_epochs()).
 #include <algorithm>
 #include <set>
@@ -49,8 +49,8 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
     known.handles.push_back(ns);
     epochs_.own(base_id);
   }
-  // What an earlier process wrote down in one place the others hear of, other nodes too. A tier that cannot write it has no
-  // less of what can be found: names of blocks are of their epoch.
+  // An epoch that an earlier process stored in one tier is passed on to the other tiers and nodes. A tier that cannot
+  // store it finds no wrong block: block names contain their epoch.
   if (persisted != 0) {
     (void)raise_epoch(base_id, persisted);
   } else if (by_floor) {
@@ -59,7 +59,8 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   return ns;
 }
 
-// Who has the namespace open may know nothing of a floor that lies here: without a word it would go on at another epoch.
+// Reports a floor of this process to others: a process that has the namespace open may not know the floor, and would
+// continue at another epoch.
 void Manager::tell_epoch(const NamespaceId& base_id, uint64_t epoch) {
   for (const auto& tier : tiers_) {
     const bool others = tier->kind() == cluster::PeerTier::kKind || tier->kind() == SharedTier::kKind;
@@ -72,7 +73,7 @@ Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) 
   return limit_account(ns.base_id(), known_[ns.base_id()], bytes, mode).status();
 }
 
-// The account is taken with the first quota; blocks from before it stay everybody's.
+// Leases the account with the first quota; older blocks stay in the shared account.
 Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const NamespaceId& base_id, KnownNamespace& known,
                                                                       uint64_t bytes, block::OverQuota mode) {
   const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
@@ -100,7 +101,7 @@ Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const Name
   return account;
 }
 
-// Of a namespace that nothing here has open the tier says it when one is opened.
+// Ignores namespaces that are not open here: the tier reports the epoch when one is opened.
 void Manager::epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& row) {
   {
     MutexLock lock(namespaces_mutex_);
@@ -119,7 +120,8 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
   return raise_epochs({&word, 1}, 0, Speaker::self);
 }
 
-// Each word has its own answer; the status is of what was to be written, and of the only word if there is one.
+// Raises several epochs. Each word has its own code. The status is that of the write, or of the word if there is one
+// only.
 Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker) {
   std::set<NamespaceId> ended;
   bool leaves_nothing = false;
@@ -134,14 +136,14 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
       epochs_.begin();
       for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
       if (!plan.rows.empty()) epochs_.add_unwritten(plan);
-      // From epoch 0, or from one that left nothing.
+      // True if the old epoch is 0, or left no records.
       leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
                        (words[0].known == 0 || epochs_.is_clean(words[0].base));
     }
     if (words.size() == 1 && words[0].code == Code::at_limit) {
       return {Code::at_limit, "the tiers keep epochs of 4,096 namespaces, and all of these are open: close some"};
     }
-    // The next one would be the first, whose blocks ended long ago.
+    // The epoch would wrap around to the first one, and blocks of that ended long ago.
     if (words.size() == 1 && words[0].code == Code::invalid_argument) {
       return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
     }
@@ -174,7 +176,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
   for (cluster::EpochWord& word : words) {
     if (word.code == Code::ok) word.known = std::max(word.known, word.epoch);
   }
-  // Nothing finds these any more: what is left to do is to give their room back.
+  // No lookup finds these blocks any more; erasing them only frees their space.
   for (const NamespaceId& id : ended) {
     const Status erased = erase_families_of(id);
     leaves_nothing = leaves_nothing && erased.ok();
@@ -189,7 +191,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
   return arena_->sync();
 }
 
-// `known` is what this process has come to; of a word that is to be written the epoch, which is higher.
+// Plans one word. Sets `known` to this process's epoch, and `epoch` of a word that is to be written to a higher one.
 void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
                          EpochTable::Needed& needed) {
   word.known = epoch_here(word.base);
@@ -210,7 +212,7 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
       word.code = Code::invalid_argument;
       return;
     }
-    // Peers were not told of a floor: those that have the namespace open must hear of it.
+    // Peers do not know of a floor here: those that have the namespace open must be notified.
     if (epoch == 0 || (word.known >= epoch && !by_floor)) return;
     epoch = std::max(epoch, word.known);
   }
@@ -226,12 +228,13 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
   if (word.code == Code::ok) plan = std::move(tried);
 }
 
-// A row of a namespace that has no handle. A foreign one is told on to nodes that were away, and keeps blocks of ended epochs
-// that lie here from a handle that is opened later; both can be told again by the nodes that use the namespace. One of this
-// process's own can be forgotten when no tier here has a record that could be of an older epoch, and no other node can have one.
-// Whose a record is that an earlier process left is not known before its namespace is opened; so where there are such, only rows
-// are forgotten whose namespace this process invalidated, and had everything of it forgotten. Any other can make room only by
-// raising its floor: then a handle that is opened, or a peer that asks (epochs()), begins no earlier than it ended.
+// Facts that decide which rows of namespaces without a handle can be dropped. A foreign row is passed on to nodes
+// that were offline. It also protects a handle opened later from blocks of ended epochs that lie here. The nodes that
+// use the namespace can report both again. A row of this process's own can be dropped once no tier here has a record
+// that could be of an older epoch, and no other node can have one. The namespace of a record that an earlier process
+// left is unknown until it is opened. So while there are such records, only rows of namespaces that this process has
+// invalidated and erased completely are dropped. Any other row is dropped only by raising its floor: then a handle
+// that is opened, or a peer that asks (epochs()), begins no earlier than the row's epoch.
 struct Manager::RowCensus {
   bool nothing_goes = true;
   bool unknown = false;             // some record is of a namespace that no handle of this process had
@@ -353,7 +356,7 @@ uint64_t Manager::epoch_here(const NamespaceId& base_id) {
   return epoch;
 }
 
-// Where a handle that names no epoch begins: where others are that named none, which may have begun at a floor.
+// Returns the first epoch of a handle that names none: that of other such handles, which may have begun at a floor.
 uint64_t Manager::epoch_to_open(const NamespaceId& base_id) {
   const auto handles = live_handles(base_id);
   if (handles.empty()) return epoch_here(base_id);
@@ -364,7 +367,7 @@ uint64_t Manager::epoch_to_open(const NamespaceId& base_id) {
   return epoch;
 }
 
-// The highest epoch of a namespace that a tier knows.
+// Returns the highest epoch of a namespace that a tier knows.
 Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
   uint64_t epoch = 0;
   for (auto& tier : tiers_) {

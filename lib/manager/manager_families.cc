@@ -1,11 +1,12 @@
-// Families that nothing uses any more are given back (base/family_table.h says why that is safe): a table of 65,536 serves any
-// number of namespaces, epochs and peers, one after the other.
+// Frees family ids that are no longer used (base/family_table.h explains why that is safe). So a table of 65,536
+// serves any number of namespaces, epochs and peers, one after the other.
 //
-// What keeps ids, and is asked: slots of the host; tiers that keep records; handles of namespaces, which planned parts at
-// their epoch; what was stored and not flushed. What is told of those that went: tiers and coding, which keep more by them.
-// What keeps ids and is not asked, because it only remembers: where other nodes have records, which engine blocks a stored
-// block began with. Operations in flight keep ids as well. Those that write hold slots, those that read hold a handle or what
-// they read is in a tier; one that neither holds for so long that the table is looked through twice finds nothing.
+// Owners that are asked which ids they use: slots of the host; tiers that store records; handles of namespaces, which
+// planned parts at their epoch; stored blocks that are not flushed. Tiers and coding keep data by id and are notified
+// of freed ids. Some tables keep ids only as hints and are not asked: where other nodes have records, which engine
+// blocks a stored block began with. Operations in flight keep ids as well. Writing operations hold slots. Reading
+// operations hold a handle, or their records are in a tier. One with neither, for so long that the table is searched
+// twice, finds nothing.
 #include "base/memory_wait.h"
 #include "manager/coding_terms.h"
 #include "manager/manager.h"
@@ -40,7 +41,7 @@ void Manager::give_back_families() {
       }
     }
   }
-  const MemoryWait told;  // what goes has gone from everywhere
+  const MemoryWait told;  // freed ids are gone from the table, so notifying must not fail
   const std::vector<FamilyId> gone = families_.give_back(named);
   if (gone.empty()) return;
   coding_terms_->forget_families(gone);

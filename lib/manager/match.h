@@ -1,4 +1,4 @@
-// What a lookup found, held until released.
+// Result of a lookup; holds the found blocks until it is released.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@ class Manager;
 
 enum class LookupMode : uint32_t { prefix = 0, each = 1, any = 2 };
 
-// In place of a tier: the block is not there as such, but can be made out of records of another tensor-parallel size, each of
-// which lies where `MatchPart::others` says. No tier has this number.
+// Used in place of a tier: the block does not exist as such, but can be re-sliced from records of another
+// tensor-parallel size. `MatchPart::others` has the place of each of those records. No tier has this number.
 inline constexpr TierIndex kOtherSize = 7;
 
 struct FromOtherSize;
 
-// Where one key of one part was found.
+// Places where the keys of one part were found.
 struct MatchPart {
   PartPlan plan;
   std::vector<SlotId> slots;        // kNoSlot: not in the host tier; each holds a reference
   std::vector<TierIndex> below;     // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
-  std::vector<tier::Found> found;   // beside `below`; pinned there
-  std::vector<FromOtherSize> others;  // of a key that is kOtherSize found[i].location says which. Empty: no key is
+  std::vector<tier::Found> found;   // parallel to `below`; pinned there
+  std::vector<FromOtherSize> others;  // for a kOtherSize key, found[i].location is the index here. Empty: there is no
+                                      // such key
   [[nodiscard]] const FromOtherSize& other(size_t i) const noexcept;
 };
 
-// A size, and where each of its shards is, beside OtherSize::shards.
+// A size, and the place of each of its shards, parallel to OtherSize::shards.
 struct FromOtherSize {
   std::shared_ptr<const OtherSize> size;
   std::vector<MatchPart> shards;
@@ -46,9 +47,10 @@ class Match {
   Match(const Match&) = delete;
   Match& operator=(const Match&) = delete;
 
-  // Leading keys that hit in mode prefix; keys that hit in the others.
+  // Leading keys that hit in mode prefix; keys that hit in the other modes.
   [[nodiscard]] size_t hits() const noexcept { return hits_; }
-  // With partial_units() != 0, keys()[hits()] is the block that matches in part, appended or in place of the asked one.
+  // With partial_units() != 0, keys()[hits()] is the block that matches in part, appended or in place of the asked
+  // one.
   [[nodiscard]] const std::vector<Key>& keys() const noexcept { return keys_; }
   // Leading engine blocks of keys()[hits()] that are the prompt's; only these may be loaded.
   [[nodiscard]] uint32_t partial_units() const noexcept { return partial_units_; }
@@ -56,12 +58,12 @@ class Match {
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
   [[nodiscard]] LookupMode mode() const noexcept { return mode_; }
-  // Part `part` of key `i` is needed for the hit (a window or state may not be).
+  // True if part `part` of key `i` is needed for the hit (a window or state may not be).
   [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
-  // Tier that part `part` of key `i` comes from: 0 host, kNoTier nowhere, kOtherSize.
+  // Returns the tier that part `part` of key `i` is read from: 0 host, kNoTier nowhere, kOtherSize.
   [[nodiscard]] TierIndex tier_of(size_t part, size_t i) const noexcept;
   [[nodiscard]] static TierIndex tier_of_part(const MatchPart& part, size_t i) noexcept;
-  // The same, but of what is made of other records the slowest of their tiers.
+  // Returns that tier, or for a kOtherSize block the slowest tier of its records.
   [[nodiscard]] TierIndex source_of(size_t part, size_t i) const noexcept { return source_of_part(parts_[part], i); }
   [[nodiscard]] static TierIndex source_of_part(const MatchPart& part, size_t i) noexcept;
 

@@ -1,4 +1,4 @@
-// What a manager counts, as Prometheus text. Names: docs/operations.md lists them.
+// The manager's counters as Prometheus text. docs/operations.md lists the names.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -271,7 +271,7 @@ void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
 constexpr std::array<const char*, kLoadFailures> kLoadFailureNames = {"miss",    "damaged",   "mismatch", "deadline",
                                                                       "no_room", "no_memory", "other"};
 
-// Who waited for room in the host, who did without, and who got none.
+// Operations that waited for host slots, did without, or got none.
 void add_room(Manager& manager, MetricsRegistry& registry) {
   const Counters& counters = manager.counters();
   registry.histogram("kvbm_store_room_wait_seconds", "Waiting for room in the host, of stores that had to.")
@@ -279,7 +279,7 @@ void add_room(Manager& manager, MetricsRegistry& registry) {
   registry.histogram("kvbm_prefetch_room_wait_seconds", "Waiting for room in the host, of prefetches that had to.")
       .merge(counters.prefetch_room_wait);
   const uint64_t prefetches = manager.room().waiting_prefetches();
-  const uint64_t all = std::max(manager.room().waiting(), prefetches);  // two moments
+  const uint64_t all = std::max(manager.room().waiting(), prefetches);  // the two counts are read at different moments
   registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
       .set(static_cast<int64_t>(all - prefetches));
   registry.gauge("kvbm_prefetches_waiting_for_room", "Prefetches that wait for room in the host now.")
@@ -297,7 +297,7 @@ void add_room(Manager& manager, MetricsRegistry& registry) {
   }
 }
 
-// What grows with what peers say, and with the namespaces that are used here.
+// Tables that grow with peers' reports, and with the namespaces used here.
 void add_names(Manager& manager, MetricsRegistry& registry) {
   const Manager::EpochRows rows = manager.epoch_rows();
   const char* const epochs = "Rows of the table of epochs (4,096): of namespaces used here, and known by other nodes' word alone.";

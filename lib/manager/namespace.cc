@@ -86,7 +86,8 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   auto plan = shape_of(part, family, model_layers);
   if (!plan.ok()) return plan;
   table_.make_room();
-  // Interned and noted in one step, so that FamilyTable::give_back sees it named, or had asked before.
+  // Interned and noted under one lock, so that FamilyTable::give_back either sees the id in use, or asked before it
+  // existed.
   MutexLock lock(mutex_);
   const auto known = plans_.find(part);
   if (known != plans_.end()) return known->second;
@@ -105,14 +106,14 @@ Result<FamilyId> Namespace::default_family() {
   const auto plan_of_default = plan(Part{});
   if (!plan_of_default.ok()) return plan_of_default.status();
   const FamilyId family = plan_of_default.value().family;
-  // Unless it is of an epoch that has ended meanwhile.
+  // Not cached if the family's epoch has ended meanwhile.
   MutexLock lock(mutex_);
   const auto now = plans_.find(Part{});
   if (now != plans_.end() && now->second.family == family) default_family_.store(family, std::memory_order_release);
   return family;
 }
 
-// What the geometry says is worked out once for each part and epoch.
+// Derives the sizes from the geometry once for each part and epoch.
 std::vector<std::shared_ptr<OtherSize>> Namespace::all_sizes(const PartPlan& plan) {
   {
     MutexLock lock(mutex_);
@@ -127,7 +128,7 @@ std::vector<std::shared_ptr<OtherSize>> Namespace::all_sizes(const PartPlan& pla
   return all;
 }
 
-// Sizes of which some family has an id. How their records are coded must be known before a tier is asked for them.
+// Returns the sizes with at least one family id. A tier may be asked for records only after their coding is known.
 OtherSizes Namespace::with_ids(const std::vector<std::shared_ptr<OtherSize>>& all, bool intern) {
   OtherSizes out;
   for (const auto& one : all) {
@@ -155,7 +156,7 @@ OtherSizes Namespace::with_ids(const std::vector<std::shared_ptr<OtherSize>>& al
 
 std::shared_ptr<const OtherSizes> Namespace::other_sizes(const PartPlan& plan) {
   if (!plan.shape.has_value()) return nullptr;
-  const uint64_t changes = table_.changes();  // before the table is looked at
+  const uint64_t changes = table_.changes();  // read before the table is searched
   {
     MutexLock lock(mutex_);
     const auto known = others_.find(plan.part);

@@ -22,7 +22,7 @@
 
 namespace kvbm::manager {
 
-// A part of the model that a call means, as the caller says it: an all-zero shard is the whole model.
+// Part of the model that a call refers to, as the caller gives it: an all-zero shard is the whole model.
 struct Part {
   Component component = 0;
   Shard shard;
@@ -38,17 +38,17 @@ struct NamespaceOptions {
   uint64_t epoch = 0;
   uint64_t quota_bytes = 0;
   block::OverQuota quota_mode = block::OverQuota::evict;
-  std::optional<codec::Recipe> codec;  // how its records are coded below the host, where anything is
-  bool allow_lossy = false;            // its readers take lossy records
+  std::optional<codec::Recipe> codec;  // coding of its records below the host, if any
+  bool allow_lossy = false;            // its readers accept lossy records
 };
 
-// A part resolved: its family, and how its records are cut (absent for opaque ones).
+// A resolved part: its family, and the shape of its records (absent for opaque ones).
 struct PartPlan {
   FamilyId family = 0;
   Part part;
   std::optional<layout::RecordShape> shape;  // none: opaque
   layout::ComponentKind kind = layout::ComponentKind::attention;
-  uint32_t window_blocks = 0;  // sliding window: stored blocks that the window reaches
+  uint32_t window_blocks = 0;  // sliding window: number of stored blocks that the window reaches
 };
 
 class CodingTerms;
@@ -58,35 +58,37 @@ class Namespace {
   Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
             uint64_t epoch, std::shared_ptr<CodingTerms> coding = nullptr);
 
-  // The base id that a namespace of these options has.
+  // Returns the base id of a namespace with these options.
   [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
 
-  // The same without geometry and epoch: equal exactly where KV of one geometry means the same.
+  // Returns the base id without geometry and epoch: equal exactly where KV of one geometry means the same.
   [[nodiscard]] static NamespaceId model_id_of(const NamespaceOptions& options);
 
-  // The id at the current epoch. Thread: any.
+  // Returns the id at the current epoch. Thread: any.
   [[nodiscard]] NamespaceId id() const;
-  // The id that epochs are persisted under: it does not change with them.
+  // Returns the id that epochs are persisted under: it is the same at every epoch.
   [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
   [[nodiscard]] uint64_t epoch() const;
-  // The epoch that its opener named; it is this handle's own business.
+  // Returns the epoch given when this handle was opened; it concerns this handle only.
   [[nodiscard]] uint64_t named_epoch() const noexcept { return options_.epoch; }
-  // The account that stores are charged to: its own while it has a quota. Thread: any.
+  // Returns the account that stores are charged to: the namespace's own while it has a quota. Thread: any.
   [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
   void set_account(std::shared_ptr<const Accounts::Lease> lease);
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
-  // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock, and before a part's first
-  // family at an epoch none: the table may look for families to give back.
+  // Resolves a part. invalid_argument if the geometry has no such component or shard. Thread: any; one short lock.
+  // The caller holds no lock when a part gets its first family at an epoch: the table may then look for ids to
+  // recycle.
   Result<PartPlan> plan(const Part& part);
-  // Component 0, whole model: cached, no lock after the first call.
+  // Returns the family of component 0 of the whole model; cached, no lock after the first call.
   Result<FamilyId> default_family();
-  // Where records of the part may lie that ranks of another tensor-parallel size stored: sizes of which some family is in the
-  // table. Null: there are none. Thread: any; a map and a lock as long as the table does not change.
+  // Returns the sizes in which ranks of another tensor-parallel size may have stored records of the part: those with
+  // a family in the table. Null: there are none. Thread: any; a map and a lock while the table does not change.
   std::shared_ptr<const OtherSizes> other_sizes(const PartPlan& plan);
-  // The same of every size there may be, whose families come into the table as long as it has room: for lookups that ask other nodes.
+  // Returns every possible size, and adds its families to the table while that has space: for lookups that ask other
+  // nodes.
   OtherSizes all_other_sizes(const PartPlan& plan);
-  // Until when no tier is asked about them again; UINT64_MAX in `until`: they were found, and are asked for from now on
-  // (ask_other_sizes.h).
+  // Time until which no tier is asked about other sizes again. UINT64_MAX in `until`: some were found, and are always
+  // asked for (ask_other_sizes.h).
   [[nodiscard]] bool are_other_sizes_quiet(uint64_t now_ns) const noexcept {
     const uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);
     return until != UINT64_MAX && now_ns < until;
@@ -94,14 +96,14 @@ class Namespace {
   void quiet_other_sizes(uint64_t until) noexcept {
     if (quiet_until_ns_.load(std::memory_order_relaxed) != UINT64_MAX) quiet_until_ns_.store(until, std::memory_order_relaxed);
   }
-  // Moves to `epoch`; plans made before are of the id before.
+  // Moves to `epoch`; plans made before keep the id of the old epoch.
   void advance(uint64_t epoch);
-  // The families that calls on this handle get at this epoch.
+  // Adds the families that calls on this handle get at this epoch.
   void add_to(FamilyTable::Named& named) const;
 
  private:
   [[nodiscard]] static NamespaceId derive(const NamespaceOptions& options, uint64_t epoch);
-  // A part's plan and family, without the family's id. Layers: of the whole model.
+  // Returns a part's plan and family, without the family's id. `model_layers` counts the whole model.
   Result<PartPlan> shape_of(const Part& part, Family& family, uint32_t& model_layers) const;
 
   const NamespaceOptions options_;
@@ -117,7 +119,7 @@ class Namespace {
   uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const Accounts::Lease> lease_ KVBM_GUARDED_BY(mutex_);  // null: the shared account
   std::map<Part, PartPlan> plans_ KVBM_GUARDED_BY(mutex_);
-  // What other_sizes() found, and when.
+  // Result of other_sizes(), and the table's change count at that time.
   struct Others {
     FamilyId family = kNoFamily;
     uint64_t changes = 0;  // FamilyTable::changes()

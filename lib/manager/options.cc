@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = 1ULL << 50;
 constexpr uint64_t kMinDiskBytes = 1ULL << 20;
-constexpr uint64_t kMaxTierBytes = 1ULL << 44;  // what a disk tier can address
+constexpr uint64_t kMaxTierBytes = 1ULL << 44;  // the largest size that a disk tier can address
 
 constexpr const char* kTierCodecs[] = {"off", "auto", "fast", "default", "max", "zstd"};
 
@@ -54,7 +54,7 @@ std::vector<OptionRow> tier_rows() {
   return rows;
 }
 
-// Of tier sets that processes share.
+// Adds options of tier sets that processes share.
 void add_share(std::vector<OptionRow>& rows) {
   rows.push_back({"share",
                   OptionType::choice,
@@ -70,8 +70,7 @@ void add_share(std::vector<OptionRow>& rows) {
                   "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
 }
 
-// Of nodes, and of tier sets that processes share.
-// Who is a node of the pool, and what is done to what they say.
+// Adds options that identify a node of the pool and protect its messages.
 void add_protection(std::vector<OptionRow>& rows) {
   rows.push_back({"node.key_file", OptionType::string, "",
                   "File with the pool's key, which `kvbm key new` makes, of this user's alone (chmod 600); needed for other "
@@ -159,7 +158,7 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   {"off", "auto", "fast", "default", "max", "zstd"}});
 }
 
-// Of attached caches in device memory.
+// Adds options of attached caches in device memory.
 void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.cuda",
                   OptionType::choice,
@@ -268,7 +267,7 @@ std::vector<OptionRow> make_schema() {
   return rows;
 }
 
-// The parts of a list with commas, without the spaces around them and without empty ones.
+// Returns the parts of a comma-separated list, without the spaces around them and without empty ones.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> out;
   std::istringstream parts(text);

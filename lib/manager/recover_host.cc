@@ -1,8 +1,8 @@
-// What a restarted process finds in the file of its host tier.
+// Recovery of the host tier's file by a restarted process.
 //
 // A slot counts if its mark is that of its head (tier/host/host_arena.h). Every head is checked here (root hash),
-// payloads when somebody is about to rely on them. A fresh table hands out every slot exactly once, so slots keep their
-// numbers: those with a block are registered, parents first, the others freed.
+// payloads before their first use. A fresh table hands out every slot exactly once, so slots keep their numbers:
+// those with a block are registered, parents first, the others freed.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -31,7 +31,7 @@ class HostRecovery {
                const std::vector<SlotId>& slots)
       : table_(table), recovered_(recovered), records_(std::move(records)), slots_(slots) {
     for (size_t i = 0; i < records_.size(); ++i) {
-      // One of two that say they are the same block: no process leaves that, and only one can be registered.
+      // A second record of the same block is ignored: no process leaves two, and only one can be registered.
       if (!by_id_.emplace(records_[i].id, i).second) records_[i].registered = true;
     }
   }
@@ -45,7 +45,7 @@ class HostRecovery {
   void add_with_parents(size_t index) {
     std::vector<size_t> path;
     for (size_t at = index; !records_[at].registered;) {
-      records_[at].registered = true;  // also ends the walk if damaged parents form a ring
+      records_[at].registered = true;  // this also ends the walk if damaged parents form a ring
       path.push_back(at);
       const auto parent = records_[at].has_parent ? by_id_.find(records_[at].parent) : by_id_.end();
       if (parent == by_id_.end()) break;
@@ -85,7 +85,7 @@ void Manager::recover_host() {
   recovered_.begin(arena_->slots());
   std::vector<FoundRecord> records;
   std::vector<SlotId> slots;
-  // The table is new and all of it free.
+  // The table is new, and every slot is free.
   if (table_->allocate(block::kSharedAccount, all, nullptr) != Code::ok) {
     return std::fill(arena_->marks().begin(), arena_->marks().end(), 0);
   }
@@ -110,7 +110,7 @@ void Manager::recover_host() {
     table_->set_payload_bytes(slot, static_cast<uint32_t>(header.stored_bytes));
   }
   HostRecovery(*table_, recovered_, std::move(records), slots).run();
-  table_->release(all, 0);  // those without a block lose what mark they have
+  table_->release(all, 0);  // slots without a block lose their marks
 }
 
 bool Manager::check_recovered(SlotId slot) {
@@ -125,7 +125,7 @@ bool Manager::check_recovered(SlotId slot) {
     recovered_.remove(slot);
   } else {
     const MemoryWait told;
-    quarantine(slot);  // its bit stays: whoever else holds it must not rely on it either
+    quarantine(slot);  // its bit stays: other holders must not rely on it either
   }
   return right;
 }

@@ -1,8 +1,8 @@
-// Slots with blocks of an earlier process whose bytes nobody has checked since: a bit each. Their heads were checked when
-// they were found; that the bytes are those is seen when somebody is about to rely on them (Manager::trust).
+// Slots with unverified blocks of an earlier process: one bit each. Their heads were checked when they were found;
+// their bytes are verified before the first use (Manager::trust).
 //
-// Thread: any; begin() before there are others. Budget: one load of a word that does not change any more, once all
-// have been checked or have gone.
+// Thread: any; begin() before there are others. Budget: one load of a word that no longer changes, once all blocks
+// are verified or gone.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class Recovered {
     return any() && (words_[slot / 64].load(std::memory_order_acquire) & bit(slot)) != 0;
   }
   [[nodiscard]] bool any() const noexcept { return left_.load(std::memory_order_acquire) != 0; }
-  // It was checked, or has other bytes now.
+  // Clears a slot that was verified, or has other bytes now.
   void remove(SlotId slot) noexcept {
     if (any() && (words_[slot / 64].fetch_and(~bit(slot)) & bit(slot)) != 0) {
       left_.fetch_sub(1, std::memory_order_release);
