@@ -12,8 +12,8 @@ namespace kvbm::manager {
 
 namespace {
 
-constexpr uint64_t kPortionBytes = 16ULL << 20;     // written anew at once, and kept in memory as long
-constexpr uint64_t kPortionShare = 8;               // of the host at most
+constexpr uint64_t kPortionBytes = 16ULL << 20;     // rewritten in one batch, and held in memory meanwhile
+constexpr uint64_t kPortionShare = 8;               // at most this part of the host
 
 class Search : public std::enable_shared_from_this<Search> {
  public:
@@ -53,7 +53,8 @@ class Search : public std::enable_shared_from_this<Search> {
     return slot != kNoSlot;
   }
 
-  // The next of those that are in memory; in the end all are looked for again, for what is written may push others out.
+  // Rewrites the next missing blocks that are in memory. At the end looks for all again, because writes may evict
+  // others.
   void write_some() {
     std::vector<SlotId> slots;
     for (; next_ < missing_.size() && slots.size() < portion_; ++next_) {
@@ -73,7 +74,7 @@ class Search : public std::enable_shared_from_this<Search> {
     manager_->offloader(disk_).request(std::move(slots), std::move(report));
   }
 
-  // A disk that has just refused some is not asked for more.
+  // Stops writing once the disk has refused a block.
   void wrote_some() {
     const MemoryWait nobody_to_tell;
     if (failed_.load(std::memory_order_relaxed)) return done_(look());

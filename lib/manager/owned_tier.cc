@@ -102,7 +102,7 @@ std::vector<uint64_t> OwnedTier::epoch_floors() {
   return d != nullptr ? d->epoch_floors() : std::vector<uint64_t>();
 }
 
-// What a client forgets is written down by the owner, which was told of every row before.
+// No-op for a client: the owner writes its rows, and has all of them already.
 Status OwnedTier::set_epochs(std::span<const tier::EpochRow> rows, std::span<const NamespaceId> forgotten,
                              std::span<const tier::EpochRow> floored) {
   tier::Tier* const d = disk();

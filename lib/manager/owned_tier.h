@@ -1,7 +1,7 @@
-// The disk of a shared tier set: the real tier while this process is the owner, before that a tier that has nothing.
+// The disk of a shared tier set: the real tier while this process is the owner, before that an empty tier.
 //
-// It is given the disk at most once and keeps it, so no call can meet one that goes. Until then puts end as owner_gone,
-// gets miss, and nothing is found or pinned; a pin is always one of the disk's. Thread: any.
+// It gets the disk at most once and keeps it, so no call can meet a disk that is being removed. Until then puts end
+// as owner_gone, gets as miss, and nothing is found or pinned; a pin is always one of the disk's. Thread: any.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class OwnedTier final : public tier::Tier {
  public:
   explicit OwnedTier(Executor& executor, std::string path) : executor_(executor), path_(std::move(path)) {}
 
-  // Once. This process is the owner from here on.
+  // Makes this process the owner. Called once.
   void own(std::unique_ptr<tier::Tier> disk);
 
   [[nodiscard]] std::string_view kind() const noexcept override { return "disk"; }

@@ -23,24 +23,24 @@ namespace kvbm::manager {
 namespace {
 
 constexpr const char* kSocketName = "share.sock";
-// Memory that blocks of other processes land in: enough for a few of the largest.
+// Memory for blocks that other processes send: enough for a few of the largest.
 constexpr uint64_t kStagingBytes = 64ULL << 20;
 constexpr uint64_t kBlocksStaged = 4;
-// How long stop() waits for the owner to take what it was offered.
+// Limit of stop()'s wait for the owner to take the blocks offered to it.
 constexpr uint64_t kDrainNs = 1'000'000'000;
-// How long a question waits in the background for an owner that was silent.
+// Time limit of a background query to an owner that did not answer in time.
 constexpr uint64_t kProbeNs = 2'000'000'000;
 
 uint64_t staging_bytes(uint64_t block_bytes) {
   return std::max(kStagingBytes, kBlocksStaged * (block_bytes + block_bytes / 8 + 65536));
 }
 
-// Refusals that trying again does not change.
+// True for refusals that a retry does not change.
 bool is_final(Code code) {
   return code == Code::mismatch || code == Code::newer_version || code == Code::not_permitted;
 }
 
-// Of what is below the host the disk alone is shared. Each process uses stores by itself: they are for many anyway.
+// Only a disk is shared among the tiers below the host. Each process uses stores by itself, as they have many users.
 bool has_disk(const Options& options) { return !options.tiers.empty() && options.tiers[0].url.empty(); }
 
 Status check(const Options& options) {
@@ -117,7 +117,7 @@ Share::Share(const Environment& environment, const Options& options)
 Share::~Share() {
   stop();
   elections_.reset();
-  // The links' last calls are made while their thread ends; the links have them, and they the source.
+  // The links make their last calls while their thread ends. They go to links_, and from there to the source.
   thread_.reset();
   links_.reset();
 }
@@ -127,7 +127,7 @@ Status Share::open_links(FamilyTable& families) {
   name << "process-" << getpid() << "-" << std::hex << env_.random->next();
   cluster::LinkLimits limits;
   limits.staging_bytes = limits.quarantine_bytes = staging_bytes(block_bytes_);
-  // Of processes of this user, which have handles of them.
+  // Clients are processes of this user, which have handles of these namespaces.
   limits.new_epochs = EpochTable::kRows;
   limits.own_families = true;
   cluster::NodeFacts self;
@@ -178,7 +178,7 @@ Status Share::why_not(const Status& locked) {
           locked.message() + ": share it there too, end that process, or let it go on if it is stopped"};
 }
 
-// Opens the disk, or takes the lock of a set that has none: in_use where another process is the owner.
+// Opens the disk, or takes the lock of a set without a disk. in_use: another process is the owner.
 Status Share::try_to_own() {
   std::unique_ptr<tier::Tier> disk;
   if (owned_ != nullptr) {
@@ -187,7 +187,7 @@ Status Share::try_to_own() {
     options.capacity_bytes = disk_.capacity_bytes;
     options.write_bytes_per_s = disk_.write_bytes_per_s;
     options.read_bytes_per_s = disk_.read_bytes_per_s;
-    const FamilyTable::Keep keep(manager_->families());  // until the tier can be asked what it has
+    const FamilyTable::Keep keep(manager_->families());  // until the tier can report the families it has
     auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, manager_->families(), *env_.random,
                                              manager_.get(), owned_index_);
     if (!opened.ok()) return opened.status();
@@ -214,7 +214,7 @@ Status Share::try_to_own() {
   return {};
 }
 
-// The lock is ours: whatever stands at the socket's place is a dead owner's, or a child's that it forked.
+// This process has the lock: a socket at that path is a dead owner's, or of a child that it forked.
 Status Share::listen() {
   if (listening_) return {};
   if (auto directory = env_.files->open_directory(directory_, false); directory.ok()) {
@@ -230,7 +230,8 @@ Status Share::listen() {
   return bound;
 }
 
-// Before the first client can come. Without it all comes over the links, as from an owner whose memory is a file.
+// Called before the first client can connect. Without it all records are sent over the links, as from an owner with
+// memory in a file.
 void Share::lend_memory() {
   const tier::HostArena& arena = manager_->arena();
   if (arena.fd() < 0 || std::exchange(lends_memory_, true)) return;
@@ -258,16 +259,16 @@ void Share::cannot_own(const Status& why) {
   say(LogLevel::error, "the tier set cannot be taken over: " + why.message());
 }
 
-// A client of another owner than before, or of the same again: it gets what is here. The elections' thread, as flushes:
-// none of them sees this half done.
+// Offers this process's blocks to an owner that it has just connected to, even if it is the previous one. Runs on the
+// elections' thread, like flushes, so that no flush sees it half done.
 void Share::settle_in() {
   if (stopping_ || is(ShareRole::owner)) return;
-  unsettled_ = false;  // before: a link that ends meanwhile says so again
+  unsettled_ = false;  // reset first: a link that ends meanwhile sets it again
   learn_epochs(*shared_);
   manager_->offer_all(shared_index_);
 }
 
-// Epochs that a tier knows and this process missed.
+// Raises epochs that a tier knows and this process has missed.
 void Share::learn_epochs(tier::Tier& from) {
   for (const NamespaceId& base : manager_->known_namespaces()) {
     const auto epoch = from.epoch(base);
@@ -299,7 +300,7 @@ void Share::stop() {
   }
   stopping_ = true;
   election_->stop();
-  // A turn of the elections: whoever opens the disk now has done so.
+  // One turn of the elections' thread: if it was opening the disk, it has finished.
   const auto turned = std::make_shared<Turn>();
   elections_->post([this, turned, give] {
     if (flushing_ != nullptr) end_flush(flushing_, Code::closed);
@@ -311,10 +312,10 @@ void Share::stop() {
   }
   thread_->post_and_wait([this] { links_->end(); });
   source_->detach();
-  thread_->post_and_wait([] {});  // what was posted before
+  thread_->post_and_wait([] {});  // tasks that were posted before
 }
 
-// ---- What the links say ----
+// ---- Callbacks of the links ----
 
 ShareMessage Share::here() {
   ShareMessage out;
@@ -393,7 +394,7 @@ void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> i
 void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
   if (message.kind == ShareKind::flush) return asked_to_flush(message, std::move(answer));
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
-  // Blocks on files, perhaps: not for the links' thread.
+  // May block on files, so not on the links' thread.
   env_.executor->post([manager = manager_, reply, message, links = source_->links()] {
     Code code = Code::ok;
     uint64_t value = 0;
@@ -402,7 +403,7 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
       const auto epoch = manager->epoch_of(message.base);
       code = epoch.status().code();
       if (epoch.ok()) value = epoch.value();
-    } else if (manager->families().find(message.family, family)) {  // of an unknown one there is nothing
+    } else if (manager->families().find(message.family, family)) {  // there are no records of an unknown family
       if (message.kind == ShareKind::erase) {
         value = manager->drop(family, message.keys);
       } else {

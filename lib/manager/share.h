@@ -1,19 +1,19 @@
-// A manager of a tier set that several processes of one host share: one of them owns it, the others are its clients.
+// A tier set that several processes of one host share: one process owns it, the others are its clients.
 //
-// Who holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock. Who does not
-// get the lock is a client: the disk's place is empty (OwnedTier), and the last tier but for other nodes is the owner's
-// memory and disk (SharedTier). When a client's link to the owner ends it tries the lock and the socket in turn
-// (share_election.h) until it is one or the other again: so an owner that dies has a successor as soon as somebody has opened
-// the disk, and never two, because the kernel gives the lock to one. What the successor's host had and the disk did not
-// goes to the disk; what another client's host has is offered to the successor.
+// The process that holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock.
+// A process without the lock is a client: its disk tier is empty (OwnedTier), and its last tier except peers is the
+// owner's memory and disk (SharedTier). A client that loses its link to the owner tries the lock and the socket in
+// turn (share_election.h), until it is owner or client again. So a dead owner has a successor as soon as a process
+// has opened the disk, and never two, because the kernel grants the lock to one. The successor writes the blocks of
+// its host that the disk lacks to the disk; other clients offer it the blocks of theirs.
 //
-// An owner hands its host memory to its clients, who read there what they know to lie in it: one verified copy, no
-// message (cluster/mapped_pools.h). What is not there any more, or not yet, comes over the link.
+// The owner hands its host memory to its clients, which read known records there in place: one verified copy, no
+// message (cluster/mapped_pools.h). Records that are not there are sent over the link.
 //
 // Life: create() edits the options, start() when the manager is made, stop() before it is shut down, the destructor
-// after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), elections another one, which
-// opens the disk: nothing of the manager's blocks for either but start(), stop(), and SharedTier's calls.
-// Invariant: a process that is the owner stays it until stop(). Lock: mutex_, a leaf: who waits for a change.
+// after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), and elections have another
+// one, which opens the disk. No call of the manager waits for either, except start(), stop(), and SharedTier's calls.
+// Invariant: a process that is the owner stays it until stop(). Lock: mutex_, a leaf: for waits for a change.
 #pragma once
 
 #include <atomic>
@@ -51,37 +51,39 @@ class SharedTier;
 
 class Share final : public ShareLinks::Host, private ShareElection::Host {
  public:
-  // How long an owner may take to answer a process that opens its tier set.
+  // Time limit of the owner's answer to a process that opens its tier set.
   static constexpr uint64_t kOpenNs = 3'000'000'000;
-  // How long a flush waits for a successor.
+  // Limit of a flush's wait for a successor.
   static constexpr uint64_t kGoneNs = 5'000'000'000;
 
-  // Null where options.share is off. Replaces the disk in options.tiers and adds the tier of the other processes.
-  // bad_config for tier sets that cannot be shared.
+  // Returns null if options.share is off. Replaces the disk in options.tiers and adds the tier of the other
+  // processes. bad_config: the tier set cannot be shared.
   static Result<std::unique_ptr<Share>> create(const Environment& environment, Options& options);
   ~Share() override;
   Share(const Share&) = delete;
   Share& operator=(const Share&) = delete;
 
-  // This process is the owner, or connected to it, when it returns ok. bad_config: the owner has another
-  // configuration; in_use: the directory's owner does not share it, or does not answer; else what opening a disk says.
+  // Makes this process the owner, or a client with a link to the owner. bad_config: the owner has another
+  // configuration; in_use: the directory's owner does not share it, or does not answer; else the error of opening the
+  // disk.
   Status start(const std::shared_ptr<Manager>& manager);
   void stop();
 
-  // Asks the owner for what is not known to be anywhere; `done` runs once, when it has answered, the deadline has
-  // passed, or at once where there is nobody to ask. Who asks an owner that was silent the last time does not wait.
+  // Asks the owner for records that are in no known place. `done` runs once: when the owner has answered, the
+  // deadline has passed, or at once if there is no owner to ask. A query to an owner that did not answer the last one
+  // does not wait.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
-  // There is an owner, and it is another process.
+  // True if another process is the owner and is connected.
   [[nodiscard]] bool can_ask() const noexcept;
-  // How long a lookup may wait for the owner.
+  // Limit of a lookup's wait for the owner.
   [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }
-  // Whoever asked says whether it has heard.
+  // Returns whether the caller received the code.
   using FlushDone = UniqueFunction<bool(Code)>;
-  // `done` runs once: ok when everything that was stored here before is where the owner's own flush would have it, its
-  // disk where there is one; partial: but for blocks that are not there; owner_gone, closed, or what the owner's disk says.
-  // What is missing and is still here is offered again, so each flush answers for it, whatever others were told; what has
-  // gone from here since is told by every flush that was under way then, or by the next.
-  // durable: and survives a power cut there.
+  // Flushes. `done` runs once. ok: everything stored here before is where the owner's own flush would have it, on its
+  // disk if there is one. partial: some blocks are not there. Or owner_gone, closed, or an error of the owner's disk.
+  // Missing blocks that are still here are offered again, so each flush reports them, whatever other flushes
+  // reported. Blocks that are gone from here as well are reported by every flush in progress at the time, or by the
+  // next. durable: they survive a power cut there as well.
   void flush(bool durable, FlushDone done);
 
  private:
@@ -92,7 +94,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   Status open_links(FamilyTable& families);
   void settle_in();
   void learn_epochs(tier::Tier& from);
-  // The owner's host memory: handed to whoever connects; mapped, where the owner has handed over its own.
+  // Owner's host memory: lend_memory() hands it to clients that connect; map_memory() maps what the owner has handed
+  // over.
   void lend_memory();
   void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
@@ -136,33 +139,33 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   TierOptions disk_;  // no path: a tier set without a disk
   [[nodiscard]] uint64_t disk_bytes() const noexcept { return disk_.path.empty() ? 0 : disk_.capacity_bytes; }
   std::string directory_;
-  std::string refused_;  // by which owner, as it was logged; the links' thread
+  std::string refused_;  // owner that refused, as it was logged; the links' thread
   TierIndex owned_index_ = kNoTier;
   TierIndex shared_index_ = kNoTier;
-  OwnedTier* owned_ = nullptr;    // the manager's
-  SharedTier* shared_ = nullptr;  // the manager's
+  OwnedTier* owned_ = nullptr;    // owned by the manager
+  SharedTier* shared_ = nullptr;  // owned by the manager
   const std::shared_ptr<cluster::MappedPools> pools_;
   std::unique_ptr<ShareLinks> links_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
   std::shared_ptr<Manager> manager_;
   std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
-  std::unique_ptr<ThreadExecutor> elections_;  // goes first
-  // The elections' thread, after start().
+  std::unique_ptr<ThreadExecutor> elections_;  // destroyed first
+  // Used by the elections' thread, after start().
   std::unique_ptr<ShareElection> election_;
   bool listening_ = false;
-  std::shared_ptr<Flush> flushing_;  // the one that is under way
-  std::vector<FlushDone> next_flush_;  // asked for since
-  bool next_durable_ = false;          // by one of these
-  bool lost_untold_ = false;  // blocks that were stored here are nowhere, and the next flush says so
-  // The links' thread.
+  std::shared_ptr<Flush> flushing_;  // the flush in progress
+  std::vector<FlushDone> next_flush_;  // requested since then
+  bool next_durable_ = false;          // one of these is durable
+  bool lost_untold_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
+  // Used by the links' thread.
   bool lends_memory_ = false;
-  cluster::NodeId mapped_;      // whose memory is mapped, if
+  cluster::NodeId mapped_;      // the owner of the mapped memory, if any
   uint64_t mapped_pool_ = 0;
-  std::set<uint64_t> takes_;  // offers that are on their way here
+  std::set<uint64_t> takes_;  // offers in progress
   uint64_t last_take_ = 0;
   struct Waiting {
-    uint64_t after = 0;  // of the takes up to here
+    uint64_t after = 0;  // the last take that must end first
     bool durable = false;
     ShareLinks::Answered answer;
   };
@@ -170,8 +173,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
 
   std::atomic<bool> stopping_{false};
   std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
-  std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not been given what is here
-  std::atomic<bool> probing_{false};  // a question is under way that nobody waits for
+  std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not got this process's blocks yet
+  std::atomic<bool> probing_{false};  // a query without a waiting caller is in progress
   std::atomic<bool> offer_again_{false};  // a flush found blocks missing that are here
   Mutex mutex_;
   std::condition_variable_any changed_;

@@ -1,8 +1,8 @@
-// How one process of a shared tier set comes to own it, or to be a client of whoever does: while it is neither it tries
-// the directory's lock and the owner's socket in turn, every kRetryNs. That there is one owner is the lock's doing
-// alone; what is here sees to it that nobody stays without.
+// Election in a shared tier set: how a process becomes its owner, or the client of its owner. While it is neither, it
+// tries the directory's lock and the owner's socket in turn, every kRetryNs. The lock alone guarantees a single
+// owner; this class ensures that no process stays without one.
 //
-// Step-driven: all of it runs on `executor`, but for stop(). An owner stays it.
+// Step-driven: everything runs on `executor` except stop(). An owner stays the owner.
 #pragma once
 
 #include <atomic>
@@ -17,28 +17,29 @@ class ShareElection {
  public:
   static constexpr uint64_t kRetryNs = 20'000'000;
 
-  // What is tried, and what became of it; on the executor. Each may block on files.
+  // Actions of an election and its results; called on the executor. Each may block on files.
   class Host {
    public:
     virtual ~Host() = default;
     [[nodiscard]] virtual bool is_owner() const = 0;
-    // This process is a client, and its link to the owner is there.
+    // True if this process is a client with a link to the owner.
     [[nodiscard]] virtual bool is_connected() const = 0;
-    // ok: this process is the owner. in_use: another one is. Anything else: it could be, and something is wrong.
+    // Tries to become the owner. ok: this process is the owner. in_use: another one is. Anything else: it could be
+    // the owner, but an error prevents it.
     virtual Status try_to_own() = 0;
-    // Lets others find it; tried again until it is ok, and once more does nothing then.
+    // Makes the owner reachable; retried until it is ok, after which a further call does nothing.
     virtual Status listen() = 0;
-    // One attempt to reach the owner; nothing while one is under way.
+    // Makes one attempt to reach the owner; no-op while one is in progress.
     virtual void dial() = 0;
-    // Told once for every other reason.
+    // Reports a new reason once.
     virtual void cannot_own(const Status& why) = 0;
   };
 
   ShareElection(Executor& executor, Host& host) : executor_(executor), host_(host) {}
 
-  // There is no owner any more, or was none. Nothing where it is being sought already.
+  // Starts the search for an owner: there is none, or it was lost. No-op while a search is in progress.
   void seek();
-  // Nothing is tried after this but what is under way. Any thread.
+  // Ends the search; only an attempt in progress continues. Any thread.
   void stop() noexcept { stopped_.store(true); }
 
  private:

@@ -1,6 +1,7 @@
-// Flushes of a shared tier set, asked for and answered. One at a time: whoever asks meanwhile is answered by the next one,
-// which tells also what the one before found to be lost. What a flush answers for is what was stored here (unflushed.h):
-// it is offered, the owner writes it, and then each block is looked for by its name, on whatever is the owner's disk by then.
+// Flushes of a shared tier set, on both sides. One runs at a time: requests that arrive meanwhile are answered by the
+// next one, which also reports what the one before found to be lost. A flush covers the blocks stored here
+// (unflushed.h): they are offered, the owner writes them, and then each is looked up by name on the disk of the owner
+// at that time.
 #include <algorithm>
 #include <utility>
 
@@ -15,13 +16,13 @@
 namespace kvbm::manager {
 
 struct Share::Flush {
-  std::vector<FlushDone> waiting;  // none: nobody asked, it is to be seen what is in its place
+  std::vector<FlushDone> waiting;  // empty: no caller, only a check of the stored blocks
   bool durable = false;
   uint64_t gone_since_ns = 0;      // 0: not seen without an owner
-  uint64_t owners_lost = 0;        // when it began its turn
+  uint64_t owners_lost = 0;        // at the start of its turn
   std::vector<Unflushed::Entry> entries;  // by family
-  bool partial = false;  // blocks are not there, and are here
-  bool lost = false;     // nor are they here: told once
+  bool partial = false;  // blocks are missing there that are here
+  bool lost = false;     // blocks are missing there and here; reported once
 };
 
 void Share::flush(bool durable, FlushDone done) {
@@ -36,7 +37,7 @@ void Share::flush(bool durable, FlushDone done) {
   });
 }
 
-// There is much that no flush has answered for.
+// Starts a flush without a caller, because many blocks were stored since the last one.
 void Share::flush_for_nobody() {
   elections_->post([this] {
     if (flushing_ == nullptr) begin_flush({}, false);
@@ -52,27 +53,28 @@ void Share::begin_flush(std::vector<FlushDone> waiting, bool durable) {
 }
 
 void Share::end_flush(const std::shared_ptr<Flush>& flush, Code code) {
-  if (flushing_ != flush) return;  // it was ended before
+  if (flushing_ != flush) return;  // ended before
   flushing_ = nullptr;
   if (code == Code::ok && (flush->partial || flush->lost)) code = Code::partial;
   bool told = false;
   for (FlushDone& done : flush->waiting) told = done(code) || told;
-  // Who began meanwhile is told as well, and where nobody was, or of something else, whoever comes next.
+  // Losses are also reported to flushes requested meanwhile. If no caller received them, or only another code, the
+  // next flush reports them.
   if (flush->lost && (code != Code::partial || !told || !next_flush_.empty())) lost_untold_ = true;
   if (!next_flush_.empty()) begin_flush(std::exchange(next_flush_, {}), std::exchange(next_durable_, false));
 }
 
-// The links' thread.
+// Runs on the links' thread.
 void Share::end_flush_later(const std::shared_ptr<Flush>& flush, Code code) {
   elections_->post([this, flush, code] { end_flush(flush, code); });
 }
 
 void Share::again_later(const std::shared_ptr<Flush>& flush) {
-  if (stopping_) return end_flush(flush, Code::closed);  // a timer may not fall due any more
+  if (stopping_) return end_flush(flush, Code::closed);  // a timer may not run any more
   elections_->post_at(elections_->clock().now_ns() + ShareElection::kRetryNs, [this, flush] { try_flush(flush); });
 }
 
-// The elections' thread: never while the role changes.
+// Runs on the elections' thread, so never while the role changes.
 void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   if (flushing_ != flush) return;
   if (stopping_) return end_flush(flush, Code::closed);
@@ -109,7 +111,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   });
 }
 
-// Of another owner than the one that was offered everything: once more.
+// Retries the flush if the answer is from another owner than the one that everything was offered to.
 bool Share::is_another_owners(const std::shared_ptr<Flush>& flush, Code code) {
   const uint64_t lost = manager_->share().owners_lost.load(std::memory_order_acquire);
   if (code != Code::owner_gone && lost == flush->owners_lost) return false;
@@ -140,7 +142,7 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
   });
 }
 
-// One message after the other, each of one family. The links' thread.
+// Sends one message after the other, each for one family. Runs on the links' thread.
 void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
   const std::vector<Unflushed::Entry>& entries = flush->entries;
   if (first == entries.size()) return end_flush_later(flush, Code::ok);
@@ -163,7 +165,8 @@ void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
   });
 }
 
-// `missing` is sorted. What is still here is offered again by the next flush, which answers for it.
+// Records the result for `entries`. `missing` is sorted. Missing blocks that are still here are offered again by the
+// next flush, which covers them.
 void Share::settle(Flush& flush, std::span<const Unflushed::Entry> entries, std::span<const Identity> missing) {
   ShareState& state = manager_->share();
   uint64_t not_kept = 0;
@@ -172,7 +175,7 @@ void Share::settle(Flush& flush, std::span<const Unflushed::Entry> entries, std:
       (void)state.unflushed.told(entry);
       continue;
     }
-    if (!state.unflushed.has(entry)) continue;  // forgotten, or stored again: the next one's
+    if (!state.unflushed.has(entry)) continue;  // erased, or stored again: the next flush covers it
     ++not_kept;
     const SlotId slot = manager_->acquire_one(entry.id.family, entry.id.key);
     if (slot == kNoSlot) {
@@ -211,8 +214,8 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
                 });
 }
 
-// A client's flush is due when everything that was offered before it has come, and then the owner's own. What its disk is
-// in the end is what counts.
+// Answers clients' flushes. One is due once everything that was offered before it has arrived, and the owner's own
+// flush has ended after that. The state of the disk at that time counts.
 void Share::pump_flushes() {
   for (size_t i = 0; i < flushes_.size();) {
     if (!takes_.empty() && *takes_.begin() <= flushes_[i].after) {

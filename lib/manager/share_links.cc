@@ -5,7 +5,7 @@
 namespace kvbm::manager {
 
 namespace {
-// When a message that found the link full is tried again, and how long one that nobody waits for is.
+// Retry interval of a message while the link is full, and the time limit of one that no caller waits for.
 constexpr uint64_t kAgainNs = 1'000'000;
 constexpr uint64_t kAnswerNs = 2'000'000'000;
 }  // namespace
@@ -48,7 +48,7 @@ void ShareLinks::end() {
   if (hub_ != nullptr) hub_->close();
 }
 
-// ---- Questions ----
+// ---- Queries ----
 
 void ShareLinks::ask(ShareMessage message, uint64_t deadline_ns, Answered done) {
   if (!connected_) {
@@ -124,7 +124,7 @@ size_t ShareLinks::homes(const Key& /*key*/, std::span<cluster::PeerLink*> out) 
   return 1;
 }
 
-// ---- The transport's and the links' side ----
+// ---- Callbacks of the transport and the links ----
 
 void ShareLinks::peer_accepted(copy::Peer peer, std::string_view address) {
   if (ended_) {
@@ -135,7 +135,7 @@ void ShareLinks::peer_accepted(copy::Peer peer, std::string_view address) {
 }
 
 void ShareLinks::link_ready(cluster::PeerLink& link) {
-  if (link.role() == cluster::Role::initiator) return;  // the owner says who it is
+  if (link.role() == cluster::Role::initiator) return;  // the owner speaks first
   clients_[link.peer().node] = link.shared_from_this();
   say(link, host_.here(), executor_->clock().now_ns() + kAnswerNs, Unsaid::ends_the_link);
   host_.clients_changed(clients_.size());

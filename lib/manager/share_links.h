@@ -1,9 +1,9 @@
-// The connections between the processes of one tier set: a client's to the owner, the owner's to its clients.
+// Connections between the processes of one tier set: a client's to the owner, the owner's to its clients.
 //
-// A process begins without a role: it dials the owner, or it listens and so is one; who listens dials no more. A client
-// is connected when the owner has said who it is (ShareKind::here). Questions that are asked of the owner end with its
-// answer, by their deadline, or with the link, exactly once.
-// Thread: the links', but for attach(). It outlives the transport's thread, and its host outlives it.
+// A process begins without a role: it dials the owner, or it listens and so is the owner; after that it dials no
+// more. A client is connected when the owner has identified itself (ShareKind::here). A query to the owner ends with
+// its answer, by its deadline, or with the link, exactly once. Thread: the links', except attach(). This object
+// outlives the transport's thread, and its host outlives it.
 #pragma once
 
 #include <map>
@@ -21,18 +21,18 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
  public:
   using Answered = UniqueFunction<void(Code, uint64_t value, std::vector<Key> keys)>;
 
-  // Told of what happens; on the links' thread.
+  // Callbacks; on the links' thread.
   class Host {
    public:
     virtual ~Host() = default;
-    // False: nothing is to be had of this one; the link is closed. `peer` is the owner's connection.
+    // Reports the owner. False: it cannot be used, and the link is closed. `peer` is the owner's connection.
     virtual bool owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) = 0;
-    // What an owner says of itself.
+    // Returns the owner's description of itself.
     virtual ShareMessage here() = 0;
-    // The link that was dialled is no more; it had led to the owner if was_connected.
+    // Reports the end of the dialled link; it had led to the owner if was_connected.
     virtual void owner_lost(const Status& why, bool was_connected) = 0;
     virtual void clients_changed(size_t n) = 0;
-    // A client asks; `answer` runs on the links' thread, once, and not for messages that want none.
+    // Reports a client's query; `answer` runs on the links' thread, once, and not for messages that want none.
     virtual void asked(const ShareMessage& message, Answered answer) = 0;
     virtual void offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
                          std::vector<uint32_t>& want) = 0;
@@ -42,20 +42,20 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
              const Log* log);
   ~ShareLinks() override;
 
-  // Before anything else: the transport has this as its listener.
+  // Must be the first call: the transport has this as its listener.
   void attach(copy::Transport& transport, Executor& executor) noexcept {
     transport_ = &transport;
     executor_ = &executor;
   }
   void begin(cluster::RecordSource& source);
-  // One attempt to reach the owner; nothing while one is under way, or the owner is connected.
+  // Makes one attempt to reach the owner; no-op while one is in progress, or the owner is connected.
   void dial(const std::string& address);
   Status listen(const std::string& address);
-  // Says goodbye to all; nothing is dialled or accepted any more.
+  // Closes all links; nothing is dialled or accepted any more.
   void end();
   // Asks the owner. `message.request` is filled in.
   void ask(ShareMessage message, uint64_t deadline_ns, Answered done);
-  // Says that a namespace has a new epoch: a client to the owner, the owner to its clients, who are not waited for.
+  // Announces a namespace's new epoch: a client to the owner, or the owner to its clients, without waiting for these.
   void announce(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, UniqueFunction<void(Code)> done);
   [[nodiscard]] bool is_owner() const noexcept { return listening_; }
 
@@ -88,8 +88,8 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   void link_session(cluster::PeerLink& link, ConstBytes bytes) override;
 
  private:
-  // What cannot be said by the deadline: a question's asker knows that time, whoever waits for an answer may know none,
-  // and loses the link.
+  // Handling of a message that could not be sent by its deadline. A query is dropped, because its caller knows the
+  // deadline. A peer that waits for an answer may have none, so its link is closed.
   enum class Unsaid : uint8_t { is_dropped, ends_the_link };
   void say(const std::weak_ptr<cluster::PeerLink>& link, std::shared_ptr<const std::vector<std::byte>> bytes,
            uint64_t deadline_ns, Unsaid unsaid);
@@ -108,8 +108,8 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   Executor* executor_ = nullptr;
   bool listening_ = false;
   bool ended_ = false;
-  std::shared_ptr<cluster::PeerLink> dialled_;  // on its way to the owner, or there
-  copy::Peer dialled_peer_ = 0;                 // its connection, once it is connected
+  std::shared_ptr<cluster::PeerLink> dialled_;  // connecting or connected to the owner
+  copy::Peer dialled_peer_ = 0;                 // the connection, once it is up
   bool connected_ = false;
   std::map<cluster::NodeId, std::shared_ptr<cluster::PeerLink>> clients_;
   std::map<uint64_t, Answered> asked_;

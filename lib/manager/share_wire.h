@@ -1,16 +1,17 @@
-// What the processes of one tier set say to each other beyond what all peers say (cluster/README.md): one form for
-// all, inside a link's `session` messages, little endian.
+// Messages between the processes of one tier set, beyond those of all peers (cluster/README.md): one form for all,
+// inside a link's `session` messages, little endian.
 //
 // | at | bytes | field |
 // |---|---|---|
 // | 0 | 1 | kind |
 // | 2 | 2 | keys after the head, at most kMaxShareKeys |
 // | 4 | 4 | code, as kvbm.h has it: of an answer |
-// | 8 | 8 | request: names an answer's question; 0 where no answer is wanted |
+// | 8 | 8 | request: the query that an answer belongs to; 0: no answer is wanted |
 // | 16 | 8 | value |
 // | 24 | 16 | base id of a namespace; in *here* bytes of a block 8, of the disk 8 (0: none) |
-// | 40 | 36 | family: namespace id 16, geometry 8, component, first layer, layers, first head, heads, replicated 2 each
-// | | 76 | 4 | zero | | 80 | 16 each | keys |
+// | 40 | 36 | family: id 16, geometry 8, then 2 each: component, first layer, layers, first head, heads, replicated |
+// | 76 | 4 | zero |
+// | 80 | 16 each | keys |
 #pragma once
 
 #include <vector>
@@ -25,9 +26,10 @@ inline constexpr size_t kShareHeadBytes = 80;
 inline constexpr size_t kMaxShareKeys = 2048;
 
 enum class ShareKind : uint8_t {
-  here = 1,          // owner to client, first of all; value: its process id; and its configuration
-  flush = 2,         // without keys: answered when everything that the owner was offered has come, and its own flush is
-                     // over, with value 1 a durable one; with family, keys: the answer's keys are those that are not where a flush promises them
+  here = 1,          // owner to client, the first message; value: its process id; and its configuration
+  // without keys: answered when everything offered to the owner has arrived and its own flush has ended, a durable
+  // one with value 1. With family and keys: the answer's keys are those that are not where a flush promises them
+  flush = 2,
   epoch = 3,         // of base; the answer's value
   erase = 4,         // family, keys
   erase_family = 5,  // family
@@ -46,7 +48,7 @@ struct ShareMessage {
 };
 
 std::vector<std::byte> encode(const ShareMessage& message);
-// damaged: no such message.
+// Returns damaged for a malformed message.
 Status decode(ConstBytes bytes, ShareMessage& out);
 
 }  // namespace kvbm::manager

@@ -11,7 +11,7 @@ namespace kvbm::manager {
 
 namespace {
 
-// The answer to one question, whoever gives up first: the caller or the links' thread.
+// The answer to one query. Shared, because either the caller or the links' thread may give up first.
 struct Answer {
   Mutex mutex;
   std::condition_variable_any came;
@@ -26,7 +26,7 @@ struct Answer {
     value = v;
     came.notify_all();
   }
-  // The links' thread answers by SharedTier::kWaitNs; it may be late, as everybody.
+  // Waits for the links' thread, which answers by SharedTier::kWaitNs, or somewhat later.
   Code wait(uint64_t& v) {
     MutexLock lock(mutex);
     while (!set) came.wait(mutex);
@@ -62,7 +62,7 @@ void SharedTier::find(std::span<const Identity> ids, std::span<tier::Found> out,
 
 void SharedTier::put(std::unique_ptr<tier::PutBatch> batch) {
   if (!connected()) {
-    // Who became the owner meanwhile has the blocks.
+    // A process that became the owner meanwhile has the blocks.
     batch->status.assign(batch->items.size(), role() == ShareRole::owner ? Code::ok : Code::owner_gone);
     core_.post([kept = std::shared_ptr<tier::PutBatch>(std::move(batch))] { kept->done(*kept); });
     return;
@@ -129,7 +129,7 @@ Result<uint64_t> SharedTier::epoch(const NamespaceId& base_id) {
   message.base = base_id;
   uint64_t epoch = 0;
   const Code code = ask_and_wait(std::move(message), epoch);
-  // An owner that goes now has a successor, which is asked when it is there.
+  // An owner that disappears now has a successor, which is asked once it is there.
   if (code == Code::ok || code == Code::owner_gone) return epoch;
   return Status(code, "share: the owner of the tier set did not say which epoch the namespace has; try again");
 }

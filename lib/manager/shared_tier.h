@@ -1,11 +1,12 @@
-// The other processes of a shared tier set as a tier: for a client what the owner has, for the owner what its clients
-// offer.
+// The other processes of a shared tier set as a tier: for a client the owner's records, for the owner the records
+// that its clients offer.
 //
-// A cluster::PeerTier does the asking, fetching and offering; this adds what only one host's processes promise each
-// other. A client's put is ok when the owner has the block in its memory, and owner_gone where there is no owner: then
-// the block stays where it is. What lies in the owner's memory is read there, where that is mapped. Erasing and epochs reach the owner before the call returns, or kWaitNs have passed. What
-// was learnt of an owner is used while it is connected only. The owner itself looks nowhere here (Manager::stands_by).
-// Thread: any but the links'; erase, erase_family, epoch and set_epoch block.
+// A cluster::PeerTier asks, fetches and offers; this class adds guarantees between processes of one host. A client's
+// put is ok when the owner has the block in its memory, and owner_gone without an owner: then the block stays where
+// it is. Records in the owner's memory are read there, if that is mapped. Erasing and epochs reach the owner before
+// the call returns, or kWaitNs have passed. Knowledge about an owner is used only while it is connected. The owner
+// itself does not search this tier (Manager::stands_by). Thread: any but the links'; erase, erase_family, epoch and
+// set_epoch block.
 #pragma once
 
 #include <atomic>
@@ -21,17 +22,17 @@ namespace kvbm::manager {
 class SharedTier final : public tier::Tier {
  public:
   static constexpr std::string_view kKind = "share";
-  // How long the owner may take to hear of what must be known before a call returns.
+  // Limit of the owner's time to process a message that must arrive before a call returns.
   static constexpr uint64_t kWaitNs = 2'000'000'000;
 
   SharedTier(const cluster::PeerTierOptions& options, Executor& core, FamilyTable& families, ShareLinks& links);
 
-  // The manager's; before anything else but epoch(), which says 0 until then.
+  // Sets the manager's state. Must be the first call except epoch(), which returns 0 until then.
   void attach(ShareState& state) { state_.store(&state, std::memory_order_release); }
   [[nodiscard]] cluster::PeerTier& peers() noexcept { return peers_; }
-  // What a client could not give to an owner that was there: no room, too late.
+  // Returns how many blocks a client could not give to an owner that was connected: no space, or too late.
   [[nodiscard]] uint64_t refused() const noexcept { return refused_->load(std::memory_order_relaxed); }
-  // Nothing that was learnt of an earlier owner holds.
+  // Drops everything known about an earlier owner.
   void forget_all();
 
   [[nodiscard]] std::string_view kind() const noexcept override { return kKind; }

@@ -12,7 +12,7 @@ void Unflushed::begin(std::function<void()> on_many) {
 }
 
 void Unflushed::stored(std::span<const Identity> ids) {
-  const MemoryWait nobody_to_tell;  // they are stored
+  const MemoryWait nobody_to_tell;  // the blocks are stored, so this must not fail
   bool many = false;
   {
     MutexLock lock(mutex_);

@@ -1,10 +1,10 @@
-// What callers stored in a process of a shared tier set and no flush has found where it is to be: the flush asks for each of
-// these by its name, so that its answer is about them, whatever became of them on the way.
+// Dirty set of a process in a shared tier set: stored blocks that no flush has found in their place yet. A flush
+// looks up each of them by name, so that its answer covers exactly these blocks, whatever happened to them on the
+// way.
 //
-// Long before anybody flushes there may be many: after every kMany somebody is asked to look where they are (on_many),
-// which ends those that are in their place. Beyond kMost none is remembered, and the next flush does not say that all is
-// well.
-// Lock: mutex_, a leaf. Thread: any. Costs an allocation a block.
+// There may be many long before a flush: after every kMany the callback on_many starts a check, which removes those
+// that are in their place. Beyond kMost none is remembered, and the next flush does not report success. Lock: mutex_,
+// a leaf. Thread: any. Costs an allocation a block.
 #pragma once
 
 #include <atomic>
@@ -26,24 +26,24 @@ class Unflushed {
   static constexpr size_t kMost = 4 * kMany;
   struct Entry {
     Identity id;
-    uint64_t number = 0;  // of the storing: the same block stored again is another one
+    uint64_t number = 0;  // of the store: the same block stored again has another number
   };
 
-  // Until this nothing is remembered. Before anything is stored, once.
+  // Starts recording; nothing is remembered before. Called once, before anything is stored.
   void begin(std::function<void()> on_many);
   [[nodiscard]] bool wanted() const noexcept { return wanted_.load(std::memory_order_relaxed); }
   void stored(std::span<const Identity> ids);
-  // Nobody expects them anywhere any more.
+  // Removes blocks that were erased.
   void forget(std::span<const Identity> ids);
   void forget(FamilyId family);
   void forget_all();
   void add_to(FamilyTable::Named& named) const;
-  // Everything, as it is now. `lost`: there was more than is remembered, which is told once.
+  // Returns all entries at this time. `lost`: there were more than are remembered; set once.
   [[nodiscard]] std::vector<Entry> all(bool& lost);
-  // A flush has said what became of it: unless it was stored again, it is forgotten. False: it is nobody's any more, or
-  // another one.
+  // Removes an entry that a flush has reported, unless it was stored again. False: it was gone already, or is another
+  // one.
   bool told(const Entry& entry);
-  // Whether the flush must still answer for it.
+  // True if the flush must still report the entry.
   [[nodiscard]] bool has(const Entry& entry) const;
 
  private:
@@ -56,7 +56,7 @@ class Unflushed {
   std::unordered_map<Identity, uint64_t, Hash> numbers_ KVBM_GUARDED_BY(mutex_);
   uint64_t last_ KVBM_GUARDED_BY(mutex_) = 0;
   bool lost_ KVBM_GUARDED_BY(mutex_) = false;
-  uint64_t looked_ KVBM_GUARDED_BY(mutex_) = 0;  // last_ when somebody looked, or was asked to
+  uint64_t looked_ KVBM_GUARDED_BY(mutex_) = 0;  // last_ at the last check or request for one
 };
 
 }  // namespace kvbm::manager
