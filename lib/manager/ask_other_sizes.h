@@ -1,8 +1,8 @@
-// What is asked of other processes and nodes about records of another tensor-parallel size: little, in two steps.
+// Queries to other processes and nodes for records of another tensor-parallel size: few, in two steps.
 //
-// Which sizes others have is not known here, and a lookup that misses is an ordinary thing. So the first few keys that are
-// nowhere are asked for in every size there may be, and only of a size that had one of them whole all the others are. Until
-// some size had one, a handle of the namespace asks again after kQuietNs only.
+// The sizes that others have are not known here, and a lookup that misses is ordinary. Step one asks for the first
+// few missing keys in every possible size. Step two asks for all other keys, only in a size that had one of the first
+// keys whole. Until some size had one, a namespace handle repeats step one after kQuietNs only.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,23 @@ class AskOtherSizes {
 
   AskOtherSizes(Manager& manager, Namespace& ns, std::span<const PartPlan> parts, std::span<const Key> keys)
       : manager_(manager), ns_(ns), parts_(parts), keys_(keys) {}
-  // What to ask for first.
+  // Returns the records to ask for in step one.
   std::vector<Identity> first();
   [[nodiscard]] bool has_more() const noexcept { return !lacking_.empty(); }
-  // When that was answered: what else to ask for.
+  // Returns the records to ask for in step two, once step one is answered.
   std::vector<Identity> rest();
 
  private:
   struct Lacking {
     OtherSizes sizes;
-    std::vector<Key> keys;  // that are nowhere
+    std::vector<Key> keys;  // found in no tier
   };
 
   Manager& manager_;
   Namespace& ns_;
   const std::span<const PartPlan> parts_;
   const std::span<const Key> keys_;
-  std::vector<Lacking> lacking_;  // of parts that lack some
+  std::vector<Lacking> lacking_;  // parts with missing keys
 };
 
 }  // namespace kvbm::manager

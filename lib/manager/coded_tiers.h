@@ -1,4 +1,4 @@
-// How a tier below the host becomes one that codes and seals.
+// Wraps tiers below the host in a coded tier, which compresses and seals records.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,12 @@ namespace kvbm::manager {
 
 class Manager;
 
-// A tier that records leave this host's memory for, to lie there until they are read: a disk or a plug-in.
+// True for a disk or a plug-in: a tier that stores records outside this host's memory until they are read.
 [[nodiscard]] bool is_storage(const tier::Tier& tier) noexcept;
 
-// Disks and plug-ins keep records that leave this host's memory: they are coded and sealed as configured, and what an
-// earlier configuration coded there is decoded. Other nodes are not: links code on their own (node.codec).
+// Wraps disks and plug-ins: their records leave this host's memory, so they are coded and sealed as configured, and
+// records that an earlier configuration coded are decoded. Peers are not wrapped: links code on their own
+// (node.codec).
 std::unique_ptr<tier::Tier> code_tier(Manager& manager, TierIndex index, const TierOptions& options,
                                       std::unique_ptr<tier::Tier> tier);
 

@@ -1,12 +1,12 @@
-// What coding must know of each family's records, and what the open handles of its namespace ask for.
+// Coding parameters of each family's records, and what the open handles of its namespace ask for.
 //
-// Handles of one namespace may differ. Its records have one form below the host, so the rule is the safe one:
-//   written: by the recipe of the handle that was opened last with one; a recipe that loses something only while every
-//     open handle reads or writes lossy records too, else by the last recipe that loses nothing, or as the tier codes;
-//   read: lossy records come up while any open handle allows them, and keep their flag in the host, where lookups and
-//     loads of each handle ask for its own.
-// What was decided last holds on when the last handle goes, but that nothing lossy is read; as long as there are families.
-// Thread: any. Lock: mutex_, a leaf, taken once a record.
+// Handles of one namespace may differ. Its records have one form below the host, so the rule is the safe one.
+// Written: by the recipe of the handle that was opened last with one. A lossy recipe is used only while every open
+// handle reads or writes lossy records too; else the last lossless recipe, or the tier's own coding. Read: lossy
+// records are read up while any open handle allows them. They keep their flag in the host, where lookups and loads
+// check it against their own handle. After the last handle is closed, the last decision stays valid as long as the
+// namespace has families, except that no lossy record is read. Thread: any. Lock: mutex_, a leaf, taken once a
+// record.
 #pragma once
 
 #include <list>
@@ -30,20 +30,20 @@ class CodingTerms : public std::enable_shared_from_this<CodingTerms> {
     std::optional<codec::Recipe> recipe;
     bool allow_lossy = false;
   };
-  // A handle of a namespace is open for as long as what this gives is kept.
+  // Counts a namespace handle as open for the lifetime of the returned object.
   std::shared_ptr<const void> join(const NamespaceId& base_id, Wish wish);
-  // A family of that namespace; no shape: opaque. Layers are those of the whole model; 0: not known.
+  // Adds a family of that namespace. No shape: opaque bytes. `model_layers` counts the whole model; 0: not known.
   void add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape,
            uint32_t model_layers = 0);
-  // These ids mean nothing any more.
+  // Removes family ids that are no longer valid.
   void forget_families(std::span<const FamilyId> gone);
-  // Null: nobody has said anything of it.
+  // Returns null if the family was never added.
   [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> of(FamilyId family) const;
   [[nodiscard]] size_t namespaces() const;
 
  private:
   struct Space {
-    std::list<Wish> open;  // in the order they were opened
+    std::list<Wish> open;  // in the order of opening
     codec::Recipe recipe;
     bool allow_lossy = false;
     std::set<FamilyId> families;
@@ -61,7 +61,7 @@ class CodingTerms : public std::enable_shared_from_this<CodingTerms> {
   std::map<FamilyId, Known> terms_ KVBM_GUARDED_BY(mutex_);
 };
 
-// How the records of a shape are formed, for coders.
+// Returns the form of a shape's records, for coders.
 codec::RecordForm form_of(const layout::RecordShape& shape) noexcept;
 
 }  // namespace kvbm::manager

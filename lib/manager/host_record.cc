@@ -10,7 +10,7 @@
 namespace kvbm::manager {
 
 namespace {
-// Where a slot without a head keeps a parent: behind the word that would be the magic.
+// Offset at which a slot without a head keeps a parent: behind the word that would be the magic.
 constexpr size_t kNotedParentAt = 16;
 }  // namespace
 
@@ -83,7 +83,7 @@ Result<codec::HeadView> read_head(Manager& manager, SlotId slot) {
 }
 
 bool lies_lossy(Manager& manager, SlotId slot) noexcept {
-  if ((manager.table().flags(slot) & kHasHead) == 0) return false;  // made here
+  if ((manager.table().flags(slot) & kHasHead) == 0) return false;  // this process made the record, so it is lossless
   const auto peek = codec::peek_header(ConstBytes(manager.arena().head(slot)).first(codec::kHeaderBytes));
   return peek.ok() && (peek.value().header.flags & codec::kLossy) != 0;
 }
@@ -93,12 +93,12 @@ std::optional<codec::Position> position_of(Manager& manager, SlotId slot) noexce
   const ConstBytes head = manager.arena().head(slot);
   const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
   if (!peek.ok() || (peek.value().header.flags & codec::kContentKey) == 0) return std::nullopt;
-  const MemoryWait nobody_to_tell;  // of a fault that the head has
+  const MemoryWait nobody_to_tell;  // a damaged head may make the parser allocate an error text
   const auto view = codec::HeadView::parse(head);
   return view.ok() ? codec::find_position(view.value().attributes()) : std::nullopt;
 }
 
-// Takes no memory: every block that is registered comes by here.
+// Allocates nothing: every block that is registered passes through here.
 Code make_head(Manager& manager, SlotId slot, HeadFacts facts, ConstBytes attributes) {
   facts.payload_bytes = manager.table().payload_bytes(slot);
   facts.flags |= codec::kOpaque;

@@ -1,7 +1,7 @@
-// Files of keys: node.key_file and seal.key_file.
+// Key files: node.key_file and seal.key_file.
 //
-// Such a file is this user's, and nobody else may read it (base/ownership.h); a link is not followed, and what is no
-// plain file is refused without waiting for it. Its text is wiped from memory when the object goes.
+// The file must belong to this user and be unreadable for others (base/ownership.h). A link is not followed, and
+// anything but a plain file is refused without blocking on it. The destructor wipes the text from memory.
 #pragma once
 
 #include <string>
@@ -14,10 +14,11 @@ namespace kvbm::manager {
 
 class KeyText {
  public:
-  // Largest file of keys.
+  // Largest key file.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  // bad_config, with `refused` and why: the file cannot be read, is too large, or others may read it.
+  // Reads the file. bad_config, with `refused` and the reason: it cannot be read, is too large, or others may read
+  // it.
   static Result<KeyText> read(const char* refused, const std::string& path);
   ~KeyText();
   KeyText(KeyText&& other) noexcept = default;
@@ -28,7 +29,7 @@ class KeyText {
 
  private:
   KeyText();
-  std::vector<char> bytes_;  // never grows: what it was moved out of would stay behind
+  std::vector<char> bytes_;  // never grows: reallocation would leave a copy behind
   size_t size_ = 0;
 };
 

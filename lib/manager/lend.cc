@@ -14,10 +14,10 @@ namespace kvbm::manager {
 
 namespace {
 
-// How long to wait for whoever makes the head of a record: it hashes one block.
+// Retry interval while another thread makes a record's head, which takes as long as hashing one block.
 constexpr uint64_t kHeadRetryNs = 50'000;
 
-// Of a held slot. A head that is not made yet will be one of opaque bytes.
+// Returns the head size of a held slot. A head that is not made yet will be one of opaque bytes.
 uint32_t head_bytes_of(Manager& manager, SlotId slot) noexcept {
   if ((manager.table().flags(slot) & kHasHead) != 0) {
     const auto peek = codec::peek_header(ConstBytes(manager.arena().head(slot)).first(codec::kHeaderBytes));
@@ -27,7 +27,8 @@ uint32_t head_bytes_of(Manager& manager, SlotId slot) noexcept {
   return static_cast<uint32_t>(codec::head_bytes(static_cast<uint32_t>(leaves), 0));
 }
 
-// What other nodes have is not this one's to promise or to give: least of all to whoever has just offered it.
+// Counts the tiers that this node owns. Peer tiers are left out: this node cannot promise their records, least of all
+// to the node that has just offered them.
 size_t own_tiers_below(Manager& manager) noexcept {
   size_t n = manager.tiers_below();
   while (n != 0 && manager.tier_below(static_cast<TierIndex>(n)).kind() == cluster::PeerTier::kKind) --n;
@@ -91,18 +92,19 @@ class Loan : public std::enable_shared_from_this<Loan> {
             });
   }
 
-  // Slots for as many as there is room. What waits to be written below keeps its slot: its engine was told that it is stored.
-  // Those without one ask again (PeerFetch), and a write that ends makes room.
+  // Takes as many slots as are free. Blocks queued for offload keep their slots, because their engine was notified
+  // that they are stored. Records without a slot are asked for again (PeerFetch), and each finished write frees a
+  // slot.
   Code find_room(size_t n, LandingRoom& room) {
     (void)take_slots(*manager_, block::kSharedAccount, n, room);
-    return room.count() == n ? Code::ok : Code::no_room;  // of those that are left
+    return room.count() == n ? Code::ok : Code::no_room;  // for the items without a slot
   }
 
   void one_done() {
     if (waiting_.fetch_sub(1, std::memory_order_acq_rel) == 1) describe();
   }
 
-  // Heads and places of what is held. A head that somebody is making is asked for again.
+  // Describes heads and payloads of held slots. Retries while another thread is making a head.
   void describe() {
     bool again = false;
     for (Lent& one : lent_) {
@@ -157,7 +159,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
     for (size_t t = 1; t <= own_tiers_below(manager) && tiers[i] == kNoTier; ++t) {
       if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
       manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
-      found[i].payload_bytes = found[i].room();  // it is given decoded
+      found[i].payload_bytes = found[i].room();  // the record is served decoded
       if (found[i].present) tiers[i] = static_cast<TierIndex>(t);
     }
   }

@@ -1,8 +1,8 @@
-// Lending: records of this manager that others read in place, for other nodes and other processes of this host.
+// Serves records of this manager, which other nodes and other processes of this host read in place.
 //
-// A lent record is held: its bytes stay where they are and as they are until the lender's release of the slot. What
-// lies in a tier below comes into the host first, verified. A loan never waits for a free slot: records
-// without room are misses to whoever asked.
+// A lent record is held: its bytes neither move nor change until the borrower releases the slot. Records in a tier
+// below are read into the host first and verified. A loan never waits for a free slot: records without one are misses
+// to the caller.
 #pragma once
 
 #include <memory>
@@ -20,22 +20,23 @@ class Manager;
 
 struct Lent {
   Code code = Code::miss;  // ok, miss, damaged, no_room, deadline, closed, ...
-  SlotId slot = kNoSlot;   // with ok: a reference of the receiver, Manager::release
+  SlotId slot = kNoSlot;   // with ok: a reference for the receiver to release (Manager::release)
   ConstBytes head;         // codec/record.h
   ConstBytes payload;
 };
 
-// From memory: which of the records this manager itself has, and in which tier (kNoTier: in none). found[i].location is
-// cluster::location_of_slot for host records; head_bytes is what the record's head has or will have. Does not count as
-// a use. Thread: any.
+// Finds, from memory alone, which records this manager itself has, and in which tier (kNoTier: none).
+// found[i].location is cluster::location_of_slot for host records; head_bytes is the size that the record's head has
+// or will have. Does not count as a use. Thread: any.
 void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept;
 
-// From memory: leaves those of `ids` that no tier has, other nodes among them as far as is known here. Thread: any.
+// Removes from `ids` those that a tier has, peers included as far as this node knows. From memory alone. Thread: any.
 void keep_unknown(Manager& manager, std::vector<Identity>& ids);
 
-// `done` runs once, on the executor or inside this call, with one Lent for each id. What is not begun by the deadline
-// ends as Code::deadline; a read in flight is waited for, as its target must be. Thread: any.
+// Lends the records. `done` runs once, on the executor or inside this call, with one Lent for each id. Reads that
+// have not begun by the deadline end as Code::deadline. A read in flight is awaited, because its target must stay.
+// Thread: any.
 void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
           UniqueFunction<void(std::vector<Lent>)> done);
 

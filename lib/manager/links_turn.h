@@ -1,6 +1,6 @@
-// The way back to the links' thread for whatever ends on another thread: the links may be gone by then.
+// Weak executor: posts to the links' thread from other threads, unless the links are closed already.
 //
-// Thread: any. Lock: mutex, a leaf but for a post to the links' executor, over which it is held.
+// Thread: any. Lock: mutex, a leaf except for the post to the links' executor, during which it is held.
 #pragma once
 
 #include <utility>
@@ -17,12 +17,12 @@ class LinksTurn {
   LinksTurn(const LinksTurn&) = delete;
   LinksTurn& operator=(const LinksTurn&) = delete;
 
-  // Nothing happens after close(): the task is dropped.
+  // Drops the task after close().
   void post(UniqueFunction<void()> task) {
     MutexLock lock(mutex_);
     if (links_ != nullptr) links_->post(std::move(task));
   }
-  // Before the links end.
+  // Must run before the links are destroyed.
   void close() {
     MutexLock lock(mutex_);
     links_ = nullptr;

@@ -26,9 +26,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "node-";
 constexpr std::string_view kSuffix = ".sock";
-// Younger ones may be about to be listened at.
+// Minimum age of a stale socket: the owner of a younger one may be about to listen.
 constexpr time_t kStaleSeconds = 60;
-// Looked at in one start: who has many nodes on a machine clears them away in several.
+// Sockets checked in one start; more are swept in later starts.
 constexpr size_t kSwept = 256;
 
 std::string default_directory() {
@@ -39,7 +39,7 @@ std::string default_directory() {
          std::to_string(geteuid());
 }
 
-// Nobody listens there: a connection is refused, and the file is not new.
+// True if no process listens there: a connection is refused, and the file is not new.
 bool is_stale(int directory, const char* name) {
   struct stat st {};
   if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode)) return false;
@@ -54,7 +54,8 @@ bool is_stale(int directory, const char* name) {
          errno == ECONNREFUSED;
 }
 
-// A process that was killed leaves its socket's file behind, under a name that nobody takes again.
+// Removes sockets of killed processes: a killed process leaves its socket's file behind, under a name that is not
+// reused.
 void sweep(int directory) {
   const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const entries = copy >= 0 ? fdopendir(copy) : nullptr;
@@ -93,7 +94,7 @@ Result<std::string> local_directory(const std::string& wanted) {
   if (const Status made = make_own_directory(path); !made.ok()) {
     return Status(made.code(), "the directory for sockets of this machine's nodes cannot be made", made.message());
   }
-  // In a directory that everybody may write, somebody else could have made it first, or a link to anywhere.
+  // In a directory that all users may write, another user could have made it first, or a link to any place.
   const Fd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory) return errno_status(errno, "cannot open the directory for sockets; set node.local_directory", path);
   if (const Status own = check_own(directory.get(), path, Others::nothing); !own.ok()) {

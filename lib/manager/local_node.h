@@ -1,8 +1,8 @@
-// What a manager that is a node needs to share memory with other nodes of its machine: whether its host tier can be
-// shared, where its socket is, and the service that meets the others there (cluster/same_host.h).
+// Sharing of memory with other nodes of the same machine: whether the host tier can be shared, where the node's
+// socket is, and the service that meets the others there (cluster/same_host.h).
 //
-// Set-up only; blocks on files. A node without any of this works as well, over its links: nothing here is an error of
-// the node, but is said in the log and in what why() of its peers says.
+// Set-up only; blocks on files. A node without any of this works as well, over its links. So a problem here is not an
+// error of the node; it is reported in the log and in its peers' why().
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ namespace kvbm::manager {
 
 class Manager;
 
-// Whether the host tier is made of memory that other processes may map: of a node that others can connect to, and of
-// every process of a shared tier set, for it may come to own it; unless it is kept in a file.
+// True if the host tier is made of memory that other processes may map. A node that others can connect to needs it.
+// So does every process of a shared tier set, which may come to own the set. A tier kept in a file is never shared.
 [[nodiscard]] bool shares_host_memory(const Options& options) noexcept;
 
-// The directory for sockets, made with mode 0700 where it is missing: `wanted`, else $XDG_RUNTIME_DIR/kvbm, else
-// kvbm-<user> in the directory for temporary files. Sockets of processes that have ended are removed from it.
+// Returns the directory for sockets: `wanted`, else $XDG_RUNTIME_DIR/kvbm, else kvbm-<user> in the directory for
+// temporary files. Makes it with mode 0700 if missing, and removes sockets of processes that have ended.
 Result<std::string> local_directory(const std::string& wanted);
 
-// The service for `manager`; null, with the reason in the log, where there can be none. `self` is the node.
+// Returns the service for `manager`, or null with the reason in the log. `self` is the node.
 std::unique_ptr<cluster::SameHost> meet_same_host(const Environment& environment, const NodeOptions& options,
                                                   const cluster::NodeFacts& self, Manager& manager,
                                                   cluster::MappedPools& pools, cluster::SameHost::OnDeath on_death);

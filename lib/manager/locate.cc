@@ -48,7 +48,7 @@ class Holder {
     return slowest;
   }
 
-  // Of a window, or a state, only what the prefix needs.
+  // Counts key i; of a window or a state part only the blocks that the prefix needs.
   void count(size_t i, LocatedRow& row) const {
     bool here = false;
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -107,7 +107,7 @@ std::vector<LocatedRow> locate(const LocateRequest& request, std::span<const clu
       first += request.request_keys[r];
     }
   }
-  // A zero id, this manager's, is before all others.
+  // A zero id, this manager's, sorts before all others.
   std::sort(rows.begin(), rows.end(), [](const LocatedRow& a, const LocatedRow& b) {
     return std::tie(a.request, b.prefix, a.node, a.tier) < std::tie(b.request, a.prefix, b.node, b.tier);
   });

@@ -1,4 +1,5 @@
-// How far each node has the keys of a request, tier by tier: what a router compares. From answers alone; asks nobody.
+// Computes how far each node has the keys of a request, tier by tier, for routers to compare. Uses answers only;
+// sends nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,23 @@ struct LocatedRow {
   uint32_t request = 0;
   TierIndex tier = 0;
   uint64_t prefix = 0;
-  uint64_t in_tier = 0;  // keys of the prefix of which something lies in this tier itself
+  uint64_t in_tier = 0;  // keys of the prefix with at least one part in this tier itself
   uint64_t bytes = 0;    // payload bytes of the prefix
   bool operator==(const LocatedRow&) const = default;
 };
 
-// What is asked for: keys of several requests, one request after the other.
+// A query for keys of several requests, one request after the other.
 struct LocateRequest {
   std::span<const PartPlan> parts;
   std::span<const Key> keys;
   std::span<const size_t> request_keys;  // sums up to keys
 };
 
-// Of each part each key: the order of a survey's answers.
+// Returns each key of each part, in the order of a survey's answers.
 std::vector<Identity> identities_of(const LocateRequest& request);
-// What this manager itself has of them, as a node would answer, with a zero id.
+// Returns this manager's own answer in the form of a node's, with a zero id.
 cluster::NodeAnswer own_answer(Manager& manager, std::span<const Identity> ids);
-// By request, the longest prefix first, then this manager, fast tiers, ids. No row says 0.
+// Returns rows sorted by request, then longest prefix, this manager first, fast tiers, ids. No row has a prefix of 0.
 std::vector<LocatedRow> locate(const LocateRequest& request, std::span<const cluster::NodeAnswer> answers);
 
 }  // namespace kvbm::manager

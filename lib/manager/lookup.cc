@@ -51,7 +51,7 @@ class Lookup {
     find_other_size(part, looked, stops);
   }
 
-  // Keys that this part lacks, out of records of other tensor-parallel sizes, one after the other.
+  // Looks for the keys that this part lacks in records of other tensor-parallel sizes, one size after the other.
   void find_other_size(MatchPart& part, size_t looked, bool stops) {
     size_t first = next_lacking(part, 0);
     if (first == keys().size()) return;
@@ -67,8 +67,8 @@ class Lookup {
     if (some_shards) add(manager_.counters().shards_missing, 1);
   }
 
-  // A page of keys at a time, all shards of each; the first page is one key where a gap ends the search. `some_shards`: a key
-  // has some of its shards, and not all.
+  // Looks for one page of keys at a time, all shards of each; the first page is one key if a gap ends the search.
+  // `some_shards`: set if a key has some of its shards but not all.
   void try_size(MatchPart& part, const std::shared_ptr<const OtherSize>& size, size_t first, size_t& looked, bool stops,
                 bool& some_shards) {
     FromOtherSize& from = part.others.emplace_back();
@@ -110,7 +110,7 @@ class Lookup {
     if (!any) part.others.pop_back();
   }
 
-  // The key is made of the shards of the last size if all of them are there; else they are let go.
+  // Makes the key from the shards of the last size if all are present; else releases them.
   bool take_shards(MatchPart& part, size_t i, bool& some_shards) {
     std::vector<MatchPart>& shards = part.others.back().shards;
     const auto n = static_cast<size_t>(
@@ -132,7 +132,8 @@ class Lookup {
     return from;
   }
 
-  // What lies lossy in the host, for another reader, is not there for this one.
+  // Treats lossy blocks in the host, stored for another reader, as missing if this namespace does not allow lossy
+  // ones.
   void leave_lossy(MatchPart& part, size_t from = 0) {
     if (!manager_.has_lossy() || match_.ns_->options().allow_lossy) return;
     for (SlotId& slot : std::span(part.slots).subspan(from)) {
@@ -143,7 +144,7 @@ class Lookup {
     }
   }
 
-  // The leading keys that were looked for.
+  // Looks for the keys of a part. Returns how many leading keys were looked for.
   size_t look_for(MatchPart& part, const PartPlan& plan, bool stops) {
     part.plan = plan;
     part.slots.assign(keys().size(), kNoSlot);
@@ -155,7 +156,8 @@ class Lookup {
     return find_rest(part, n, stops);
   }
 
-  // From key `from` on: each key in the host, else in the tiers below, in pages. The leading keys that were looked for.
+  // Looks for keys from `from` on, each in the host, else in the tiers below, in pages. Returns how many leading keys
+  // were looked for.
   size_t find_rest(MatchPart& part, size_t from, bool stops) {
     if (look_below()) {
       part.below.assign(keys().size(), kNoTier);
@@ -172,7 +174,8 @@ class Lookup {
     return keys().size();
   }
 
-  // Keys [first, first + n), a page at most; of these what `lacking` (a part of the same keys) lacks, unless it is null.
+  // Looks for keys [first, first + n), at most a page. If `lacking` (a part of the same keys) is given, only for
+  // those that it lacks.
   void find_page(MatchPart& part, size_t first, size_t n, const MatchPart* lacking) {
     if (lacking == nullptr) {
       manager_.table().acquire_each(part.plan.family, keys().subspan(first, n),
@@ -222,13 +225,14 @@ class Lookup {
     }
   }
 
-  // Where the whole blocks end: a block that begins with the engine blocks that follow. Every part must have it.
+  // Finds a partial hit behind the whole blocks: a stored block that begins with the engine blocks that follow. Every
+  // part must have it.
   void find_partial() {
     const size_t at = match_.hits_;
     const size_t first = at * request_.units;
     if (request_.units < 2 || first >= request_.unit_keys.size()) return;
     for (const MatchPart& part : match_.parts_) {
-      if (tail_blocks(part.plan) != 0) return;  // a window or a state at the middle of a block is in no record
+      if (tail_blocks(part.plan) != 0) return;  // no record has a window or a state at the middle of a block
     }
     const UnitIndex::Found found = manager_.unit_index().find(match_.parts_[0].plan.family,
                                                               request_.unit_keys.subspan(first), request_.units - 1);
@@ -304,8 +308,8 @@ class Lookup {
     return i;
   }
 
-  // Lets go of what the hit does not need. (In mode each a key that lacks one part is dropped from
-  // the parts that have it, and stays incomplete while they are trimmed one after the other.)
+  // Releases what the hit does not need. (In mode each, a key that lacks one part is dropped from the parts that have
+  // it. It stays incomplete while they are trimmed one after the other.)
   void trim() {
     std::vector<SlotId> spare;
     const size_t any = request_.mode == LookupMode::any ? first_present() : 0;
@@ -382,12 +386,13 @@ class Lookup {
                        [&](const MatchPart& p) { return match_.tier_of_part(p, i) == kOtherSize; });
   }
 
-  // When what the hit does not need has been let go of.
+  // Valid after trim().
   [[nodiscard]] bool is_hit(size_t i) const noexcept {
     return request_.mode == LookupMode::prefix ? i < match_.hits_ : all_parts(i);
   }
 
-  // The tier that the last part of a hit comes from. One that needs none, of a window that has passed, is in the host.
+  // Returns the slowest tier that a part of a hit is read from. A part that needs no block, of a window that has
+  // passed, counts as in the host.
   [[nodiscard]] TierIndex slowest(size_t i) const noexcept {
     TierIndex last = 0;
     for (const MatchPart& part : match_.parts_) {

@@ -23,7 +23,7 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
 }
 
 Result<std::unique_ptr<cluster::AddressFile>> MembersFile::open_file() const {
-  // Anybody's: who is named there is dialled, and has to prove who it is.
+  // The folder may belong to any user: a node named there is dialled, and must prove its identity.
   auto directory = env_.files->visit_directory(folder_);
   if (!directory.ok()) return directory.status();
   return std::make_unique<cluster::AddressFile>(std::move(directory).value(), name_);
@@ -43,7 +43,7 @@ Status MembersFile::watch(Told told, cluster::Member self) {
   return {};
 }
 
-// By a reader of its own: the watch may be looking, and then takes out itself what it has written meanwhile.
+// Uses a reader of its own, because the watch may be reading now. The watch then removes the line it wrote meanwhile.
 void MembersFile::leave() {
   if (self_.name.empty()) return;
   left_ = true;
@@ -55,7 +55,7 @@ void MembersFile::members_changed(const cluster::MemberList& now, const std::vec
   told_(now);
 }
 
-// The file has this very start of this node.
+// True if the file lists this start of this node.
 bool MembersFile::listed() const {
   const cluster::MemberList& members = file_->members();
   return std::find(members.begin(), members.end(), self_) != members.end();

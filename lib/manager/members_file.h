@@ -1,7 +1,7 @@
-// Watches an address file (cluster/membership.h) for a node: looks at it once a second and tells who the members are
-// when that has changed. What cannot be read, or is nonsense, is logged once and changes nothing.
+// Watches an address file (cluster/membership.h) for a node: reads it once a second, and reports the members when
+// they have changed. A file that is unreadable or malformed is logged once and changes nothing.
 //
-// Thread: any; looks are made on the core's executor, one at a time. Budget: one read of the file a second.
+// Thread: any; reads are made on the core's executor, one at a time. Budget: one read of the file a second.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,14 @@ class MembersFile final : public cluster::MembershipListener, public std::enable
   static constexpr uint64_t kLookNs = 1'000'000'000;
   using Told = std::function<void(const cluster::MemberList&)>;
 
-  // Reads it; bad_config, with the line, for nonsense, and io_error where its folder cannot be opened. A file that is
-  // not there yet is an empty list.
+  // Reads the file; bad_config, with the line, if it is malformed, and io_error if its folder cannot be opened. A
+  // missing file is an empty list.
   static Result<std::shared_ptr<MembersFile>> open(const Environment& environment, const std::string& path);
 
-  // Tells the members now and whenever they change, until the last owner lets go. Once. `self`, if it has a name, is
-  // written into the file, also when somebody else's writing lost it.
+  // Reports the members now and at every change, until the last owner releases this object. Called once. `self`, if
+  // it has a name, is written into the file, and again if another writer's change lost it.
   Status watch(Told told, cluster::Member self);
-  // Takes `self` out of the file.
+  // Removes `self` from the file.
   void leave();
 
   void members_changed(const cluster::MemberList& now, const std::vector<cluster::MemberChange>& changes) override;

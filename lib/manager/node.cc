@@ -36,7 +36,7 @@ namespace kvbm::manager {
 
 namespace {
 
-// Nothing for an empty path.
+// Returns no key for an empty path.
 Result<std::optional<cluster::SharedKey>> read_pool_key(const std::string& path) {
   if (path.empty()) return std::optional<cluster::SharedKey>();
   const auto file = KeyText::read("node.key_file cannot be used", path);
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.incarnation = environment.random->next();
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
-  // As over sockets; make_tier() knows what carries the links.
+  // As over sockets; make_tier() knows the transport of the links.
   mesh.self.protect = wanted_protection(options);
   mesh.unprotected_beyond = options.trusted_network || seal_keys != nullptr;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
@@ -93,14 +93,14 @@ std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   how.automatic = options_.codec == "auto";
   how.mode = codec::mode_by_name(options_.codec).value_or(codec::Mode::off);
   how.keys = keys_;
-  how.buffer_bytes = options_.staging_bytes;  // what one peer has asked for at once, and some more
+  how.buffer_bytes = options_.staging_bytes;  // enough for all requests of one peer at once, and some more
   if (!how.in_use()) return nullptr;
   auto coder = std::make_shared<cluster::LinkCoder>(std::move(how), *env_.random, env_.clock(), env_.log);
   if (coder->options().automatic) coder->measure();
   return coder;
 }
 
-// What hands device memory to the transport; empty where that takes none, or shall not.
+// Returns the function that registers device memory with the transport; empty if the transport cannot, or must not.
 std::function<Status(MutableBytes)> Node::device_memory_of_links() const {
   using Rdma = NodeOptions::DeviceRdma;
   copy::Transport& transport = thread_->transport();
@@ -117,7 +117,7 @@ Node::~Node() {
   stop();
   if (help_ != nullptr) help_->end();
   if (sessions_ != nullptr) sessions_->close();
-  // The links' last calls are made while their thread ends; the mesh has them, and they the source.
+  // The links make their last calls while their thread ends. They go to the mesh, and from there to the source.
   thread_.reset();
   session_host_.reset();
   mesh_.reset();
@@ -180,8 +180,8 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
                               [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   thread_->post_and_wait([&] {
-    // What it has cannot be had: a prefix that is believed to lie there would end at its first block. What is mapped
-    // here is read as before.
+    // The records of a node that has ended cannot be read: a prefix believed to lie there would end at its first
+    // block. Records in mapped memory are read as before.
     mesh_->hear_of_ends([this](const cluster::NodeId& node) {
       if (pools_->of(node) == nullptr) tier_->forget_node(node);
     });
@@ -208,7 +208,7 @@ void Node::meet(cluster::PeerLink& link, const cluster::HostFacts* said) {
   }
   const auto facts =
       same_host_ != nullptr ? same_host_->ready(link.peer(), link.role()) : std::optional<cluster::HostFacts>();
-  // Also where nobody can come: machine and user alone.
+  // Sent even if no node can connect: machine and user alone.
   link.send_host(facts.value_or(cluster::HostFacts{boot_, geteuid(), {}, {}, {}}));
 }
 
@@ -236,7 +236,7 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
 void Node::stop() {
   if (thread_ == nullptr || source_ == nullptr) return;
   if (const auto file = std::exchange(members_, nullptr)) file->leave();
-  thread_->post_and_wait([this] { mesh_->end(); });  // from here on nothing comes to same_host_
+  thread_->post_and_wait([this] { mesh_->end(); });  // from here on no call reaches same_host_
   same_host_.reset();
   if (coded_source_ != nullptr) coded_source_->detach();
   session_host_->detach();
@@ -261,7 +261,7 @@ void Node::ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns) {
 
 void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
                   UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done) {
-  // Where links have ended nobody is connected, and it answers at once.
+  // Once links have ended no node is connected, and the survey answers at once.
   thread_->post([this, ids = std::move(ids), deadline_ns, done = std::move(done)]() mutable {
     cluster::survey(*mesh_, std::move(ids), deadline_ns, std::move(done));
   });

@@ -1,9 +1,9 @@
-// A manager as a node: what it has is offered to the pool's other nodes, and theirs is its last tier.
+// A manager as a node: other nodes of the pool can read its records, and theirs are its last tier.
 //
-// Life: make_tier() while the manager is made (the tier needs its families), start() when it is, stop() before it is
-// shut down (operations that wait for other nodes end), and the destructor after that. Thread: any, from outside; the
-// links have a thread of their own (copy/transport_thread.h), and nothing here blocks but start(), stop() and nodes(),
-// which wait for a turn of it.
+// Life: make_tier() while the manager is made (the tier needs its families), then start(). stop() comes before the
+// manager is shut down (operations that wait for other nodes end), and the destructor after that. Thread: any, from
+// outside; the links have a thread of their own (copy/transport_thread.h). Nothing here blocks except start(), stop()
+// and nodes(), which wait for a turn of that thread.
 #pragma once
 
 #include <array>
@@ -57,50 +57,50 @@ class Sessions;
 
 class Node {
  public:
-  // bad_config for addresses, names and keys that are none; the message names the option. `seal_keys`: the manager's;
-  // null: nothing is sealed.
+  // Returns bad_config for malformed addresses, names and keys; the message names the option. `seal_keys`: the
+  // manager's; null: nothing is sealed.
   static Result<std::unique_ptr<Node>> create(const Environment& environment, const NodeOptions& options,
                                               std::shared_ptr<const codec::KeyRing> seal_keys);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // The tier of other nodes, for ManagerOptions::tiers. Once.
+  // Makes the tier of other nodes, for ManagerOptions::tiers. Called once.
   Result<std::unique_ptr<tier::Tier>> make_tier(TierIndex index, FamilyTable& families);
   // Listens and dials. The errors of listen(): the address is in use, or not this machine's.
   Status start(const std::shared_ptr<Manager>& manager);
   void stop();
 
-  // Asks other nodes for what this manager does not have; see cluster::PeerTier::ask.
+  // Asks other nodes for records that this manager lacks; see cluster::PeerTier::ask.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
-  // Asks every node that is connected, for routers; `done` runs once, on the links' thread.
+  // Asks every connected node, for routers; `done` runs once, on the links' thread.
   void survey(std::vector<Identity> ids, uint64_t deadline_ns,
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
-  // Callers that wait drive the links.
+  // Both drive the links while they wait.
   copy::Completion run_and_wait(Operation& operation);
   void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const;
   [[nodiscard]] cluster::MeshCounts counts();
   [[nodiscard]] const cluster::OfferCounts& offers() const;
   [[nodiscard]] cluster::SessionCounts session_counts();
-  // Of what is coded and sealed; null where neither is.
+  // Coder of records that are coded or sealed; null if neither.
   [[nodiscard]] const cluster::LinkCoder* coder() const noexcept { return coder_.get(); }
   [[nodiscard]] std::vector<NodeRow> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept;
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
-  // Prefill->decode sessions with other nodes; from start() on.
+  // Prefill->decode sessions with other nodes; valid from start() on.
   [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
 
  private:
   Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh, const NodeOptions& options,
        std::shared_ptr<const codec::KeyRing> keys);
-  // How records go over links; null: plain.
+  // Returns the coder of records on links; null: they are sent plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
   std::function<Status(MutableBytes)> device_memory_of_links() const;
-  // On the links' thread: a link is ready, or the other side has said what machine it is on.
+  // Runs on the links' thread: a link is ready, or the other side has reported its machine.
   void meet(cluster::PeerLink& link, const cluster::HostFacts* said);
-  // Tells the mesh who is in the members' file from now on.
+  // Passes the members of the file to the mesh, now and at every change.
   Status watch_members(std::shared_ptr<MembersFile> file);
 
   const Environment env_;
@@ -117,10 +117,10 @@ class Node {
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<cluster::LinkCoder> coder_;
   std::unique_ptr<NodeSource> source_;
-  std::unique_ptr<cluster::CodedSource> coded_source_;  // around source_, where there is a coder
+  std::unique_ptr<cluster::CodedSource> coded_source_;  // around source_, if there is a coder
   std::shared_ptr<MembersFile> members_;
-  std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), where there is one
-  cluster::PeerTier* tier_ = nullptr;  // the manager's
+  std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), if there is one
+  cluster::PeerTier* tier_ = nullptr;  // owned by the manager
   TierIndex index_ = kNoTier;
   std::string address_;
 };

@@ -26,7 +26,7 @@ copy::Completion NodeHelp::run(Operation& operation) {
       },
       [self = shared_from_this()] { self->nudge(); });
   for (;;) {
-    // Between two steps as well: what came meanwhile makes room for more to come.
+    // Drives the links between two steps as well: input that has arrived makes space for more.
     if (operation.run_woken()) links_->help_once();
     if (over) return completion;
     links_->help_until([&] { return operation.is_woken(); });

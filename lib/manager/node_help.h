@@ -1,8 +1,8 @@
-// A caller that waits for something of a node drives the node's links meanwhile: what it waits for then needs no other
-// thread of this process (copy/transport_thread.h).
+// Lets a caller that waits for a node drive the node's links meanwhile. So the wait needs no other thread of this
+// process (copy/transport_thread.h).
 //
-// Thread: any that is not the links'. Lock: mutex_, held over TransportThread::nudge() alone. What wakes a caller may
-// come late, when the links are gone: it keeps this object, and end() makes it harmless.
+// Thread: any except the links'. Lock: mutex_, held only during TransportThread::nudge(). A wake-up may arrive after
+// the links are gone: its sender keeps this object, and end() makes the wake-up harmless.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ class NodeHelp : public std::enable_shared_from_this<NodeHelp> {
 
   // Runs the operation's steps on this thread until it has ended.
   copy::Completion run(Operation& operation);
-  // Runs begin(told) and waits until `told` was called, on whatever thread, once.
+  // Runs `begin` with a callback, and waits until that was called once, on any thread.
   void wait(UniqueFunction<void(UniqueFunction<void()> told)> begin);
-  // Before the links go. Nobody waits here any more.
+  // Must run before the links are destroyed. No caller waits here any more.
   void end();
 
  private:

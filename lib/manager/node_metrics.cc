@@ -16,7 +16,7 @@ namespace kvbm::manager {
 
 namespace {
 
-// "KVBM_ERR_OWNER_GONE" as a label: "owner_gone".
+// Returns "KVBM_ERR_OWNER_GONE" as a label: "owner_gone".
 std::string reason_of(Code code) {
   constexpr std::string_view kBefore = "KVBM_ERR_";
   std::string_view name = code_name(code);
@@ -41,7 +41,7 @@ void add_coding(MetricsRegistry& registry, const char* direction, const cluster:
       .add(now.refused);
 }
 
-// What `auto` found out; a way that was never measured has no speed.
+// Adds the results of `auto`; a way that was never measured has no speed.
 void add_choices(MetricsRegistry& registry, const std::vector<cluster::LinkCoder::Choice>& choices) {
   for (const cluster::LinkCoder::Choice& one : choices) {
     MetricsRegistry::Labels labels = {{"node", cluster::short_text(one.node)},
@@ -63,8 +63,8 @@ void add_choices(MetricsRegistry& registry, const std::vector<cluster::LinkCoder
   }
 }
 
-// One side of sessions; of its slices `shared` ones stayed in device memory that both processes reach, and `direct` ones were
-// read from, or written to, device memory by the transport.
+// One side of sessions. Of its slices, `shared` ones stayed in device memory that both processes map. `direct` ones
+// were read from, or written to, device memory by the transport.
 struct SideOfSessions {
   const char* side;
   uint64_t open, done, failed, slices, bytes, shared_slices, shared_bytes, direct_slices, direct_bytes;

@@ -1,4 +1,4 @@
-// What a node counts of its connections, as Prometheus text. Names: docs/operations.md lists them.
+// A node's counters of its connections as Prometheus text. docs/operations.md lists the names.
 #pragma once
 
 #include <string>

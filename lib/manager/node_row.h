@@ -1,4 +1,4 @@
-// One row of what a node says of the others (Node::nodes).
+// One node as seen from this one (Node::nodes).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace kvbm::manager {
 
 struct NodeRow {
   cluster::Mesh::NodeRow link;
-  cluster::SameHost::State path;         // how its records are read
-  uint64_t local_bytes = 0;              // that were read in place
-  cluster::LinkCoder::NodeState coding;  // how it is asked, and what came
+  cluster::SameHost::State path;         // path by which its records are read
+  uint64_t local_bytes = 0;              // bytes read in place
+  cluster::LinkCoder::NodeState coding;  // codings requested from it, and those received
 };
 
 }  // namespace kvbm::manager

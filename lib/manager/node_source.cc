@@ -60,10 +60,10 @@ void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::Fo
 
 namespace {
 
-// What one task makes heads for: it hashes them.
+// Number of heads that one task makes, because it hashes their records.
 constexpr size_t kPrepared = 16;
 
-// Makes heads of resident records from `next` on, some a task.
+// Makes heads of resident records from `next` on, kPrepared a task.
 void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, size_t next,
                 const std::shared_ptr<std::atomic<uint32_t>>& preparing) {
   for (const size_t end = std::min(ids.size(), next + kPrepared); next < end && !manager->closing(); ++next) {
@@ -84,7 +84,7 @@ void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> i
 }  // namespace
 
 void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers) {
-  // Who finds no head asks over the link.
+  // A reader that finds no head asks over the link.
   if (manager_->arena().fd() < 0 || preparing_->load(std::memory_order_relaxed) >= kPreparing) return;
   std::vector<Identity> wanted;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -146,7 +146,7 @@ struct NodeSource::Opening {
   UniqueFunction<void(const cluster::OpenedRecord&)> done;
   Lent lent;
   const std::thread::id opener = std::this_thread::get_id();
-  bool opening = true;  // the opener's alone
+  bool opening = true;  // only the opener's thread uses it
   bool lent_at_once = false;
 
   ~Opening() {
@@ -169,7 +169,7 @@ struct NodeSource::Opening {
     return out;
   }
 
-  // On the links' thread.
+  // Runs on the links' thread.
   void answer() {
     NodeSource* const source = lifeline->source;
     if (source == nullptr) return;
@@ -209,7 +209,7 @@ void NodeSource::close(uint64_t pin) {
   opened_.erase(known);
 }
 
-// Epochs are written to disk before they count, which is not for the links' thread.
+// Uses the executor: epochs are written to disk before they count, and the links' thread must not wait for that.
 void NodeSource::invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
                             UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
   auto answer = std::make_shared<UniqueFunction<void(std::vector<cluster::EpochWord>)>>(std::move(done));

@@ -1,10 +1,10 @@
-// What a manager gives to other nodes: cluster::RecordSource over all of its tiers.
+// Serves a manager's records to other nodes: cluster::RecordSource over all of its tiers.
 //
-// Thread: the links' alone; answers that come from elsewhere are posted there. Records are lent (manager/lend.h): what
-// lies below the host comes up first. Pins that a peer's lease keeps are references of host slots, or pins of the tier
-// that has the record; all of them end with this object, which goes after the links: what is still on its way up when
-// it was detached is let go as it comes, and nobody is told.
-// Lock: Lifeline::mutex, a leaf but for the executor's.
+// Thread: the links' only; answers from other threads are posted there. Records are lent (manager/lend.h), and
+// records below the host are read up first. Pins that a peer's lease keeps are references of host slots, or pins of
+// the tier that has the record. All of them end with this object, which is destroyed after the links. A record still
+// being read when the source was detached is released on arrival, without an answer. Lock: Lifeline::mutex, a leaf
+// except for the executor's.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@ namespace kvbm::manager {
 
 class NodeSource final : public cluster::RecordSource {
  private:
-  // What answers on their way share with the source: whom to tell, while there is somebody.
+  // State that pending answers share with the source; `source` is null once there is no receiver.
   struct Lifeline {
     Mutex mutex;
     Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-    NodeSource* source = nullptr;  // the links' thread alone
+    NodeSource* source = nullptr;  // used on the links' thread only
   };
 
  public:
-  // links: where the links run.
+  // links: executor of the links.
   NodeSource(std::shared_ptr<Manager> manager, Executor& links);
   ~NodeSource() override;
   NodeSource(const NodeSource&) = delete;
@@ -37,7 +37,7 @@ class NodeSource final : public cluster::RecordSource {
   void find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) override;
   bool pin(const Identity& id) override;
   void unpin(const Identity& id) override;
-  // Half of the host's slots by leases, a quarter open: stores and what this process itself reads have the rest.
+  // Half of the host's slots for leases, a quarter for open records; stores and reads of this process have the rest.
   [[nodiscard]] Room room() const noexcept override {
     const uint64_t slots = manager_->arena().slots();
     return {std::max<uint64_t>(slots / 2, 1), std::max<uint64_t>(slots / 4, 1)};
@@ -50,14 +50,15 @@ class NodeSource final : public cluster::RecordSource {
                   UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override;
   void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override;
 
-  // Says that nothing is held for others: for a node that they cannot reach. Before the links begin.
+  // Reports no space for leases: for a node that others cannot reach. Called before the links begin.
   void offer_no_room() noexcept { offers_room_ = false; }
-  // Those who ask are processes of this tier set: what they say of epochs is this process's word. Before the links begin.
+  // The peers are processes of this tier set: their reports of epochs count as this process's own. Called before the
+  // links begin.
   void trust_epochs() noexcept { trusts_epochs_ = true; }
-  // Nothing is answered any more; before the links' executor goes.
+  // Stops answering; called before the links' executor is destroyed.
   void detach();
 
-  // Posts to the links' thread for as long as it is there; for what ends elsewhere.
+  // Posts to the links' thread while it exists; for work that ends on other threads.
   class Links {
    public:
     void post(UniqueFunction<void()> task) const;
@@ -80,12 +81,12 @@ class NodeSource final : public cluster::RecordSource {
     SlotId slot = kNoSlot;
   };
   void drop(const Identity& id, const Pin& pin);
-  // Somebody is about to read these: in place, where they have heads and the host tier is shared.
+  // Makes heads of records that a peer is about to read in place, if the host tier is shared.
   void prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers);
 
   const std::shared_ptr<Manager> manager_;
   std::map<Identity, Pin> pins_;
-  std::map<uint64_t, SlotId> opened_;  // by the name that close() gets
+  std::map<uint64_t, SlotId> opened_;  // by the pin number that close() gets
   uint64_t last_opened_ = 0;
   bool offers_room_ = true;
   bool trusts_epochs_ = false;

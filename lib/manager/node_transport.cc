@@ -38,7 +38,7 @@ Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
     return Status(Code::bad_config, "UCX would carry links beyond this machine, and no device is named for it",
                   address + ": set node.ucx_devices, such as mlx5_0:1, on networks whose hosts are trusted");
   }
-  // It has no socket to ask the kernel about: a connection of UCX's may be several, and none.
+  // The kernel cannot identify UCX's peers: a UCX connection may have several sockets, or none.
   if (options.key_file.empty()) {
     return Status(Code::bad_config, "UCX cannot tell whose processes its peers are, so all of them need a key",
                   "set node.key_file, or node.transport = tcp on all nodes of the pool");

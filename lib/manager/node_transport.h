@@ -1,13 +1,13 @@
-// What carries a node's links: sockets, which are always there, or UCX, a module (ucx_transport/README.md).
+// Transport of a node's links: sockets, which are always there, or UCX, a module (ucx_transport/README.md).
 //
-// `automatic` takes UCX only where it is worth something and somebody has said that its network is trusted: an RDMA
-// device with an active port, the module, and node.ucx_devices. UCX parses what reaches its ports before anybody has
-// proved a key, so nothing but an option opens them; and over TCP sockets are the faster way (docs/benchmarks.md).
-// All nodes of a pool use the same.
+// `automatic` takes UCX only where it is faster and its network was declared trusted: an RDMA device with an active
+// port, the module, and node.ucx_devices. UCX parses what reaches its ports before a peer has proved a key, so only
+// an option opens them. Over TCP, sockets are the faster way (docs/benchmarks.md). All nodes of a pool use the same
+// transport.
 //
-// Sockets protect what crosses them (node.protect). UCX does not: where a card reads and writes by itself nothing can be
-// tagged on the way. So beyond this machine, in a pool with a key, it carries links only where records are sealed
-// (seal.key_file) or an administrator vouches for the network (node.trusted_network).
+// Sockets protect what crosses them (node.protect). UCX does not: where a card reads and writes by itself nothing can
+// be tagged on the way. So in a pool with a key, UCX carries links beyond this machine only under one of two
+// conditions: records are sealed (seal.key_file), or an administrator vouches for the network (node.trusted_network).
 #pragma once
 
 #include <string>
@@ -25,21 +25,22 @@ namespace kvbm::manager {
 struct NodeTransport {
   const kvbm_transport_ops_t* ops = nullptr;
   copy::TransportOptions options;
-  std::string why;  // one line for people: what is used, and why
+  std::string why;  // one line for people: the transport used, and why
   bool protects = false;
 };
 
-// unsupported where UCX was asked for and is not here; bad_config for addresses that UCX would not be opened to. sealed:
-// everything that leaves this host's memory is.
+// Chooses the transport. unsupported: UCX was asked for and is not here. bad_config: addresses that UCX must not be
+// opened to. `sealed`: everything that leaves this host's memory is sealed.
 Result<NodeTransport> choose_transport(const NodeOptions& options, bool sealed = false);
 
-// What is asked of links over sockets.
+// Returns the protection required of links over sockets.
 copy::Protection wanted_protection(const NodeOptions& options) noexcept;
-// Into `mesh`: what is asked of links over that transport. bad_config with the remedy where it cannot do what has to be.
+// Sets in `mesh` the protection required of links over that transport. bad_config, with the remedy, if the transport
+// cannot provide it.
 Status settle_protection(const NodeOptions& options, const NodeTransport& transport, bool sealed,
                          cluster::MeshOptions& mesh);
 
-// RDMA devices with an active port, "mlx5_0:1", of a folder that is like /sys/class/infiniband; with commas.
+// Returns the RDMA devices with an active port, "mlx5_0:1", comma-separated, of a folder like /sys/class/infiniband.
 std::string active_rdma(const std::string& folder);
 
 }  // namespace kvbm::manager

@@ -14,7 +14,7 @@ bool OtherSize::known() const noexcept {
 
 namespace {
 
-// Null: such records cannot be brought up and cut.
+// Returns null if such records cannot be read and cut.
 std::shared_ptr<OtherSize> other_size(const layout::Geometry& geometry, const Family& own,
                                       const layout::RecordShape& target, const std::vector<Shard>& shards) {
   auto out = std::make_shared<OtherSize>();

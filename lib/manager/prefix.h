@@ -1,4 +1,4 @@
-// What a prefix of blocks needs of each part of a model: attention every block, a sliding window those it reaches, a
+// Blocks that a prefix needs of each part of a model: attention every block, a sliding window those it reaches, a
 // recurrent state the last.
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace kvbm::manager {
 
-// Trailing blocks that a window or state part needs; 0 for parts that need all.
+// Returns the number of trailing blocks that a window or state part needs; 0 for parts that need all.
 inline size_t tail_blocks(const PartPlan& plan) noexcept {
   if (plan.kind == layout::ComponentKind::state) return 1;
   if (plan.kind == layout::ComponentKind::sliding_window) return std::max<size_t>(1, plan.window_blocks);
   return 0;
 }
 
-// The longest L of n blocks such that every part has what a prefix of L blocks needs of it. plan(p) is the p-th of
-// `parts` plans, present(p, i) whether its block i is there.
+// Returns the longest L of n blocks such that every part has the blocks that a prefix of L blocks needs of it.
+// plan(p) is the p-th of `parts` plans; present(p, i) is true if its block i exists.
 template <class Plan, class Present>
 size_t longest_prefix(size_t parts, size_t n, const Plan& plan, const Present& present) noexcept {
   size_t length = n;

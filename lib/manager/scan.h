@@ -1,4 +1,4 @@
-// A paged walk over everything that is there, tier by tier, that stops no work.
+// Paged walk over all blocks, tier by tier, without stopping any work.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The keys that records are sealed with when they leave the host: seal.key_file.
+// Keys that seal records when they leave the host: seal.key_file.
 #pragma once
 
 #include "base/status.h"
@@ -7,9 +7,9 @@
 
 namespace kvbm::manager {
 
-// Reads options.seal_key_file into options.seal_keys, which stay null for an empty path. A ring that is there already is
-// kept: tiers and links of one manager have one ring, whatever happens to the file meanwhile. bad_config: the file cannot
-// be read, others than its owner may read or write it, or it holds no keys. No text names a key.
+// Reads options.seal_key_file into options.seal_keys, which stays null for an empty path. A ring that is set already
+// is kept: tiers and links of one manager share one ring, even if the file changes. bad_config: the file cannot be
+// read, other users may read or write it, or it holds no keys. No text contains a key.
 Status load_seal_keys(Options& options);
 
 }  // namespace kvbm::manager

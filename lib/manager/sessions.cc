@@ -22,7 +22,7 @@ Status refuse(size_t part, const std::string& why, Code code = Code::invalid_arg
   return {code, "the blocks of a session are refused", "part " + std::to_string(part) + ": " + why};
 }
 
-// Where one part of the cache has the request; none of it where all ids are kNoBlock.
+// Returns the positions and blocks of the request in one part of the cache; nothing if all ids are kNoBlock.
 Result<std::optional<session::LocalPart>> local_part(const CachePart& part, size_t index, const SessionBlocks& blocks,
                                                      const layout::ComponentGeometry& component) {
   if (part.is_opaque()) {
@@ -139,7 +139,7 @@ Status SessionOffer::publish(Component component, uint32_t first_layer, uint32_t
                              uint64_t end) {
   const auto what = meant(component, first_layer, n_layers, begin, end);
   if (!what.ok()) return what.status();
-  if (what.value().range.empty()) return {};  // computed, and of none of the blocks that are offered
+  if (what.value().range.empty()) return {};  // computed, but for none of the offered blocks
   sessions_->links_.post([host = &sessions_->host_, rank = rank_, request = request_, component, m = what.value()] {
     host->publish(rank, request, component, m.first_layer, m.n_layers, m.range);
   });
@@ -194,7 +194,7 @@ Status SessionReceipt::abort(const std::string& why) {
   return {};
 }
 
-// ---- All ----
+// ---- All sessions ----
 
 Sessions::Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
     : host_(host), links_(links), devices_(devices), turn_(devices.turn()) {}
@@ -281,7 +281,7 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
     if (receiving_ >= kMaxOffers) return Status(Code::at_limit, "4,096 sessions are open");
     ++receiving_;
   }
-  // On the links' thread, when the blocks may be written.
+  // Runs on the links' thread, once the blocks may be written.
   UniqueFunction<void(Code)> begin = [host = &host_, handle, task = std::move(open)](Code code) {
     if (code != Code::ok) return task->done({code, "the device that a session's blocks lie on is lost"});
     if (handle->given_up_.load(std::memory_order_relaxed)) {

@@ -1,12 +1,12 @@
-// Prefill->decode sessions of a node: what an attached cache has of a request is offered to other nodes, or brought
-// from them into its blocks. Turns caches and block ids into what cluster/session means by them, and calls of any
-// thread into tasks of the links' thread, where cluster/session_host does the work.
+// Prefill->decode sessions of a node: an attached cache's blocks of a request are offered to other nodes, or are read
+// from them into the cache. Translates caches and block ids for cluster/session. Turns calls of any thread into tasks
+// of the links' thread, where cluster/session_host does the work.
 //
-// Blocks in a device's memory are copied by its mover (session_mover.h). With a stream, publishing and opening happen
-// when the stream has come to where it was in the call, and not before.
+// Blocks in device memory are copied by the device's mover (session_mover.h). With a stream, publishing and opening
+// happen when the stream has reached the point at which it was during the call, and not before.
 //
-// Thread: any. Nothing blocks, but for what session_devices.h says. Lock: mutex_, a leaf. `done` and
-// `layer_ready` run on the links' thread; `done` exactly once, when the caller's memory is touched no more.
+// Thread: any. Nothing blocks, except as session_devices.h describes. Lock: mutex_, a leaf. `done` and `layer_ready`
+// run on the links' thread; `done` exactly once, after the last access to the caller's memory.
 #pragma once
 
 #include <atomic>
@@ -44,12 +44,12 @@ class SessionDevices;
 struct SessionBlocks {
   std::span<const uint32_t> ids;    // [parts of the cache][n]; kNoBlock: see session_parts()
   size_t n = 0;                     // of each part
-  uint64_t first_position = 0;      // of the first block: the place of its first token in the request
-  uint64_t begin = 0;               // positions that are meant, inside the blocks
+  uint64_t first_position = 0;      // of the first block: the position of its first token in the request
+  uint64_t begin = 0;               // positions to transfer, inside the blocks
   uint64_t end = 0;                 // 0: to the end of the blocks
 };
 
-// The same as both sides of a session mean it.
+// Parts of a request in the form that both sides of a session use.
 struct SessionParts {
   cluster::session::Facts facts;
   std::vector<cluster::session::LocalPart> parts;  // ascending by component
@@ -58,9 +58,10 @@ struct SessionParts {
   [[nodiscard]] uint64_t bytes() const;
 };
 
-// A part whose ids are all kNoBlock is left out; leading ones (outside a window) make it begin later; of a state the
-// last block counts. Facts: the namespace's tenant, model, adapter and secret, and the geometry without its block size.
-// unsupported: an opaque part, or two of one component. invalid_argument naming the part and what is wrong.
+// Describes a request's blocks. A part with all ids kNoBlock is left out; leading ones (outside a window) make it
+// begin later; of a state only the last block counts. Facts: the namespace's tenant, model, adapter and secret, and
+// the geometry without its block size. unsupported: an opaque part, or two of one component. invalid_argument: names
+// the part and the fault.
 Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& blocks, cluster::session::Use use);
 
 class Sessions;
@@ -68,11 +69,11 @@ class Sessions;
 // One rank's offer of one request.
 class SessionOffer {
  public:
-  // Layers of the whole model (n_layers 0: all from the first of the part on); positions (end 0: to the end).
-  // invalid_argument: what was not offered. stale_handle: it has ended.
+  // Publishes layers of the whole model (n_layers 0: all from the part's first one on) and positions (end 0: to the
+  // end). invalid_argument: they are not in the offer. stale_handle: the offer has ended.
   Status publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end);
-  // The same when `stream`, of the device that the blocks lie on, has come to what it holds now. invalid_argument: such
-  // a stream there is not, or the blocks are in host memory; tier_disabled.
+  // Publishes them once `stream`, of the blocks' device, has completed its present work. invalid_argument: there is
+  // no such stream, or the blocks are in host memory; tier_disabled.
   Status publish_after(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end,
                        device::CuStream stream);
   Status publish_all();
@@ -80,7 +81,7 @@ class SessionOffer {
 
  private:
   friend class Sessions;
-  // What is published, or why not. An empty range: nothing of what is offered.
+  // The layers and range to publish, or why there are none. An empty range: nothing of the offer.
   struct Meant {
     uint32_t first_layer = 0, n_layers = 0;
     cluster::session::Range range;
@@ -92,10 +93,10 @@ class SessionOffer {
   uint16_t rank_ = 0;
   cluster::session::RequestId request_;
   std::vector<cluster::session::Part> parts_;
-  std::atomic<bool> ended_{false};  // relaxed: who asks races with the end anyway
+  std::atomic<bool> ended_{false};  // relaxed: a reader races with the end anyway
 };
 
-// One rank's receiving of one request.
+// One rank's reception of one request.
 class SessionReceipt {
  public:
   Status abort(const std::string& why);
@@ -105,7 +106,8 @@ class SessionReceipt {
   Sessions* sessions_ = nullptr;
   uint64_t name_ = 0;
   std::atomic<bool> ended_{false};      // as above
-  std::atomic<bool> given_up_{false};  // before it began; relaxed: read by a task of the links, behind the one that ends it
+  std::atomic<bool> given_up_{false};  // before it began; relaxed: the links' task that reads it runs after the call
+                                       // that sets it
 };
 
 class Sessions {
@@ -117,31 +119,32 @@ class Sessions {
     cluster::session::RequestId request;
     uint16_t rank = 0;
     SessionParts what;
-    std::shared_ptr<Cache> cache;  // that the parts point into
+    std::shared_ptr<Cache> cache;  // the parts point into it
     uint64_t deadline_ns = kNever;
     OfferDone done;
   };
   struct ReceiveRequest {
     cluster::session::RequestId request;
-    uint16_t rank = 0;   // of
-    uint16_t ranks = 1;  // that many decode ranks
+    uint16_t rank = 0;   // rank 0..
+    uint16_t ranks = 1;  // .. of so many decode ranks
     SessionParts what;
     std::shared_ptr<Cache> cache;
     std::vector<cluster::session::NamedSource> sources;
-    std::optional<device::CuStream> after;  // blocks are written after what it holds now, and nothing is asked before
-    uint64_t budget_bytes = 0;  // staging under way at once; 0: the default
+    std::optional<device::CuStream> after;  // blocks are written after the stream's present work, and nothing is
+                                            // requested before
+    uint64_t budget_bytes = 0;  // limit of staging in use at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
     UniqueFunction<void(const Status&)> done;
   };
 
-  // The executor is that of the links.
+  // `links`: executor of the links.
   Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices);
-  // Before the links end: streams that are waited for count for nothing from then on.
+  // Must run before the links end: stream callbacks are ignored from then on.
   void close();
 
-  // exists, no_room; then `done` does not run. A stream that is none, or not of the
-  // device that the blocks lie on: invalid_argument.
+  // Fail with exists or no_room; then `done` does not run. invalid_argument: the stream does not exist, or is not of
+  // the blocks' device.
   Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
   Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
 

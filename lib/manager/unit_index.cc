@@ -16,7 +16,7 @@ void UnitIndex::forget(uint32_t at) {
 void UnitIndex::add(FamilyId family, const Key& stored, std::span<const Key> units) {
   if (capacity_ == 0 || units.size() < 2) return;
   MutexLock lock(mutex_);
-  // Stored again: what is known of it stands.
+  // Stored again: the known entry stays valid.
   const auto known = places_.find({units.back(), family});
   if (known != places_.end() && ring_[known->second.stored].id.key == stored) return;
   const auto at = static_cast<uint32_t>(next_);
@@ -38,7 +38,7 @@ UnitIndex::Found UnitIndex::find(FamilyId family, std::span<const Key> units, ui
     const auto place = places_.find({units[n - 1], family});
     if (place == places_.end() || place->second.unit != n - 1) continue;
     const Stored& stored = ring_[place->second.stored];
-    // A key says what stands before it only where keys are chained.
+    // A key determines the blocks before it only if keys are chained.
     if (std::equal(units.begin(), units.begin() + static_cast<ptrdiff_t>(n), stored.units.begin())) {
       return {stored.id.key, static_cast<uint32_t>(n)};
     }

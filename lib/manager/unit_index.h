@@ -1,9 +1,9 @@
 // Finds stored blocks by the engine blocks they begin with.
 //
-// A stored block of several engine blocks has one key; a prompt that leaves it half way cannot name it. What was
-// stored together with the engine's own keys is remembered here, so that its leading engine blocks are found.
-// A memory of what was stored, not of what is there: whoever finds a block looks for it in the tiers.
-// Budget: the newest `capacity` stored blocks; for each engine block 16 bytes and one entry of a hash map.
+// A stored block of several engine blocks has one key; a prompt that leaves it half way cannot name it. Blocks stored
+// together with the engine's own keys are remembered here, so that their leading engine blocks are found. Remembers
+// stores, not presence: the caller looks for a found block in the tiers. Budget: the newest `capacity` stored blocks;
+// for each engine block 16 bytes and one entry of a hash map.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class UnitIndex {
  public:
   explicit UnitIndex(size_t capacity) : capacity_(capacity) {}
 
-  // Thread: any. Of two blocks that begin alike, the newer is found.
+  // Adds a stored block. Thread: any. Of two blocks that begin alike, the newer is found.
   void add(FamilyId family, const Key& stored, std::span<const Key> units) KVBM_EXCLUDES(mutex_);
 
   struct Found {
     Key stored;
-    uint32_t units = 0;  // leading engine blocks that are the same; 0: none
+    uint32_t units = 0;  // leading engine blocks that match; 0: none
   };
-  // The block that begins with the most of `units`, up to `below` of them. Thread: any.
+  // Returns the block that begins with the most of `units`, up to `below` of them. Thread: any.
   [[nodiscard]] Found find(FamilyId family, std::span<const Key> units, uint32_t below) const KVBM_EXCLUDES(mutex_);
   [[nodiscard]] uint64_t bytes() const KVBM_EXCLUDES(mutex_);
 
