@@ -34,7 +34,7 @@ constexpr const char* kOtherManager = "the namespace belongs to another manager"
 constexpr const char* kRepeated = "a block is in the batch twice";
 constexpr const char* kNoBatch = "the manager or an array of the batch is NULL, or it has more than 2^28 blocks";
 
-// One value per block of a call, undefined at first; small batches need no heap.
+// Array with one value per block of a call, initially undefined; small batches need no heap.
 template <class T>
 class PerBlock {
  public:
@@ -63,7 +63,8 @@ kvbm_status_t make_holds(Manager& manager, HoldKind kind, std::span<const SlotId
   return to_c(code);
 }
 
-// After a publication: a duplicate's hold stands for the block that was there, a refused one is writable again.
+// Settles holds after a publication: a duplicate's hold now names the resident block, a refused block is writable
+// again.
 void settle(Manager& manager, std::span<const HoldValue> values, std::span<const SlotId> slots,
             std::span<const Code> codes) {
   const auto listed = [&](size_t i) { return codes[i] == Code::ok || codes[i] == Code::exists; };
@@ -76,13 +77,13 @@ void settle(Manager& manager, std::span<const HoldValue> values, std::span<const
   }
 }
 
-// Arrays that are there, of no more elements than a call may have.
+// True if the arrays are not null and have no more elements than a call may have.
 template <class... Array>
 bool is_batch(const kvbm_block_t* blocks, size_t n, Array... others) {
   return n == 0 || (blocks != nullptr && (... && (others != nullptr)) && !kvbm::capi::too_many(n));
 }
 
-// Two holds of one batch on one block would complete or register it twice.
+// True if a batch has two holds on one block, which would be completed or registered twice.
 bool repeats(const kvbm_block_t* blocks, size_t n) {
   for (size_t i = 1; i < n; ++i) {
     if (blocks[i] > blocks[i - 1]) continue;  // the usual case: fresh holds ascend
@@ -182,7 +183,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       what.family = plan.value().family;
     }
     what.keys = {reinterpret_cast<const Key*>(keys), n_blocks};
-    core.trust_present(what.family, what.keys);  // the caller may be given the block that is there for its own
+    core.trust_present(what.family, what.keys);  // the caller may get the resident block in place of its own
     what.parent = reinterpret_cast<const Key*>(given.parent);
     what.chained = given.unchained == 0;
     what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
@@ -193,8 +194,8 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (positions != nullptr) what.positions = {positions, n_blocks};
     Slots slots(n_blocks);
     PerBlock<Code> codes(n_blocks);
-    // The old holds end first: of two callers that register one block, one must find it stale. What becomes of the blocks
-    // in between, no hold can name.
+    // The old holds end first: of two callers that register one block, one must find its hold stale. No hold names
+    // the blocks until they are settled.
     const Code taken = kvbm::block::take_held(core.holds(), core.table(), {inout_blocks, n_blocks}, slots);
     if (taken != Code::ok) return to_c(taken);
     const Code all = kvbm::manager::publish_managed(core, what, slots, codes);

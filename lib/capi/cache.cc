@@ -99,7 +99,7 @@ Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t&
   return make_shaped(in, std::move(plan).value(), n_blocks);
 }
 
-// The device that the tensors lie on; null: they are host memory.
+// Returns the device of the tensors; null: they are in host memory.
 Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager::Manager& manager,
                                                                    const kvbm_cache_options_t& given) {
   if (given.memory > KVBM_MEMORY_CUDA) return Status(Code::invalid_argument, "memory is not a KVBM_MEMORY_* value");
@@ -115,14 +115,14 @@ Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager
   return manager.devices().place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
 }
 
-// Whether this process has memory at an address. What the system does not say counts as there.
+// True if this process has memory at an address. An unknown result counts as true.
 bool is_mapped(uintptr_t at) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   unsigned char resident = 0;
   return ::mincore(reinterpret_cast<void*>(at / page * page), 1, &resident) == 0 || errno != ENOMEM;
 }
 
-// An address of a device, or a wrong one, would end the process at the first store or load.
+// Checks the tensors' addresses: a device address or a wrong one would end the process at the first store or load.
 Status check_host_memory(const kvbm_cache_options_t& given) {
   for (size_t p = 0; p < given.n_parts; ++p) {
     for (size_t t = 0; t < given.parts[p].n_tensors; ++t) {
@@ -139,14 +139,14 @@ Status check_host_memory(const kvbm_cache_options_t& given) {
 
 kvbm::device::CuStream to_stream(void* stream) noexcept { return static_cast<kvbm::device::CuStream>(stream); }
 
-// A submission has no slot for words: kvbm_error_last has them, and the log.
+// A submission has no error slot: kvbm_error_last returns the text, and the log has it.
 kvbm_status_t refuse_submission(const kvbm::manager::Cache& cache, const Status& why) {
   cache.manager()->env().log->write(kvbm::LogLevel::warning, "cache", why.message());
   return fail(nullptr, why);
 }
 
-// Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the
-// same length, so nothing later would notice. A match from before an invalidation is still the cache's own.
+// Checks that the match is of this cache's parts. Records of another namespace or shard may have the same length, so
+// nothing later would notice. A match from before an invalidation is still the cache's own.
 Status check_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match) {
   if (match.parts().size() != cache.parts().size()) {
     return {Code::invalid_argument, "the match is not of this cache's parts",
@@ -166,7 +166,8 @@ Status check_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match
   return {};
 }
 
-// A range that some part's shard has. One that none has would load nothing and call it done.
+// Checks that some part's shard has the layers. With a range that none has, a load would do nothing and report
+// success.
 Status check_layers(const kvbm::manager::Cache& cache, uint64_t first, uint64_t n) {
   if (first == 0 && n == 0) return {};
   uint64_t most = 0;
@@ -188,7 +189,7 @@ Status check_match(const kvbm::manager::Cache& cache, const kvbm::manager::Match
   return check_layers(cache, given.first_layer, given.n_layers);
 }
 
-// A load whose layers are waited for: it can be found by its number as soon as the caller has that.
+// Submits a load with layers to wait for: it can be found by its number as soon as the caller has that.
 kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest request, const kvbm_load_options_t& given,
                              kvbm_queue_t* queue, uint64_t user_data) {
   const auto& core = cache.cache;
@@ -288,7 +289,7 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     if (given.positions != nullptr) {
       const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
       request.positions.assign(positions, positions + n_keys);
-      request.unchained = true;  // a content key has no block before it
+      request.unchained = true;  // a content key has no parent
     }
     if (given.unit_keys != nullptr) {
       const auto* units = reinterpret_cast<const kvbm::Key*>(given.unit_keys);
@@ -334,7 +335,7 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     }
     kvbm::manager::LoadRequest request;
     request.cache = core;
-    if (match != nullptr) request.match = match->match;  // else there is no key to look at in one
+    if (match != nullptr) request.match = match->match;  // without a match there are no keys to load
     request.block_ids.assign(block_ids, block_ids + n_ids);
     if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse_submission(*core, fits);
     request.n_ids = n_block_ids;

@@ -18,7 +18,7 @@ namespace codec = kvbm::codec;
 
 namespace {
 
-// The operations that touch the tensors are waited for by kvbm_cache_release, and these calls are such.
+// Counts a call in the cache's gate: kvbm_cache_release waits for calls that touch the tensors.
 class Inside {
  public:
   explicit Inside(kvbm::capi::Gate& gate) : gate_(gate) { gate_.enter(); }
@@ -30,7 +30,7 @@ class Inside {
   kvbm::capi::Gate& gate_;
 };
 
-// The part and the form that options name. KVBM_OK, or what err was given.
+// Reads the part and the form from the options. Returns KVBM_OK, or the code written to err.
 kvbm_status_t take(kvbm_cache_t& cache, const kvbm_cache_code_options_t* options, kvbm_cache_code_options_t& given,
                    BlockCoding& what, kvbm_error_t* err) {
   if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
@@ -53,7 +53,7 @@ kvbm_status_t take(kvbm_cache_t& cache, const kvbm_cache_code_options_t* options
   return KVBM_OK;
 }
 
-// The blocks and the stream.
+// Reads the blocks and the stream.
 Status take_blocks(const kvbm_cache_code_options_t& given, const uint32_t* ids, size_t n, bool written,
                    BlockCoding& what) {
   if (kvbm::capi::too_many(n)) return kvbm::capi::refuse_count("n_blocks");

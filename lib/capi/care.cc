@@ -16,7 +16,7 @@ using kvbm::capi::to_c;
 
 namespace {
 
-// What every call of this section begins with: the arguments checked, the family found, the keys as a span.
+// Common start of every call in this section: checked arguments, the family, and the keys as a span.
 struct Subject {
   kvbm_status_t status = KVBM_OK;
   kvbm::manager::PartPlan plan;

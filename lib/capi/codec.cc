@@ -52,7 +52,7 @@ constexpr codec::Mode kModes[] = {codec::Mode::off,        codec::Mode::fast,   
                                   codec::Mode::int4,       codec::Mode::int8_coded, codec::Mode::int6_coded,
                                   codec::Mode::int4_coded, codec::Mode::delta};
 
-// The form that options say. KVBM_OK, or what err was given.
+// Reads the form from the options. Returns KVBM_OK, or the code written to err.
 kvbm_status_t take_form_of(const kvbm_codec_options_t* options, codec::LeafForm& form, kvbm_error_t* err) noexcept {
   kvbm_codec_options_t known{};
   if (!kvbm::capi::take_options(options, known)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);

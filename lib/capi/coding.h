@@ -1,4 +1,5 @@
-// What the calls that code in a caller's memory share (codec.cc, cache_coding.cc): work memory, checks, refusals.
+// Shared parts of the calls that code in a caller's memory (codec.cc, cache_coding.cc): work memory, checks,
+// refusals.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,11 @@
 
 namespace kvbm::capi {
 
-// This thread's, kept until it ends.
+// Returns this thread's workspace, which is kept until the thread ends.
 codec::StreamWorkspace& coding_workspace() noexcept;
-// Whether it is a KVBM_CODEC_*.
+// True if `number` is a KVBM_CODEC_* value.
 bool is_mode(uint32_t number) noexcept;
-// The form that fields of options say; KVBM_OK, or what err was given.
+// Makes the form from fields of options. Returns KVBM_OK, or the code written to err.
 kvbm_status_t take_form(uint32_t element, uint32_t row_elements, uint32_t rows, codec::LeafForm& form,
                         kvbm_error_t* err) noexcept;
 kvbm_status_t too_small(kvbm_error_t* err, size_t capacity, uint64_t needed);

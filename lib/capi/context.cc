@@ -22,7 +22,7 @@ using kvbm::capi::guarded;
 
 namespace {
 
-// A configuration file larger than this is not one.
+// Size limit of a configuration file.
 constexpr size_t kMaxConfigBytes = 1 << 20;
 
 Result<std::string> read_text(const char* path) {
@@ -52,7 +52,7 @@ std::vector<NamedText> environment() {
   return out;
 }
 
-// Defaults as they fit the machine, file, environment, settings.
+// Merges, in rising precedence: defaults that fit the machine, the file, the environment, the settings.
 Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given, const kvbm::MachineLimits& limits) {
   kvbm::ConfigSources sources;
   const char* path = given.config_file != nullptr ? given.config_file : std::getenv("KVBM_CONFIG");
@@ -82,7 +82,7 @@ Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given, const kvbm:
   return config;
 }
 
-// Gives a message of the core to the caller's callback as one line.
+// Passes a message of the core to the caller's callback as one line.
 void deliver(void* user, const kvbm::LogMessage& message) {
   const auto* context = static_cast<const Context*>(user);
   std::string text(message.text);

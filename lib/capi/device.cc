@@ -1,4 +1,4 @@
-// Devices that attached caches lie on.
+// Devices of attached caches.
 #include "manager/device_caches.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ static_assert(sizeof(kvbm_device_moves_t) == 80 && sizeof(kvbm_device_row_t) == 
 
 template <size_t N>
 void put_text(char (&to)[N], const std::string& text) noexcept {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));  // `to` is zero
+  std::memcpy(to, text.data(), std::min(text.size(), N - 1));  // the caller has zeroed `to`
 }
 
 kvbm_device_moves_t to_moves(const kvbm::device::TransferStats& s) noexcept {

@@ -26,7 +26,7 @@ kvbm::Status refuse_component(size_t index, const char* field, const char* wante
   return {Code::invalid_argument, "geometry refused", "component " + std::to_string(index) + ": " + field + " " + wanted};
 }
 
-// What a kind has no use for must not be set: it would be the mark of another model than is made.
+// Converts a component. Refuses fields that its kind does not use: a set one suggests that another model was meant.
 kvbm::Result<layout::ComponentGeometry> to_component(size_t index, const kvbm_component_t& in) {
   if (in.kind > KVBM_COMPONENT_STATE) return refuse_component(index, "kind", "is not a KVBM_COMPONENT_* value");
   if (in.element >= layout::kElementCount) return refuse_component(index, "element", "is not a KVBM_ELEMENT_* value");

@@ -7,15 +7,15 @@ namespace kvbm::capi {
 
 namespace {
 
-// Of the last call of a thread that has no slot of the caller's. Constant-initialized: it takes no memory and runs no code.
+// Error of this thread's last call without an error slot. Constant-initialized: needs no allocation and no code.
 constinit thread_local kvbm_error_t last_error{};
 
-// Takes no memory: what was refused is told also where there is none. Status::message(), as far as there is room.
+// Writes Status::message(), as far as it fits. Allocates nothing, so that a refused allocation can be reported, too.
 kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::string_view detail) noexcept {
   if (err == nullptr) err = &last_error;
   size_t n = 0;
   const auto add = [&](std::string_view text) {
-    if (text.empty()) return;  // its address may be null, which memcpy takes for no length
+    if (text.empty()) return;  // its address may be null, which memcpy does not accept even for length 0
     const size_t fits = std::min(text.size(), sizeof(err->message) - 1 - n);
     std::memcpy(err->message + n, text.data(), fits);
     n += fits;

@@ -1,5 +1,5 @@
-// The edge between C and the core: no exception leaves, errors get their text, structs from newer
-// headers are taken as far as they are understood.
+// The boundary between C and the core: no exception leaves, errors get their text, and structs from newer headers are
+// accepted as far as they are understood.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,18 @@ namespace kvbm::capi {
 
 inline kvbm_status_t to_c(Code code) noexcept { return static_cast<kvbm_status_t>(code); }
 
-// Writes code and text into a caller's error slot; where there is none, into this thread's own, for kvbm_error_last.
+// Writes code and text into a caller's error slot, or without one into this thread's own, for kvbm_error_last.
 kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept;
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept;
-// Of a call that has no slot.
+// For calls without an error slot.
 inline kvbm_status_t refuse(Code code, const char* text) noexcept { return fail(nullptr, code, text); }
 inline kvbm_status_t invalid(const char* text) noexcept { return refuse(Code::invalid_argument, text); }
-// What this thread's own slot says is of an earlier call.
+// Marks the content of this thread's own slot as from an earlier call.
 void forget_last_error() noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
-// What may throw is allocation; an operation's own step ends in manager/operation.cc.
+// Runs a call and turns exceptions into codes. Only allocation may throw; an operation's own steps are guarded in
+// manager/operation.cc.
 template <class Fn>
 kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   if (err == nullptr) forget_last_error();
@@ -39,12 +40,12 @@ kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   }
 }
 
-// What no header's struct reaches: a struct_size beyond it was never set, and its tail is nobody's to look at.
+// Larger than the struct of any header: a struct_size beyond it was never set, and its tail must not be read.
 inline constexpr size_t kMostStructBytes = size_t{1} << 16;
 inline bool is_struct_size(size_t size) noexcept { return size >= sizeof(uint32_t) && size <= kMostStructBytes; }
 
 // Copies a caller's options into `known`, which holds the defaults. A shorter struct (older header) keeps the
-// defaults of what it lacks; a longer one is accepted if its unknown tail is zero. False: refuse it.
+// defaults of the missing fields; a longer one is accepted if its unknown tail is zero. False: refuse the options.
 template <class T>
 bool take_options(const T* given, T& known) noexcept {
   if (given == nullptr) return true;
@@ -61,7 +62,7 @@ bool take_options(const T* given, T& known) noexcept {
 inline constexpr const char* kUnknownOptions =
     "options.struct_size is not set (call the _options_init function), or a field is set that this library does not know";
 
-// Zeroes what the caller's header has and this library does not, and sets struct_size.
+// Fills in the defaults, zeroes the fields that only the caller's header has, and sets struct_size.
 template <class T>
 kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noexcept {
   if (out == nullptr || !is_struct_size(struct_size)) return to_c(Code::invalid_argument);
@@ -71,25 +72,26 @@ kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noex
   return KVBM_OK;
 }
 
-// The most elements that an array of a call may have (kvbm.h, convention 7). A larger count is a mistake of the caller's, a
-// negative number most often, and products with it would wrap.
+// Limit of an array's elements in a call (kvbm.h, convention 7). A larger count is a mistake of the caller, usually a
+// negative number, and products with it would wrap.
 inline constexpr size_t kMostItems = size_t{1} << 28;
 inline constexpr size_t kTooMany = SIZE_MAX;
-// How many elements an array of these dimensions has; kTooMany where that, or one of the dimensions, is more than it may be.
+// Returns the number of elements of an array with these dimensions; kTooMany if that, or one dimension, exceeds
+// kMostItems.
 [[nodiscard]] constexpr size_t items(std::initializer_list<size_t> dimensions) noexcept {
   size_t n = 1;
   bool fits = true;
   for (const size_t d : dimensions) {
     fits = fits && d <= kMostItems && n <= kMostItems;
-    n = fits ? n * d : 0;  // of two that fit: far from the end of size_t
+    n = fits ? n * d : 0;  // both factors are at most kMostItems, so the product does not overflow
   }
   return fits && n <= kMostItems ? n : kTooMany;
 }
 [[nodiscard]] constexpr bool too_many(size_t n) noexcept { return n > kMostItems; }
-// The refusal in words; `what` is the count, or the product.
+// Returns the refusal as text; `what` is the count, or the product.
 Status refuse_count(const char* what);
 
-// Two-phase text output.
+// Copies text in two phases: size first, then content.
 kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept;
 
 }  // namespace kvbm::capi

@@ -62,7 +62,7 @@ std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
   return it == operations_.end() ? nullptr : it->second.lock();
 }
 
-// A caller that waits for one thing.
+// Lets a caller wait for one completion.
 struct Waiter {
   Mutex mutex;
   std::condition_variable_any arrived;
@@ -80,13 +80,13 @@ struct Waiter {
     while (!set) arrived.wait(mutex);
     return completion;
   }
-  // False when the deadline passed first.
+  // Returns false if the deadline passed first.
   bool wait_until(const Clock& clock, uint64_t deadline_ns) {
     MutexLock lock(mutex);
     while (!set) {
       const uint64_t now = clock.now_ns();
       if (now >= deadline_ns) return false;
-      // An hour at a time: a far deadline must not overflow the standard library's clock.
+      // At most an hour at a time: a far deadline must not overflow the standard library's clock.
       arrived.wait_for(mutex, std::chrono::nanoseconds(std::min<uint64_t>(deadline_ns - now, 3'600'000'000'000ULL)));
     }
     return true;
@@ -118,7 +118,8 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
   const std::shared_ptr<copy::Queue> completions = queue->core->queue;
   const std::shared_ptr<Registry> registry = queue->core->registry;
   if (!completions->reserve()) return to_c(Code::again);
-  // A submission that is refused memory is undone whole: whoever waits for the gates waits for what was begun alone.
+  // Undoes a submission completely if an allocation in it is refused: the gates' waiters wait for started operations
+  // only.
   struct Undo {
     copy::Queue& queue;
     Registry& registry;
@@ -134,7 +135,7 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
       }
     }
   };
-  // Gates by pointer: they outlive the operation because their owners wait for it.
+  // Raw pointers: gates outlive the operation because their owners wait for it.
   Gate* gates[2] = {&tenancy->gate, cache_gate.get()};
   for (Gate* gate : gates) {
     if (gate != nullptr) gate->enter();
@@ -222,7 +223,7 @@ void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<con
 kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns) {
   const Clock& clock = tenancy.manager->env().clock();
   const auto waiter = std::make_shared<Waiter>();
-  // Whoever has left at the deadline hears nothing: then the next flush is told.
+  // A caller that has left at the deadline does not get the result; the next flush then reports it.
   enum : int { kWaits, kTold, kLeft };
   const auto state = std::make_shared<std::atomic<int>>(kWaits);
   UniqueFunction<bool(Code)> done = [waiter, state](Code code) {
@@ -249,7 +250,8 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns
 manager::Part to_part(const kvbm_part_t* part) noexcept {
   manager::Part out;
   if (part == nullptr) return out;
-  // What the core's narrower field cannot hold, and what this library does not know, is no component at all.
+  // A value that the core's narrower field cannot hold, or a field unknown to this library, makes it no component at
+  // all.
   const auto& reserved = part->shard.reserved;
   const bool known = part->reserved == 0 && reserved[0] == 0 && reserved[1] == 0 && reserved[2] == 0;
   out.component = static_cast<Component>(known && part->component < UINT16_MAX ? part->component : UINT16_MAX);

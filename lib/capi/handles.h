@@ -1,8 +1,8 @@
-// What the opaque pointers of kvbm.h point to, and how they keep each other alive.
+// Targets of kvbm.h's opaque pointers, and how they keep each other alive.
 //
-// A handle is a small struct around shared ownership: releasing in any order is legal. The last handle of
-// a manager's family ends its Tenancy, on the caller's thread, which waits for work in flight and
-// closes the tiers; operations own parts of the manager, never a Tenancy.
+// A handle is a small struct around shared ownership: releasing in any order is legal. The last handle of a manager's
+// family ends its Tenancy on the caller's thread. That thread waits for work in flight and closes the tiers.
+// Operations own parts of the manager, never a Tenancy.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@
 #include "base/thread_executor.h"
 #include "kvbm.h"
 
-// What the handles hold is included by those that use it: every file of this folder reads this one.
+// Only forward declarations: users include what they need, because every file of this folder includes this one.
 namespace kvbm::layout {
 class Geometry;
 }
@@ -48,7 +48,7 @@ class Share;
 
 namespace kvbm::capi {
 
-// Counts operations under way; its owner can wait until there are none.
+// Counts operations in progress; its owner can wait until there are none.
 class Gate {
  public:
   void enter();
@@ -62,20 +62,20 @@ class Gate {
 };
 
 struct Context {
-  MachineLimits limits;  // as they were when it was created
+  MachineLimits limits;  // at creation of the context
   OptionSet config;
   Log log;
   kvbm_log_fn log_callback = nullptr;
   void* log_user = nullptr;
   SystemRandom random;
   ForkGuard fork;
-  // Destroyed after the executor, whose last tasks may still close files.
+  // Destroyed after the executor: its last tasks may still close files.
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<ThreadExecutor> executor;
   [[nodiscard]] manager::Environment environment();
 };
 
-// The operations of a queue that can be cancelled. Their numbers are told apart over all queues of the process.
+// The cancellable operations of a queue. Their numbers are unique over all queues of the process.
 class Registry {
  public:
   uint64_t add(const std::shared_ptr<manager::Operation>& operation);
@@ -87,8 +87,8 @@ class Registry {
   std::map<uint64_t, std::weak_ptr<manager::Operation>> operations_ KVBM_GUARDED_BY(mutex_);
 };
 
-// Operations in flight keep the queue and the registry, never the context: its executor cannot end on one of its
-// own threads.
+// Operations in flight keep the queue and the registry, never the context: its executor cannot end on one of its own
+// threads.
 struct QueueCore {
   std::shared_ptr<Context> context;
   std::shared_ptr<copy::Queue> queue;
@@ -98,14 +98,15 @@ struct QueueCore {
 struct Waiter;
 struct Tenancy {
   Tenancy();
-  // Where the manager is a node. Goes after the manager was shut down.
+  // Set if the manager is a node. Destroyed after the manager is shut down.
   std::unique_ptr<manager::Node> node;
-  // Where its tier set is shared; likewise.
+  // Set if the tier set is shared. Destroyed after the manager is shut down.
   std::unique_ptr<manager::Share> share;
   std::shared_ptr<Context> context;
   std::shared_ptr<manager::Manager> manager;
   Gate gate;
-  // For the destructor, which waits for the manager to close and cannot say that there is no memory.
+  // Made in advance for the destructor, which waits for the manager to close and could not report a refused
+  // allocation.
   std::shared_ptr<Waiter> closed;
   ~Tenancy();
 };
@@ -116,34 +117,34 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
                             std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
                             uint64_t* out_operation);
 
-// Asks other nodes for these and waits for the answers; nothing where the manager is no node.
+// Asks other nodes for these records and waits for the answers; no-op if the manager is no node.
 void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
-// Asks every node that is connected; empty where the manager is no node.
+// Asks every connected node; empty if the manager is no node.
 std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
-// What no tier has, as far as is known.
+// Returns the records that no tier has, as far as is known.
 std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
                                    std::span<const Key> keys);
 
-// Asks the owner of a shared tier set for what is nowhere here, as long as its options say; nothing where there is
-// nobody to ask.
+// Asks the owner of a shared tier set for records that are nowhere here, within the time of its options; no-op
+// without an owner to ask.
 void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys);
-// The same, and other nodes for `ask_nodes_ns` (0: not), of records of another tensor-parallel size that keys which are nowhere
-// can be made of.
+// Asks the owner, and other nodes for `ask_nodes_ns` (0: not at all), for records of another tensor-parallel size
+// that missing keys can be made of.
 void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<const manager::PartPlan> parts,
                          std::span<const Key> keys, uint64_t ask_nodes_ns);
 
-// Waits until offloads are done; deadline after timeout_ns.
+// Waits until offloads have ended; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns);
 
 manager::Part to_part(const kvbm_part_t* part) noexcept;
-// Null, or a forked child.
+// Returns KVBM_OK, or the refusal of a call in a forked child.
 kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept;
-// The same without words. What a parent's object holds in a child may be locked for ever, not mapped, or the parent's
-// files.
+// True in a forked child; writes no text. There, a parent's object may be locked forever, unmapped, or refer to the
+// parent's files.
 inline bool forked(const Tenancy& tenancy) noexcept { return tenancy.context->fork.forked(); }
-// Ends a handle. A child leaves its parent's objects as they are: the threads that they would wait for are not there.
+// Ends a handle. A child leaves its parent's objects as they are: the threads they would wait for do not exist there.
 template <class T>
 void drop(T* handle, const Context& context) noexcept {
   if (!context.fork.forked()) delete handle;
@@ -166,7 +167,7 @@ struct kvbm_manager {
 struct kvbm_namespace {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;
   std::shared_ptr<kvbm::manager::Namespace> ns;
-  bool weak_hashes = false;  // of an engine's are taken: kvbm_namespace_options_t.weak_hashes
+  bool weak_hashes = false;  // accept short hashes of an engine: kvbm_namespace_options_t.weak_hashes
 };
 struct kvbm_cache {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;

@@ -14,7 +14,7 @@ static_assert(sizeof(kvbm_key_t) == sizeof(Key));
 
 namespace {
 
-// Of fewer bytes anybody finds two contents with one hash.
+// With fewer bytes a collision of two contents is easy to find.
 constexpr size_t kStrongHashBytes = 16;
 
 std::vector<kvbm::ConstBytes> to_extras(const kvbm_extra_t* extras, size_t n) {
@@ -29,7 +29,7 @@ bool is_extra(const kvbm_extra_t& extra) {
   return (extra.data != nullptr || extra.bytes == 0) && !kvbm::capi::too_many(extra.bytes);
 }
 
-// Chained and content keys differ in nothing but the core's function.
+// Makes chained or content keys, which differ only in the core's function.
 template <class Make>
 kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens, uint32_t block_tokens,
                         const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity, size_t* out_n, Make&& make) {

@@ -52,7 +52,7 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, const kvbm::manager::Environm
     auto made = kvbm::capi::store_tier(out.url, in.store, in.capacity_bytes, environment);
     if (!made.ok()) return made.status();
     out.make = std::move(made).value();
-    if (out.url.empty()) out.url = "store:";  // a store, and no plug-in tier
+    if (out.url.empty()) out.url = "store:";  // marks it as a store, not a plug-in tier
   }
   if (in.table != nullptr) {
     out.make = [table = *in.table, user = in.table_user, &executor = *environment.executor](
@@ -100,12 +100,12 @@ Status apply(const kvbm_manager_options_t& given, const kvbm::manager::Environme
   return {};
 }
 
-// A part of a path that is not there is no miss of a block.
+// Turns the miss of a missing path component into an I/O error, because it is no miss of a block.
 Status opening(const Status& status) {
   return status.code() == Code::miss ? Status(Code::io_error, status.what(), status.detail()) : status;
 }
 
-// Other nodes become the last tier of a manager that is one.
+// Adds the other nodes as the last tier if the manager is a node.
 Status join(const kvbm::manager::Environment& environment, Options& options,
             std::unique_ptr<kvbm::manager::Node>& out) {
   if (!options.node.wanted()) return {};
@@ -150,7 +150,7 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (const Status fits = kvbm::check_host_capacity(core.value().host.capacity_bytes, context->core->limits); !fits.ok()) {
       context->core->log.write(kvbm::LogLevel::warning, "manager", fits.message());
     }
-    auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
+    auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // allocated before anything that would need closing
     auto share = kvbm::manager::Share::create(context->core->environment(), core.value());
     if (!share.ok()) return fail(err, opening(share.status()));
     std::unique_ptr<kvbm::manager::Node> node;

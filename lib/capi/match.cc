@@ -21,7 +21,7 @@ using kvbm::manager::PartPlan;
 
 namespace {
 
-// What a call asks for; KVBM_ERR_UNSUPPORTED and KVBM_ERR_INVALID for options that nobody can follow.
+// Reads a call's options. Returns KVBM_ERR_UNSUPPORTED or KVBM_ERR_INVALID for options that cannot be followed.
 kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_options_t& given,
                            kvbm::manager::LookupRequest& request) {
   if (!kvbm::capi::take_options(options, given)) return refuse(kvbm::Code::unsupported, kvbm::capi::kUnknownOptions);
@@ -138,7 +138,7 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
         const kvbm::TierIndex tier = found.tier_of(p, first + i);
         if (tier == kvbm::kNoTier) continue;
         const auto& part = found.parts()[p];
-        // A slot that the match holds keeps what was completed in it.
+        // A slot that the match holds keeps the bytes that were completed in it.
         const uint64_t bytes = tier != 0 ? part.found[first + i].payload_bytes
                                          : found.manager().table().payload_bytes(part.slots[first + i]);
         item.parts_needed |= 1U << p;
@@ -167,7 +167,7 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
       const kvbm::SlotId slot = found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
       const bool given = slot != kvbm::kNoSlot && manager.trust(slot);
       if (given) slots.push_back(slot);
-      out_blocks[i] = given ? 1 : 0;  // until there are holds
+      out_blocks[i] = given ? 1 : 0;  // placeholder until there are holds
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
     kvbm::Code code = kvbm::Code::no_room;

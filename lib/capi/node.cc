@@ -23,7 +23,7 @@ using kvbm::capi::to_c;
 
 namespace {
 
-// Of a call that is whole.
+// Answers a call with checked arguments.
 kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRequest& request, uint64_t ask_nodes_ns,
                      kvbm_location_t* out_rows, size_t capacity, size_t* out_n) {
   std::vector<kvbm::Identity> ids = kvbm::manager::identities_of(request);
@@ -53,11 +53,11 @@ kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRe
 
 constexpr uint64_t kLookAgainNs = 2'000'000;
 
-// What is known of the addresses of node.peers at one moment.
+// State of the addresses of node.peers at one moment.
 struct Peers {
-  size_t missing = 0;  // not connected, or not known yet
-  size_t refused = 0;  // of these, without a prospect
-  std::string why;     // "address: state" of each that is missing
+  size_t missing = 0;  // not connected, or not yet known
+  size_t refused = 0;  // part of `missing`: refused, so retrying cannot help
+  std::string why;     // "address: state" of each missing peer
 };
 
 Peers peers_of(kvbm::manager::Node& node) {
@@ -65,7 +65,7 @@ Peers peers_of(kvbm::manager::Node& node) {
   for (const auto& row : node.nodes()) {
     const auto& link = row.link;
     if (link.state == "this node") continue;
-    if (link.state == "ready" && link.status.capacity_bytes != 0) continue;  // it has said what it has
+    if (link.state == "ready" && link.status.capacity_bytes != 0) continue;  // has reported its capacity
     ++out.missing;
     if (link.state.starts_with("refused: ")) ++out.refused;
     out.why.append(out.why.empty() ? "" : "; ").append(link.address).append(": ").append(link.state);

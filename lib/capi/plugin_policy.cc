@@ -11,9 +11,9 @@ namespace {
 
 int may_evict(const void* asker, uint32_t slot);
 
-// Invariant: a slot is listed (here, and in its facts' `queue`) exactly while the caller's policy knows it: it heard
-// `inserted`, and since then it neither chose the slot nor heard `erased`. Of other slots it hears nothing. A slot that
-// was chosen and stays is inserted anew by `available`, which the block table calls once the slot can go.
+// Invariant: a slot is listed (here, and in its facts' `queue`) exactly while the caller's policy knows it. That is
+// from `inserted` until the policy chooses the slot or gets `erased`. It gets no calls about other slots. A slot that
+// was chosen and stays is inserted anew by `available`, which the block table calls once the slot can be evicted.
 class PluginPolicy final : public policy::EvictionPolicy {
  public:
   PluginPolicy(const kvbm_policy_table_t& table, void* user, std::span<policy::Facts> facts,
@@ -51,7 +51,7 @@ class PluginPolicy final : public policy::EvictionPolicy {
     const uint32_t slot = table_.evict(policy_, &may_evict, this, tick);
     const bool known = slot < listed_.size() && listed_[slot];
     const bool usable = known && residents_.evictable(slot);
-    if (known) set_listed(slot, false);  // it has forgotten the slot, whatever becomes of it
+    if (known) set_listed(slot, false);  // the policy has forgotten the slot, whatever happens to it
     if (usable) return slot;
     if (slot != UINT32_MAX) ++refused_;
     return help_out();
@@ -76,7 +76,7 @@ class PluginPolicy final : public policy::EvictionPolicy {
     facts_[slot].queue = listed ? 1 : 0;
   }
 
-  // The caller's policy had no usable answer: go around the slots like a clock.
+  // Chooses a slot like a clock if the caller's policy had no usable answer.
   SlotId help_out() {
     for (size_t n = 0; n < listed_.size(); ++n) {
       hand_ = (hand_ + 1) % listed_.size();

@@ -1,4 +1,4 @@
-// An eviction policy made of a caller's C table (kvbm_policy_table_t), held to the rules.
+// An eviction policy made of a caller's C table (kvbm_policy_table_t), checked at every call.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace kvbm::capi {
 std::unique_ptr<policy::EvictionPolicy> make_plugin_policy(const kvbm_policy_table_t& table, void* user,
                                                            std::span<policy::Facts> facts,
                                                            const policy::Residents& residents);
-// Whether every function is there.
+// True if the table has every function.
 bool policy_table_complete(const kvbm_policy_table_t& table) noexcept;
 
 }  // namespace kvbm::capi

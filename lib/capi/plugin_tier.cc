@@ -20,22 +20,22 @@ namespace kvbm::capi {
 
 namespace {
 
-// Without a deadline of the caller's, a plug-in may take this long for a batch.
+// Limit of a plug-in's time for a batch, if the caller has no earlier deadline.
 constexpr uint64_t kDefaultTimeoutNs = 10'000'000'000ULL;
-// Hangs, wrong bytes and second answers after which the tier is taken out of service.
+// Number of hangs, wrong bytes and second answers after which the tier is taken out of service.
 constexpr uint32_t kMaxFaults = 16;
-// Memory that calls which were answered may still be written in by a second answer: the last call's, and of the ones
-// before it as much as this.
+// Memory of answered calls that is kept because a second answer may still write to it: the last call's, and up to
+// this much of earlier ones.
 constexpr size_t kAnsweredBytes = 8U << 20;
 constexpr size_t kAnsweredCalls = 64;
-// What a status is set to once it has been read: whatever is found there later is a second answer.
+// Value of a status once it has been read: any other value found later is a second answer.
 constexpr kvbm_status_t kAnswered = INT32_MIN;
 // The largest head a record can have.
 constexpr size_t kMaxHeadBytes = codec::head_bytes(codec::kMaxLeaves, codec::kMaxAttributeBytes);
 
 using Name = std::array<uint8_t, 32>;
 
-// What the plug-in stores a record under: nothing of it can be guessed or chosen by a tenant.
+// Returns the name that the plug-in stores a record under: a tenant can neither guess nor choose any of it.
 Name name_of(const Family& family, const Key& key) {
   std::byte text[64] = {};
   std::memcpy(text, family.ns.bytes.data(), 16);
@@ -50,7 +50,7 @@ Name name_of(const Family& family, const Key& key) {
   return codec::sha256(text);
 }
 
-// The memory of a call that was answered.
+// Memory of a call that was answered.
 struct Answered {
   std::vector<kvbm_tier_item_t> items;
   std::vector<kvbm_status_t> status;
@@ -58,7 +58,7 @@ struct Answered {
   std::vector<std::vector<std::byte>> payloads;
   size_t bytes = 0;
 
-  // Whether somebody wrote a status since this was last asked.
+  // True if a status was written since the last call of this function.
   bool again() noexcept {
     bool found = false;
     for (kvbm_status_t& one : status) {
@@ -99,24 +99,24 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
   const FamilyTable& families_;
   const TierIndex index_;
   tier::TierListener* const listener_;
-  ThreadExecutor* threads_ = nullptr;  // the tier's
+  ThreadExecutor* threads_ = nullptr;  // owned by the tier
   std::atomic<uint32_t> inside_{0};    // threads inside the plug-in
   std::atomic<uint32_t> faults_{0};
   std::atomic<bool> disabled_{false};
   std::atomic<uint64_t> puts{0}, put_bytes{0}, put_errors{0}, gets{0}, get_bytes{0}, get_errors{0}, misses{0}, damaged{0};
-  std::atomic<int64_t> stuck{0};  // threads in calls whose deadline has passed
-  std::atomic<uint64_t> second_answers{0};  // late ones too: the deadline answered first
+  std::atomic<int64_t> stuck{0};  // threads in calls that are past their deadlines
+  std::atomic<uint64_t> second_answers{0};  // includes answers after the deadline, which counts as the first answer
 
   Mutex mutex_;
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
-  // Names whose bytes did not verify: not found here, whatever the plug-in says, until they are stored again.
-  // Faults end the tier before this grows.
+  // Names with bytes that failed verification: not found here, whatever the plug-in answers, until they are stored
+  // again. Faults disable the tier before this grows.
   std::set<Name> quarantined_ KVBM_GUARDED_BY(mutex_);
-  std::atomic<size_t> n_quarantined_{0};  // so that find() need not look
+  std::atomic<size_t> n_quarantined_{0};  // lets find() skip the lock
   std::vector<Answered> answered_ KVBM_GUARDED_BY(mutex_);  // oldest first
 
-  // Bytes that do not verify were given for these: nobody finds them here any more. Thread: any.
+  // Quarantines records with bytes that failed verification: find() no longer finds them. Thread: any.
   void quarantine(std::span<const Identity> ids) {
     damaged += ids.size();
     std::set<Name> names;
@@ -140,7 +140,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
     }
   }
 
-  // Keeps the memory of a call that was answered for a while, and looks for second answers to the ones before.
+  // Keeps the memory of an answered call for a while, and checks earlier calls for second answers.
   void keep(Answered&& memory) {
     size_t again = 0;
     std::vector<Answered> gone;  // freed without the lock
@@ -163,7 +163,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
     for (size_t i = 0; i < again; ++i) fault("it answered a call twice");
   }
 
-  // Items that failed: of a put, else of a get.
+  // Returns the counter of failed items: of puts or of gets.
   template <class Batch>
   std::atomic<uint64_t>& failed() {
     return std::is_same_v<Batch, tier::PutBatch> ? put_errors : get_errors;
@@ -173,7 +173,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
     MutexLock lock(mutex_);
     ++in_flight_;
   }
-  // On the core's executor: the last call's end may be the end of the tier, which joins its own threads.
+  // Runs on the core's executor: the end of the last call may end the tier, which joins its own threads.
   void end() {
     std::vector<UniqueFunction<void()>> idle;
     {
@@ -186,15 +186,15 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
 
 namespace {
 
-// One call into the plug-in: its memory, and the race between its answer and its deadline, which
-// exactly one side wins.
+// One call into the plug-in: its memory, and the race between its answer and its deadline, which exactly one side
+// wins.
 template <class Batch>
 struct Call : std::enable_shared_from_this<Call<Batch>> {
   std::shared_ptr<PluginCore> core;
   std::unique_ptr<Batch> batch;
   enum State { kWaiting, kRunning, kDecided };
   std::atomic<State> state{kWaiting};
-  // Kept here, for the batch belongs to whoever decides, and may be gone while the plug-in is still busy.
+  // Held here: the batch belongs to the winner of the race, and may be gone while the plug-in still uses this memory.
   std::vector<Identity> ids;
   std::vector<kvbm_tier_item_t> items;
   std::vector<kvbm_status_t> status;
@@ -205,10 +205,10 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
     State was = kWaiting;
     return state.compare_exchange_strong(was, kRunning, std::memory_order_acq_rel);
   }
-  // The plug-in has answered: false if the deadline came first, and the batch is gone.
+  // Notes that the plug-in has answered. False: the deadline was earlier, and the batch is gone.
   [[nodiscard]] bool answered() noexcept {
     if (state.exchange(kDecided, std::memory_order_acq_rel) == kRunning) return true;
-    --core->stuck;  // first: whoever sees the count may call again
+    --core->stuck;  // first: a caller that sees the count may call again
     ++core->second_answers;
     return false;
   }
@@ -227,7 +227,7 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
     items.push_back(item);
   }
 
-  // Hands the batch back on the core's executor.
+  // Ends the batch on the core's executor.
   void finish() {
     core->executor_.post([self = this->shared_from_this()] {
       self->batch->done(*self->batch);
@@ -236,12 +236,12 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
     });
   }
 
-  // The plug-in has returned: nothing of the call is read any more.
+  // Ends the call after the plug-in has returned: none of its memory is read any more.
   void close() {
     Answered memory{std::move(items), std::move(status), std::move(heads), std::move(payloads)};
     for (const auto& head : memory.heads) memory.bytes += head.size();
     for (const auto& payload : memory.payloads) memory.bytes += payload.size();
-    memory.again();  // marks what was read
+    memory.again();  // marks the statuses as read
     core->keep(std::move(memory));
   }
 
@@ -267,7 +267,7 @@ void launch(const std::shared_ptr<Call<Batch>>& call, Work work) {
   const uint64_t now = core.executor_.clock().now_ns();
   const uint64_t deadline = std::min(call->batch->deadline_ns, now + kDefaultTimeoutNs);
   core.begin();
-  // Weak: a call that was answered need not keep its memory until then.
+  // Weak: an answered call need not keep its memory until the deadline.
   core.executor_.post_at(deadline, [weak = std::weak_ptr(call)] {
     if (const auto late = weak.lock()) late->expire();
   });
@@ -281,7 +281,7 @@ void launch(const std::shared_ptr<Call<Batch>>& call, Work work) {
   });
 }
 
-// What lies in the item's own memory, where the plug-in cannot write any more.
+// Checks a record in the item's own memory, which the plug-in cannot write.
 Code check_fetched(const PluginCore& core, const tier::GetItem& item) {
   codec::HeadView head;
   const Code code = tier::check_head(core.families_.get(item.id.family), item.id.key,
@@ -289,7 +289,7 @@ Code check_fetched(const PluginCore& core, const tier::GetItem& item) {
   return code != Code::ok ? code : tier::check_leaves(head, ConstBytes(item.payload).first(item.payload_bytes));
 }
 
-// The sizes are read once: a second answer may change them meanwhile.
+// Copies a fetched record. The sizes are read once: a second answer may change them meanwhile.
 Code take_fetched(Call<tier::GetBatch>& call, size_t i) {
   tier::GetItem& item = call.batch->items[i];
   const uint32_t head_bytes = call.items[i].head_bytes;
@@ -302,7 +302,7 @@ Code take_fetched(Call<tier::GetBatch>& call, size_t i) {
   return check_fetched(*call.core, item);
 }
 
-// Forgets names at the plug-in, on a thread of its own, with a deadline as every call.
+// Erases records at the plug-in, on a thread of its own, with a deadline like every call.
 void drop(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids) {
   struct Drop {
     std::vector<Name> names;
@@ -327,7 +327,7 @@ void drop(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids
   });
 }
 
-// Damage: nobody finds it here any more, the listener hears of it, and the plug-in is told to forget it.
+// Handles damaged records: find() no longer finds them, the listener is notified, and the plug-in must erase them.
 void found_damaged(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids) {
   core->quarantine(ids);
   core->begin();
@@ -379,8 +379,8 @@ void refuse(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch> batc
   core->executor_.post([held = std::shared_ptr<Batch>(std::move(batch))] { held->done(*held); });
 }
 
-// Whether no call can begin: the tier is out of service, or every thread hangs in a call that is over, so that whoever
-// comes now need not wait for his own deadline to hear it.
+// True if no call can begin: the tier is out of service, or every thread hangs in an expired call. So the caller need
+// not wait for its own deadline.
 template <class Batch>
 bool refused(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch>& batch) {
   const bool hangs = core->stuck >= static_cast<int64_t>(core->concurrency());
@@ -414,8 +414,8 @@ Result<std::unique_ptr<PluginTier>> PluginTier::create(const kvbm_tier_table_t& 
 }
 
 PluginTier::~PluginTier() {
-  // A thread that hangs in the plug-in cannot be joined: it and its pool are left behind, with the
-  // memory it may still write to.
+  // A thread that hangs in the plug-in cannot be joined: it and its pool are leaked, with the memory it may still
+  // write to.
   if (core_->inside_.load(std::memory_order_acquire) != 0) [[maybe_unused]] auto* left = threads_.release();
 }
 
@@ -439,7 +439,7 @@ void PluginTier::find(std::span<const Identity> ids, std::span<tier::Found> out,
     core_->table_.find(core_->user_, reinterpret_cast<const uint8_t(*)[32]>(names), n, present, heads, payloads);
     core_->leave_out(names, n, present);
     for (size_t i = 0; i < n; ++i) {
-      // Sizes that no record can have are a lie, and a miss.
+      // Sizes that no record can have make it a miss.
       const bool sane =
           heads[i] >= codec::kHeaderBytes && heads[i] <= kMaxHeadBytes && payloads[i] <= codec::kMaxRecordBytes;
       out[first + i].present = present[i] != 0 && sane;
@@ -483,11 +483,11 @@ void PluginTier::erase(std::span<const Identity> ids) {
   core_->table_.erase(core_->user_, reinterpret_cast<const uint8_t(*)[32]>(names.data()), names.size());
 }
 
-// Only if it was damaged here: what a plug-in gives is checked in full before it leaves fetch().
+// Only reached if the record was damaged here: fetch() has fully checked the plug-in's bytes.
 void PluginTier::reject(const Identity& id, uint64_t /*location*/) { found_damaged(core_, {&id, 1}); }
 
-// A plug-in knows no families. Records of a raised epoch have names that nobody asks for again; those of a reset one are
-// found again, and the caller must hear of it.
+// A plug-in knows no families. Records of a raised epoch have names that no one asks for again; those of a reset one
+// are still found, so the caller must be notified.
 Status PluginTier::erase_family(FamilyId /*family*/) {
   return {Code::unsupported, "a plug-in tier cannot forget a namespace; drop its keys, or invalidate it"};
 }

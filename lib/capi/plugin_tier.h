@@ -1,13 +1,12 @@
-// A tier made of a caller's C table (kvbm_tier_table_t), contained.
+// A tier made of a caller's C table (kvbm_tier_table_t), isolated from its faults.
 //
-// The table's functions run on threads of this tier's own, never on the core's. Everything they touch
-// is memory of this object that lives until they return: a call that hangs past its deadline costs
-// its items a deadline and one thread, and its late answer is dropped; with all threads lost that way
-// calls are refused at once. What comes back is copied out of the plug-in's reach and checked there
-// (identity, root hash, every leaf) before anyone sees it; what does not verify is damage: counted, told
-// to the listener, and not found here again until it is stored anew. A second answer to a call writes into
-// memory that is kept for it (the last calls', up to 8 MiB) and is counted. After kMaxFaults faults the tier
-// is disabled.
+// The table's functions run on threads of this tier's own, never on the core's. Everything they touch is memory of
+// this object that lives until they return. A call that hangs past its deadline costs its items a deadline and one
+// thread, and its late answer is dropped. With all threads lost that way calls are refused at once. Records are
+// copied out of the plug-in's reach and checked there (identity, root hash, every leaf) before they are delivered. A
+// record that fails is damaged: it is counted, reported to the listener, and not found here again until it is stored
+// anew. A second answer to a call writes into memory that is kept for it (the last calls', up to 8 MiB) and is
+// counted. After kMaxFaults faults the tier is disabled.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@ using kvbm::Code;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
 
-// Completions and events cross the boundary as they are.
+// Completions and events cross the boundary unchanged.
 static_assert(sizeof(kvbm::copy::Completion) == sizeof(kvbm_completion_t));
 static_assert(offsetof(kvbm::copy::Completion, status) == offsetof(kvbm_completion_t, status));
 static_assert(offsetof(kvbm::copy::Completion, service_ns) == offsetof(kvbm_completion_t, service_ns));

@@ -30,7 +30,7 @@ kvbm_session_options_t default_session_options() {
   return defaults;
 }
 
-// What a session says while it goes on and when it has ended; on the links' thread.
+// Reports of a session in progress and at its end; on the links' thread.
 class Progress {
  public:
   Progress(std::shared_ptr<SessionSubmission> taken, const kvbm::manager::SessionParts& what, bool tell_layers)
@@ -93,7 +93,7 @@ kvbm_status_t open_session(kvbm_cache_t& cache, const kvbm::manager::SessionBloc
   request.deadline_ns = kvbm::deadline_after(cache.tenancy->context->executor->clock(), given.timeout_ns);
   request.layer_ready = [progress](Component component, uint16_t layer) { progress->layer(component, layer); };
   request.done = [progress](const Status& status) { progress->end(status); };
-  progress.reset();  // what is refused is undone by dropping the request
+  progress.reset();  // a refused request is undone by dropping it
   auto receipt = node.value()->sessions().receive(std::move(request));
   if (!receipt.ok()) return fail(err, receipt.status());
   handle->receipt = std::move(receipt).value();
@@ -188,7 +188,8 @@ kvbm_status_t kvbm_session_abort(kvbm_session_t* session, const char* reason) {
 
 void kvbm_session_release(kvbm_session_t* session) {
   if (session == nullptr || kvbm::capi::forked(*session->tenancy)) return;
-  const kvbm::MemoryWait nobody_to_tell;  // without the abort its blocks stay lent, and the manager waits for them
+  const kvbm::MemoryWait nobody_to_tell;  // without the abort its blocks would stay lent, and the manager waits for
+                                          // them
   (void)kvbm_session_abort(session, "its handle was released");
   delete session;
 }

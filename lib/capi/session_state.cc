@@ -26,7 +26,7 @@ Status SessionState::wait(const Clock& clock, uint64_t timeout_ns, const std::pa
     if (ended) return status;
     const uint64_t now = clock.now_ns();
     if (now >= deadline_ns) return {Code::again, "it goes on"};
-    // An hour at a time: a far deadline must not overflow the standard library's clock.
+    // At most an hour at a time: a far deadline must not overflow the standard library's clock.
     changed.wait_for(mutex, std::chrono::nanoseconds(std::min<uint64_t>(deadline_ns - now, 3'600'000'000'000ULL)));
   }
 }

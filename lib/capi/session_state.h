@@ -1,7 +1,7 @@
-// What a handle of a session or an offer shares with the links' thread, on which it ends.
+// State that a session's or an offer's handle shares with the links' thread, on which it ends.
 //
-// Invariant: places in the queue and the gates that a submission took are given back exactly once, by its end or, where
-// it was refused, by its destructor. Lock: SessionState::mutex, a leaf.
+// Invariant: a submission's places in the queue and its gates are released exactly once: at its end, or, if it was
+// refused, by its destructor. Lock: SessionState::mutex, a leaf.
 #pragma once
 
 #include <array>
@@ -29,16 +29,16 @@ struct SessionState {
   std::condition_variable_any changed;
   bool ended KVBM_GUARDED_BY(mutex) = false;
   Status status KVBM_GUARDED_BY(mutex);
-  std::set<std::pair<uint32_t, uint32_t>> layers KVBM_GUARDED_BY(mutex);  // component, layer: in place
+  std::set<std::pair<uint32_t, uint32_t>> layers KVBM_GUARDED_BY(mutex);  // component and layer of each layer in place
 
   void end(const Status& why);
-  // The status of the end; again if it goes on. With a layer: ok once that is in place.
+  // Waits. Returns the final status; again at the timeout. With a layer: ok once that is in place.
   Status wait(const Clock& clock, uint64_t timeout_ns, const std::pair<uint32_t, uint32_t>* layer = nullptr);
 };
 
 class SessionSubmission {
  public:
-  // again: the queue has no `places`. queue may be null.
+  // Reserves `places` in the queue, which may be null. again: it has too few.
   static Result<std::shared_ptr<SessionSubmission>> take(kvbm_cache_t& cache, kvbm_queue_t* queue, size_t places,
                                                          uint64_t user_data);
   ~SessionSubmission();
@@ -64,7 +64,7 @@ class SessionSubmission {
   bool inside_ = false;
 };
 
-// The node that the cache's manager is; wrong_state, saying how it becomes one.
+// Returns the node that the cache's manager is. wrong_state: it is none; the text names the remedy.
 Result<manager::Node*> node_of(const kvbm_cache_t& cache);
 cluster::session::RequestId to_request(const kvbm_request_id_t& request) noexcept;
 manager::SessionBlocks to_blocks(const kvbm_cache_t& cache, const uint32_t* block_ids, size_t n,

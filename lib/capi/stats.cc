@@ -15,7 +15,7 @@ using kvbm::capi::guarded;
 
 namespace {
 
-// Rows of one call, which are kept in memory meanwhile.
+// Limit of the rows of one call, which are held in memory meanwhile.
 constexpr size_t kMostScanned = 65536;
 
 kvbm_tier_stats_t to_c_tier(const kvbm::manager::TierSnapshot& t) {

@@ -17,7 +17,7 @@ using tier::store::StoreTierOptions;
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kSecond = 1000 * kMs;
-// How long a manager waits for a store when it is made.
+// Limit of a new manager's wait for a store.
 constexpr uint64_t kOpenNs = 5 * kSecond;
 
 struct OwnOption {

@@ -39,7 +39,7 @@ bool is_scheme(std::string_view text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789+-") == std::string_view::npos;
 }
 
-// "file" for libkvbm_store_file.so.
+// Returns the schemes of the stores in a directory, such as "file" for libkvbm_store_file.so.
 std::set<std::string> schemes_in(const std::string& directory) {
   struct Close {
     void operator()(DIR* open) const noexcept { ::closedir(open); }
@@ -72,7 +72,7 @@ bool is_option_name(const char* name) {
   return length != 0 && length < 65 && std::strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == length;
 }
 
-// The table of what was loaded from `path`, if it is as large as it says.
+// Returns the table of the library loaded from `path`, if it is as large as it states.
 Result<const kvbm_store_table_t*> table_of(void* module, const std::string& path) {
   void* const symbol = ::dlsym(module, kStoreSymbol);
   if (symbol == nullptr) return no_store(Code::unsupported, path + " is no store: it has no " + kStoreSymbol);
@@ -96,7 +96,7 @@ Result<const kvbm_store_table_t*> load_file_of_store(const std::string& path) {
     return no_store(Code::not_permitted,
                     "everyone may write " + path + ", and it would be run as part of this process; chmod o-w it");
   }
-  static Mutex mutex;  // two loads at once would each take the other's handlers for the host's
+  static Mutex mutex;  // two concurrent loads would each take the other's signal handlers for the host's
   const MutexLock lock(mutex);
   const SignalKeeper keeper;
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -111,7 +111,7 @@ Result<const kvbm_store_table_t*> load_file_of_store(const std::string& path) {
   return table;
 }
 
-// The nearest of the names that are known; "" if none is known.
+// Returns the nearest known option name; "" if none is known.
 std::string nearest_option(const std::string& name, const kvbm_store_table_t& table,
                            std::span<const std::string_view> own) {
   std::vector<std::string> known(own.begin(), own.end());

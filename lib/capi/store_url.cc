@@ -23,7 +23,7 @@ int hex_digit(char c) noexcept {
   return -1;
 }
 
-// `part`: what it is, for the message.
+// Decodes %41 sequences. `part`: name of the URL's part, for the message.
 Status decode(std::string_view text, const std::string& part, std::string& out) {
   out.clear();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -109,7 +109,7 @@ bool is_secret(std::string_view name) {
          name.find("token") != std::string_view::npos || name.ends_with("key");
 }
 
-// `kept` are the characters that stand for themselves besides the usual ones.
+// Encodes a text. `kept` are characters that need no encoding, besides letters and digits.
 std::string encode(std::string_view text, std::string_view kept) {
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;

@@ -28,12 +28,12 @@ struct StoreUrl {
   std::vector<NamedText> options;  // in order, no name twice
 };
 
-// bad_config, in one sentence with the remedy, which has nothing of the URL but names of options and a scheme that is
-// one: the rest may be a secret.
+// Parses a URL. bad_config: one sentence with the remedy. It contains nothing of the URL except option names and a
+// valid scheme: the rest may be a secret.
 Result<StoreUrl> parse_store_url(std::string_view text);
 
-// The URL without its password and without the values of options whose names say that they are secret (password,
-// secret, token, or a name that ends with key): *** stands there. Parsing it gives the rest as it was.
+// Returns the URL without its password, and with *** for the values of options with secret names (password, secret,
+// token, or a name that ends with key). Parsing it gives the rest unchanged.
 std::string print_store_url(const StoreUrl& url);
 
 }  // namespace kvbm::capi

@@ -1,4 +1,4 @@
-// A caller's stream, in calls on an attached cache.
+// The caller's stream, for calls on an attached cache.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace kvbm::capi {
 
-// What the stream holds now; null where none was given.
+// Returns the stream's present point; null if no stream was given.
 inline Result<std::shared_ptr<device::StreamPoint>> point_on(const manager::Cache& cache, void* stream,
                                                              uint32_t has_stream) {
   if (has_stream == 0 && stream == nullptr) return std::shared_ptr<device::StreamPoint>();

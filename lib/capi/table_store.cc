@@ -17,7 +17,7 @@ using tier::store::Verb;
 constexpr uint32_t kMostConcurrency = 1024;
 constexpr uint32_t kMostThreads = 64;
 
-// Text that the store's code wrote into a field of fixed size.
+// Returns a text that the store's code wrote into a field of fixed size.
 template <size_t n>
 std::string text_of(const char (&field)[n]) {
   std::string out(field, strnlen(field, n));
@@ -160,7 +160,7 @@ void TableStore::logged(void* context, int32_t level, const char* text) {
 
 void TableStore::cancel(uint64_t id) noexcept {
   if (table_.cancel == nullptr) return;
-  std::shared_ptr<Flight> found;  // the operation itself stays, should it finish meanwhile
+  std::shared_ptr<Flight> found;  // keeps the operation alive if it finishes meanwhile
   {
     MutexLock lock(mutex_);
     for (const auto& [op, flight] : flights_) {

@@ -1,8 +1,8 @@
-// A store made of a C table (kvbm_store_table_t), contained.
+// A store made of a C table (kvbm_store_table_t), isolated from its faults.
 //
-// Operations that the store finishes twice, or that it was never given, are ignored and counted. Lengths that cannot be are
-// errors. Memory of an operation lives until the store has finished it, however late. A store that blocks runs on threads of
-// its own here. Lock: mutex_ is a leaf; the table is never called under it.
+// Operations that the store finishes twice, or was never given, are ignored and counted. Impossible lengths are
+// errors. Memory of an operation lives until the store has finished it, however late. A store that blocks runs on
+// threads of its own here. Lock: mutex_ is a leaf; the table is never called under it.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 
 namespace kvbm::capi {
 
-// What a store is opened with, as kvbm_store_config_t.
+// Arguments for opening a store, as kvbm_store_config_t.
 struct StorePlaceText {
   std::string scheme, authority, user, password, path;
   std::vector<std::pair<std::string, std::string>> options;
@@ -27,7 +27,7 @@ struct StorePlaceText {
 
 class TableStore final : public tier::store::ObjectStore {
  public:
-  // Opens the store. Errors are the table's, with its sentence.
+  // Opens the store. Errors are the table's, with its text.
   static Result<std::unique_ptr<TableStore>> open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
                                                   uint64_t timeout_ns);
   ~TableStore() override;
@@ -57,10 +57,10 @@ class TableStore final : public tier::store::ObjectStore {
   void* store_ = nullptr;
   bool blocks_ = false;
   tier::store::StoreFacts facts_;
-  std::unique_ptr<ThreadExecutor> threads_;  // of a store that blocks
+  std::unique_ptr<ThreadExecutor> threads_;  // for a store that blocks
   Mutex mutex_;
   std::unordered_map<const kvbm_store_op_t*, std::shared_ptr<Flight>> flights_ KVBM_GUARDED_BY(mutex_);
-  uint64_t unknown_ KVBM_GUARDED_BY(mutex_) = 0;  // finished without having been given, or twice
+  uint64_t unknown_ KVBM_GUARDED_BY(mutex_) = 0;  // operations finished twice, or never given to the store
 };
 
 }  // namespace kvbm::capi
