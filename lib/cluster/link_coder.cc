@@ -10,15 +10,15 @@ namespace kvbm::cluster {
 
 namespace {
 
-// What records are thought to shrink to: exponents of bf16 (lib/codec/README.md). Other namespaces, and other nodes, have
-// other ratios; which ones the batches of this one have is found out by trying.
+// Assumed ratio of coded records: exponents of bf16 (lib/codec/README.md). Other namespaces and nodes have other
+// ratios; trials find the ratio of the batches here.
 constexpr double kThoughtRatio = 1.4;
-// Between nodes of one machine a coded record's way over the link is work, not waiting: per plain byte about so much, on
-// the machines that this was measured on (0.27 / 1.4). What a link takes beyond that it waits.
+// Between nodes of one machine the transfer of a coded record is processor work: about this many nanoseconds a plain
+// byte, on the machines that this was measured on (0.27 / 1.4). Time on the link beyond that is waiting.
 constexpr double kLoopbackWork = 0.3;
-// Edges that are faster than this are coded with the faster mode: the other one would be the limit itself.
+// Links faster than this are coded with the faster mode: the other one would itself be the limit.
 constexpr double kFastEdgeNsPerByte = 0.5;  // 2 GB/s
-// Of smaller ones a large part of the time is not coding.
+// Smaller records spend a large part of their time outside the coder.
 constexpr uint64_t kLeastForSpeed = 64ULL << 10;
 constexpr size_t kLargeBatch = 8ULL << 20;
 
@@ -30,7 +30,7 @@ codec::Mode mode_of(copy::Way way, const copy::CodecChoice::State& edge) noexcep
 constexpr size_t kMostWarnings = 16;
 
 constexpr uint16_t bit_of(codec::LeafCodec c) noexcept { return static_cast<uint16_t>(1U << static_cast<unsigned>(c)); }
-// What lossless modes give in this build, and every codec that its decode_leaf() has.
+// Codecs that lossless modes produce in this build, and all codecs that its decode_leaf() has.
 uint16_t lossless_codecs() noexcept {
   constexpr uint16_t kAlways = bit_of(codec::LeafCodec::raw) | bit_of(codec::LeafCodec::planar);
   constexpr uint16_t kWithZstd = kAlways | bit_of(codec::LeafCodec::zstd);
@@ -41,7 +41,7 @@ uint16_t known_codecs() noexcept {
   return static_cast<uint16_t>(lossless_codecs() | kLossy);
 }
 
-// Whoever asks so decodes what a lossless mode gives here.
+// True if the peer decodes everything that a lossless mode produces here.
 bool wants_coded(const wire::Coding& coding) noexcept {
   return coding.mode >= static_cast<uint8_t>(codec::Mode::fast) &&
          coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & lossless_codecs()) == lossless_codecs();
@@ -90,10 +90,10 @@ void LinkCoder::Direction::add(uint64_t raw, uint64_t stored, uint64_t took) noe
 LinkCoder::LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log)
     : options_(std::move(options)), random_(random), clock_(clock), log_(log) {}
 
-// Numbers as those of a cache are: mantissas are noise, exponents few.
+// Measures with numbers like a cache's: mantissas are noise, exponents few.
 void LinkCoder::measure() {
   constexpr size_t kBytes = codec::kMaxLeafBytes;
-  // The first ones pay for memory and caches, and whoever starts is often not alone on its processor.
+  // Many runs, because the first ones pay for memory and caches, and a starting process often shares its processor.
   constexpr int kTimes = 32;
   std::vector<std::byte> raw(kBytes), back(kBytes), coded(codec::encode_room(kBytes) + 64);
   SeededRandom noise(1);
@@ -123,7 +123,7 @@ void LinkCoder::measure() {
   coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, decode_ns, kBytes);
 }
 
-// ---- Asking ----
+// ---- Requests ----
 
 LinkCoder::Known& LinkCoder::known(const NodeId& node) {
   MutexLock lock(nodes_mutex_);
@@ -179,7 +179,7 @@ LinkCoder::Asked LinkCoder::ask_as_it_is() const {
 
 void LinkCoder::answered(const Asked& asked, bool came_coded, uint64_t got) const {
   if (asked.choice == nullptr) return;
-  // What is only sealed goes the plain way.
+  // A record that is only sealed counts as plain.
   const bool coded = came_coded && asked.coding.mode != static_cast<uint8_t>(codec::Mode::off);
   const copy::Way way = coded ? copy::Way::coded : copy::Way::plain;
   asked.choice->ended(clock_.now_ns(), asked.ticket, way, got);
@@ -222,7 +222,7 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
 }
 
 bool LinkCoder::take(const NodeId& node, bool coded, bool sealed) {
-  // Sealed bytes that do not claim to be coded would be taken as they are.
+  // Sealed bytes without the coded flag would be accepted unopened.
   if (options_.keys != nullptr && !(coded && sealed)) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
     known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
@@ -253,12 +253,12 @@ Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec:
   }
   taken_.add(payload.size(), stored.size(), took);
   known(node).taken.add(payload.size(), stored.size(), took);
-  // Not what was only sealed.
+  // Excludes records that were only sealed.
   if (stored.size() < payload.size()) coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, took, payload.size());
   return Code::ok;
 }
 
-// ---- Giving ----
+// ---- Serving ----
 
 LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
   if (options_.keys != nullptr) {
@@ -292,7 +292,7 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
       if (lossy_ok || !known->recipe.lossy()) recipe = known->recipe;
     }
   }
-  // Cut where it stands: its leaves are of no layer and hold more than whole heads.
+  // An opaque record keeps its leaf boundaries: its leaves are of no layer and hold more than whole heads.
   const bool opaque = (head.header().flags & codec::kOpaque) != 0;
   if (opaque && recipe.lossy()) recipe.rules.assign(1, {0, UINT32_MAX, 3, codec::Mode::standard});
   codec::RecordForm form = known != nullptr ? known->form : codec::RecordForm{};
@@ -324,7 +324,7 @@ CodingCounts LinkCoder::counts() const noexcept {
           useless_.load(std::memory_order_relaxed)};
 }
 
-// The same line once; of different ones so many.
+// Logs each text once, and at most kMostWarnings different ones.
 void LinkCoder::warn_once(Code why, const std::string& text) {
   {
     MutexLock lock(nodes_mutex_);

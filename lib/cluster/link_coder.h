@@ -1,11 +1,11 @@
-// Coding and sealing of records on links: what this node asks of others, what it does to what it gives, and the
-// figures.
+// Coding and sealing of records on links: the coding that this node requests from others, the coding of what it
+// sends, and the figures.
 //
-// Lossless coding is asked for where it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
-// always, in one mode. With keys everything that is given is sealed, and nothing is taken that is not: whoever can
-// change bytes on the network could otherwise have a record of his own taken for a plain one.
-// Pure work over spans of the caller's; the caller says on which thread. Thread: any. Locks: nodes_mutex_,
-// speeds_mutex_, workspaces_mutex_, leaves, each taken once or twice a batch or record, never two at once.
+// Lossless coding is requested if it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
+// always, in one mode. With keys everything sent is sealed, and unsealed records are refused: otherwise an attacker
+// able to change bytes on the network could pass off a record as a plain one. Pure work over the caller's spans, on
+// the caller's thread. Thread: any. Locks: nodes_mutex_, speeds_mutex_, workspaces_mutex_, leaves, each taken once or
+// twice a batch or record, never two at once.
 #pragma once
 
 #include <array>
@@ -31,10 +31,10 @@
 namespace kvbm::cluster {
 
 struct LinkCoding {
-  bool automatic = false;                      // `mode` is chosen
+  bool automatic = false;                      // `mode` is chosen by measurement
   codec::Mode mode = codec::Mode::off;         // lossless
   std::shared_ptr<const codec::KeyRing> keys;  // null: nothing is sealed
-  uint64_t buffer_bytes = 64ULL << 20;         // that coded records lie in until they have been sent
+  uint64_t buffer_bytes = 64ULL << 20;         // for coded records until they have been sent
   [[nodiscard]] bool codes() const noexcept { return automatic || mode != codec::Mode::off; }
   [[nodiscard]] bool in_use() const noexcept { return codes() || keys != nullptr; }
 };
@@ -44,53 +44,55 @@ struct CodingCounts {
     uint64_t coded = 0, plain = 0;            // records
     uint64_t raw_bytes = 0, coded_bytes = 0;  // payloads of the coded ones, before and after
     uint64_t ns = 0;                          // of coding or decoding them
-    uint64_t refused = 0;                     // given: to who cannot open them. taken: that could not be used
+    uint64_t refused = 0;                     // refused because the peer cannot open them (given), or because they
+                                              // could not be used (taken)
   };
   Direction given, taken;
-  uint64_t declined = 0;  // given plain though coding was asked for: no buffer was left
-  uint64_t useless = 0;   // given plain: coding made them no smaller
+  uint64_t declined = 0;  // sent plain though coding was requested: no buffer was free
+  uint64_t useless = 0;   // sent plain: coding did not make them smaller
 };
 
 class LinkCoder {
  public:
-  // Randomness, clock and log outlive it.
+  // Randomness, clock and log outlive this object.
   LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log);
 
   [[nodiscard]] const LinkCoding& options() const noexcept { return options_; }
-  // What is known of families, as tiers that code ask it; thread: any. Before the links begin.
+  // Lookup of families' coding parameters, as for coded tiers; thread: any. Set before the links begin.
   using Terms = std::function<std::shared_ptr<const tier::coded::FamilyTerms>(FamilyId)>;
   void use_terms(Terms terms) { terms_ = std::move(terms); }
-  // Learns the coders' speed from a made-up leaf: about a millisecond.
+  // Measures the coders' speed with a made-up leaf: about a millisecond.
   void measure();
 
-  // ---- Asking ----
-  // Whether a node is of this machine, where coders and both ends of a link share the processors; until that is known it
-  // is taken for another machine's.
+  // ---- Requests ----
+  //
+  // Notes whether a node is on this machine, where coders and both ends of a link share the processors. Until that is
+  // known it counts as on another machine.
   void is_on_this_machine(const NodeId& node, bool here);
-  // Chosen by themselves: what else happens to a record and to a slice of a session differs.
+  // Chosen separately: the rest of the work for a record and for a slice of a session differs.
   enum class Use : uint8_t { records = 0, slices = 1 };
   struct Asked {
     wire::Coding coding;
     copy::CodecChoice::Ticket ticket;
-    copy::CodecChoice* choice = nullptr;  // that hears what came of it; stays for as long as the coder
+    copy::CodecChoice* choice = nullptr;  // gets the outcome; lives as long as the coder
   };
-  // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does. deadline_ns: the
-  // nearest one of it.
+  // Returns how to request a batch of so many plain bytes. takes_lossy: every family of it accepts lossy records.
+  // deadline_ns: the nearest one of the batch.
   [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records,
                           uint64_t deadline_ns = kNever);
-  // What must go as it is: at most sealed. Nothing is learned of it.
+  // Returns the request for records that must not be coded: at most sealed. Its outcome is not measured.
   [[nodiscard]] Asked ask_as_it_is() const;
-  // What came of it, of every ask; got: plain bytes.
+  // Reports the outcome of a request, every one; got: plain bytes.
   void answered(const Asked& asked, bool came_coded, uint64_t got) const;
   [[nodiscard]] bool takes_lossy(FamilyId family) const {
     const auto known = terms(family);
     return known != nullptr && known->allow_lossy;
   }
-  // Room that a record takes at most as it comes.
+  // Returns the most space that a record takes on arrival.
   [[nodiscard]] uint64_t room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept;
-  // What came of a node: false where it is plain and only sealed records are taken.
+  // Checks a record that arrived from a node: false if it is not sealed and only sealed records are accepted.
   [[nodiscard]] bool take(const NodeId& node, bool coded, bool sealed);
-  // Decodes and checks it whole. head and payload: as large as the plain ones. Codes: decode_record().
+  // Decodes a record and checks all of it. head and payload: as large as the plain ones. Codes: decode_record().
   Code decode(const NodeId& node, FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
               MutableBytes payload) {
     return decode_record(node, takes_lossy(family), coded, stored, head, payload);
@@ -98,17 +100,17 @@ class LinkCoder {
   Code decode_record(const NodeId& node, bool allow_lossy, const codec::HeadView& coded, ConstBytes stored,
                      MutableBytes head, MutableBytes payload);
 
-  // ---- Giving ----
+  // ---- Serving ----
   enum class Plan : uint8_t { plain, coded, refused };
-  // What is given to who asks so. refused: it could not open it.
+  // Decides how to answer a request with this coding. refused: records are sealed here and the peer cannot open them.
   [[nodiscard]] Plan plan(const wire::Coding& coding);
   [[nodiscard]] bool seals() const noexcept { return options_.keys != nullptr; }
-  // The lossless coding that is asked for; no rules: none.
+  // Returns the lossless coding of a request; no rules: none.
   [[nodiscard]] codec::Recipe lossless(const wire::Coding& coding) const;
   // Codes and seals a plain record; as encode_record().
   Result<codec::CodedSizes> encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                    const wire::Coding& coding, MutableBytes out_head, MutableBytes out_payload);
-  // The same by a form and a recipe of the caller's.
+  // Codes and seals a record by the caller's form and recipe.
   Result<codec::CodedSizes> encode_record(const codec::HeadView& head, ConstBytes payload,
                                           const codec::RecordForm& form, const codec::Recipe& recipe,
                                           MutableBytes out_head, MutableBytes out_payload);
@@ -116,32 +118,32 @@ class LinkCoder {
   void count_plain_given() noexcept { given_.plain.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] CodingCounts counts() const noexcept;
-  // How a node is asked for large batches of records now, and what came from it, slices too.
+  // How large batches of records are now requested from a node, and what arrived from it, slices included.
   struct NodeState {
-    bool automatic = false;  // `mode` was chosen by measuring
-    bool sealed = false;     // nothing else is taken from it
+    bool automatic = false;  // `mode` was chosen by measurement
+    bool sealed = false;     // only sealed records are accepted from it
     codec::Mode mode = codec::Mode::off;
-    copy::CodecChoice::State choice;  // where automatic
+    copy::CodecChoice::State choice;  // if automatic
     CodingCounts::Direction taken;
   };
   [[nodiscard]] NodeState state(const NodeId& node) const;
-  // What was found out, of each kind of request that was made; none where nothing is chosen.
+  // Results of the measurements, for each kind of request that was made; none if nothing is chosen.
   struct Choice {
     NodeId node;
     Use use = Use::records;
-    const char* size = "";  // of CodecChoice::kSizes
+    const char* size = "";  // one of CodecChoice::kSizes
     copy::CodecChoice::State state;
   };
   [[nodiscard]] std::vector<Choice> choices() const;
 
  private:
-  // Counters of one direction; relaxed, for figures alone.
+  // Counters of one direction; relaxed, used for figures only.
   struct Direction {
     std::atomic<uint64_t> coded{0}, plain{0}, raw_bytes{0}, coded_bytes{0}, ns{0}, refused{0};
     [[nodiscard]] CodingCounts::Direction now() const noexcept;
     void add(uint64_t raw, uint64_t stored, uint64_t took) noexcept;
   };
-  // What is known of a node; kept for good.
+  // State of a node; never removed.
   struct Known {
     std::array<copy::CodecChoice, 2> choices;  // by Use
     Direction taken;
@@ -169,7 +171,7 @@ class LinkCoder {
   std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(nodes_mutex_);
   std::set<std::string> warned_ KVBM_GUARDED_BY(nodes_mutex_);
   mutable Mutex speeds_mutex_;
-  // The fastest that was seen: it decides only whether coding is tried at all, and one slow minute must not end that.
+  // The fastest speed seen: it only decides whether coding is tried at all, and one slow minute must not end that.
   copy::CodingSpeeds speeds_ KVBM_GUARDED_BY(speeds_mutex_);
   Mutex workspaces_mutex_;
   std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(workspaces_mutex_);

@@ -5,7 +5,7 @@
 namespace kvbm::cluster {
 
 Code TransportPort::push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) {
-  kvbm_transport_piece_t out[72];  // a session sends 65 at most, where it sends engine memory as it lies
+  kvbm_transport_piece_t out[72];  // a session sends 65 at most, if it sends engine memory without copying
   if (pieces.size() > std::size(out)) return Code::invalid_argument;
   for (size_t i = 0; i < pieces.size(); ++i) out[i] = {pieces[i].data(), pieces[i].size()};
   return transport_.push(peer_, tag, out, pieces.size(), token);

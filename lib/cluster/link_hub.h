@@ -1,6 +1,6 @@
-// All links over one transport: hands the transport's callbacks to the link of that peer, makes links for those that
-// connect, bounds how many strangers may be in the middle of a handshake, and says which were refused. Who is dialled, and when again, is
-// decided above (backoff.h).
+// All links over one transport: passes the transport's callbacks to the link of that peer, and makes links for peers
+// that connect. Bounds the number of unauthenticated peers in a handshake, and logs refused ones. The layer above
+// decides which nodes to dial, and when to retry (backoff.h).
 //
 // Invariant: a link is dropped after its link_ended(), never inside a call of its own. Thread: the transport's.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace kvbm::cluster {
 
-// The calls of a link on its peer's connection.
+// Calls of a link on its peer's connection.
 class TransportPort final : public PeerPort {
  public:
   TransportPort(copy::Transport& transport, copy::Peer peer) : transport_(transport), peer_(peer) {}
@@ -37,26 +37,27 @@ class TransportPort final : public PeerPort {
 
 class LinkHub final : public copy::TransportListener {
  public:
-  // Connections that others began and that have not proved anything, with those that are being told so. With more the
-  // oldest is closed: whoever is of the pool needs a millisecond, and whoever says nothing must not keep it out. Below
-  // what the transports stop accepting at.
+  // Limit of accepted connections that have not proved anything, including those being refused. Beyond it the oldest
+  // is closed: a node of the pool needs a millisecond, and a silent peer must not keep it out. Below the limit at
+  // which transports stop accepting.
   static constexpr size_t kMaxStrangers = 128;
 
   // host.executor runs on the transport's thread.
   explicit LinkHub(LinkHost& host) : host_(host), strangers_(host.log, host.log_as) {}
-  // The transport whose listener this is; before anything else. It is closed before the hub ends.
+  // Sets the transport of this listener; must be the first call. The transport is closed before the hub ends.
   void attach(copy::Transport& transport) { transport_ = &transport; }
 
   // Starts a connection; link_ready() or link_ended() of the host's listener follows.
   Result<std::shared_ptr<PeerLink>> connect(const std::string& address, std::optional<NodeId> expected = {});
-  // The ready link to a node; null without one. With two (both sides dialled) the one of the smaller id's dialling.
+  // Returns the ready link to a node; null if there is none. If both sides dialled, the one that the smaller id
+  // dialled.
   [[nodiscard]] std::shared_ptr<PeerLink> find(const NodeId& node) const;
   [[nodiscard]] size_t size() const noexcept { return links_.size(); }
-  // Of a connection; null where it was refused or is gone.
+  // Returns the link of a connection; null if it was refused or is gone.
   [[nodiscard]] std::shared_ptr<PeerLink> link(copy::Peer peer) const;
-  // Says goodbye to all.
+  // Closes all links.
   void close();
-  // Whether what this link says, or hears, is what this node itself hears, or says, on another one: it was sent to itself.
+  // True if this link connects the node to itself.
   [[nodiscard]] bool is_own(const PeerLink& link) const;
   [[nodiscard]] uint64_t refused_strangers() const noexcept { return refused_strangers_; }
 
@@ -72,14 +73,14 @@ class LinkHub final : public copy::TransportListener {
  private:
   struct Entry {
     std::shared_ptr<PeerLink> link;
-    std::string from;  // who began it, as the transport calls it; empty where this side dialled
+    std::string from;  // address of the initiator, as the transport names it; empty if this side dialled
   };
   LinkHost& host_;
   copy::Transport* transport_ = nullptr;
   std::map<copy::Peer, Entry> links_;
   StrangerLog strangers_;
   uint64_t refused_strangers_ = 0;
-  // The last hellos of this node itself that came to it and were refused: who sent one may hear of it later.
+  // The last hellos of this node that came back to it and were refused: the link that sent one learns of it later.
   std::array<Handshake::HelloNonce, 16> own_hellos_{};
   size_t next_own_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace kvbm::cluster {
 
 uint32_t place_family(std::vector<Family>& families, const Family& family) {
-  // Most messages have one; the last one used is the likeliest.
+  // Searched from the end: most messages have one family, and the last one used is the likeliest.
   for (size_t i = families.size(); i > 0; --i) {
     if (families[i - 1] == family) return static_cast<uint32_t>(i - 1);
   }
@@ -123,7 +123,7 @@ void LinkRequests::begin(uint32_t peer_limit) {
 
 void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
 
-// One message of the first operation there.
+// Sends one message for the first operation of the queue.
 LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
   const uint64_t id = queue.front();
   if (operations_.get(id) != nullptr && !issue(id)) return Pumped::waits_for_staging;
@@ -136,7 +136,7 @@ LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
   return Pumped::asked;
 }
 
-// Both queues in turns, as long as both may ask.
+// Serves both queues in turn, while both may send.
 void LinkRequests::pump() {
   bool starved = false;
   while (ended_ == Code::ok && limit_ != 0 && outlet_.clear() && requests_.size() < limit_) {
@@ -172,12 +172,12 @@ void LinkRequests::received(uint64_t token, Code code, uint64_t bytes) {
   if (request != 0) answered(request, 1);
 }
 
-// What came of a post: the item's end is decided here and said by resolve().
+// Notes the end of a post: the item's result is decided here and reported by resolve().
 void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t bytes) {
   Item& state = op.items[index];
   if (state.state == ItemState::ending) return;
   if (code != Code::ok) {
-    // damaged: the connection has ended because what came over it was not what the peer sent.
+    // damaged: the connection has ended because the received bytes were not what the peer sent.
     state.ending = code == Code::mismatch || code == Code::damaged ? code : Code::owner_gone;
     return;
   }
@@ -213,7 +213,7 @@ uint64_t LinkRequests::request_of(const Operation& op, uint32_t item) {
   return 0;
 }
 
-// `items` of a request are over; with the last one the request is.
+// Counts `items` of a request as ended; with the last one the request ends.
 void LinkRequests::answered(uint64_t id, uint32_t items) {
   Request* request = requests_.get(id);
   if (request == nullptr) return;
@@ -223,7 +223,7 @@ void LinkRequests::answered(uint64_t id, uint32_t items) {
   requests_.remove(id);
 }
 
-// Ends what is left of an operation: transfers are let go of, the peer is told to forget its fetches.
+// Ends the rest of an operation: abandons its transfers, and makes the peer cancel its fetches.
 void LinkRequests::abandon(uint64_t id, Operation& op, Code code) {
   op.code = code;
   if (op.kind == Kind::find) {
@@ -321,7 +321,7 @@ void LinkRequests::drain() {
   try {
     while (told < finished.size()) tell(finished[told++]);
   } catch (const std::bad_alloc&) {
-    // The others are told the next time; what ended meanwhile comes after them.
+    // The other operations are reported next time; those that ended meanwhile follow them.
     finished.erase(finished.begin(), finished.begin() + static_cast<std::ptrdiff_t>(told));
     finished.swap(finished_);
     quiet.swap(quiet_);
@@ -329,7 +329,7 @@ void LinkRequests::drain() {
     for (const Quiet& late : quiet) quiet_.push_back(late);
     throw;
   }
-  // After the batches: an item is said to be in quarantine before it is said to be quiet.
+  // After the batches: an item must be reported as quarantined before it is reported as quiet.
   for (const Quiet& q : quiet) q.owner->staging_quiet(q.cookie);
 }
 

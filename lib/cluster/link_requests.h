@@ -1,12 +1,12 @@
-// The asking half of a link: finds, fetches, leases, offers and status, cut into messages, held to the peer's limits,
-// each ended exactly once by its deadline. Internal to peer_link.
+// The requesting half of a link: finds, fetches, leases, offers and status, cut into messages, held to the peer's
+// limits, each ended exactly once by its deadline. Internal to peer_link.
 //
-// What needs no staging does not wait for it: fetches have a queue of their own, and never the last request that the peer
-// takes at once.
+// Operations without staging do not wait for it: fetches have a queue of their own, and never take the last request
+// that the peer accepts at once.
 //
 // Staging: an item's memory is named to the transport before the peer is asked. If the item ends first (deadline,
-// cancel, dead peer), the transport is asked to let go and the memory counts as quarantined until it says so.
-// Callbacks are collected and run by drain() alone. Thread: the link's.
+// cancel, dead peer), the transport is asked to release the memory, which counts as quarantined until it confirms.
+// Callbacks are collected and run by drain() only. Thread: the link's.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@ class LinkRequests {
 
   LinkRequests(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
 
-  // Names of operations, for cancel(); 0: it has ended already.
+  // Each returns the operation's name for cancel(); 0: it has ended already.
   uint64_t find(std::unique_ptr<FindBatch> batch);
   uint64_t fetch(std::unique_ptr<FetchBatch> batch);
   uint64_t offer(std::unique_ptr<OfferBatch> batch, uint64_t lease);
@@ -34,20 +34,20 @@ class LinkRequests {
   uint64_t invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, CodeDone done);
   bool cancel(uint64_t operation);
 
-  // The peer serves so many requests at once; sending may begin.
+  // Allows sending; `peer_limit`: number of requests that the peer serves at once.
   void begin(uint32_t peer_limit);
-  // An answer. Not ok: the peer broke the protocol.
+  // Takes an answer. Not ok: the peer broke the protocol.
   Status take(const wire::Head& head, ConstBytes body);
   void received(uint64_t token, Code code, uint64_t bytes);
-  // Sends what limits allow.
+  // Sends what the limits allow.
   void pump();
   void expire(uint64_t now_ns);
   [[nodiscard]] uint64_t next_deadline() const noexcept { return next_deadline_; }
-  // Every operation ends with `code`, now and from now on.
+  // Ends every operation with `code`, including later ones.
   void end(Code code);
   [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty() || !quiet_.empty(); }
   void drain();
-  // Leases of offers that nobody wants, or that ended before an answer.
+  // Returns the leases of offers that the peer does not want, or that ended before an answer.
   [[nodiscard]] std::vector<uint64_t> unwanted_leases() noexcept { return std::exchange(unwanted_, {}); }
   [[nodiscard]] size_t unfinished() const noexcept { return operations_.size(); }
   [[nodiscard]] size_t transfers() const noexcept { return transfers_.size(); }
@@ -64,13 +64,13 @@ class LinkRequests {
     Kind kind = Kind::find;
     bool queued = false;
     uint64_t deadline_ns = kNever;
-    uint32_t next = 0;        // the first item that is not asked for yet
-    uint32_t unresolved = 0;  // items
+    uint32_t next = 0;        // the first item not requested yet
+    uint32_t unresolved = 0;  // number of items
     std::unique_ptr<FindBatch> find;
     std::unique_ptr<FetchBatch> fetch;
     std::unique_ptr<OfferBatch> offer;
     std::vector<Item> items;         // of a fetch
-    std::vector<uint64_t> requests;  // that are not answered
+    std::vector<uint64_t> requests;  // not answered yet
     wire::Renew renew;
     wire::Invalidate invalidate;
     uint64_t lease = 0;
@@ -133,9 +133,9 @@ class LinkRequests {
   Slots<Operation> operations_;
   Slots<Request> requests_;
   copy::FlatTable<Transfer> transfers_;
-  std::deque<uint64_t> queue_;    // operations with something to ask, but fetches
-  std::deque<uint64_t> fetches_;  // those
-  bool fetch_next_ = false;       // the other queue had its turn
+  std::deque<uint64_t> queue_;    // operations with something to send, except fetches
+  std::deque<uint64_t> fetches_;  // fetches with something to send
+  bool fetch_next_ = false;       // the other queue was served last
   std::vector<Operation> finished_;
   std::vector<Quiet> quiet_;
   std::vector<uint64_t> unwanted_;

@@ -1,4 +1,4 @@
-// The asking half of a link: what the peer answers.
+// The requesting half of a link: handles the peer's answers.
 #include "cluster/link_requests.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace kvbm::cluster {
 namespace {
 
-// What a peer may say of an item; anything else it says is its fault.
+// Maps an item's code to those that a peer may send; any other is an error of the peer.
 Code code_from_peer(int32_t value) noexcept {
   const auto code = static_cast<Code>(value);
   switch (code) {
@@ -46,7 +46,7 @@ Status LinkRequests::take(const wire::Head& head, ConstBytes body) {
   }
 }
 
-// An answer whose request has ended is late, and nobody's fault; but a lease it brings must not stay.
+// An answer to a request that has ended is only late; but a lease that it grants must be released.
 Status LinkRequests::take_found(uint64_t request, ConstBytes body) {
   wire::Found& m = host_.scratch.found;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
@@ -88,7 +88,7 @@ Status LinkRequests::take_fetched(uint64_t request, ConstBytes body) {
     item.ending = code_from_peer(said.code);
     op->fetch->items[index].head_bytes = said.head_bytes;
     op->fetch->items[index].payload_bytes = said.payload_bytes;
-    // Its end comes with the end of the post, so that the staging is quiet by then.
+    // The item ends with its post, so that the staging is quiet by then.
     outlet_.port().cancel(item.token);
   }
   return {};

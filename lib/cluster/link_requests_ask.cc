@@ -1,4 +1,4 @@
-// The asking half of a link: what is due becomes a message.
+// The requesting half of a link: makes messages of operations.
 #include "cluster/link_requests.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ bool LinkRequests::issue_find(uint64_t id, Operation& op) {
   return true;
 }
 
-// Names an item's staging to the transport. False: it has ended instead.
+// Names an item's staging to the transport. False: the item has ended instead.
 bool LinkRequests::post_item(uint64_t id, Operation& op, uint32_t index) {
   FetchItem& item = op.fetch->items[index];
   Item& state = op.items[index];

@@ -38,7 +38,7 @@ Status LinkService::take(const wire::Head& head, ConstBytes body) {
   return {};
 }
 
-// A family that this node never heard of has no records here.
+// Returns false for a family unknown to this node, which has no records here.
 bool LinkService::identity_of(const wire::Name& name, const std::vector<Family>& families, Identity& out) const {
   out.key = name.key;
   return host_.families.find(families[name.family], out.family);
@@ -65,7 +65,7 @@ Status LinkService::take_find(ConstBytes body) {
   std::vector<Identity> held;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i].present == 0) continue;
-    // What leases have no share for is there, and not held.
+    // Records beyond the leases' share are reported as present, but not held.
     if (m.lease_ns != 0 && held.size() < lease_room()) {
       if (!host_.source.pin(ids[i])) continue;
       held.push_back(ids[i]);
@@ -86,7 +86,7 @@ Status LinkService::take_find(ConstBytes body) {
 Status LinkService::take_fetch(ConstBytes body) {
   wire::Fetch& m = host_.scratch.fetch;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
-  // Of a request that is over for the peer, which has all its bytes, the pushes may not have been told of here yet.
+  // Twice the limit: the peer may have all bytes of a request, and so count it as ended, before its pushes end here.
   if (serving_.size() >= 2 * static_cast<size_t>(host_.limits.requests)) {
     outlet_.commit(wire::encode(wire::Failed{m.request, static_cast<int32_t>(Code::again), 0}, outlet_.body()));
     return {};
@@ -125,7 +125,7 @@ void LinkService::pump() {
   serving_.each([this](uint64_t, Serving& serving) { flush(serving); });
 }
 
-// A link that has none open gets one whatever the others hold: it must not wait for them.
+// A link without an open record may always open one, whatever the others hold: it must not wait for them.
 bool LinkService::may_open() const noexcept {
   return stats_.open_records == 0 || host_.open.room(host_.source.room().open, stats_.open_records) != 0;
 }
@@ -232,7 +232,7 @@ void LinkService::flush(Serving& serving) {
   if (!ended_ && !serving.cancelled) outlet_.commit(wire::encode(m, outlet_.body()));
 }
 
-// After something of a serving has ended: with the last thing it is over.
+// Ends a serving when its last item has ended.
 void LinkService::close_item(uint64_t id) {
   Serving* serving = serving_.get(id);
   if (serving == nullptr || serving->open != 0 || (!serving->cancelled && serving->next != serving->items.size()))
@@ -341,7 +341,7 @@ Status LinkService::take_invalidate(ConstBytes body) {
   return {};
 }
 
-// What came while a batch was written down goes as the next one.
+// Passes on the invalidations that arrived while a batch was being written, as the next batch.
 void LinkService::start_epochs() {
   if (!epochs_at_work_.empty() || epochs_waiting_.empty() || ended_) return;
   epochs_at_work_.swap(epochs_waiting_);
@@ -396,7 +396,8 @@ Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire:
   }
   out.clear();
   for (const wire::OfferItem& item : m.items) {
-    // Every item stays in its place: what is wanted is said by place. An unknown family is no record (no bytes).
+    // Every item stays at its index, because the peer names wanted items by index. An unknown family is no record (no
+    // bytes).
     Offered offered{{item.name.key, known[item.name.family].second}, item};
     if (!known[item.name.family].first) offered.item.payload_bytes = offered.item.head_bytes = 0;
     out.push_back(offered);

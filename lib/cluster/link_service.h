@@ -1,6 +1,6 @@
 // The serving half of a link: answers finds, opens records and pushes them, keeps the peer's leases. Internal to
-// peer_link. What a push reads stays open until the push has ended, whatever leases and deadlines say.
-// Bounds: requests, open records, leases and leased records of one peer (LinkLimits). Thread: the link's.
+// peer_link. A record being pushed stays open until the push has ended, whatever leases and deadlines say. Bounds:
+// requests, open records, leases and leased records of one peer (LinkLimits). Thread: the link's.
 #pragma once
 
 #include <deque>
@@ -16,34 +16,34 @@ class LinkService {
  public:
   LinkService(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
 
-  // What somebody still opens for this link comes to nobody.
+  // Records that are still being opened for this link are dropped on arrival.
   ~LinkService();
   LinkService(const LinkService&) = delete;
   LinkService& operator=(const LinkService&) = delete;
 
-  // A request of the peer's. Not ok: it broke the protocol.
+  // Takes a request of the peer. Not ok: it broke the protocol.
   Status take(const wire::Head& head, ConstBytes body);
   void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
   void epochs_taken(const std::vector<EpochWord>& words, std::vector<EpochWord>& tell_back);
   void pushed(uint64_t token, Code code);
-  // Opens what limits allow, and tells the peer what will not come.
+  // Opens records as far as limits allow, and reports failed items to the peer.
   void pump();
   void expire(uint64_t now_ns);
   [[nodiscard]] uint64_t next_deadline() const noexcept { return next_deadline_; }
-  // Leases end now; records end as their pushes do.
+  // Leases end now; records end with their pushes.
   void end();
 
-  // Holds these records; 0: too many are held, or one of them has gone.
+  // Leases these records; 0: too many are leased, or one of them has gone.
   uint64_t grant(std::span<const Identity> ids, uint64_t lease_ns);
   void release(uint64_t lease);
   [[nodiscard]] bool holds(uint64_t lease) const noexcept { return leases_.count(lease) != 0; }
-  // How many records a lease could hold now.
+  // Returns how many records a lease could hold now.
   [[nodiscard]] size_t lease_room() const noexcept {
     if (leases_.size() >= host_.limits.leases || stats_.leased_records >= host_.limits.lease_records) return 0;
     return std::min<uint64_t>(host_.limits.lease_records - stats_.leased_records,
                               host_.leased.room(host_.source.room().leased, stats_.leased_records));
   }
-  // An offer of the peer's, decoded into its families' ids.
+  // Decodes a peer's offer, with its families as ids.
   Status take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& head);
 
  private:
@@ -72,14 +72,14 @@ class LinkService {
     uint32_t index = 0;
     uint64_t pin = 0;
   };
-  // One word for several requests of the peer's.
+  // One epoch word for several requests of the peer.
   struct EpochAsked {
     EpochWord word;
     std::vector<uint64_t> requests;
   };
   struct Lease {
     uint64_t until_ns = 0;
-    uint64_t last_ns = 0;  // it cannot be renewed beyond
+    uint64_t last_ns = 0;  // no renewal goes beyond it
     std::vector<Identity> ids;
   };
 
@@ -96,7 +96,7 @@ class LinkService {
   void fail(Serving& serving, uint32_t index, Code code, uint32_t head_bytes = 0, uint64_t payload_bytes = 0);
   void close_item(uint64_t id);
   void flush(Serving& serving);
-  // One of the records that are open for peers begins or ends to be.
+  // Limits and counts the records that are open for peers.
   bool may_open() const noexcept;
   void opened_one() noexcept;
   void closed_one() noexcept;
@@ -117,7 +117,7 @@ class LinkService {
   std::vector<EpochAsked> epochs_at_work_;  // one batch at a time
   size_t epoch_requests_waiting_ = 0;
   uint32_t new_epochs_ = 0;
-  bool told_of_epochs_ = false;  // in the log: once a link
+  bool told_of_epochs_ = false;  // logged once a link
   bool ended_ = false;
 };
 

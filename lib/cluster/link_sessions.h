@@ -1,7 +1,7 @@
-// The part of a link that carries cluster/session: its messages, and the ends of its transfers. Both are kept until the
-// turn is over and handed to the listener then, in the order in which they came. Internal to peer_link.
+// The part of a link that carries cluster/session: its messages, and the ends of its transfers. Both are queued until
+// the end of the turn and then passed to the listener, in the order of their arrival. Internal to peer_link.
 //
-// Transfers are known by names that the session chose (cluster/session/staging.h); the transport knows them by tokens.
+// The session chooses names for its transfers (cluster/session/staging.h); the transport knows them by tokens.
 // Invariant: a name is in both tables from its acceptance to its end. Thread: the link's.
 #pragma once
 
@@ -29,7 +29,7 @@ class LinkSessions {
   void cancel(PeerPort& port, uint64_t name) {
     if (const uint64_t* token = tokens_.find(name)) port.cancel(*token);
   }
-  // True: the token was one of these.
+  // Returns true if the token was one of these.
   bool ended(uint64_t token, Code code, uint64_t bytes) {
     const uint64_t* found = names_.find(token);
     if (found == nullptr) return false;
@@ -42,7 +42,7 @@ class LinkSessions {
   void message(ConstBytes bytes) {
     happened_.push_back({Kind::message, Code::ok, 0, 0, {bytes.begin(), bytes.end()}});
   }
-  // A message found no room; writable() is told once there is some.
+  // Notes that a message did not fit; writable() is called once there is space.
   void wait_for_room() noexcept { waits_ = true; }
   void room() {
     if (std::exchange(waits_, false)) happened_.push_back({Kind::writable, Code::ok, 0, 0, {}});

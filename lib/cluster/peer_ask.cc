@@ -11,7 +11,7 @@ namespace kvbm::cluster {
 
 namespace {
 
-// Pools of so few nodes are asked whole; in larger ones a key's homes are.
+// In pools of up to so many nodes all are asked; in larger ones a key's homes.
 constexpr size_t kAskAll = 16;
 
 }  // namespace

@@ -1,8 +1,8 @@
-// What the parts of the tier of other nodes share: its options and surroundings, who has what, and how many calls are
-// inside.
+// Context shared by the parts of the tier of other nodes: its options and surroundings, the known places of records,
+// and the number of calls in progress.
 //
-// Thread: any. Lock: mutex_, a leaf. Invariant: each enter() that was true has one leave(); what shutdown() was given
-// runs once, on the core's executor, when nothing is inside any more.
+// Thread: any. Lock: mutex_, a leaf. Invariant: each enter() that was true has one leave(). The callback of
+// shutdown() runs once, on the core's executor, when no call is in progress any more.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@ namespace kvbm::cluster {
 
 struct PeerTierOptions {
   uint64_t staging_bytes = 256ULL << 20;  // in use and in quarantine
-  uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
-  uint64_t call_ns = 5'000'000'000;    // the longest that one request waits for a node; a silent one is cut off sooner
-  uint64_t lease_ns = 10'000'000'000;  // how long what was offered is held
-  uint32_t replicas = 1;               // homes that a record is offered to
+  uint64_t location_bytes = 16ULL << 20;  // memory for the places of records
+  uint64_t call_ns = 5'000'000'000;    // limit of one request's wait for a node; a silent node is disconnected sooner
+  uint64_t lease_ns = 10'000'000'000;  // how long offered records are held
+  uint32_t replicas = 1;               // number of homes that a record is offered to
   std::shared_ptr<const MappedPools> pools;  // of nodes of this machine; may be null
-  std::shared_ptr<LinkCoder> coder;          // null: records come plain, and are taken so
+  std::shared_ptr<LinkCoder> coder;          // null: records are sent and accepted plain
 };
 
-// Records that were offered to nodes. Read at any time.
+// Records that were offered to nodes. May be read at any time.
 struct OfferCounts {
-  std::atomic<uint64_t> refused{0};    // by one node each time: it had no room, was gone, or did not answer
-  std::atomic<uint64_t> elsewhere{0};  // taken by a node that was asked after such a refusal
+  std::atomic<uint64_t> refused{0};    // counted for each node that was full, was gone, or did not answer
+  std::atomic<uint64_t> elsewhere{0};  // accepted by a node that was asked after such a refusal
 };
 
 class PeerCommons {
@@ -41,7 +41,7 @@ class PeerCommons {
   PeerCommons(const PeerTierOptions& what, Executor& core, FamilyTable& known, Peers& nodes)
       : options(what), executor(core), families(known), mesh(nodes), places(what.location_bytes, core.clock()) {}
 
-  // Counts a call in; false after shutdown.
+  // Counts a call that begins; false after shutdown.
   bool enter() {
     MutexLock lock(mutex_);
     if (closing_) return false;
@@ -69,13 +69,13 @@ class PeerCommons {
     if (quiet) finish();
   }
 
-  // When a request to a node that begins now is given up, whatever its caller allows.
+  // Returns when a request to a node that begins now is given up, whatever its caller's deadline.
   [[nodiscard]] uint64_t latest_ns() const noexcept { return mesh.executor().clock().now_ns() + options.call_ns; }
 
   const PeerTierOptions options;
   Executor& executor;
   FamilyTable& families;
-  Peers& mesh;  // on its own thread alone, but for executor()
+  Peers& mesh;  // used on its own thread only, except executor()
   PeerPlaces places;
   OfferCounts offers;
 

@@ -12,17 +12,19 @@ namespace kvbm::cluster {
 
 namespace {
 
-// What is copied on the links' thread: less than handing it to another thread and back costs (30 to 60 us here).
+// Limit of bytes copied on the links' thread: less than the cost of handing them to another thread and back (30 to 60
+// us here).
 constexpr size_t kCopyHere = 256ULL << 10;
-// Coded bytes: decoding takes about twice as long as copying, and a task of less would cost more than it.
+// Limits for coded bytes: decoding takes about twice as long as copying, and a smaller task would cost more than it
+// gains.
 constexpr size_t kDecodeHere = 64ULL << 10;
 constexpr size_t kDecodeTask = 256ULL << 10;
 
-// How long a node is asked again that has no memory to lend records from, and how soon.
+// How long, and at what interval, a node without memory for lending is asked again.
 constexpr uint64_t kRoomWaitNs = 1'000'000'000;
 constexpr uint64_t kAskAgainNs = 200'000;
 
-// A payload out of staging into its place, each leaf compared as it is copied. The link has checked the head.
+// Copies a payload from staging to its place, and compares each leaf on the way. The link has checked the head.
 Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes payload) {
   const codec::CopiesOrdered of_all_leaves;
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
@@ -36,7 +38,7 @@ Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes paylo
 
 }  // namespace
 
-// Staging that a receiver reads in place; counted as a call, so that the tier does not end before it.
+// Staging that a receiver reads in place; counts as a call, so that the tier does not end before it.
 class PeerFetch::Loan {
  public:
   Loan(std::shared_ptr<PeerFetch> fetch, MutableBytes staging) : fetch_(std::move(fetch)), staging_(staging) {}
@@ -98,16 +100,16 @@ void PeerFetch::staging_quiet(uint64_t cookie) {
   const auto known = quarantine_.find(cookie);
   if (known == quarantine_.end()) return;
   staging_.give_back(known->second.staging);
-  // What kept this object for the transport's sake may be the last that did.
+  // Holds `self`: erasing the entry may drop the last reference to this object.
   const std::shared_ptr<PeerFetch> self = std::move(known->second.self);
   quarantine_.erase(known);
   pump();
 }
 
-// ---- Asking ----
+// ---- Requests ----
 
-// Sends what staging allows, in order, each node's share in requests of kFetchBytes. Where else a record could be read
-// than over its node's link is decided here, before its staging is taken.
+// Sends what staging allows, in order, each node's share in requests of kFetchBytes. Whether a record can be read
+// otherwise than over its node's link is decided here, before its staging is taken.
 void PeerFetch::pump() {
   while (!waiting_.empty()) {
     const NodeId node = where(waiting_.front()).node;
@@ -146,7 +148,7 @@ void PeerFetch::pump() {
       bytes += where(next).head_bytes + where(next).payload_bytes;
     }
     if (pieces.empty()) {
-      if (starved) return end_late();  // staging comes back
+      if (starved) return end_late();  // released staging continues this
       continue;
     }
     batch->owner = this;
@@ -157,7 +159,7 @@ void PeerFetch::pump() {
   }
 }
 
-// What cannot be asked for ends here.
+// Ends an item that cannot be requested.
 bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
   const Place& place = where(next);
   Code code = Code::ok;
@@ -174,7 +176,7 @@ bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
   return true;
 }
 
-// Said before it is tried again, so that whoever gives back meanwhile sees it.
+// Sets starved_ before the second try, so that a release in between sees it.
 MutableBytes PeerFetch::take_staging(size_t bytes, bool& none) {
   const MutableBytes first = staging_.take(bytes, none);
   if (!first.empty() || none) return first;
@@ -188,7 +190,7 @@ void PeerFetch::give_back(MutableBytes staging) {
   commons_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
 }
 
-// Of those that wait for staging, whoever's deadline has passed; and again when the next one's will have.
+// Ends items that wait for staging past their deadline, and sets a timer for the next deadline.
 void PeerFetch::end_late() {
   if (first_late_ns_ <= now_ns()) {
     const uint64_t now = now_ns();
@@ -214,13 +216,13 @@ void PeerFetch::end_late() {
   });
 }
 
-// ---- What came ----
+// ---- Answers ----
 
 void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
   Pieces good;
   good.reserve(pieces.size());
   std::vector<Identity> unplaced;
-  const NodeId node = where(pieces.front().what).node;  // pieces of one request are of one node
+  const NodeId node = where(pieces.front().what).node;  // all pieces of one request are of one node
   for (size_t i = 0; i < pieces.size(); ++i) {
     const FetchItem& one = answer.items[i];
     if (one.status == Code::ok) {
@@ -250,14 +252,14 @@ void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
   } else {
     staging_.give_back(piece.staging);
   }
-  // It has memory when what it lends is given back.
+  // The node has memory again when its lent records are released.
   uint64_t& since = piece.what.op->no_room_since_ns;
   if (said.status == Code::no_room && since == 0) since = now_ns();
   if (said.status == Code::no_room && now_ns() - since < kRoomWaitNs) return ask_later(piece.what);
   const bool gone = said.status == Code::miss || said.status == Code::no_room || said.status == Code::owner_gone ||
                     said.status == Code::mismatch || said.status == Code::damaged;
   if (gone) commons_->places.forget_holder(said.id, where(piece.what).index);
-  // A record of another size than was heard of: as good as gone, until somebody asks again.
+  // A record of another size than was reported counts as gone, until the node is asked again.
   end_item(piece.what, said.status == Code::no_room ? Code::miss : said.status);
 }
 
@@ -274,7 +276,7 @@ void PeerFetch::ask_later(const Waiting& what) {
   });
 }
 
-// Records that are lent, or small and checked by who gets them, end here; the others are copied elsewhere.
+// Ends records that are lent, and small ones that the receiver checks; the others are copied on other threads.
 void PeerFetch::arrived(Pieces pieces) {
   Pieces rest;
   for (Piece& piece : pieces) {
@@ -289,7 +291,7 @@ void PeerFetch::arrived(Pieces pieces) {
   elsewhere(std::move(rest));
 }
 
-// In tasks that are worth a turn of the executor each, so that its threads decode at the same time.
+// Posts tasks that are worth a turn of the executor each, so that its threads decode in parallel.
 void PeerFetch::elsewhere(Pieces pieces) {
   Pieces some;
   size_t coded = 0;
@@ -303,7 +305,7 @@ void PeerFetch::elsewhere(Pieces pieces) {
   }
 }
 
-// On the core's executor.
+// Runs on the core's executor.
 void PeerFetch::copy_out(Pieces pieces) {
   for (Piece& piece : pieces) {
     const Waiting what = piece.what;

@@ -1,15 +1,15 @@
-// Reading from other nodes: records are fetched into staging, and from there they are lent to a receiver that reads
-// them once and checks them, or copied into the caller's memory, each leaf compared in the same pass unless the
-// receiver does; part of the tier of other nodes.
+// Reads from other nodes: records are fetched into staging. From there they are lent to a receiver that reads them
+// once and checks them, or copied into the caller's memory. Each leaf is compared in the same pass unless the
+// receiver does it. Part of the tier of other nodes.
 //
-// At the deadline the caller's memory is free, and only staging waits for what may still arrive. What is on its way or
-// lent is bounded by the staging pool; what waits for staging ends at its deadline. Staging is given out in the order
-// of the calls, and a batch is lent only if half of the pool holds all of it: what one batch holds, which ends with its
-// last record, never keeps that record waiting. Thread: get() any. Small copies and ends for receivers that check are
-// made on the links' thread, at once: whoever waits for a small record usually drives the links himself. The other
-// copies and ends run on the core's executor.
+// At the deadline the caller's memory is free, and only staging waits for late data. The staging pool bounds the
+// records in flight or lent; items that wait for staging end at their deadline. Staging is given out in the order of
+// the calls, and a batch is lent only if half of the pool holds all of it: so a batch, which ends with its last
+// record, never keeps that record waiting by what it holds. Thread: get() any. Small copies, and ends for receivers
+// that check, are made on the links' thread, at once: a caller that waits for a small record usually drives the links
+// itself. The other copies and ends run on the core's executor.
 //
-// A record that comes coded or sealed is decoded out of staging into the caller's memory, and never lent
+// A record that arrives coded or sealed is decoded from staging into the caller's memory, and never lent
 // (peer_fetch_coded.cc).
 #pragma once
 
@@ -36,7 +36,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   [[nodiscard]] uint64_t staging_used() const { return staging_.used(); }
 
  private:
-  // What one request to a node carries at most, so that copies begin while the rest is still on its way.
+  // Limits of one request to a node, so that copies begin while the rest is still in flight.
   static constexpr uint64_t kFetchBytes = 8ULL << 20;
   static constexpr size_t kFetchItems = 256;
   using Place = PeerPlaces::Place;
@@ -45,7 +45,8 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::vector<Place> where;
     std::atomic<size_t> left{0};
     uint64_t deadline_ns = kNever;
-    uint64_t no_room_since_ns = 0;  // a node has had no memory for any of what it was asked for; 0: it had for the last
+    uint64_t no_room_since_ns = 0;  // a node has had no memory for this batch since then; 0: it had some for the last
+                                    // item
     bool lends = false;
   };
   struct Waiting {
@@ -56,13 +57,13 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     MutableBytes staging;
     std::shared_ptr<PeerFetch> self;
   };
-  // One request to a node, for the choice between plain and coded: told to the coder with its last piece.
+  // One request to a node, for the choice between plain and coded: reported to the coder after its last piece.
   struct Request;
   struct Piece {
     Waiting what;
     MutableBytes staging;
-    uint32_t head_bytes = 0;  // of what came
-    size_t bytes = 0;         // with the payload
+    uint32_t head_bytes = 0;  // of the record as it arrived
+    size_t bytes = 0;         // head and payload
     bool coded = false;       // must be decoded
     std::shared_ptr<Request> request;
     [[nodiscard]] ConstBytes head() const { return ConstBytes(staging).first(head_bytes); }
@@ -74,9 +75,9 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
   [[nodiscard]] uint64_t now_ns() const noexcept { return commons_->mesh.executor().clock().now_ns(); }
-  // What is in waiting_ goes over its node's link.
+  // Sends the requests in waiting_ over their nodes' links.
   void begin(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
-  // Out of the memory of nodes of this machine (peer_fetch_in_place.cc).
+  // Read from the memory of nodes of this machine (peer_fetch_in_place.cc).
   void read_here(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   void read_some(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   Code read_one(tier::GetItem& item, const Place& where) const;
@@ -91,7 +92,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void ask_later(const Waiting& what);
   void arrived(Pieces pieces);
   void elsewhere(Pieces pieces);
-  // Staging that a record may need.
+  // Returns the staging that a record may need.
   [[nodiscard]] size_t room_of(const Place& place) const;
   std::shared_ptr<Request> ask(const NodeId& node) const;
   Code look(Piece& piece, const FetchItem& came) const;
@@ -105,14 +106,14 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   const std::shared_ptr<PeerCommons> commons_;
   const PeerInPlace in_place_;
   StagingPool staging_;
-  std::atomic<bool> starved_{false};  // something waits for staging
-  // The links' thread alone.
+  std::atomic<bool> starved_{false};  // an item waits for staging
+  // Used on the links' thread only.
   std::deque<Waiting> waiting_;
-  std::vector<Waiting> later_;  // for a node that had no room; a timer is set for them
+  std::vector<Waiting> later_;  // for a node without free memory; a timer is set for them
   std::map<uint64_t, Quarantined> quarantine_;
   uint64_t last_cookie_ = 0;
-  uint64_t first_late_ns_ = kNever;  // nothing that waits has an earlier deadline
-  uint64_t armed_ns_ = kNever;       // the timer that is set for it
+  uint64_t first_late_ns_ = kNever;  // no waiting item has an earlier deadline
+  uint64_t armed_ns_ = kNever;       // the timer set for it
 };
 
 }  // namespace kvbm::cluster

@@ -1,4 +1,4 @@
-// Getting records that come coded or sealed.
+// Reads of records that arrive coded or sealed.
 #include <algorithm>
 
 #include "cluster/peer_fetch.h"
@@ -12,8 +12,8 @@ size_t PeerFetch::room_of(const Place& place) const {
   return coder->room(place.head_bytes, place.payload_bytes);
 }
 
-// How the next request to a node is asked for; null: plain, and nobody wants to know. It goes by what waits for that
-// node, as much as one request carries.
+// Returns how the next request to a node asks for records; null: plain, and no outcome is reported. Depends on the
+// items that wait for that node, as many as one request carries.
 std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
   const auto& coder = commons_->options.coder;
   if (coder == nullptr) return nullptr;
@@ -31,7 +31,7 @@ std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
   return std::make_shared<Request>(coder, node, coder->ask(node, bytes, lossy, LinkCoder::Use::records, deadline_ns));
 }
 
-// What came: whether it has to be decoded, and may be used at all.
+// Checks how a record arrived: whether it must be decoded, and may be used at all.
 Code PeerFetch::look(Piece& piece, const FetchItem& came) const {
   if (piece.request == nullptr) return came.coded ? Code::mismatch : Code::ok;
   if (!piece.request->coder->take(piece.request->node, came.coded, came.sealed)) return Code::not_permitted;
@@ -41,7 +41,7 @@ Code PeerFetch::look(Piece& piece, const FetchItem& came) const {
   return Code::ok;
 }
 
-// Each leaf is opened, decoded and compared with the hash that it had when it was stored.
+// Opens and decodes each leaf, and compares it with the hash that it had when it was stored.
 Code PeerFetch::decode(const Piece& piece) {
   tier::GetItem& target = item(piece.what);
   const auto head = codec::HeadView::parse(piece.head());

@@ -1,4 +1,4 @@
-// Getting records of nodes of this machine: out of their memory, on the core's executor, and over the link for what is
+// Reads of records of nodes of this machine: from their memory, on the core's executor, and over the link if they are
 // not there.
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace kvbm::cluster {
 
 namespace {
-// What one task copies, so that a batch is shared among the executor's threads.
+// Limits of one task's copies, so that a batch is shared among the executor's threads.
 constexpr uint64_t kTaskBytes = 4ULL << 20;
 constexpr size_t kTaskItems = 256;
 }  // namespace
@@ -40,7 +40,7 @@ void PeerFetch::read_some(const std::shared_ptr<GetOp>& op, const std::vector<si
   if (elsewhere.empty()) return;
   commons_->mesh.executor().post([self = shared_from_this(), op, elsewhere = std::move(elsewhere)] {
     for (const size_t i : elsewhere) {
-      // What is known of it may be less by now, or more.
+      // The known places may have changed meanwhile.
       Place now;
       if (self->commons_->places.locate(op->batch->items[i].id, now)) op->where[i] = now;
     }
@@ -58,7 +58,7 @@ Code PeerFetch::read_one(tier::GetItem& item, const Place& where) const {
   return what.code;
 }
 
-// Where in its node's memory a record lies that came over the link: the next reader needs no message.
+// Asks where a record that arrived over the link lies in its node's memory: the next reader then needs no message.
 void PeerFetch::ask_again(const NodeId& node, std::vector<Identity> ids) {
   PeerLink* const link = commons_->mesh.link_to(node);
   if (link == nullptr) return;

@@ -8,7 +8,7 @@
 
 namespace kvbm::cluster {
 
-// The coder hears of it when its last piece has been delivered. Thread: pieces end on any.
+// Reports to the coder when its last piece has been delivered. Thread: pieces end on any.
 struct PeerFetch::Request {
   Request(std::shared_ptr<LinkCoder> by, const NodeId& from, LinkCoder::Asked how)
       : coder(std::move(by)), node(from), asked(how) {}
@@ -22,7 +22,7 @@ struct PeerFetch::Request {
   const NodeId node;
   const LinkCoder::Asked asked;
   std::atomic<uint64_t> got{0};    // plain bytes
-  std::atomic<bool> coded{false};  // something of it came coded
+  std::atomic<bool> coded{false};  // a piece arrived coded
 };
 
 }  // namespace kvbm::cluster

@@ -20,7 +20,7 @@ bool lies(const std::shared_ptr<const MappedPools::Pool>& pool, uint64_t hint, t
 
 void PeerInPlace::find(std::span<tier::InPlace> items) const {
   if (commons_->options.pools == nullptr) return;
-  // Of one find, most are of one node.
+  // Caches the last holder: most records of one find are of one node.
   uint64_t holder = 0;
   bool holds = false;
   std::shared_ptr<const Pool> pool;
@@ -77,7 +77,7 @@ void PeerInPlace::ended(std::span<const tier::InPlace> items) const {
 
 void PeerInPlace::stale(const tier::InPlace& item, const Pool& pool) const {
   pool.stale.fetch_add(1, std::memory_order_relaxed);
-  // No head yet: its owner makes one when it is first asked for the record.
+  // There is no head yet: the owner makes one when the record is first requested.
   if (!copy::local::has_head(place_of(item))) return;
   Place where;
   if (!commons_->places.locate(item.id, where) || where.node != pool.node) return;

@@ -1,9 +1,9 @@
-// The tier of other nodes, reading in place: records that lie in the mapped host tier of a node of this machine
-// (mapped_pools.h), at the slot that the node said.
+// Tier of other nodes, reads in place: records in the mapped host tier of a node of this machine (mapped_pools.h), at
+// the slot that the node reported.
 //
-// No message is sent: the record proves itself or is not there any more, and is then asked for over the link. Thread:
-// any. Budget: two looks into tables in memory, each under its lock; for a batch whose locations are those of find(),
-// two for all records of one node.
+// No message is sent: the record proves itself, or is gone and is then requested over the link. Thread: any. Budget:
+// two lookups in tables in memory, each under its lock; for a batch with locations from find(), two for all records
+// of one node.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,12 @@ class PeerInPlace {
 
   void find(std::span<tier::InPlace> items) const;
   bool find(const Place& where, tier::InPlace& out) const;
-  // Head and payload into the places of a get, each leaf compared as it is copied. Not ok: it was not there.
+  // Copies head and payload to the places of a get, and compares each leaf on the way. Not ok: the record was not
+  // there.
   Code read(tier::GetItem& item, const tier::InPlace& what) const;
-  // What came of reading there; where another record has taken its place the slot is forgotten.
+  // Reports the outcome of such reads; if another record has taken a record's place, its slot is forgotten.
   void ended(std::span<const tier::InPlace> items) const;
-  // Of a node whose memory is mapped here, and where in it the record lies is not known.
+  // True if the node's memory is mapped here, and the record's place in it is not known.
   [[nodiscard]] bool worth_asking(const Place& where) const;
 
  private:

@@ -11,7 +11,7 @@ class PeerLink::Turn {
       : self_(link.shared_from_this()), callbacks_(callbacks) {
     ++link.depth_;
   }
-  // Without memory the connection is given up: its end, and what has not been said yet, comes with a later turn.
+  // Closes the connection if memory is refused: its end, and pending callbacks, follow in a later turn.
   ~Turn() {
     try {
       if (self_->depth_ == 1) self_->settle(callbacks_);
@@ -46,7 +46,7 @@ PeerLink::PeerLink(LinkHost& host, std::unique_ptr<PeerPort> port, Role role, st
       born_ns_(host.executor.clock().now_ns()),
       heard_ns_(born_ns_) {}
 
-// Dropped by its owner before closed(): the transport is gone with everything of this peer.
+// Runs before closed() if the owner drops the link early: the transport is gone with everything of this peer.
 PeerLink::~PeerLink() {
   ++depth_;
   service_.end();
@@ -84,12 +84,12 @@ void PeerLink::step(Handshake::Step step) {
   if (!step.established) return;
   if (const Status status = protect(); !status.ok()) return end(status, false);
   channel_.emplace(handshake_.keys());
-  if (role_ == Role::responder) return;  // the initiator has admitted this side once it says something keyed
+  if (role_ == Role::responder) return;  // the initiator has admitted this side once it sends an authenticated message
   begin();
   send_plain(wire::Type::ping, 0);
 }
 
-// The last message of the handshake has gone as it was; all that follows it, either way, is protected.
+// Protects everything after the last message of the handshake, in both directions.
 Status PeerLink::protect() {
   if (protection() == copy::Protection::off) return {};
   const Code code = outbox_.empty() ? port_->protect(protection(), handshake_.frame_keys()) : Code::wrong_state;
@@ -115,10 +115,10 @@ void PeerLink::commit(size_t bytes) {
 void PeerLink::send(ConstBytes message) {
   ++stats_.messages_out;
   const Code code = outbox_.empty() ? port_->send(message) : Code::again;
-  if (code != Code::again) return;  // what is not ok ends with closed()
+  if (code != Code::again) return;  // any other code is followed by closed()
   outbox_bytes_ += message.size();
   if (outbox_bytes_ > host_.limits.outbox_bytes) {
-    overflowed_ = true;  // ended by settle(): whoever sends is in the middle of something
+    overflowed_ = true;  // settle() ends the link: the sender may be in the middle of something
     return;
   }
   outbox_.emplace_back(message.begin(), message.end());
@@ -182,7 +182,8 @@ Status PeerLink::dispatch_offer(ConstBytes body) {
   wire::Offer& m = host_.scratch.offer;
   if (Status status = service_.take_offer(body, offered, m); !status.ok()) return status;
   const uint64_t request = m.request;
-  // There is no room for any of these families: the offering node is told so. In a mixed offer they count as not wanted.
+  // The table is full for all of these families: reports that to the offering node. In a mixed offer they count as
+  // not wanted.
   const auto has_no_name = [](const Offered& one) { return one.id.family == kNoFamily; };
   if (!offered.empty() && std::all_of(offered.begin(), offered.end(), has_no_name)) {
     commit(wire::encode(wire::Failed{request, static_cast<int32_t>(Code::at_limit), 0}, this->body()));
@@ -236,7 +237,7 @@ void PeerLink::epochs_taken(const std::vector<EpochWord>& words) {
   }
 }
 
-// Operations end now; what the transport still holds ends with its completions, then closed() comes.
+// Ends operations now. What the transport still holds ends with its completions; then closed() is called.
 void PeerLink::end(Status why, bool flush) {
   if (state_ == State::ending || state_ == State::ended) return;
   state_ = State::ending;
@@ -253,7 +254,7 @@ void PeerLink::closed(const Status& why) {
   if (state_ == State::ended) return;
   if (state_ != State::ending) {
     why_ = why.ok() ? Status(Code::closed, "peer: the connection ended") : why;
-    // The transport found bytes that no peer sends, or that were changed on their way.
+    // The transport found bytes that no peer sends, or that were changed in transit.
     if (why_.code() == Code::damaged) ++stats_.violations;
     service_.end();
     requests_.end(Code::owner_gone);
@@ -292,7 +293,7 @@ uint64_t PeerLink::offer(std::unique_ptr<OfferBatch> batch) {
   batch->lease_ns = std::min(batch->lease_ns, host_.limits.lease_ns);
   const uint64_t lease =
       state_ == State::ready || state_ == State::handshaking ? service_.grant(ids, batch->lease_ns) : 0;
-  if (lease == 0) batch->deadline_ns = 0;  // ends at once
+  if (lease == 0) batch->deadline_ns = 0;  // fails at once
   batch->lease = lease;
   return requests_.offer(std::move(batch), lease);
 }
@@ -360,7 +361,7 @@ Code PeerLink::push_session(uint64_t tag, std::span<const ConstBytes> pieces, ui
 
 void PeerLink::cancel_session(uint64_t name) { sessions_.cancel(*port_, name); }
 
-// Ends a turn: what it made possible is sent, then callbacks run, which may begin more.
+// Ends a turn: sends what has become possible, then runs callbacks, which may start more.
 void PeerLink::settle(Callbacks callbacks) {
   if (overflowed_ && state_ == State::ready) {
     ++stats_.violations;
@@ -371,7 +372,7 @@ void PeerLink::settle(Callbacks callbacks) {
   requests_.pump();
   if (!draining_ && has_news()) {
     if (callbacks == Callbacks::now) run_callbacks();
-    // Also what the callbacks brought about without an end: nothing else may ever happen to a link that has ended.
+    // Covers what callbacks have started without end: a link that has ended may get no other call.
     if (has_news()) run_callbacks_later();
   }
   arm();
@@ -409,7 +410,7 @@ void PeerLink::run_callbacks() {
   draining_ = false;
 }
 
-// When something has to be looked at next, if nothing comes.
+// Sets the timer for the next thing to check if nothing arrives.
 void PeerLink::arm() {
   if (state_ == State::ending || state_ == State::ended) return;
   uint64_t next = std::min(requests_.next_deadline(), service_.next_deadline());
@@ -425,7 +426,7 @@ void PeerLink::arm() {
   });
 }
 
-// Timers cannot be taken back: only the one that was armed last counts.
+// Handles a timer. Timers cannot be cancelled: only the one that was armed last counts.
 void PeerLink::tick(uint64_t armed) {
   if (armed != armed_ns_) return;
   const Turn turn(*this);
@@ -443,7 +444,7 @@ void PeerLink::tick(uint64_t armed) {
     }
     return;
   }
-  // If this process itself was stopped, what the peer said meanwhile has not been read yet: it gets another chance.
+  // If this process itself was stopped, the peer's messages of that time are still unread: it gets another chance.
   if (now - std::min(now, armed) > host_.limits.quiet_ns) heard_ns_ = now - host_.limits.quiet_ns;
   if (now >= heard_ns_ + host_.limits.dead_ns && pinged_) {
     end({Code::owner_gone, "peer: it has not answered; it is dead, frozen or cut off"}, false);

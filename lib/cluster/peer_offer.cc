@@ -11,8 +11,8 @@ namespace kvbm::cluster {
 
 namespace {
 
-// When a node that wanted a record is asked whether it has it, or is offered what it had no lease for: at first, and at
-// most.
+// First and longest interval for asking a node whether it now has a record that it wanted, and for repeating an offer
+// that no lease was free for.
 constexpr uint64_t kConfirmNs = 500'000;
 constexpr uint64_t kConfirmMostNs = 50'000'000;
 
@@ -52,7 +52,7 @@ void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
 
 void PeerOffer::offer_to(const std::shared_ptr<PutOp>& op, const ByNode& by_node) {
   for (const auto& [node, all] : by_node) {
-    // One family a message, so that a node without room for it can say that of all in the message.
+    // One family a message, so that a node with a full family table can refuse all items of a message.
     std::map<FamilyId, std::vector<size_t>> by_family;
     for (const size_t i : all) by_family[op->batch->items[i].id.family].push_back(i);
     for (const auto& [family, indexes] : by_family) {
@@ -77,7 +77,7 @@ void PeerOffer::took(PutOp& op, size_t item) {
 
 void PeerOffer::refused(const std::shared_ptr<PutOp>& op, std::span<const size_t> items, Code code) {
   commons_->offers.refused.fetch_add(items.size(), std::memory_order_relaxed);
-  // Blocks of a size that one node does not take are too large for its pool.
+  // A block size that one node does not take is too large for the whole pool.
   const bool over = code == Code::mismatch || commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   ByNode by_node;
   for (const size_t i : items) {
@@ -111,7 +111,7 @@ bool PeerOffer::next_home(Record& record, const Key& key, NodeId& out) const {
   return false;
 }
 
-// Few enough that no more families than fit one message can be among them.
+// Offers some records, so few that their families fit in one message.
 void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                            uint64_t wait) {
   PeerLink* const link = commons_->mesh.link_to(node);
@@ -144,7 +144,7 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
   link->offer(std::move(batch));
 }
 
-// More is offered to the node already than it may hold; what it has taken ends soon.
+// Retries later: the node has been offered as much as leases allow, and the fetches in progress will end soon.
 void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                             uint64_t wait) {
   const uint64_t now = commons_->mesh.executor().clock().now_ns();
@@ -174,7 +174,8 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const
   refused(op, no_room, Code::no_room);
 }
 
-// A record counts as stored when its node says that it has it: until then it may still be on its way.
+// Asks later whether the node has the records: they count as stored once the node reports them; until then they may
+// still be in flight.
 void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const Taking& by, std::vector<size_t> indexes,
                               uint64_t wait) {
   ++op->offers;
@@ -191,8 +192,8 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
   PeerLink* const link = commons_->mesh.link_to(by.node);
   const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   if (link == nullptr || late) return refused(op, indexes, late ? Code::deadline : Code::owner_gone);
-  // Seen before the question is sent: a node gives a lease back when it has registered what came, so what it does not
-  // have by then will not come.
+  // Read before the query is sent: a node releases the lease once it has registered what arrived. So records that it
+  // does not have by then will not arrive.
   const std::shared_ptr<PeerLink> held_by = by.link.lock();
   const bool over = held_by == nullptr || !held_by->holds(by.lease);
   auto batch = std::make_unique<FindBatch>();

@@ -1,11 +1,11 @@
-// Writing to other nodes: what is put is offered to the home nodes of each key; part of the tier of other nodes. What
-// none of them takes (no room, gone, silent) is offered to the next nodes in the order of homes, one after the other,
-// to kMostElsewhere at most and until the deadline; readers ask nodes in the same order.
+// Writes to other nodes: records are offered to the home nodes of each key; part of the tier of other nodes. A record
+// that no home takes (full, gone, silent) is offered to the next nodes in the order of homes, one after the other.
+// That goes on for at most kMostElsewhere nodes and until the deadline. Readers ask nodes in the same order.
 //
-// A node fetches what it wants while it is held here. A record counts as stored when its node says that it has it:
-// until then it may still be on its way. A node that has given the lease back and does not have a record could not take
-// it (it came damaged, say, or there was no room after all): that one ends with io_error, and is not waited for.
-// Thread: put() any; the rest the links'.
+// A node fetches wanted records while they are held here. A record counts as stored when its node reports it: until
+// then it may still be in flight. If a node has released the lease and does not have a record, it could not take it
+// (it arrived damaged, say, or no slot was free after all): the record ends with io_error at once. Thread: put() any;
+// the rest the links'.
 #pragma once
 
 #include <map>
@@ -24,26 +24,26 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
   void put(std::unique_ptr<tier::PutBatch> batch);
 
  private:
-  // Nodes that a record is offered to beyond its homes.
+  // Number of nodes that a record is offered to beyond its homes.
   static constexpr uint8_t kMostElsewhere = 3;
 
   struct Record {
     std::vector<NodeId> asked;
-    uint8_t open = 0;  // of them those that have not decided
+    uint8_t open = 0;  // number of these that have not decided
     uint8_t elsewhere = 0;
   };
 
   struct PutOp {
     std::unique_ptr<tier::PutBatch> batch;
-    std::vector<Record> records;  // beside the items
-    size_t offers = 0;  // and confirmations, that are not answered
+    std::vector<Record> records;  // parallel to the items
+    size_t offers = 0;  // offers and confirmations without an answer yet
     uint64_t deadline_ns = kNever;
   };
 
-  // Records of one offer that its node is about to fetch.
+  // Records of one offer that its node will fetch.
   struct Taking {
     NodeId node;
-    std::weak_ptr<PeerLink> link;  // that the lease is one of
+    std::weak_ptr<PeerLink> link;  // the link that the lease belongs to
     uint64_t lease = 0;
   };
 
@@ -51,10 +51,10 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
 
   void offer(const std::shared_ptr<PutOp>& op);
   void offer_to(const std::shared_ptr<PutOp>& op, const ByNode& by_node);
-  // A node has these, or will not have them. Of several nodes one that has it is enough.
+  // Note that a node has the record, or refuses the records. One node of several is enough.
   void took(PutOp& op, size_t item);
   void refused(const std::shared_ptr<PutOp>& op, std::span<const size_t> items, Code code);
-  // The next node in the order of homes that was not asked; false: there is none, or enough were.
+  // Finds the next node in the order of homes that was not asked; false: there is none, or enough were.
   bool next_home(Record& record, const Key& key, NodeId& out) const;
   void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);
   void offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);
@@ -62,7 +62,7 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
               const OfferBatch& answer);
   void confirm_later(const std::shared_ptr<PutOp>& op, const Taking& by, std::vector<size_t> indexes, uint64_t wait);
   void confirm(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes, uint64_t wait);
-  // Those that are not there yet.
+  // Returns the records that the node does not have yet.
   std::vector<size_t> confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& node,
                                 const std::vector<size_t>& indexes, const FindBatch& answer);
   void offered(const std::shared_ptr<PutOp>& op);

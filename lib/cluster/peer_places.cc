@@ -73,7 +73,7 @@ void PeerPlaces::learn(const NodeFacts& node, const Identity& id, const wire::Fo
 void PeerPlaces::put_place(const NodeFacts& node, const Identity& id, uint8_t tier, uint32_t head_bytes,
                            uint64_t payload_bytes, uint64_t hint) {
   const auto index = locations_.set_node(node.node, node.incarnation);
-  // No record is as large: whoever says so is not to be read from.
+  // No record is as large: a node that reports such sizes must not be read from.
   const bool possible = payload_bytes <= codec::kMaxRecordBytes &&
                         head_bytes <= codec::head_bytes(codec::kMaxLeaves, codec::kMaxAttributeBytes);
   if (!index.ok() || payload_bytes == 0 || !possible) return;

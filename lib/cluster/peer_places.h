@@ -1,6 +1,6 @@
 // Which node has which record, as far as the tier of other nodes has learnt, and that tier's figures.
 //
-// What is known is a hint: a record that is not there any more is a miss and forgotten, a wrong one shows when it
+// All knowledge is a hint: a record that is gone is a miss and forgotten, and a wrong record is detected when it
 // arrives. Thread: any. Lock: mutex_, a leaf.
 #pragma once
 
@@ -14,50 +14,50 @@
 
 namespace kvbm::cluster {
 
-// The tier of its own that a node reads its records in place from.
+// Tier number under which a node reports records that can be read in place.
 inline constexpr uint8_t kHostTier = 0;
 
 class PeerPlaces {
  public:
-  // Where a record is.
+  // Place of a record.
   struct Place {
     NodeId node;
     NodeIndex index = kNoNode;
     uint32_t head_bytes = 0;
     uint64_t payload_bytes = 0;
     uint64_t hint = 0;
-    uint8_t tier = 0;  // of its node's
+    uint8_t tier = 0;  // in its node
   };
 
   PeerPlaces(uint64_t memory_bytes, const Clock& clock) : clock_(clock), locations_({.memory_bytes = memory_bytes}) {}
 
   void find(std::span<const Identity> ids, std::span<tier::Found> out) noexcept;
-  // The holder that said so last, and not before the family was forgotten.
+  // Finds the holder with the youngest answer, if that is younger than the last time the family was forgotten.
   bool locate(const Identity& id, Place& out);
 
-  // What find() says as a location, so that who reads in place does not look again: NodeIndex 16 bits | how many times
-  // something had been forgotten 16 | the owner's place in its host tier 32, 0 where it is not there or not known. No
-  // such location is 0. It is a hint as all here is: should 65,535 forgettings pass between a find and a read, the read
-  // finds another record or a right one.
+  // Location returned by find(), so that a reader in place needs no second lookup: NodeIndex 16 bits | number of
+  // forget calls 16 | the owner's slot in its host tier 32, 0 if it is not there or not known. No such location is 0.
+  // It is a hint like everything here: if 65,535 forget calls happen between a find and a read, the read finds
+  // another record or the right one.
   static constexpr uint64_t holder_of(uint64_t location) noexcept { return location >> 32; }
   static constexpr uint64_t hint_of(uint64_t location) noexcept { return location & UINT32_MAX; }
-  // False where the table must be asked: something was forgotten since.
+  // Returns false if the table must be asked, because something was forgotten since.
   bool node_of(uint64_t location, NodeId& out) const;
 
   void learn(const NodeFacts& node, std::span<const Offered> offered);
   void learn(const NodeFacts& node, const FindBatch& answer);
   void learn(const NodeFacts& node, const Identity& id, const wire::FoundItem& found);
-  // All holders of these.
+  // Forgets all holders of these records.
   void forget(std::span<const Identity> ids);
   void forget_holder(const Identity& id, NodeIndex node);
-  // Where in its node's memory it lies; the node may still have it.
+  // Forgets the slot in the node's memory; the node may still have the record.
   void forget_slot(const Identity& id, const Place& where);
-  // Its process has ended.
+  // Forgets a node, because its process has ended.
   void forget_node(const NodeId& node);
   void forget_family(FamilyId family);
-  // These ids name no family any more: no lookup asks where their records are.
+  // Forgets ids that name no family any more: no lookup asks for their records.
   void forget_families(std::span<const FamilyId> gone);
-  // What came from there was not that record.
+  // Notes that another record arrived from there.
   void reject(const Identity& id);
 
   [[nodiscard]] tier::TierStats stats() const;
@@ -79,8 +79,9 @@ class PeerPlaces {
   const Clock& clock_;
   mutable Mutex mutex_;
   Locations locations_ KVBM_GUARDED_BY(mutex_);
-  std::map<FamilyId, uint64_t> forgotten_ KVBM_GUARDED_BY(mutex_);  // when
-  uint16_t forgets_ KVBM_GUARDED_BY(mutex_) = 1;                    // of records, families and nodes; never 0
+  std::map<FamilyId, uint64_t> forgotten_ KVBM_GUARDED_BY(mutex_);  // time of the last forget
+  uint16_t forgets_ KVBM_GUARDED_BY(mutex_) = 1;                    // number of forget calls for records, families and
+                                                                    // nodes; never 0
   tier::TierStats stats_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -9,7 +9,7 @@
 
 namespace kvbm::cluster {
 
-// The parts outlive the tier for as long as something of theirs is on its way.
+// The parts outlive the tier while they have work in flight.
 struct PeerTier::Core {
   Core(const PeerTierOptions& options, Executor& executor, FamilyTable& families, Peers& mesh)
       : commons(std::make_shared<PeerCommons>(options, executor, families, mesh)),
@@ -45,7 +45,7 @@ std::string PeerTier::describe() const { return "other nodes"; }
 void PeerTier::find(std::span<const Identity> ids, std::span<tier::Found> out, bool /*touch*/) noexcept {
   core_->commons->places.find(ids, out);
 }
-// The node that has it may let it go meanwhile: then a get misses.
+// Always true: the owning node may evict the record meanwhile, and then a get misses.
 bool PeerTier::pin(const Identity& /*id*/) noexcept { return true; }
 void PeerTier::put(std::unique_ptr<tier::PutBatch> batch) { core_->offer->put(std::move(batch)); }
 void PeerTier::get(std::unique_ptr<tier::GetBatch> batch) { core_->fetch->get(std::move(batch)); }

@@ -1,15 +1,15 @@
-// Other nodes as a tier: what they have is found by asking, read by fetching, and written by offering.
+// Other nodes as a tier: their records are found by asking, read by fetching, and written by offering.
 //
-// find() knows only what has been learnt: ask() asks the nodes that are connected and remembers who has what (a bounded
-// cache; the record proves itself when it arrives, so a stale location is a miss and forgotten). Small pools are asked
-// whole; in larger ones a key's homes and the next in rank, then, for what nobody had, the ranks after them: where
-// homes were before members came or went. get() fetches into staging of its own and copies from there, verified leaf by
-// leaf in the same pass, into the caller's memory: at the deadline the caller's memory is free, and only staging waits
-// for what may still arrive. put() offers records to the home nodes of each key, which fetch those that they want while
-// they are held here; ok means that one of them says that it has it, and an item that nobody wants is no_room.
+// find() knows only what has been learnt: ask() asks the connected nodes and remembers the holders (a bounded cache;
+// the record proves itself when it arrives, so a stale location is a miss and forgotten). In small pools all nodes
+// are asked. In larger ones a key's homes and the next in rank are, and for records that none of them has, the ranks
+// after them: the homes before members joined or left. get() fetches into staging of its own and copies from there,
+// verified leaf by leaf in the same pass, into the caller's memory. At the deadline the caller's memory is free, and
+// only staging waits for late data. put() offers records to the home nodes of each key, which fetch the wanted ones
+// while they are held here. ok means that one of them reports the record; an item that no node wants is no_room.
 //
-// Thread: any. Work happens on the links' thread; copies and completions on the core's executor.
-// Parts: peer_places (who has what), peer_ask, peer_fetch, peer_offer; what they share is peer_commons.h.
+// Thread: any. Work happens on the links' thread; copies and completions on the core's executor. Parts: peer_places
+// (known holders), peer_ask, peer_fetch, peer_offer; they share peer_commons.h.
 #pragma once
 
 #include <memory>
@@ -23,21 +23,21 @@ namespace kvbm::cluster {
 class PeerTier final : public tier::Tier {
  public:
   static constexpr std::string_view kKind = "peers";
-  // `mesh` is used on its own thread alone and outlives this tier's shutdown().
+  // `mesh` is used on its own thread only and outlives this tier's shutdown().
   PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Peers& mesh);
   ~PeerTier() override;
 
-  // Asks the nodes for what is not known to be anywhere. `done` runs once, on the links' thread, when all have
-  // answered or the deadline has passed; find() then tells what was learnt. It does little: links wait for it.
+  // Asks the nodes for records without a known place. `done` runs once, on the links' thread, when all have answered
+  // or the deadline has passed; find() then returns what was learnt. `done` must be short: links wait for it.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
-  // Somebody says that it has these records.
+  // Notes that a node has reported these records.
   void learn(const NodeFacts& node, std::span<const Offered> offered);
-  // Where a record is, as far as is known.
+  // Returns the node of a record, as far as known.
   [[nodiscard]] bool locate(const Identity& id, NodeId& node) const;
 
   [[nodiscard]] const OfferCounts& offers() const noexcept;
 
-  // Its process has ended: nothing of it is known to be anywhere.
+  // Forgets the places of a node's records, because its process has ended.
   void forget_node(const NodeId& node);
 
   [[nodiscard]] std::string_view kind() const noexcept override { return kKind; }
@@ -52,15 +52,15 @@ class PeerTier final : public tier::Tier {
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
-  // Where records of other nodes are is a hint, and names no family.
+  // Places of other nodes' records are hints, and name no family.
   void forget_families(std::span<const FamilyId> gone) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
   [[nodiscard]] tier::TierStats stats() const override;
-  // Nothing is known here. Asks every node that is connected, and does not wait: who knows a later epoch than 0 says so, as
-  // of one that was raised just now.
+  // Returns 0, because nothing is stored here. Asks every connected node without waiting: a node that knows a later
+  // epoch reports it, as if it had been raised just now.
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
-  // Tells every node that is connected; does not wait for them. Others hear of it when they are (Mesh::tell_epochs), and
-  // who has the new epoch asks for no older blocks anyway.
+  // Sends the epoch to every connected node, without waiting. Others receive it when they connect
+  // (Mesh::tell_epochs), and a node with the new epoch asks for no older blocks anyway.
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
   void shutdown(UniqueFunction<void()> done) override;
 

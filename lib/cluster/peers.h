@@ -1,7 +1,7 @@
-// Who is connected, as the tier of other processes (peer_tier.h) sees them: a mesh of nodes, or the processes of one
+// Connected nodes or processes as seen by the tier over them (peer_tier.h): a mesh of nodes, or the processes of one
 // host that share a tier set.
 //
-// Thread: that of executor(), but for executor() itself.
+// Thread: that of executor(), except for executor() itself.
 #pragma once
 
 #include <span>
@@ -19,14 +19,14 @@ class Peers {
  public:
   virtual ~Peers() = default;
   [[nodiscard]] virtual Executor& executor() noexcept = 0;
-  // Links that are ready, one for each node, in the same order every time.
+  // Returns the ready links, one for each node, always in the same order.
   [[nodiscard]] virtual std::vector<PeerLink*> ready() const = 0;
   [[nodiscard]] virtual PeerLink* link_to(const NodeId& node) const = 0;
-  // The homes of a key among those that are ready, the best one first, as many as there are and fit; this process is
-  // passed over. Gives how many.
+  // Writes the homes of a key among the ready links to `out`, the best one first, as many as exist and fit; this
+  // process is left out. Returns their number.
   virtual size_t homes(const Key& key, std::span<PeerLink*> out) const = 0;
-  // Asked about a record that the node did not want: whether it takes none of that size, which is then said to whoever
-  // reads the log.
+  // True if the node takes no record of that size, which is then logged. Called for a record that the node did not
+  // want.
   virtual bool too_large(const NodeId& /*node*/, uint64_t /*payload_bytes*/) { return false; }
 };
 
