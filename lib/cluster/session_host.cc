@@ -16,12 +16,12 @@ using session::RequestId;
 
 namespace {
 
-// Top bits of the names of transfers (session/staging.h): of what is received, and of what a rank sends.
+// Top bits of the names of transfers (session/staging.h): of received ones, and of those that a rank sends.
 constexpr uint16_t kReceiverBase = 2;
 constexpr uint16_t kFirstSenderBase = 0x1000;
-// Of refusals that wait for one peer.
+// Limit of refusals that wait for one peer.
 constexpr size_t kRefusalBytes = 64 << 10;
-// What a prefill rank has at least.
+// Least number of slots of a prefill rank.
 constexpr uint64_t kLeastSlots = 4;
 
 }  // namespace
@@ -56,12 +56,12 @@ void SessionHost::detach() {
   if (coder_ != nullptr) coder_->detach();
 }
 
-// ---- What is made when it is needed ----
+// ---- Made on demand ----
 
 Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) {
   ArenaOptions arena;
   arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
-  arena.huge_pages = false;  // an idle node takes none of it
+  arena.huge_pages = false;  // an idle node uses none of it
   auto mapped = Arena::map(arena);
   if (!mapped.ok()) return mapped.status();
   std::shared_ptr<Arena> memory = std::move(mapped).value();
@@ -187,7 +187,7 @@ void SessionHost::publish(uint16_t number, const RequestId& request, Component c
 void SessionHost::publish_all(uint16_t number, const RequestId& request) {
   const auto known = ranks_.find(number);
   if (known == ranks_.end()) return;
-  (void)known->second->sender->publish_all(request);  // one that has ended needs nothing
+  (void)known->second->sender->publish_all(request);  // an offer that has ended needs nothing
   settle();
 }
 
@@ -211,7 +211,7 @@ void SessionHost::open(uint64_t name, Session session) {
   settle();
 }
 
-// Nothing is asked for before all are there: the plan needs the word of each.
+// Sends no request before all sources are connected: the plan needs an answer from each.
 bool SessionHost::try_open(uint64_t name, Opened& opened) {
   session::OpenRequest& request = opened.session.request;
   request.sources.clear();
@@ -309,7 +309,7 @@ void SessionHost::link_ended(PeerLink& link, const Status& /*why*/) {
 void SessionHost::link_session(PeerLink& link, ConstBytes bytes) {
   const PeerId peer = peer_of(link);
   const auto header = session::peek(bytes);
-  if (peer == 0 || !header.ok()) return;  // of a protocol that this node does not speak
+  if (peer == 0 || !header.ok()) return;  // of an unknown protocol
   if (!session::goes_to_sender(header.value().type)) {
     if (receiver_ != nullptr) receiver_->on_message(peer, bytes);
     return settle();
@@ -366,7 +366,7 @@ void SessionHost::cancel(PeerId peer, uint64_t token) {
   if (PeerLink* link = link_of(peer)) link->cancel_session(token);
 }
 
-// Every version that this library speaks knows both.
+// Always true for a connected peer: every version that this library supports has both.
 bool SessionHost::takes_grain(PeerId peer) const { return link_of(peer) != nullptr; }
 bool SessionHost::takes_ways(PeerId peer) const { return link_of(peer) != nullptr; }
 
@@ -376,7 +376,7 @@ void SessionHost::drop(PeerId peer) {
   }
 }
 
-// ---- Ends and time ----
+// ---- Ends and timers ----
 
 void SessionHost::take_events() {
   session::ReceiverEvent got;
@@ -419,7 +419,7 @@ void SessionHost::settle() {
   arm();
 }
 
-// They belong to the caller of this node, and may not call it back; but their destructors may.
+// Callbacks belong to the caller of this node and must not call it back; but their destructors may.
 void SessionHost::run_callbacks() {
   for (UniqueFunction<void()>& callback : std::exchange(callbacks_, {})) callback();
 }
@@ -435,7 +435,7 @@ void SessionHost::arm() {
   mesh_.executor().post_at(next, [this, next] { tick(next); });
 }
 
-// Timers cannot be taken back: only the one that was armed last counts.
+// Handles a timer. Timers cannot be cancelled: only the one that was armed last counts.
 void SessionHost::tick(uint64_t armed) {
   if (armed != armed_ns_) return;
   armed_ns_ = kNever;

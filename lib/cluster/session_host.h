@@ -1,13 +1,13 @@
 // Sessions over links: joins the prefill and the decode side (cluster/session) of this node to the mesh, which knows
-// where its peers are.
+// the places of its peers.
 //
 // A decode side names the nodes that it reads from as the mesh knows them (Mesh::link_named); a session waits, within
 // its deadline, until all of them are connected. Each prefill rank of this node is a Sender with staging of its own,
-// made when the rank is first offered or asked for; the decode side is one Receiver. Staging is mapped when the first
+// made when the rank is first offered or requested; the decode side is one Receiver. Staging is mapped when the first
 // session needs it. Thread: the links'. Each offer and each session ends with exactly one call of its `done`, on that
-// thread, outside the call that began it; what `done` holds is dropped with it, after the last byte of the caller's
-// memory was touched. Blocks in a device's memory are copied by movers (session/mover.h), whose ends come as tasks of
-// this thread; they may come after this is gone. Bounded: kMaxRanks, and the limits of Sender and Receiver.
+// thread, outside the call that began it. The state of `done` is destroyed with it, after the last access to the
+// caller's memory. Blocks in device memory are copied by movers (session/mover.h), which report their ends as tasks
+// of this thread; these may run after this object is gone. Bounded: kMaxRanks, and the limits of Sender and Receiver.
 #pragma once
 
 #include <functional>
@@ -39,11 +39,11 @@ class Receiver;
 class Staging;
 }  // namespace session
 
-// What sessions of this node are doing and have done, all ranks together.
+// Sessions of this node, now and so far, all ranks together.
 struct SessionCounts {
   uint64_t sessions = 0, offers = 0;             // now
-  uint64_t staging_taken = 0, shared_taken = 0, direct_taken = 0;  // slots, now
-  uint64_t direct_failures = 0;  // transfers of device memory that were left for host memory
+  uint64_t staging_taken = 0, shared_taken = 0, direct_taken = 0;  // slots in use now
+  uint64_t direct_failures = 0;  // transfers of device memory that were replaced by host memory
   session::ReceiverStats received;
   session::SenderStats sent;
 };
@@ -51,18 +51,18 @@ struct SessionCounts {
 class SessionHost final : public LinkListener, private session::Link {
  public:
   struct Options {
-    uint64_t staging_bytes = 64ULL << 20;  // what is received passes through it; of a prefill rank a quarter of it
+    uint64_t staging_bytes = 64ULL << 20;  // for received data; a prefill rank has a quarter of it
     uint32_t slice_bytes = 1U << 20;
-    // Told of memory that slices pass through before it is used, so that devices get to reach it.
+    // Called with the memory of slices before it is used, so that devices can map it.
     std::function<void(std::shared_ptr<Arena>)> staging_mapped;
-    // How slices are coded and sealed, by tasks of `core`, which outlives this; null: not at all.
+    // Coder of slices, used by tasks of `core`, which outlives this; null: slices are neither coded nor sealed.
     std::shared_ptr<LinkCoder> coder = nullptr;
     Executor* core = nullptr;
     std::function<bool(const NodeId&)> in_place = nullptr;  // LinkSliceCoder::Options
-    // Makes memory of a device known to the transport of the links; empty: it takes none, or shall not.
+    // Registers device memory with the transport of the links; empty: it cannot, or must not.
     std::function<Status(MutableBytes)> add_device_memory = nullptr;
   };
-  // Prefill ranks of this node; others can make it know so many, itself as many again.
+  // Prefill ranks of this node: others may create so many, and this node itself as many again.
   static constexpr size_t kMaxRanks = 64;
 
   struct Offer {
@@ -78,30 +78,30 @@ class SessionHost final : public LinkListener, private session::Link {
     UniqueFunction<void(const Status&)> done;
   };
 
-  // The mesh tells it of links (Mesh::serve_sessions); both outlive the links, the mesh this.
+  // The mesh reports links to this object (Mesh::serve_sessions). Both outlive the links, and the mesh outlives this.
   SessionHost(const Options& options, Mesh& mesh, const Log* log);
   ~SessionHost() override;
   SessionHost(const SessionHost&) = delete;
   SessionHost& operator=(const SessionHost&) = delete;
 
-  // A refusal is told to `done` as well.
+  // Makes an offer. `done` reports a refusal as well.
   void offer(Offer offer);
-  // What is refused ends the offer; one that has ended already is left alone.
+  // Publishes. A refusal ends the offer; an offer that has ended already stays unchanged.
   void publish(uint16_t rank, const session::RequestId& request, Component component, uint32_t first_layer,
                uint32_t layers, session::Range range);
   void publish_all(uint16_t rank, const session::RequestId& request);
   void abort_offer(uint16_t rank, const session::RequestId& request, Code code, const std::string& why);
-  // `name`: of the caller's choosing, for abort(); different for every session.
+  // `name`: chosen by the caller for abort(), and unique for every session.
   void open(uint64_t name, Session session);
   void abort(uint64_t name, Code code, const std::string& why);
 
   [[nodiscard]] size_t offers() const noexcept { return offers_.size(); }
   [[nodiscard]] size_t sessions() const noexcept { return sessions_.size(); }
-  // Slots that transfers have now, of all ranks and of the decode side.
+  // Returns the slots that transfers use now, of all ranks and of the decode side.
   [[nodiscard]] uint32_t staging_taken() const noexcept;
   [[nodiscard]] SessionCounts counts() const noexcept;
 
-  // The links' executor goes: what is being coded reaches nobody.
+  // Must run before the links' executor is destroyed: results of coding are dropped from then on.
   void detach();
 
   // LinkListener
@@ -140,17 +140,17 @@ class SessionHost final : public LinkListener, private session::Link {
   Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes);
   Result<Rank*> rank(uint16_t number, size_t limit);
   Status make_receiver();
-  // What sessions have to say to people.
+  // Returns the log function for sessions.
   [[nodiscard]] std::function<void(const std::string&)> notes() const;
-  // True: it was opened, or has ended.
+  // Returns true if it was opened, or has ended.
   bool try_open(uint64_t name, Opened& opened);
   void open_waiting();
   [[nodiscard]] std::string missing(const Opened& opened) const;
-  // Why a decode rank may not have come; empty: not for want of a link.
+  // Returns why a decode rank may be missing; empty: a missing link is not the cause.
   [[nodiscard]] std::string unlinked() const;
   void end_waiting(uint64_t name, Status why);
   void tick(uint64_t armed);
-  // After whatever may have ended something: tells it, and sets the next timer.
+  // Runs after everything that may have ended something: reports ends, and sets the next timer.
   void settle();
   void take_events();
   void run_callbacks();
@@ -159,17 +159,17 @@ class SessionHost final : public LinkListener, private session::Link {
   const Options options_;
   Mesh& mesh_;
   const Log* const log_;
-  std::unique_ptr<LinkSliceCoder> coder_;  // before whoever uses it
-  session::Outbox refusals_;  // of ranks that are not here
+  std::unique_ptr<LinkSliceCoder> coder_;  // declared before its users
+  session::Outbox refusals_;  // of ranks that do not exist here
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones
   std::map<uint16_t, std::unique_ptr<Rank>> ranks_;
-  std::shared_ptr<Arena> memory_;  // the receiver's
+  std::shared_ptr<Arena> memory_;  // of the receiver
   std::unique_ptr<session::Receiver> receiver_;
   std::map<OfferKey, Offered> offers_;
   std::map<uint64_t, Opened> sessions_;               // by the caller's name
-  std::map<session::SessionId, uint64_t> opened_as_;  // of those that do not wait
-  std::vector<OfferKey> released_;                    // offers whose blocks are free
+  std::map<session::SessionId, uint64_t> opened_as_;  // sessions that do not wait
+  std::vector<OfferKey> released_;                    // offers with blocks that are free again
   std::vector<UniqueFunction<void()>> callbacks_;
   uint64_t armed_ns_ = kNever;
 };

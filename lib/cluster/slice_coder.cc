@@ -11,7 +11,7 @@ using session::SliceInSlot;
 namespace {
 
 constexpr size_t kScratchAlign = 64;
-// Buffers that are kept for the next slice; one for each thread that codes is plenty.
+// Limit of buffers kept for later slices; one for each coding thread is enough.
 constexpr size_t kMostIdle = 16;
 
 wire::Coding on_links(const SliceCoding& c) noexcept { return {c.mode, c.flags, c.codecs}; }
@@ -31,7 +31,7 @@ Status why(Code code) {
 
 }  // namespace
 
-// What tasks have of it.
+// State shared with tasks.
 struct LinkSliceCoder::Shared {
   struct Free {
     void operator()(std::byte* p) const noexcept { std::free(p); }
@@ -49,7 +49,7 @@ struct LinkSliceCoder::Shared {
   std::vector<Buffer> idle KVBM_GUARDED_BY(mutex);
 };
 
-// A task's memory.
+// Work memory of a task.
 class LinkSliceCoder::Scratch {
  public:
   Scratch(Shared& of, const SliceInSlot& slice) : of_(of) {
@@ -73,7 +73,7 @@ class LinkSliceCoder::Scratch {
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  // Empty: there was none.
+  // Empty if memory was refused.
   [[nodiscard]] MutableBytes bytes() const noexcept { return {buffer_.memory.get(), buffer_.bytes}; }
 
  private:

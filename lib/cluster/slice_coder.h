@@ -1,9 +1,9 @@
-// Slices of sessions coded and sealed on their way over links: session::SliceCoder over LinkCoder.
+// Coding and sealing of sessions' slices on links: session::SliceCoder over LinkCoder.
 //
-// As records are: lossless, in the mode that the choice for that node finds shorter (or the one that is configured), and
-// with keys always sealed. Where the other node is on this machine and its memory is mapped here, `auto` codes nothing.
-// The work is done by tasks of the core's executor, in the slot and one buffer for each task that runs; what it comes to
-// is told by tasks of the links' executor. Thread: the links'. Lock: Shared::mutex, a leaf but for the executor's.
+// As for records: lossless, in the mode that the choice for that node finds shorter (or the configured one), and
+// always sealed if there are keys. `auto` codes nothing for a node on this machine with memory mapped here. Tasks of
+// the core's executor do the work, in the slot and one buffer for each running task. Tasks of the links' executor
+// report the results. Thread: the links'. Lock: Shared::mutex, a leaf except for the executor's.
 #pragma once
 
 #include <functional>
@@ -25,18 +25,18 @@ class LinkSliceCoder final : public session::SliceCoder {
     std::shared_ptr<LinkCoder> coder;
     Executor* core = nullptr;
     std::function<std::optional<NodeId>(session::PeerId)> node_of;
-    // Whether its memory is read in place; may be null.
+    // True if the node's memory is read in place; may be null.
     std::function<bool(const NodeId&)> in_place;
   };
-  // The executors outlive it, the links' until detach().
+  // The executors outlive this object, the links' until detach().
   LinkSliceCoder(Options options, Executor& links);
   ~LinkSliceCoder() override;
   LinkSliceCoder(const LinkSliceCoder&) = delete;
   LinkSliceCoder& operator=(const LinkSliceCoder&) = delete;
 
-  // Slots lie in it: it stays for as long as tasks may touch it.
+  // Keeps the memory of the slots for as long as tasks may touch it.
   void keep(std::shared_ptr<Arena> staging);
-  // The links' executor goes: nothing is told any more.
+  // Must run before the links' executor is destroyed: nothing is reported any more.
   void detach();
 
   [[nodiscard]] bool seals() const override { return options_.coder->seals(); }

@@ -79,7 +79,7 @@ void append_runs(const LocalPart& local, const Extent& e, uint32_t plane, std::v
   const uint64_t first = (e.range.begin - local.map.first) / tokens;
   const uint64_t last = (e.range.end - 1 - local.map.first) / tokens;
   const auto head = static_cast<int64_t>(e.first_head - local.part.shard.first_head);
-  // One block: its heads can be one run, because no other block comes between two of them.
+  // In a single block several heads can be one run, because no other block lies between two of them.
   const uint32_t together = first == last ? e.heads : 1;
   for (uint32_t h = 0; h < e.heads; h += together) {
     for (uint64_t b = first; b <= last; ++b) {
@@ -102,7 +102,7 @@ void append_runs(const LocalPart& local, const Extent& e, uint32_t plane, std::v
           run.count0 = 1;
         }
       }
-      // Neighbouring blocks of one sequence often lie side by side: fewer, longer pieces copy faster.
+      // Neighbouring blocks of one sequence are often adjacent in memory: fewer, longer pieces copy faster.
       if (run.count0 == 1 && run.count1 == 1 && !runs.empty()) {
         StridedRun& before = runs.back();
         if (before.count0 == 1 && before.count1 == 1 && before.data + before.bytes == run.data) {

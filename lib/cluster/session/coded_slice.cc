@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr uint32_t kCodedVersion = 2;
-// In the front, behind the head of every slice.
+// Offsets in the front, behind the head of every slice.
 constexpr size_t kVersionAt = 4;
 constexpr size_t kFrontHashAt = 88;
 constexpr size_t kRecordHeadAt = 96;
@@ -21,7 +21,7 @@ Status damaged(const char* what) { return {Code::damaged, "a coded slice is not 
 
 SliceShape shape_of(const SliceInSlot& s) { return {s.component, s.head.extent}; }
 
-// The record's identity is the pull's.
+// Returns a header with the pull as the record's identity.
 codec::Header header_of(const SliceInSlot& s) {
   const SliceHead& h = s.head;
   codec::Header out;
@@ -37,7 +37,7 @@ codec::Header header_of(const SliceInSlot& s) {
   return out;
 }
 
-// The plain record's head; `hash_of` gives the hash of each leaf.
+// Writes the plain record's head; `hash_of` gives the hash of each leaf.
 template <class HashOf>
 Result<size_t> put_head(const SliceInSlot& s, const codec::Header& header, HashOf hash_of, MutableBytes out) {
   const SliceShape shape = shape_of(s);
@@ -69,9 +69,9 @@ codec::RecordForm form_of(const SliceInSlot& s) {
   return form;
 }
 
-// Head and lengths, and the hash of both.
+// Writes head and lengths, and the hash of both.
 void put_front(const SliceInSlot& s, uint32_t head_bytes, uint64_t payload_bytes, std::byte* out) {
-  // The head alone, as every slice has it: of no leaves, since these are in the record.
+  // Only the head that every slice has, without leaves, since these are in the record.
   SliceHead head = s.head;
   head.leaves = 0;
   encode_slice_front(head, out);
@@ -82,7 +82,7 @@ void put_front(const SliceInSlot& s, uint32_t head_bytes, uint64_t payload_bytes
   store_le(out + kFrontHashAt, codec::leaf_hash({out, kCodedFrontBytes}));
 }
 
-// What one call works in.
+// Work memory of one call.
 struct Scratch {
   MutableBytes plain_head, other_head, payload;
   Scratch(const SliceInSlot& s, MutableBytes all) {
@@ -167,7 +167,8 @@ Status decode_slice(const SliceInSlot& slice, uint64_t bytes, MutableBytes scrat
   std::memset(head.data(), 0, head.size());
   const Status decoded = decode(coded.value(), {slice.slot + at, payload_bytes}, head, payload);
   if (!decoded.ok()) return decoded;
-  // What it must be, but for what only the other side knows: the record's id, and the hashes, which were compared.
+  // Compares the head with the expected one, except for facts that only the other side knows: the record's id, and
+  // the hashes, which were compared already.
   const std::byte* table = head.data() + codec::kHeaderBytes;
   const auto hash_of = [&](uint32_t i) { return load_le<uint64_t>(table + codec::kLeafEntryBytes * i + 16); };
   codec::Header header = header_of(slice);

@@ -1,9 +1,9 @@
-// Slices that travel coded, without loss, or sealed: their wire form (README.md, Coded slice), and who makes it.
+// Slices that are sent coded, without loss, or sealed: their wire form (README.md, Coded slice), and their coder.
 //
-// A coded slice is a whole record (lib/codec/README.md) whose identity is that of the pull: what another pull was
-// answered with, what belongs elsewhere in the request and, where records are sealed, what anybody has changed on the
-// way does not pass for it. Decoding gives the plain slice with the leaf hashes that the prefill side computed while it
-// read engine memory, and they are compared once more while it is written into the blocks.
+// A coded slice is a whole record (lib/codec/README.md) with the identity of the pull. So an answer to another pull,
+// data of another place in the request and, if records are sealed, data changed in transit are not accepted. Decoding
+// gives the plain slice with the leaf hashes that the prefill side computed while it read engine memory. They are
+// compared once more while the slice is written into the blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace kvbm::cluster::session {
 
 inline constexpr size_t kCodedFrontBytes = 128;
 
-// Head of the record that stands for a slice, plain: one attribute says its positions.
+// Head of the plain record that stands for a slice: one attribute has its positions.
 constexpr size_t slice_record_head_bytes(uint32_t leaves) noexcept { return codec::head_bytes(leaves, 4 + 24); }
 
-// Most bytes that a coded slice takes: sealed, and nothing of it could be made smaller.
+// Returns the most bytes that a coded slice takes: sealed, and not smaller than plain.
 constexpr uint64_t coded_slice_room(uint32_t leaves, uint64_t payload_bytes) noexcept {
   constexpr uint64_t kEach = codec::kSealTagBytes + codec::kSealedHashBytes;
   const uint64_t head = codec::coded_head_room(slice_record_head_bytes(leaves));
@@ -40,59 +40,61 @@ struct SliceInSlot {
   std::byte* slot = nullptr;
 };
 
-// What came looks like a coded slice; nothing of it is checked yet.
+// True if the received bytes look like a coded slice; nothing of it is checked yet.
 [[nodiscard]] bool is_coded_slice(const std::byte* slot, uint64_t bytes) noexcept;
 
-// Memory beside the slot that one call needs, aligned to 64.
+// Returns the size of the memory that one call needs beside the slot, aligned to 64.
 [[nodiscard]] uint64_t slice_scratch_bytes(uint32_t leaves, uint64_t payload_bytes) noexcept;
 
-// As codec::encode_record() and decode_record(), by whoever knows modes and keys.
+// As codec::encode_record() and decode_record(), with the caller's modes and keys.
 using RecordEncoder = std::function<Result<codec::CodedSizes>(const codec::HeadView& head, ConstBytes payload,
                                                               const codec::RecordForm& form, MutableBytes out_head,
                                                               MutableBytes out_payload)>;
 using RecordDecoder = std::function<Status(const codec::HeadView& coded, ConstBytes stored, MutableBytes out_head,
                                            MutableBytes out_payload)>;
 
-// From the payload and the hashes in the slot to the coded form there; returns its bytes. again: it would be no smaller,
-// and the slot is as it was.
+// Codes the payload and the hashes in the slot in place; returns the bytes. again: it would be no smaller, and the
+// slot is unchanged.
 Result<uint64_t> encode_slice(const SliceInSlot& slice, MutableBytes scratch, const RecordEncoder& encode);
-// From what came to front and payload; every byte was compared with its hash. What fails has not changed the slot.
-// damaged: it is not the slice that `slice` says. Bounded by slot and scratch, whatever came.
+// Decodes received bytes to front and payload, and compares every byte with its hash. A failure leaves the slot
+// unchanged. damaged: it is not the slice that `slice` describes. Bounded by slot and scratch, whatever was received.
 Status decode_slice(const SliceInSlot& slice, uint64_t bytes, MutableBytes scratch, const RecordDecoder& decode);
 
-// Codes slices aside, and knows when that is worth it. `done` runs exactly once, on the session's thread and never inside
-// the call; until then the slot is the coder's. It may be dropped where that thread has ended.
+// Codes slices on other threads, and decides when that is worth it. `done` runs exactly once, on the session's thread
+// and never inside the call; until then the coder owns the slot. `done` may be dropped if that thread has ended.
 class SliceCoder {
  public:
   struct Asked {
     SliceCoding coding;
     uint64_t asked_ns = 0;
     uint64_t bytes = 0;  // of the payload
-    void* of = nullptr;  // the coder's own
+    void* of = nullptr;  // owned by the coder
   };
   enum class Plan : uint8_t { plain, coded, refused };
   using Done = UniqueFunction<void(const Status&, uint64_t bytes)>;
 
   virtual ~SliceCoder() = default;
-  // Nothing may come or go that is not sealed.
+  // True if unsealed slices must be neither accepted nor sent.
   [[nodiscard]] virtual bool seals() const = 0;
 
   // ---- The decode side ----
-  // How a slice is to be asked for. `again`: it came damaged before, so it is asked for plain where that is allowed.
+  //
+  // Decides how to request a slice. `again`: it arrived damaged before, so it is requested plain if that is allowed.
   virtual Asked ask(PeerId peer, uint64_t bytes, bool again) = 0;
-  // A plain slice has come: whether it may be used.
+  // Returns true if a plain slice that has arrived may be used.
   virtual bool take_plain(PeerId peer) = 0;
   virtual void decode(PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) = 0;
-  // What came of it, of every one that was asked so. no: it is not here, or came in neither of these ways.
+  // Reports the outcome of every slice requested so. no: it is not here, or arrived in neither form.
   enum class Came : uint8_t { no, plain, coded };
   virtual void ended(const Asked& asked, Came how) = 0;
 
   // ---- The prefill side ----
-  // refused: the decode side could not open what must be sealed.
+  //
+  // Decides how to answer. refused: the decode side could not open a slice that must be sealed.
   [[nodiscard]] virtual Plan plan(const SliceCoding& coding) const = 0;
-  // A pull that is answered plain.
+  // Counts a pull that is answered plain.
   virtual void gave_plain() = 0;
-  // again: the slot is as it was, to be sent plain.
+  // Codes a slice. again: the slot is unchanged, to be sent plain.
   virtual void encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) = 0;
 };
 

@@ -62,7 +62,7 @@ void DirectStaging::made(const SliceMover* mover, Result<SharedMemory> result) {
 
 void DirectStaging::give(Slot& slot) noexcept {
   if (!slot.taken()) return;
-  slot.memory_->free.push_back(slot.number_);  // capacity is there since it was made
+  slot.memory_->free.push_back(slot.number_);  // capacity was reserved when it was made
   slot = {};
 }
 
@@ -83,7 +83,7 @@ void DirectStaging::worked(const Slot& slot) noexcept {
 }
 
 void DirectStaging::failed(const Slot& slot, PeerId peer, const Status& why) {
-  if (!without_.insert(peer).second) return;  // what else was under way there
+  if (!without_.insert(peer).second) return;  // other transfers in progress on that connection
   Memory& memory = *slot.memory_;
   if (why.code() != Code::closed || !memory.has_worked) ++memory.failed_in_a_row;
   if (memory.failed_in_a_row >= kMostFailures && memory.step == Memory::Step::there) {
@@ -95,7 +95,7 @@ void DirectStaging::failed(const Slot& slot, PeerId peer, const Status& why) {
   }
 }
 
-// Slots that are taken stay so until they are given back; the memory stays registered.
+// Slots in use stay so until they are released; the memory stays registered.
 void DirectStaging::give_up(Memory& memory, const std::string& why) {
   ++failures_;
   memory.step = Memory::Step::refused;

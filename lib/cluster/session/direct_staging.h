@@ -1,11 +1,11 @@
-// Memory of devices that the link's transport reads and writes by itself (README.md, Device memory in transfers), cut
-// into slots: for each mover one piece of its own, made and registered when the first slot is wanted. Nothing waits for
-// it, and whatever goes wrong with it is mended through host memory: a connection on which a transfer failed does without
-// from then on, a mover's memory that cannot be had, or that failed on several connections in a row, is not used again.
-// A connection that ends ends its transfers, too: that says nothing about memory that has worked before.
+// Device memory that the link's transport reads and writes by itself (README.md, Device memory in transfers), cut
+// into slots: one piece for each mover, made and registered when the first slot is needed. No transfer waits for it,
+// and every failure falls back to host memory. A connection on which a transfer failed does not use it any more.
+// Neither does a mover with memory that could not be had, or that failed on several connections in a row. A
+// connection that ends also ends its transfers; that is no failure of memory that has worked before.
 //
-// A slot is taken for one transfer and given back when its token has ended and no copy reads it any more, as staging.
-// One thread at a time.
+// A slot is taken for one transfer, and released when its token has ended and no copy reads it any more, like
+// staging. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,13 @@ class DirectStaging {
   struct Options {
     uint32_t slots = 0;      // of each mover
     uint64_t slot_bytes = 0;
-    bool written = false;    // by transfers, not only read
-    uint64_t least_bytes = 0;  // a payload that is shorter takes host memory
-    // What is worth a line in the log. May be empty.
+    bool written = false;    // transfers write it, not only read it
+    uint64_t least_bytes = 0;  // smaller payloads use host memory
+    // Gets messages for the log. May be empty.
     std::function<void(const std::string&)> note;
   };
-  // Failures on different connections, without a success in between, after which a mover's memory is not used again.
+  // Number of failures on different connections, without a success in between, after which a mover's memory is not
+  // used any more.
   static constexpr uint32_t kMostFailures = 4;
 
   class Slot {
@@ -50,21 +51,22 @@ class DirectStaging {
   DirectStaging(const DirectStaging&) = delete;
   DirectStaging& operator=(const DirectStaging&) = delete;
 
-  // Not taken: there is none for that connection, or none now. The first call for a mover asks it for memory.
+  // Takes a slot. Not taken: that connection may use none, or none is free. The first call for a mover asks it for
+  // memory.
   Slot take(PeerId peer, SliceMover& mover, uint64_t bytes);
-  // Nothing happens where it is not taken.
+  // Releases a slot; no-op if it is not taken.
   void give(Slot& slot) noexcept;
   [[nodiscard]] std::byte* data(const Slot& slot) const noexcept;
-  // For a copy in or out of the slot.
+  // Fills in a move into or out of the slot.
   void place(const Slot& slot, SliceMove& move) const;
 
-  // A transfer with that slot ended well; or not, and the connection does without from now on.
+  // Report the result of a transfer with that slot. After a failure the connection uses host memory.
   void worked(const Slot& slot) noexcept;
   void failed(const Slot& slot, PeerId peer, const Status& why);
   void closed(PeerId peer) { without_.erase(peer); }
 
   [[nodiscard]] uint32_t taken() const noexcept;
-  // Connections and movers that went over to host memory.
+  // Returns how many connections and movers have fallen back to host memory.
   [[nodiscard]] uint64_t failures() const noexcept { return failures_; }
 
  private:
@@ -74,7 +76,7 @@ class DirectStaging {
 
   const Options options_;
   Link& link_;
-  std::vector<std::unique_ptr<Memory>> all_;  // one a mover, few
+  std::vector<std::unique_ptr<Memory>> all_;  // one a mover, so few
   std::set<PeerId> without_;
   uint64_t failures_ = 0;
   std::shared_ptr<DirectStaging*> self_ = std::make_shared<DirectStaging*>(this);

@@ -26,7 +26,7 @@ std::string hex(const ModelId& id) {
   return text;
 }
 
-// It may be a path, or anything else.
+// Limit of the shown name, which may be a path, or anything else.
 constexpr size_t kNameShown = 80;
 
 std::string called(const Facts& facts) {

@@ -1,5 +1,5 @@
-// What two sides of a session must agree on, and what one rank says about its part of it.
-// Plain values. Block sizes, orders and parallel shapes are not facts: they may differ.
+// Facts that both sides of a session must agree on, and a rank's description of its part of it. Plain values. Block
+// sizes, orders and parallel shapes are not facts: they may differ.
 #pragma once
 
 #include <array>
@@ -16,29 +16,29 @@
 
 namespace kvbm::cluster::session {
 
-// Names a request on every rank of both sides. The engine chooses it and never uses it again.
+// Name of a request on every rank of both sides. The engine chooses it and never reuses it.
 struct RequestId {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const RequestId&) const = default;
 };
 
-// Names weights and adapter: any 16 bytes that are equal exactly where KV means the same.
+// Name of weights and adapter: any 16 bytes that are equal exactly where KV means the same.
 using ModelId = std::array<uint8_t, 16>;
 
 struct Facts {
   ModelId model{};
   std::vector<layout::ComponentGeometry> components;
-  std::string model_name{};  // as its user calls it; for messages alone, and empty for those of another node
+  std::string model_name{};  // the user's name for it; for messages only, and empty for models of another node
   bool operator==(const Facts& o) const { return model == o.model && components == o.components; }
 };
 
-// mismatch, naming the first fact that differs and both values; `theirs` belongs to `peer`.
+// Compares facts. mismatch: names the first fact that differs and both values; `theirs` belongs to `peer`.
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer);
-// What the other side said of check_same() there, with this side's name of the model, which it could not know.
+// Returns the other side's text of check_same(), with this side's name of the model, which it could not know.
 std::string with_model_name(std::string text, const Facts& mine);
-// Whether layout takes these components at all (limits of layout/geometry.h).
+// Checks that layout accepts these components (limits of layout/geometry.h).
 Status check_facts(const Facts& facts);
-// 64 bits over all facts; in a message it stands for them. FNV-1a over their encoding in OPEN.
+// Returns 64 bits over all facts, which stand for them in messages. FNV-1a over their encoding in OPEN.
 uint64_t facts_hash(const Facts& facts) noexcept;
 
 // Positions of a component: tokens of the request; of a state, the bytes 0 to state_bytes of the one
@@ -52,10 +52,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Beyond any context length, and no sum of positions and block sizes can leave 64 bits.
+// Beyond any context length; and no sum of positions and block sizes exceeds 64 bits.
 inline constexpr uint64_t kMaxPosition = 1ULL << 40;
 
-// What one rank holds, or wants, of one component: these layers and heads of the model at these positions.
+// Part of one component that a rank holds, or wants: these layers and heads of the model at these positions.
 struct Part {
   Component component = 0;
   Shard shard;
@@ -63,7 +63,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// Parts are ascending by component, each at most once, inside the model and not empty.
+// Checks that parts are ascending by component, each at most once, inside the model and not empty.
 Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_view whose);
 
 // Bytes of one head at one position.

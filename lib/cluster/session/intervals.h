@@ -1,5 +1,4 @@
-// A set of positions as few disjoint ranges: what of a layer has been published. Bounded, because a
-// peer fills it.
+// A set of positions as few disjoint ranges: the published part of a layer. Bounded, because a peer fills it.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +11,10 @@ namespace kvbm::cluster::session {
 
 class IntervalSet {
  public:
-  // Chunked prefill publishes from the front, so one or two is usual.
+  // Chunked prefill publishes from the front, so one or two ranges are usual.
   static constexpr size_t kMaxRanges = 256;
 
-  // False, and nothing changed, when the set would fall into more than kMaxRanges.
+  // Adds a range. False, and nothing changed, if the set would have more than kMaxRanges.
   bool add(const Range& range) {
     if (range.empty()) return true;
     const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin,
@@ -44,7 +43,7 @@ class IntervalSet {
   [[nodiscard]] std::span<const Range> ranges() const noexcept { return ranges_; }
 
  private:
-  std::vector<Range> ranges_;  // ascending, apart from each other
+  std::vector<Range> ranges_;  // ascending, with gaps between them
 };
 
 }  // namespace kvbm::cluster::session

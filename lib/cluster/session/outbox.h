@@ -1,6 +1,6 @@
-// Messages that a peer's connection would not take yet. Bounded a peer; order is kept. A peer that lets more wait loses
-// its connection: a message that is left out may be the last of its session, and the other side would wait for it for
-// as long as the session may take.
+// Messages that a peer's connection does not accept yet. Bounded for each peer; order is kept. A peer with more
+// unread messages loses its connection: a dropped message may be the last of its session, and the other side would
+// wait for it for as long as the session may take.
 #pragma once
 
 #include <deque>
@@ -15,8 +15,8 @@ class Outbox {
  public:
   Outbox(Link& link, size_t max_bytes_per_peer) : link_(link), max_bytes_(max_bytes_per_peer) {}
 
-  // ok: sent, or waiting. no_room: more waits than may, and the connection ends. Otherwise what the link said: the peer
-  // is gone.
+  // Sends or queues a message. ok: sent, or queued. no_room: too much is queued, and the connection ends. Otherwise
+  // the link's code: the peer is gone.
   Code send(PeerId peer, std::vector<std::byte> message) {
     const auto it = waiting_.find(peer);
     if (it == waiting_.end()) {
@@ -32,7 +32,7 @@ class Outbox {
     queue.messages.push_back(std::move(message));
     return Code::ok;
   }
-  // Whether nothing waits: what is not urgent (pulls) is only made then.
+  // True if nothing is queued: messages that are not urgent (pulls) are only made then.
   [[nodiscard]] bool clear(PeerId peer) const { return waiting_.find(peer) == waiting_.end(); }
   void writable(PeerId peer) {
     const auto it = waiting_.find(peer);

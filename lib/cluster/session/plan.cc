@@ -5,15 +5,15 @@
 namespace kvbm::cluster::session {
 namespace {
 
-constexpr size_t kMaxGaps = 64;  // enough to say what is missing
+constexpr size_t kMaxGaps = 64;  // enough for a message about missing parts
 
-// A part of one source that has something of the component.
+// A part of one source with something of the component.
 struct Candidate {
   uint32_t source = 0;
   const Part* part = nullptr;
 };
 
-// Heads of a range of positions, and the sources that hold them, by number.
+// Heads of a range of positions, and the numbers of the sources that hold them.
 struct Cell {
   uint32_t first_head = 0;
   uint32_t heads = 0;
@@ -104,7 +104,7 @@ void add_gaps(std::vector<Gap>& gaps, Component component, const Band& band) {
     if (!cell.holders.empty() || gaps.size() == kMaxGaps) continue;
     const Gap gap{component,       band.first_layer, band.end_layer - band.first_layer,
                   cell.first_head, cell.heads,       cell.range};
-    if (!gaps.empty()) {  // heads of one gap were only cut by sources of other layers or positions
+    if (!gaps.empty()) {  // heads of one gap may be cut only by sources of other layers or positions
       Gap& last = gaps.back();
       if (last.component == component && last.first_layer == gap.first_layer && last.range == gap.range &&
           last.first_head + last.heads == gap.first_head) {

@@ -1,9 +1,9 @@
-// The plan of one decode rank: which rectangles of which layer come from which prefill rank.
+// The plan of one decode rank: which rectangles of which layer are read from which prefill rank.
 //
-// Pure arithmetic over what both sides said of themselves; computed once a session. Every wanted position
-// of every head and layer is in exactly one slice or in one gap. Deterministic: of k ranks that hold the
-// same bytes (replicated heads, latents), layer l of decode rank r comes from number (l + r) mod k, so that
-// replicas share the load whether there are more of them than readers or fewer.
+// Pure arithmetic over both sides' descriptions; computed once a session. Every wanted position of every head and
+// layer is in exactly one slice or in one gap. Deterministic: of k ranks that hold the same bytes (replicated heads,
+// latents), decode rank r reads layer l from number (l + r) mod k. So replicas share the load whether there are more
+// of them than readers or fewer.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Slice {
   Extent extent;
 };
 
-// What no source has. Layers and heads of the whole model.
+// A part that no source has. Layers and heads of the whole model.
 struct Gap {
   Component component = 0;
   uint32_t first_layer = 0;
@@ -38,7 +38,7 @@ std::string gap_text(const Gap& gap);
 struct PlanInput {
   const Facts* facts = nullptr;
   std::span<const LocalPart> targets;
-  // One list of parts a source; empty for one that is not to be used.
+  // One list of parts a source; empty for a source that must not be used.
   std::span<const std::vector<Part>> sources;
   uint32_t sink_rank = 0;
   uint32_t slice_bytes = kMinSliceBytes;  // to kMaxSliceBytes
@@ -48,10 +48,10 @@ class Plan {
  public:
   static constexpr size_t kMaxSlices = 1U << 20;
 
-  // All arguments were checked before (check_local, check_parts). no_room: more than kMaxSlices.
+  // Makes a plan. All arguments were checked before (check_local, check_parts). no_room: more than kMaxSlices.
   static Result<Plan> make(const PlanInput& input);
 
-  // One layer of one component of the target, in the order in which layers are wanted: by layer, then component.
+  // One layer of one component of the target, in the order in which layers are needed: by layer, then component.
   struct Layer {
     Component component = 0;
     uint16_t layer = 0;
@@ -63,7 +63,7 @@ class Plan {
   [[nodiscard]] std::span<const Slice> slices_of(const Layer& l) const noexcept {
     return std::span(slices_).subspan(l.first_slice, l.slices);
   }
-  // Index of that layer, or layers().size().
+  // Returns the index of that layer, or layers().size().
   [[nodiscard]] size_t find_layer(Component component, uint32_t layer) const noexcept;
   [[nodiscard]] std::span<const Gap> gaps() const noexcept { return gaps_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }

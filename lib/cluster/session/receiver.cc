@@ -10,7 +10,7 @@ std::string named(const SourceRank& source) {
   return "prefill rank " + std::to_string(source.rank) + " at \"" + source.name + "\"";
 }
 
-// What went wrong, then at which rank, then the particulars: each once.
+// Returns the error, then its rank, then the details: each once.
 Status at_rank(const SourceRank& source, const Status& status) {
   return {status.code(), status.what(), named(source) + status.message().substr(std::strlen(status.what()))};
 }
@@ -106,7 +106,7 @@ void Receiver::send(Session& session, Source& source, const Body& body, Type typ
   h.sink_rank = session.request.sink_rank;
   h.session = session.id;
   h.sequence = source.out++;
-  // A peer that is gone, or lets too much wait, is reported by on_closed.
+  // A peer that is gone, or has too many unread messages, is reported by on_closed.
   (void)outbox_.send(source.rank.peer, encode(h, body));
 }
 
@@ -135,7 +135,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
     ++stats_.protocol_errors;
     return;
   }
-  if (header.value().sequence < source->in) return;  // said before
+  if (header.value().sequence < source->in) return;  // a repeated message
   auto decoded = decode(bytes);
   Status status = decoded.status();
   if (status.ok() && header.value().sequence != source->in) {
@@ -151,7 +151,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
 
 Status Receiver::apply(Session& session, Source& source, Body& body) {
   if (const auto* shared = std::get_if<Shared>(&body)) return told_shared(session, source, *shared);
-  if (source.done) return {};  // what was said before it heard that nothing more is wanted
+  if (source.done) return {};  // sent before the source learnt that nothing more is needed
   if (const auto* abort = std::get_if<Abort>(&body)) {
     return Status(abort->code, "a prefill rank gave up", with_model_name(abort->text, session.request.facts));
   }
@@ -223,12 +223,12 @@ Status Receiver::make_plan(Session& session) {
   session.layers_left = static_cast<uint32_t>(session.layer_left.size());
   for (size_t source = 0; source < session.sources.size(); ++source) {
     for (size_t layer = 0; layer < session.plan.layers().size(); ++layer) mark_ready(session, source, layer);
-    done_if_all(session, session.sources[source]);  // of replicas only some are used
+    done_if_all(session, session.sources[source]);  // only some of the replicas are used
   }
   return {};
 }
 
-// Its blocks need not be held for this rank any longer.
+// Releases the source's blocks once this rank needs nothing more from it.
 void Receiver::done_if_all(Session& session, Source& source) {
   if (source.left > 0 || source.done || source.state != SourceState::accepted) return;
   source.done = true;
@@ -354,7 +354,7 @@ void Receiver::end(SessionId id, const Status& status) {
   }
   mapped_.erase(std::remove_if(mapped_.begin(), mapped_.end(),
                                [&](const auto& m) { return m->step == Mapped::Step::asked && m->by == id; }),
-                mapped_.end());  // its answer is for nobody: the next session asks again
+                mapped_.end());  // the answer has no receiver any more: the next session asks again
   ReceiverEvent event;
   event.session = id;
   event.request = session.request.request;

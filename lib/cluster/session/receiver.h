@@ -1,16 +1,15 @@
-// The decode side of sessions, for one rank: opens a session with every prefill rank, pulls what has been
-// published into staging, verifies it while it is written into the engine's blocks, and says which layers are
-// in place.
+// The decode side of sessions, for one rank: opens a session with every prefill rank, pulls published slices into
+// staging, verifies them while they are written into the engine's blocks, and reports which layers are in place.
 //
-// A state machine: messages, completions and ticks in; messages, posts and events out. No thread, no wait, no
-// clock of its own; one thread at a time. Bounded: sessions, staging in all, staging a session, waiting messages.
-// Promises: every session ends exactly once, by its deadline and what a device has under way then. A layer is reported
-// only when every byte of it is in place and had the hash that the prefill side computed while reading its own memory.
-// After the end nothing writes into the targets any more: transfers land in staging only, which stays taken until
-// their tokens have ended, and copies that a mover has begun are waited for. A session that did not end well leaves
-// its targets undefined, but for the layers that were reported. Payloads of a device of this machine may be read where
-// the prefill side has put them (receiver_shared.cc), others land in memory of the device itself (receiver_direct.cc).
-// README.md.
+// A state machine: messages, completions and ticks are its input; messages, posts and events its output. No thread,
+// no wait, no clock of its own; one thread at a time. Bounded: sessions, staging in all, staging a session, queued
+// messages. Promises: every session ends exactly once, by its deadline plus the time of device work in progress then.
+// A layer is reported only when every byte of it is in place and had the hash that the prefill side computed while
+// reading its own memory. After the end nothing writes into the targets any more. Transfers write into staging only,
+// which stays in use until their tokens have ended, and copies that a mover has begun are awaited. A session that
+// fails leaves its targets undefined, except for reported layers. Payloads of a device of this machine may be read
+// where the prefill side has put them (receiver_shared.cc); others are written into device memory directly
+// (receiver_direct.cc). README.md.
 #pragma once
 
 #include <deque>
@@ -43,22 +42,22 @@ class Receiver {
     uint16_t transfer_base = 2;  // top bits of tags, tokens and session ids; differs between users of a link
     uint32_t max_sessions = 4096;
     uint32_t attempts = 3;  // for one slice, before the session fails as damaged
-    // Slots that transfers of ended sessions may still hold; a peer with as many is refused.
+    // Limit of slots still held by transfers of ended sessions; a peer at the limit is refused.
     uint32_t max_quarantined_per_peer = 64;
     size_t peer_outbox_bytes = 1 << 20;
-    // A copy of a mover or a decoding has ended: there may be events. Called outside of every other call.
+    // Called when a mover's copy or a decoding has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
-    SliceCoder* coder = nullptr;  // outlives it; null: slices come plain
-    // Shorter payloads do not land in a device's memory: a transport would not take the way that it is for.
+    SliceCoder* coder = nullptr;  // outlives this object; null: slices are requested plain
+    // Shorter payloads are not written into device memory: a transport would not use hardware for them.
     uint64_t least_direct_bytes = 64 * 1024;
-    // What is worth a line in the log, and is told nobody else. May be empty.
+    // Gets messages for the log that are reported nowhere else. May be empty.
     std::function<void(const std::string&)> note;
   };
   Receiver(const Options& options, Staging staging, Link& link);
 
-  // Asks every source. Refusals name what is wrong; nothing was sent then.
+  // Opens a session and asks every source. A refusal names the fault; nothing was sent then.
   Result<SessionId> open(OpenRequest request, uint64_t now_ns);
-  // The session ends with that code; sources are told. stale_handle: it has ended.
+  // Ends the session with that code and notifies the sources. stale_handle: it has ended.
   Status abort(SessionId session, Code code, const std::string& why);
 
   void on_message(PeerId peer, ConstBytes bytes);
@@ -70,14 +69,14 @@ class Receiver {
 
   bool take_event(ReceiverEvent* event);
   [[nodiscard]] const ReceiverStats& stats() const noexcept { return stats_; }
-  // Those that wait for a mover before their end is told are among them.
+  // Includes ended sessions that still wait for a mover.
   [[nodiscard]] uint32_t sessions() const noexcept { return static_cast<uint32_t>(sessions_.size() + ending_.size()); }
   [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
-  // Slots taken by transfers of sessions that have ended.
+  // Returns the slots in use by transfers of ended sessions.
   [[nodiscard]] uint32_t quarantined() const noexcept;
-  // Prefill ranks whose shared memory is mapped.
+  // Returns how many prefill ranks' shared memory is mapped.
   [[nodiscard]] uint32_t mapped() const noexcept;
-  // Slots of a device's memory that payloads land in, or are read from.
+  // Returns the slots of device memory that payloads are written into, or read from.
   [[nodiscard]] uint32_t direct_taken() const noexcept { return direct_.taken(); }
   [[nodiscard]] uint64_t direct_failures() const noexcept { return direct_.failures(); }
 
@@ -89,21 +88,21 @@ class Receiver {
     SourceState state = SourceState::asked;
     uint32_t in = 0, out = 0;  // sequence numbers
     std::vector<Part> parts;
-    std::vector<uint32_t> grains;  // like parts, as ACCEPT says them
+    std::vector<uint32_t> grains;  // like parts, from ACCEPT
     uint32_t slice_bytes = 0;
-    uint16_t ways = 0;             // as ACCEPT says them
+    uint16_t ways = 0;             // from ACCEPT
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint32_t left = 0;                                // slices that are not in place
-    uint32_t moving = 0;  // of these, with a mover or being decoded: nothing more is needed of the rank
+    uint32_t moving = 0;  // part of `left`, with a mover or being decoded: nothing more is needed from the rank
     Ready ready;                                      // published slices, lowest layer first
-    Pull batch;                                       // posted, not asked yet
-    bool done = false;                                // was told that nothing more is wanted
+    Pull batch;                                       // posted, not requested yet
+    bool done = false;                                // DONE was sent: nothing more is needed
   };
   struct SliceState {
     enum class Step : uint8_t { waiting, ready, pulling, done };
     Step step = Step::waiting;
     uint8_t attempts = 0;
-    uint32_t grain = 0;  // that it was asked for with
+    uint32_t grain = 0;  // grain of the request
   };
   struct Session {
     SessionId id = 0;
@@ -114,15 +113,15 @@ class Receiver {
     std::vector<SliceState> slices;
     std::vector<uint32_t> layer_left;  // like plan.layers()
     uint32_t layers_left = 0;
-    uint64_t under_way = 0;  // bytes of staging
+    uint64_t under_way = 0;  // bytes of staging in use
     uint32_t moving = 0;     // copies that movers have begun
   };
-  // A session that has ended but for what movers still write.
+  // A session that has ended except for movers' writes.
   struct Ending {
     ReceiverEvent event;
     uint32_t moving = 0;
   };
-  // One post of a transfer that has two.
+  // One post of a transfer with two.
   struct Post {
     bool ended = false;
     Code code = Code::ok;
@@ -131,29 +130,29 @@ class Receiver {
   struct Transfer {
     uint64_t name = 0;  // 0 = free
     PeerId peer = 0;
-    SessionId session = 0;  // that may have ended
+    SessionId session = 0;  // may have ended
     uint32_t slice = 0;
     uint64_t bytes = 0;   // of the plain slice with its front
-    bool moving = false;  // it has arrived, and a mover has it, or it is being decoded
-    bool may_share = false;  // it was asked for with that way
+    bool moving = false;  // has arrived, and a mover copies it, or it is being decoded
+    bool may_share = false;  // requested with that way
     uint64_t front_bytes = 0;
-    bool is_shared = false;  // and came by it
+    bool is_shared = false;  // arrived by that way
     SliceCoder::Asked asked = {};
-    bool coded = false;  // it came so
-    bool right = false;  // it is in place, and came from the rank
-    // The payload alone may land there; then two posts are under way, of the whole, and of it.
+    bool coded = false;  // arrived coded
+    bool right = false;  // in place, and read from the rank
+    // The payload alone may be written there; then two posts are pending, of the whole, and of the payload.
     DirectStaging::Slot direct = {};
     Post whole = {}, payload = {};
-    bool is_direct = false;  // and it has
+    bool is_direct = false;  // the payload was written there
   };
-  // Shared memory of a prefill rank, as a mover of this side reaches it.
+  // Shared memory of a prefill rank, as mapped for a mover of this side.
   struct Mapped {
     enum class Step : uint8_t { asked, mapping, there, refused };
     PeerId peer = 0;
     uint16_t rank = 0;
     SliceMover* mover = nullptr;
     Step step = Step::asked;
-    SessionId by = 0;  // whose question it was
+    SessionId by = 0;  // session that asked
     SharedMemory memory;
     uint32_t slots = 0;
     uint64_t slot_bytes = 0;
@@ -169,47 +168,48 @@ class Receiver {
   Status plan_if_known(Session& session);
   Status make_plan(Session& session);
   void mark_ready(Session& session, size_t source, size_t layer);
-  // Posts and asks for as much as budgets allow, one slice a session in turn.
+  // Posts and requests as much as budgets allow, one slice a session in turn.
   void pump();
   Result<bool> pull_one(Session& session);
-  // What makes each leaf one run of memory on both sides, where one of them is a device's.
+  // Returns the grain at which each leaf is one run of memory on both sides, if one of them is a device's.
   static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
-  // Whether a slice that is asked for may come coded, and how; a batch is asked for in one way.
+  // True if a requested slice may arrive coded; a batch is requested in one way.
   [[nodiscard]] bool may_come_coded(const Source& source) const noexcept {
     return options_.coder != nullptr && (source.ways & kWayCoded) != 0;
   }
   SliceCoder::Asked ask_coded(Session& session, Source& source, const SliceState& state, uint64_t payload_bytes);
   [[nodiscard]] SliceInSlot slice_in(const Session& session, const Transfer& transfer, uint32_t slot) const;
-  // What arrived is decoded aside: true. False: it is not coded, or nothing that may be used.
+  // Starts decoding an arrived slice: true. False: it is not coded, or must not be used.
   bool begin_decoding(Session& session, uint32_t slot, uint64_t bytes, bool* right);
   void decoded(uint64_t name, const Status& status);
-  // After landed(): what has become of it is told, and its slot given back unless a mover has it.
+  // Runs after landed(): reports the outcome, and releases the slot unless a mover uses it.
   void after_landing(uint32_t slot, Code status, bool right, bool moving);
-  // What a slice that arrived, or was moved, comes to. Not ok: the session cannot go on.
+  // Settles a slice that arrived, or was moved. Not ok: the session cannot continue.
   Status settled(Session& session, const Transfer& transfer, Code code, bool right);
-  // Whether it is what was asked for; then it is written, or (true in `moving`) a mover has begun to.
+  // Checks that it is the requested slice, and then writes it, or (true in `moving`) starts a mover.
   bool landed(Session& session, const Transfer& transfer, uint32_t slot, bool* moving);
-  // Shared memory: asks for it, takes the answer, maps it.
+  // Shared memory: requests it, takes the answer, maps it.
   void ask_to_share(Session& session, Source& source, const Accept& accept);
   Status told_shared(Session& session, Source& source, const Shared& shared);
   void mapped(PeerId peer, uint16_t rank, const SliceMover* mover, Result<SharedMemory> memory);
   void refused(Mapped& mapped, const Status& why);
   Mapped* find_mapped(PeerId peer, uint16_t rank, const SliceMover* mover);
-  // Whether a pull of this may come by shared memory.
+  // True if a pull of this may use shared memory.
   bool may_share(const Session& session, const Slice& slice, const Extent& extent);
-  // The payload is in that place of the rank's shared memory, if there is such a place.
+  // Sets the payload to that place of the rank's shared memory, if there is such a place.
   bool place_shared(const Transfer& transfer, const SourceRank& rank, uint32_t place, const LocalPart& target,
                     SliceMove& move);
-  // Posts a payload alone in a device's memory, if it may come so and there is a slot; the pull's own post is there.
+  // Posts a payload alone in device memory, if that is allowed and a slot is free; the pull's own post exists
+  // already.
   bool post_direct(const Session& session, Source& source, const Extent& extent, uint64_t payload_bytes,
                    Transfer& transfer);
-  // Of a transfer with two posts: one has ended. True when both have; what came is then in `status` and `bytes`.
+  // Notes the end of one post of two. Returns true when both have ended; the result is then in `status` and `bytes`.
   bool both_ended(Transfer& transfer, uint64_t token, Code& status, uint64_t& bytes);
-  // How a payload that landed on the device was found there.
+  // Reports the result of a payload that was written into device memory.
   void judge_direct(const Transfer& transfer, const Status& status);
   void cancel(const Transfer& transfer);
-  // Nothing reads what the pull left in shared memory any more.
+  // Releases the pull's slot in shared memory: nothing reads it any more.
   void release(const Transfer& transfer);
   static const LocalPart& target_of(const Session& session, const Extent& extent);
   void moved(uint64_t name, const Status& status);
@@ -228,14 +228,15 @@ class Receiver {
   SessionId last_served_ = 0;
   std::map<SessionId, Session> sessions_;
   std::map<SessionId, Ending> ending_;
-  std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
+  std::set<SessionId> wanting_;      // sessions with published slices not requested yet
   std::vector<Transfer> transfers_;  // one a staging slot
   DirectStaging direct_;
   std::vector<uint64_t> hashes_;
   std::vector<std::unique_ptr<Mapped>> mapped_;  // one a prefill rank and mover; until the connection closes
   std::deque<ReceiverEvent> events_;
   ReceiverStats stats_;
-  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for ends of movers and of decoding; they may come later
+  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for ends of movers and of decoding, which
+                                                                         // may be reported later
 };
 
 }  // namespace kvbm::cluster::session

@@ -1,5 +1,5 @@
-// The decode side of slices that come coded or sealed: how they are asked for, and what happens between their arrival and
-// the scatter.
+// The decode side of coded or sealed slices: how they are requested, and the steps between their arrival and the
+// scatter.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ SliceCoder::Asked Receiver::ask_coded(Session& session, Source& source, const Sl
                                       uint64_t payload_bytes) {
   if (!may_come_coded(source)) return {};
   SliceCoder::Asked asked = options_.coder->ask(source.rank.peer, payload_bytes, state.attempts > 0);
-  // A message says one way for all of its pulls that may come coded.
+  // A message has one coding for all of its pulls that may be coded.
   const SliceCoding& batched = source.batch.coding;
   if (asked.coding.any() && batched.any() && asked.coding != batched) {
     send(session, source, std::exchange(source.batch, {}));
@@ -42,7 +42,7 @@ bool Receiver::begin_decoding(Session& session, uint32_t slot, uint64_t bytes, b
     *right = coder->take_plain(transfer.peer);
     return false;
   }
-  // A session that ends meanwhile does not wait: decoding writes into staging alone.
+  // A session that ends meanwhile does not wait: decoding writes into staging only.
   transfer.moving = transfer.coded = true;
   ++session.sources[session.plan.slices()[transfer.slice].source].moving;
   stats_.coded_bytes += bytes;
@@ -64,7 +64,7 @@ void Receiver::decoded(uint64_t name, const Status& status) {
     pump();
   } else {
     --session->sources[session->plan.slices()[transfer.slice].source].moving;
-    // Another attempt would be refused as well: it is lossy, or sealed with a key that is not here.
+    // Another attempt would be refused as well: the slice is lossy, or sealed with a key that is not here.
     const bool refused = status.code() == Code::not_permitted || status.code() == Code::mismatch;
     if (refused) {
       end(transfer.session, status);

@@ -1,12 +1,12 @@
-// The decode side's payloads that the transport writes into a device. The pull's own post has room for the whole slice, as
-// ever, for whoever serves decides; beside it the payload alone is posted in a slot of the device, under the pull's tag with
-// kPayloadBit. A front alone says that its payload went there. The slice is looked at when both posts have ended, so
-// nothing is written into either place any more; the one that cannot complete it is cancelled.
+// Payloads that the transport writes into a device of the decode side. The pull's own post can take the whole slice,
+// as always, because the serving side decides. Beside it the payload alone is posted in a slot of the device, under
+// the pull's tag with kPayloadBit. A front alone means that its payload was sent there. The slice is examined when
+// both posts have ended, so nothing writes into either place any more; the post that cannot complete it is cancelled.
 #include "cluster/session/receiver.h"
 
 namespace kvbm::cluster::session {
 
-// With a grain every leaf is one run, so that the device can hash it.
+// Requires a grain, with which every leaf is one run that the device can hash.
 bool Receiver::post_direct(const Session& session, Source& source, const Extent& extent, uint64_t payload_bytes,
                            Transfer& transfer) {
   const PeerId peer = source.rank.peer;
@@ -17,7 +17,7 @@ bool Receiver::post_direct(const Session& session, Source& source, const Extent&
   if (!slot.taken()) return false;
   const uint64_t name = TransferNames::payload_of(transfer.name);
   if (link_.post(peer, name, {direct_.data(slot), payload_bytes}, name) != Code::ok) {
-    direct_.give(slot);  // the whole comes, or the connection ends
+    direct_.give(slot);  // the whole slice arrives, or the connection ends
     return false;
   }
   transfer.direct = slot;

@@ -1,4 +1,4 @@
-// The data half of the decode side: which slice is asked for next, and what becomes of what arrives.
+// The data half of the decode side: chooses the next slice to request, and handles what arrives.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace kvbm::cluster::session {
 
-// Of the sources whose connection takes messages, the one with the lowest layer.
+// Returns the source with the lowest ready layer, among those with a connection that accepts messages.
 Receiver::Source* Receiver::next_source(Session& session) {
   Source* best = nullptr;
   for (Source& s : session.sources) {
@@ -39,7 +39,7 @@ uint32_t Receiver::grain_for(const Session& session, const Slice& slice) {
   return 0;
 }
 
-// False: nothing to do, or no room for it now.
+// Pulls one slice. False: nothing to do, or no space for it now.
 Result<bool> Receiver::pull_one(Session& session) {
   Source* source = next_source(session);
   if (source == nullptr) return false;
@@ -66,7 +66,7 @@ Result<bool> Receiver::pull_one(Session& session) {
   }
   source->ready.pop();
   const SliceCoder::Asked asked = ask_coded(session, *source, state, slice.payload_bytes);
-  // What was not right once comes the sure way.
+  // A slice that was damaged once is pulled by the safe way.
   const bool shares = state.attempts == 0 && may_share(session, slice, extent);
   transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
                       false, shares,            front_bytes, false, asked};
@@ -89,7 +89,7 @@ Result<bool> Receiver::pull_one(Session& session) {
 void Receiver::pump() {
   std::set<SessionId> asked;
   std::vector<std::pair<SessionId, Status>> failed;
-  // Sessions take turns, beginning behind the one that was served last, until none gets anything.
+  // Sessions take turns, starting behind the one that was served last, until none gets anything.
   for (bool any = true; any && failed.empty();) {
     any = false;
     auto it = wanting_.upper_bound(last_served_);
@@ -217,7 +217,7 @@ void Receiver::moved(uint64_t name, const Status& status) {
     session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
     --session->moving;
     --session->sources[session->plan.slices()[transfer.slice].source].moving;
-    // Damage may have come with the slice; what else a mover says will be the same for the next one.
+    // Damage may be in the slice; any other error of a mover would repeat for the next one.
     const bool fatal = !status.ok() && status.code() != Code::damaged;
     const Status ended = fatal ? status : settled(*session, transfer, Code::ok, status.ok());
     release(transfer);

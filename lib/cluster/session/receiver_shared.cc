@@ -1,8 +1,9 @@
-// The decode side's part in shared memory: it asks each prefill rank for it once, maps what it is told of, and reads
-// payloads there. Nothing waits for it: until it is mapped, and where it cannot be, payloads come behind their heads.
+// Shared memory of the decode side: requests it from each prefill rank once, maps what is announced, and reads
+// payloads there. No transfer waits for it: until it is mapped, and if it cannot be, payloads are sent behind their
+// heads.
 //
-// What is mapped holds whatever the other process wrote there last. A payload is believed when each leaf had the hash
-// that came in its head, over the link; else the slice is pulled again, by the link.
+// Mapped memory contains whatever the other process wrote there last. A payload is accepted if each leaf has the hash
+// in its head, which was sent over the link; else the slice is pulled again, by the link.
 #include <algorithm>
 
 #include "cluster/session/receiver.h"
@@ -79,7 +80,8 @@ void Receiver::refused(Mapped& known, const Status& why) {
   }
 }
 
-// With a grain every leaf is one run on both sides; without, the CPU has to hash what it cannot reach there.
+// Requires a grain, with which every leaf is one run on both sides. Without one the CPU would have to hash memory
+// that it cannot reach.
 bool Receiver::may_share(const Session& session, const Slice& slice, const Extent& extent) {
   if (extent.grain == 0) return false;
   const SourceRank& rank = session.sources[slice.source].rank;
@@ -103,7 +105,7 @@ void Receiver::release(const Transfer& transfer) {
   Session* session = transfer.is_shared ? find(transfer.session) : nullptr;
   if (session == nullptr) return;
   Source& source = session->sources[session->plan.slices()[transfer.slice].source];
-  if (source.state == SourceState::gone || source.done) return;  // then it is free already
+  if (source.state == SourceState::gone || source.done) return;  // its slot is released already
   send(*session, source, Release{{transfer.name}});
 }
 

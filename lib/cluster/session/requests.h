@@ -1,4 +1,4 @@
-// What both sides of sessions are asked for, what they say of it, and their figures.
+// Requests to both sides of sessions, their events, and their figures.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct OfferRequest {
 
 struct SenderEvent {
   RequestId request;
-  // ok: every decode rank has all it wants. Otherwise the first thing that went wrong.
+  // ok: every decode rank has all it wants. Otherwise the first error.
   Status status;
-  uint32_t sinks_done = 0;  // decode ranks, of
-  uint32_t sinks = 0;       // that many; 0: the source is not open yet
-  uint64_t bytes = 0;       // that were sent
+  uint32_t sinks_done = 0;  // decode ranks that are done ..
+  uint32_t sinks = 0;       // .. of so many; 0: the source is not open yet
+  uint64_t bytes = 0;       // sent bytes
 };
 
 struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
-  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
-  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read out of a device, to the end
-  uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
+  uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and their bytes as sent
+  uint64_t shared_slices = 0, shared_bytes = 0;  // part of slices: those that stayed in shared memory
+  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read from a device, to the end
+  uint64_t ended = 0, failed = 0;                // offers; failed ones are a part of these
   uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
 };
 
@@ -46,10 +46,10 @@ using SessionId = uint64_t;
 struct SourceRank {
   PeerId peer = 0;
   uint16_t rank = 0;
-  std::string name;  // for people: an address and a rank
+  std::string name;  // for users: an address and a rank
 };
 
-// The same as a caller names it: a node as the mesh knows it (Mesh::link_named).
+// A source as a caller names it: a node as the mesh knows it (Mesh::link_named).
 struct NamedSource {
   std::string node;
   uint16_t rank = 0;
@@ -60,10 +60,10 @@ struct OpenRequest {
   Facts facts;
   std::vector<LocalPart> targets;
   std::vector<SourceRank> sources;  // every prefill rank of the request
-  uint16_t sink_rank = 0;           // this decode rank, of
+  uint16_t sink_rank = 0;           // this decode rank, of sink_count
   uint16_t sink_count = 1;
   uint64_t deadline_ns = kNever;
-  // Staging that this session may have under way at once; at least one slot is always allowed.
+  // Limit of staging that this session may use at once; at least one slot is always allowed.
   uint64_t budget_bytes = 64ULL << 20;
 };
 
@@ -82,9 +82,9 @@ struct ReceiverEvent {
 struct ReceiverStats {
   uint64_t sessions = 0, finished = 0, failed = 0;
   uint64_t slices = 0, bytes = 0, damaged_slices = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // that came coded or sealed, and what came of them
-  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that were read in shared memory
-  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that landed in a device's memory
+  uint64_t coded_slices = 0, coded_bytes = 0;  // slices that arrived coded or sealed, and their bytes on arrival
+  uint64_t shared_slices = 0, shared_bytes = 0;  // part of slices: those that were read in shared memory
+  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that were written into device memory
   uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory
   uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
 };

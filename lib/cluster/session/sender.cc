@@ -120,7 +120,7 @@ void Sender::send(Sink& sink, uint16_t rank, const Body& body) {
   h.sink_rank = rank;
   h.session = sink.session;
   h.sequence = sink.out++;
-  // A peer that is gone, or lets too much wait, is reported by on_closed.
+  // A peer that is gone, or has too many unread messages, is reported by on_closed.
   (void)outbox_.send(sink.peer, encode(h, body));
 }
 
@@ -149,7 +149,7 @@ void Sender::opened(PeerId peer, const Header& header, Open open, uint64_t now_n
 }
 
 Status Sender::admit(Offer& offer, PeerId peer, const Header& header, const Open& open, uint64_t now_ns) {
-  // Said from the decode side's point of view, for its user reads the text.
+  // Worded from the decode side's point of view, because its user reads the text.
   if (auto s = check_same(open.facts, offer.request.facts, "prefill rank " + std::to_string(options_.rank)); !s.ok()) {
     return s;
   }
@@ -163,7 +163,7 @@ Status Sender::admit(Offer& offer, PeerId peer, const Header& header, const Open
                   std::to_string(header.sink_rank) + " of " + std::to_string(open.sink_count));
   }
   const auto it = offer.sinks.find(header.sink_rank);
-  // A rank that failed may try again; one that lives or is done may not.
+  // A rank that failed may try again; one that is live or done may not.
   if (it != offer.sinks.end() && it->second.state != SinkState::failed) {
     return Status(Code::exists, "this decode rank has a session for the request already",
                   "decode rank " + std::to_string(header.sink_rank));
@@ -195,7 +195,7 @@ void Sender::turn_away(Offer& offer, const Header& header, const Open& open, con
     give_up(offer, why);
     return forget_if_quiet(request);
   }
-  // Others of its side are served; it may try again as long as they are, like any that has failed.
+  // Other ranks of its side are served; it may try again while they are, like any failed rank.
   if (open.sink_count != offer.sink_count || header.sink_rank >= open.sink_count) return;
   if (!offer.sinks.try_emplace(header.sink_rank, Sink{SinkState::failed}).second) return;
   if (offer.failure.ok()) offer.failure = why;
@@ -249,7 +249,7 @@ void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
   auto decoded = decode(bytes);
   if (!decoded.ok()) {
     ++stats_.protocol_errors;
-    // The addressing may be readable all the same: then the other side learns why nothing will come.
+    // The addressing may still be readable: then the other side learns why no slices will arrive.
     const auto header = peek(bytes);
     if (header.ok() && header.value().type == Type::open) refuse(peer, header.value(), decoded.status());
     return;
@@ -270,7 +270,7 @@ void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
   const auto early = std::find_if(early_.begin(), early_.end(), [&](const Early& e) {
     return e.peer == peer && e.header.sink_rank == m.header.sink_rank && e.header.session == m.header.session;
   });
-  if (early != early_.end()) {  // it gave up before there was anything; nothing else can be said to an early one
+  if (early != early_.end()) {  // gave up before the offer existed; an early open can get no other message
     early_.erase(early);
     return;
   }
@@ -284,7 +284,7 @@ void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
   Offer* offer = find(request);
   Sink* sink = find(SinkName{request, rank, m.header.session});
   if (offer == nullptr || sink == nullptr) return;
-  if (m.header.sequence < sink->in) return;  // said before
+  if (m.header.sequence < sink->in) return;  // a repeated message
   if (m.header.sequence != sink->in) {
     ++stats_.protocol_errors;
     end_sink(*offer, rank, SinkState::failed, Status(Code::damaged, "a message of the session is missing"), true);
@@ -358,7 +358,7 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
 
 void Sender::end_offer_if_due(Offer& offer) {
   if (offer.ended || offer.sink_count == 0 || offer.sinks.size() < offer.sink_count) return;
-  bool all_done = true;  // a rank that failed and tried again may have been done after all
+  bool all_done = true;  // a rank that failed may have been done in a second try
   for (const auto& [rank, sink] : offer.sinks) {
     if (sink.state == SinkState::live) return;
     all_done = all_done && sink.state == SinkState::done;

@@ -1,4 +1,4 @@
-// The prefill side of slices that go coded or sealed: which they are, and what happens between gathering and sending.
+// The prefill side of coded or sealed slices: which slices those are, and the steps between gathering and sending.
 #include "cluster/session/sender.h"
 
 namespace kvbm::cluster::session {
@@ -13,7 +13,7 @@ SliceCoder::Plan Sender::plan_for(const PullEntry& entry, const SliceCoding& cod
   return options_.coder->plan((entry.ways & kWayCoded) != 0 ? coding : SliceCoding{});
 }
 
-// Engine memory is not read any more: the offer may end meanwhile, and its blocks be let go.
+// Starts coding. Engine memory is not read any more: the offer may end meanwhile, and its blocks may be released.
 void Sender::begin_coding(Offer& offer, uint32_t slot, const SliceShape& shape) {
   Push& push = pushes_[slot];
   push.moving = true;

@@ -1,7 +1,7 @@
-// The prefill side's payloads that the transport reads out of a device, and fronts that go apart from their payloads.
+// Payloads that the transport reads from a device of the prefill side, and fronts sent apart from their payloads.
 //
-// Where the payload lies is this side's alone: the bytes of a push are the same. That it goes under a tag of its own is
-// the decode side's wish, so that it can land in a device's memory there, while the CPU reads the front.
+// The place of the payload concerns this side only: the bytes of a push are the same. The decode side asks for a
+// separate tag, so that the payload can be written into device memory there, while the CPU reads the front.
 #include "cluster/session/sender.h"
 
 namespace kvbm::cluster::session {
@@ -13,7 +13,7 @@ bool Sender::goes_apart(const PullEntry& entry, const SliceCoding& coding) {
 
 void Sender::place_direct(const LocalPart& local, uint32_t slot, SliceMove& move) {
   Push& push = pushes_[slot];
-  // Coded by the CPU; hashed by it, too, where a leaf is several runs.
+  // The CPU codes such slices; it also hashes a leaf of several runs.
   if (push.coding.any() || move.runs.size() != move.leaves.size()) return;
   push.direct = direct_.take(push.peer, *local.map.mover, move.bytes());
   if (push.direct.taken()) direct_.place(push.direct, move);
@@ -34,7 +34,8 @@ void Sender::lay(uint32_t slot, const SliceShape& shape) {
   }
 }
 
-// Where only the first of two is under way its end frees the slot; the connection is gone then.
+// Pushes the pieces. If only the first of two pushes was started, its end frees the slot; the connection is gone
+// then.
 Code Sender::push_pieces(const Sink& sink, Push& push) {
   const std::span<const ConstBytes> all(pieces_);
   Code code = link_.push(sink.peer, push.entry.tag, push.apart ? all.first(1) : all, push.name);
@@ -55,7 +56,7 @@ bool Sender::sent_direct(const Push& push) {
   }
   if (push.failed == Code::ok || find(push.sink) == nullptr) return false;
   direct_.failed(push.direct, push.peer, Status(push.failed, "a payload could not be sent"));
-  // What the decode side has posted may still be there. Where it is not, that side pulls the slice again.
+  // The decode side's post may still be there. If it is not, that side pulls the slice again.
   pulls_.push_front({push.sink, push.entry, push.coding});
   return true;
 }

@@ -1,4 +1,4 @@
-// The data half of the prefill side: which pulls are served, and how a slice gets out of engine memory.
+// The data half of the prefill side: which pulls are served, and how a slice is read from engine memory.
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace kvbm::cluster::session {
 namespace {
 
-// A link may refuse or end what is sent to a peer that has died before it says that it is closed.
+// A link may refuse or end pushes to a dead peer before it reports that it is closed.
 Status not_sent(Code code) {
   if (code == Code::closed) return {Code::owner_gone, "the connection to a decode rank is gone"};
   return {code, "a slice could not be sent"};
@@ -116,7 +116,7 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   Push& push = pushes_[slot];
   push.moving = false;
   const RequestId request = push.sink.request;
-  Offer& offer = offers_.find(request)->second;  // it is kept while it has readers
+  Offer& offer = offers_.find(request)->second;  // exists while it has readers
   --offer.readers;
   Sink* sink = find(push.sink);
   if (push.shared != nullptr) {
@@ -124,7 +124,7 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   }
   if (sink == nullptr || !status.ok()) {
     const uint16_t rank = push.sink.rank;
-    free_push(slot);  // a device that was lost may still write there: the next slice's receiver checks it
+    free_push(slot);  // a lost device may still write there: the receiver of the slot's next slice checks the hashes
     if (sink != nullptr) {
       end_sink(offer, rank, SinkState::failed, status, true);
       end_offer_if_due(offer);
@@ -177,7 +177,8 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
   if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
   p.payload_bytes = payload_bytes;
-  if (!p.direct.taken()) ++stats_.slices, stats_.bytes += payload_bytes;  // else when it has ended well: it may be made again
+  if (!p.direct.taken()) ++stats_.slices, stats_.bytes += payload_bytes;  // else counted when it has ended well,
+                                                                          // because it may be sent again
   offer.bytes += payload_bytes;
 }
 

@@ -1,7 +1,8 @@
-// The prefill side's shared memory: who is told of it, and which payloads stay in it.
+// Shared memory of the prefill side: which connections learn of it, and which payloads stay in it.
 //
-// A slot is taken for one pull of one decode rank's session and is free again when that rank has read it, or its session
-// has ended. Whoever reads it later than that finds other bytes than the hashes that it was sent, and knows.
+// A slot is taken for one pull of one decode rank's session and is free again when that rank has read it, or its
+// session has ended. A rank that reads it later finds bytes that do not match the hashes it was sent, and detects
+// that.
 #include <algorithm>
 
 #include "cluster/session/sender.h"
@@ -66,7 +67,7 @@ void Sender::shared(const SliceMover* mover, Result<SharedMemory> memory) {
     if (sink == nullptr) continue;
     if (sharing.slots != nullptr) {
       tell_shared(*sink, name.rank, sharing);
-    } else {  // it may go better when the next one asks
+    } else {  // the next request may succeed
       send(*sink, name.rank, Shared{memory.status().code(), 0, 0, {}, memory.status().message()});
     }
   }

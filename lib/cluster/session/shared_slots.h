@@ -1,5 +1,5 @@
-// Memory of a device that payloads stay in until the decode side has read them, cut into slots (README.md, Shared device
-// memory). Known by the pull that each was taken for, so that it is given back by that pull alone. One thread at a time.
+// Device memory in which payloads stay until the decode side has read them, cut into slots (README.md, Shared device
+// memory). A slot is identified by its pull, so that only that pull can release it. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class SharedSlots {
     bool operator==(const Reader&) const = default;
   };
 
-  // `memory` has room for all of them.
+  // `memory` is large enough for all of them.
   SharedSlots(SharedMemory memory, uint32_t slots, uint64_t slot_bytes)
       : memory_(std::move(memory)), slot_bytes_(slot_bytes), taken_(slots) {
     for (uint32_t i = slots; i-- > 0;) free_.push_back(i);
@@ -36,7 +36,7 @@ class SharedSlots {
   [[nodiscard]] uint32_t taken() const noexcept { return slots() - static_cast<uint32_t>(free_.size()); }
   [[nodiscard]] std::byte* data(uint32_t slot) const noexcept { return memory_.data + slot * slot_bytes_; }
 
-  // kNone when all are taken. It is written until filled() or give().
+  // Takes a slot; kNone when all are taken. It is being written until filled() or give().
   uint32_t take(const Reader& reader, uint64_t tag) noexcept {
     if (free_.empty()) return kNone;
     const uint32_t slot = free_.back();
@@ -44,20 +44,20 @@ class SharedSlots {
     taken_[slot] = {reader, tag, State::written};
     return slot;
   }
-  // Nobody writes it any more: the reader may have it, and give it back.
+  // Ends the writing of a slot: the reader may read it, and release it.
   void filled(uint32_t slot) noexcept { taken_[slot].state = State::read; }
   void give(uint32_t slot) noexcept {
     taken_[slot] = {};
-    free_.push_back(slot);  // capacity is there since it was made
+    free_.push_back(slot);  // capacity was reserved when it was made
   }
-  // What a reader says of one pull; ignored where there is no such slot.
+  // Releases the slot of one pull on a reader's message; ignored if there is no such slot.
   void release(const Reader& reader, uint64_t tag) noexcept {
     for (uint32_t i = 0; i < slots(); ++i) {
       const Taken& t = taken_[i];
       if (t.state == State::read && t.tag == tag && t.reader == reader) return give(i);
     }
   }
-  // Its session has ended: what is still written stays taken until give().
+  // Releases a reader's slots after its session has ended; slots being written stay taken until give().
   void release_all(const Reader& reader) noexcept {
     for (uint32_t i = 0; i < slots(); ++i) {
       if (taken_[i].state == State::read && taken_[i].reader == reader) give(i);

@@ -6,7 +6,7 @@
 namespace kvbm::cluster::session {
 namespace {
 
-// More pieces than this go through staging: a transport handles each piece.
+// Slices with more pieces use staging: a transport handles each piece.
 constexpr size_t kMaxStraightPieces = 64;
 
 }  // namespace
@@ -84,7 +84,7 @@ std::unique_ptr<SliceMove> slice_move(const Facts& facts, const LocalPart& local
   move->payload = payload;
   move->leaves.reserve(shape.leaf_count());
   move->hashes.resize(shape.leaf_count());
-  std::vector<StridedRun> runs;  // of one leaf: append_runs joins what follows each other
+  std::vector<StridedRun> runs;  // of one leaf: append_runs joins adjacent runs
   for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
     const SliceLeaf leaf = shape.leaf(i);
     const size_t first = move->runs.size();
@@ -103,7 +103,7 @@ void SliceCopy::gather(const Facts& facts, const LocalPart& from, const Extent& 
     const SliceLeaf leaf = shape.leaf(i);
     runs_.clear();
     append_runs(from, leaf.extent, leaf.plane, runs_);
-    // The transport reads it next.
+    // Cached, because the transport reads it next.
     hashes[i] = codec::gather_hashed(payload + leaf.offset, runs_, codec::CopyHint::cached);
   }
 }
@@ -136,7 +136,7 @@ bool SliceCopy::straight(const Facts& facts, const LocalPart& from, const Extent
     const SliceLeaf leaf = shape.leaf(i);
     runs_.clear();
     append_runs(from, leaf.extent, leaf.plane, runs_);
-    // Contiguous in the whole is contiguous in the leaf, but a leaf may span two pieces.
+    // Runs that are contiguous in the slice are contiguous in the leaf, but a leaf may span two pieces.
     if (runs_.size() != 1) return false;
     hashes[i] = codec::leaf_hash({runs_[0].data, runs_[0].bytes});
   }

@@ -1,6 +1,6 @@
-// Staging: slots of equal size, cut from memory that the host registered with its transport. A slot is
-// taken for one transfer and given back when the transfer's token has ended, never earlier: a slot whose
-// session is gone stays taken (quarantined) until then. Bounded by construction. One thread at a time.
+// Staging: slots of equal size, cut from memory that the host registered with its transport. A slot is taken for one
+// transfer and released when the transfer's token has ended, never earlier. A slot of an ended session stays taken
+// (quarantined) until then. Bounded by construction. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@ class Staging {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint32_t kMaxSlots = 1U << 15;  // a slot's index is 15 bits of its transfer's name
   static constexpr size_t kAlignment = 64;         // streaming copies need it
-  static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads alone
+  static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads only
 
-  // What a slot for slices of that size takes, plain or coded.
+  // Returns the size of a slot for slices of that size, plain or coded.
   static constexpr uint64_t slot_bytes_for(uint32_t slice_bytes) noexcept {
     const uint32_t leaves = max_leaves(slice_bytes);
     const uint64_t plain = slice_front_bytes(leaves) + slice_bytes;
     return round_up(std::max(plain, coded_slice_room(leaves, slice_bytes)), 4096);
   }
-  // `memory` is borrowed and must be aligned to kAlignment; one slot at least.
+  // `memory` is borrowed, must be aligned to kAlignment, and must hold at least one slot.
   static Result<Staging> make(MutableBytes memory, uint32_t slice_bytes) {
     if (slice_bytes < kMinSliceBytes || slice_bytes > kMaxSliceBytes) {
       return Status(Code::invalid_argument, "staging refused",
@@ -53,7 +53,7 @@ class Staging {
   [[nodiscard]] uint32_t slice_bytes() const noexcept { return slice_bytes_; }
   [[nodiscard]] uint32_t slots() const noexcept { return slots_; }
   [[nodiscard]] uint32_t free() const noexcept { return static_cast<uint32_t>(free_.size()); }
-  // kNone when all are taken. The last one given back comes first: it is still in the cache.
+  // Takes a slot; kNone when all are taken. The last one released is taken first: it is still in the cache.
   uint32_t take() noexcept {
     if (free_.empty()) return kNone;
     const uint32_t slot = free_.back();
@@ -71,8 +71,9 @@ class Staging {
   std::vector<uint32_t> free_;
 };
 
-// Names of transfers: base (16 bits) | serial (32) | payload alone (1) | slot (15). Used as tag and as token; the serial
-// tells a slot's present transfer from earlier ones. Where front and payload go apart, the name of the whole is the front's.
+// Names of transfers: base (16 bits) | serial (32) | payload alone (1) | slot (15). Used as tag and as token; the
+// serial distinguishes a slot's present transfer from earlier ones. If front and payload are sent apart, the front
+// has the name of the whole.
 class TransferNames {
  public:
   explicit TransferNames(uint16_t base) noexcept : base_(base) {}

@@ -27,7 +27,7 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-// Reads past the end give zero and make good() false; counts are checked before loops all the same.
+// Reads fields; past the end gives zero and makes good() false; counts are checked before loops nonetheless.
 class Reader {
  public:
   explicit Reader(ConstBytes bytes) : rest_(bytes) {}
@@ -40,7 +40,7 @@ class Reader {
     return v;
   }
   void raw(void* to, size_t size) {
-    if (!take(size) || size == 0) return;  // of nothing there is no address
+    if (!take(size) || size == 0) return;  // an empty range may have no address
     std::memcpy(to, rest_.data(), size);
     rest_ = rest_.subspan(size);
   }
@@ -48,7 +48,7 @@ class Reader {
   void zero() {
     if (le<T>() != 0) good_ = false;
   }
-  // Whether exactly `count` items of `size` bytes are left, and no more than `most`.
+  // True if exactly `count` items of `size` bytes are left, and `count` is at most `most`.
   bool items(size_t count, size_t size, size_t most) {
     if (count > most || rest_.size() != count * size) good_ = false;
     return good_;
@@ -237,7 +237,7 @@ void put(Writer& w, const Extent& e) {
   put(w, e.range);
 }
 
-// Of a pull; the bits above are ways.
+// Bits of a pull's grain; the higher bits are ways.
 constexpr uint32_t kGrainBits = 0x00FF'FFFF;
 
 void put(Writer& w, const Pull& b) {
@@ -290,7 +290,7 @@ void put(Writer& w, const Abort& b) {
   w.raw(b.text.data(), size);
 }
 
-// It ends in logs: one line of plain characters.
+// Makes the text safe for logs: one line of plain characters.
 void make_plain(std::string& text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
@@ -340,7 +340,7 @@ void put(Writer& w, const Shared& b) {
   w.raw(b.text.data(), text);
 }
 
-// Slots have the room of a slice at least, and all of them together no more than a file may be long.
+// A slot must hold a slice at least, and all slots together must not exceed the longest possible file.
 Result<Body> get_shared(Reader& r) {
   Shared b;
   const auto code = r.le<int32_t>();
@@ -520,7 +520,7 @@ void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {
 uint32_t slice_place(const std::byte* front) noexcept { return load_le<uint32_t>(front + kSlicePlaceAt); }
 
 bool check_slice_front(const SliceHead& want, std::byte* front) noexcept {
-  // The front is small: what it must be is made again around the hashes that came, and compared.
+  // The front is small, so the expected one is rebuilt around the received hashes and compared.
   const auto came = load_le<uint64_t>(front + kSliceHashAt);
   std::byte head[kSliceHashAt];
   std::memcpy(head, front, sizeof head);

@@ -1,7 +1,7 @@
 // Messages of a session and the head of a slice, as bytes. Normative: README.md.
 //
-// Decoding checks every size and count against the message before use, every reserved byte, and that the
-// parts and facts of an OPEN or ACCEPT are inside the limits of facts.h. Nothing here keeps state.
+// Decoding checks every size and count against the message before use, and every reserved byte. It also checks that
+// the parts and facts of an OPEN or ACCEPT are inside the limits of facts.h. Nothing here keeps state.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace kvbm::cluster::session {
 
 inline constexpr uint8_t kWireVersion = 1;
 inline constexpr size_t kHeaderBytes = 24;
-// A message never exceeds this, well below what a transport takes (64 KiB).
+// Limit of a message, well below what a transport takes (64 KiB).
 inline constexpr size_t kMaxMessageBytes = 8192;
 inline constexpr size_t kMaxPublishedEntries = 256;
 inline constexpr size_t kMaxPullEntries = 64;
@@ -30,14 +30,16 @@ inline constexpr size_t kMaxSharedBytes = 256;
 inline constexpr uint32_t kMaxSharedSlots = 1U << 16;
 inline constexpr size_t kMaxReleaseTags = 512;
 
-// By which ways a payload may come, beside behind its head: bits of Open, Accept (what each side can) and PullEntry (what
-// this pull may use). Said only to who understands them (Link::takes_ways); unknown ones are ignored.
-inline constexpr uint8_t kWayShared = 1;  // it stays in memory of a device that the decode side has mapped
-inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message says (coded_slice.h)
-inline constexpr uint8_t kWayApart = 4;   // under a tag of its own, the pull's with kPayloadBit; the front alone under the pull's
+// Ways by which a payload may be sent, besides directly behind its head. Bits of Open, Accept (each side's abilities)
+// and PullEntry (ways that this pull may use). Sent only to peers that know them (Link::takes_ways); unknown bits are
+// ignored.
+inline constexpr uint8_t kWayShared = 1;  // the payload stays in device memory that the decode side has mapped
+inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message has it (coded_slice.h)
+inline constexpr uint8_t kWayApart = 4;   // under a tag of its own, the pull's with kPayloadBit; only the front is sent
+                                          // under the pull's
 inline constexpr uint64_t kPayloadBit = 0x8000;
 
-// Odd ones go to the prefill side (Sender), even ones to the decode side (Receiver).
+// Odd values are for the prefill side (Sender), even ones for the decode side (Receiver).
 enum class Type : uint8_t {
   open = 1,
   accept = 2,
@@ -52,12 +54,12 @@ enum class Type : uint8_t {
 };
 inline bool goes_to_sender(Type type) noexcept { return static_cast<uint8_t>(type) % 2 == 1; }
 
-// Several ranks may live behind one connection, so each message names both.
+// Several ranks may share one connection, so each message names both.
 struct Header {
   Type type = Type::done;
   uint16_t source_rank = 0;
   uint16_t sink_rank = 0;
-  uint64_t session = 0;   // chosen by the decode side; never 0, never used again on a connection
+  uint64_t session = 0;   // chosen by the decode side; never 0, never reused on a connection
   uint32_t sequence = 0;  // from 0, of this session, pair of ranks and direction
 };
 
@@ -65,19 +67,20 @@ struct Open {
   RequestId request;
   uint64_t remaining_ns = 0;  // until the decode side gives up; clocks of two nodes do not agree
   uint16_t sink_count = 1;    // decode ranks that will open this request
-  uint32_t slice_bytes = 0;   // the most that one pull asks for
+  uint32_t slice_bytes = 0;   // limit of one pull
   Facts facts;
-  std::vector<Part> parts;  // what the decode rank wants
+  std::vector<Part> parts;  // parts that the decode rank wants
   uint16_t ways = 0;
 };
 
 struct Accept {
   uint64_t facts_hash = 0;
-  uint32_t slice_bytes = 0;  // the most that one pull may ask for
-  std::vector<Part> parts;   // what the prefill rank has or will have
-  // Like parts: 0, or how its slices may be cut (block_grain). Said only to who understands it (Link::takes_grain).
+  uint32_t slice_bytes = 0;  // limit of one pull
+  std::vector<Part> parts;   // parts that the prefill rank has or will have
+  // Parallel to parts: 0, or the grain at which its slices may be cut (block_grain). Sent only to peers that know it
+  // (Link::takes_grain).
   std::vector<uint32_t> grains = {};
-  // Like grains: its memory is a device's, to which a grain is worth it.
+  // Flag in grains: the memory is a device's, for which a grain pays.
   static constexpr uint32_t kOnDevice = 0x8000'0000U;
   uint16_t ways = 0;
 };
@@ -98,17 +101,17 @@ struct PullEntry {
   Extent extent;
   uint8_t ways = 0;
 };
-// How pulls may be answered, as a fetch says it (cluster/wire.h, Coding); zero: plain.
+// How pulls may be answered, as in a fetch (cluster/wire.h, Coding); zero: plain.
 struct SliceCoding {
   uint8_t mode = 0;     // codec::Mode
-  uint8_t flags = 0;    // 1: the decode side opens what is sealed
+  uint8_t flags = 0;    // 1: the decode side opens sealed slices
   uint16_t codecs = 0;  // bit n: it decodes codec::LeafCodec n
   [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
   bool operator==(const SliceCoding&) const = default;
 };
 struct Pull {
   std::vector<PullEntry> entries;
-  SliceCoding coding = {};  // of those that may come kWayCoded; said only where one is
+  SliceCoding coding = {};  // for entries with kWayCoded; sent only if there is one
 };
 
 struct Done {};
@@ -118,21 +121,21 @@ struct Abort {
   std::string text;
 };
 
-// The decode side says where it is, and asks for memory that payloads may stay in.
+// Sent by the decode side: its place, and a request for memory in which payloads may stay.
 struct Map {
-  std::vector<std::byte> place;  // as its mover says it, kMaxPlaceBytes at most
+  std::vector<std::byte> place;  // in its mover's form, at most kMaxPlaceBytes
 };
 
-// The answer: slots of equal size that follow each other in the memory, or why there are none.
+// The answer: consecutive slots of equal size in the memory, or why there are none.
 struct Shared {
   Code code = Code::ok;
   uint32_t slots = 0;
   uint64_t slot_bytes = 0;
-  std::vector<std::byte> memory;  // as the mover of the prefill side says it; empty where code is not ok
-  std::string text;               // then
+  std::vector<std::byte> memory;  // in the form of the prefill side's mover; empty if code is not ok
+  std::string text;               // the reason in that case
 };
 
-// Payloads of these pulls were read, or will not be: their slots may be used again.
+// Payloads of these pulls were read, or will not be: their slots may be reused.
 struct Release {
   std::vector<uint64_t> tags;
 };
@@ -143,14 +146,14 @@ struct Message {
   Body body;
 };
 
-// The type in the header follows from the body, but for Abort, where the header's is kept.
+// Encodes a message. The header's type follows from the body; only for Abort the header's own is kept.
 std::vector<std::byte> encode(Header header, const Body& body);
-// damaged: not a message, or a count, size or value that none has. newer_version.
+// Decodes a message. damaged: not a message, or an impossible count, size or value. newer_version.
 Result<Message> decode(ConstBytes bytes);
-// The addressing alone, for whoever hands a message to the right rank. damaged when it is too short.
+// Decodes the addressing only, to pass a message to the right rank. damaged when it is too short.
 Result<Header> peek(ConstBytes bytes);
 
-// In front of the payload of every slice: proves whose and which it is, and carries the leaf hashes.
+// Precedes the payload of every slice: proves the slice's identity, and carries the leaf hashes.
 struct SliceHead {
   uint64_t session = 0;
   uint64_t tag = 0;
@@ -160,24 +163,24 @@ struct SliceHead {
   uint32_t leaves = 0;
   uint32_t row_bytes = 0;
   Extent extent;
-  // 0: the payload follows; kPlaceApart: it comes kWayApart; else it is in slot place - 1 of what was shared.
+  // 0: the payload follows; kPlaceApart: it is sent kWayApart; else it is in slot place - 1 of the shared memory.
   uint32_t place = 0;
   bool operator==(const SliceHead&) const = default;
 };
 inline constexpr uint32_t kPlaceApart = UINT32_MAX;
 inline constexpr size_t kSliceHeadBytes = 96;
 
-// Head and hashes, padded so that the payload behind them is as aligned as they are.
+// Head and hashes, padded so that the payload behind them is aligned like them.
 constexpr size_t slice_front_bytes(uint32_t leaves) noexcept {
   return (kSliceHeadBytes + size_t{leaves} * 8 + 63) & ~size_t{63};
 }
-// Where the hashes are: written first, then sealed by encode.
+// Returns the place of the hashes: written first, then sealed by encode.
 inline std::byte* slice_hashes(std::byte* front) noexcept { return front + kSliceHeadBytes; }
-// Writes the head before the hashes that are already in `front`, and its own hash over both.
+// Writes the head in front of the hashes that are already in `front`, and its own hash over both.
 void encode_slice_front(const SliceHead& head, std::byte* front) noexcept;
-// What a head says of where its payload is; nothing of it is checked yet.
+// Returns the head's value for the payload's place; nothing of it is checked yet.
 uint32_t slice_place(const std::byte* front) noexcept;
-// Whether `front` (slice_front_bytes(want.leaves) long) is exactly what `want` says, and undamaged.
+// True if `front` (slice_front_bytes(want.leaves) long) exactly matches `want`, and is undamaged.
 bool check_slice_front(const SliceHead& want, std::byte* front) noexcept;
 
 }  // namespace kvbm::cluster::session
