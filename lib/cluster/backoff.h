@@ -1,5 +1,6 @@
-// When to try a peer again: waits double from `first_ns` to `most_ns`, each drawn evenly from its upper half, so that
-// the peers of a node that returns do not come all at once ("equal jitter"; Brooker, AWS Architecture Blog, 2015).
+// Times of retries for a peer: waits double from `first_ns` to `most_ns`. Each is drawn evenly from its upper half,
+// so that the peers of a node that returns do not all connect at once ("equal jitter"; Brooker, AWS Architecture
+// Blog, 2015).
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,13 @@ class Backoff {
   explicit Backoff(Random& random, uint64_t first_ns = kFirstNs, uint64_t most_ns = kMostNs) noexcept
       : random_(random), first_ns_(first_ns), most_ns_(most_ns), next_ns_(first_ns) {}
 
-  // The next wait.
+  // Returns the next wait.
   uint64_t wait_ns() noexcept {
     const uint64_t wait = next_ns_;
     next_ns_ = std::min(most_ns_, next_ns_ * 2);
     return wait - random_.below(wait / 2 + 1);
   }
-  // A connection was established and has lived.
+  // Resets the wait after a connection that was established and has lived.
   void succeeded() noexcept { next_ns_ = first_ns_; }
 
  private:

@@ -12,7 +12,7 @@ Result<ConstBytes> Channel::open(ConstBytes message) noexcept {
   if (broken_) return Status(Code::damaged, "peer: this channel has seen a message that was not its peer's");
   broken_ = true;
   if (message.size() < kOverhead) return Status(Code::damaged, "peer: a message is shorter than its tag");
-  // The tag first: nothing of a message counts before it.
+  // Checks the tag first: nothing of a message counts before it.
   const Mac mac = receive_(message.subspan(kTagBytes));
   if (!equal_secret(std::as_bytes(std::span(mac)).first(kTagBytes), message.first(kTagBytes))) {
     return Status(Code::damaged, "peer: a message's tag does not fit: it was changed on its way");

@@ -1,11 +1,11 @@
-// The keyed messages of one admitted connection: each carries a sequence number and a tag, per direction, so that a
+// Authenticated messages of one admitted connection: each carries a sequence number and a tag, per direction. So a
 // message that was changed, repeated, dropped, reordered or cut is noticed and the connection ends.
 //
 //   message = tag (16) | sequence (8, little endian, from 0) | body
 //   tag     = first 16 bytes of HMAC-SHA256(key of the direction, sequence | body)
 //
-// Without a shared key the same is done with keys that anybody can compute: it then finds faults, not forgery.
-// Thread: one at a time. Budget: no allocation; about 110 ns and 0.55 ns a byte per message and side.
+// Without a shared key, keys are used that any peer can compute: they detect faults, not forgery. Thread: one at a
+// time. Budget: no allocation; about 110 ns and 0.55 ns a byte per message and side.
 #pragma once
 
 #include "base/bytes.h"
@@ -26,9 +26,10 @@ class Channel {
 
   explicit Channel(const ChannelKeys& keys) noexcept : send_(keys.send), receive_(keys.receive) {}
 
-  // `message` has its body from kOverhead on; fills what stands before it. Each sealed message must be sent, in order.
+  // Seals a message with its body at kOverhead; fills in what precedes it. Each sealed message must be sent, in
+  // order.
   void seal(MutableBytes message) noexcept;
-  // The body, inside `message`. damaged: not the next message of that peer; the channel is of no use any more.
+  // Returns the body, inside `message`. damaged: not the peer's next message; the channel must not be used any more.
   Result<ConstBytes> open(ConstBytes message) noexcept;
 
   [[nodiscard]] uint64_t sealed() const noexcept { return next_out_; }

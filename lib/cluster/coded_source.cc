@@ -5,7 +5,7 @@
 namespace kvbm::cluster {
 
 namespace {
-// Names of coded records; the inner source counts from one.
+// Flag in the pins of coded records; the inner source counts from one.
 constexpr uint64_t kCodedPin = 1ULL << 63;
 constexpr size_t kHeadAlign = 64;
 }  // namespace
@@ -20,7 +20,7 @@ struct CodedSource::Job {
   wire::Coding coding;
   uint64_t deadline_ns = kNever;
   UniqueFunction<void(const OpenedRecord&)> done;
-  OpenedRecord record;  // the plain one
+  OpenedRecord record;  // the plain record
   MutableBytes buffer;
   size_t head_room = 0;
   Result<codec::CodedSizes> sizes = Status(Code::internal, "not coded yet");
@@ -29,7 +29,7 @@ struct CodedSource::Job {
     if (!buffer.empty()) shared->buffers.give_back(buffer);
   }
 
-  // On the core's executor.
+  // Runs on the core's executor.
   void encode() {
     const auto head = codec::HeadView::parse(record.head);
     sizes = head.ok() ? shared->coder->encode(family, head.value(), record.payload, coding, buffer.first(head_room),
@@ -131,7 +131,7 @@ void CodedSource::give_plain(Job& job) {
   job.done(answer);
 }
 
-// Back on the links' thread. The plain record is not needed any more, unless it is what goes.
+// Runs on the links' thread again. Releases the plain record, unless that is what is sent.
 void CodedSource::coded(Job& job) {
   if (!job.sizes.ok()) {
     shared_->buffers.give_back(std::exchange(job.buffer, {}));
@@ -171,7 +171,7 @@ void CodedSource::close(uint64_t pin) {
   start_waiting();
 }
 
-// Memory came back. Who waited too long is told, and who still finds none waits on.
+// Runs when memory was released. Fails jobs past their deadline; jobs that still find no memory wait on.
 void CodedSource::start_waiting() {
   std::deque<std::shared_ptr<Job>> waiting;
   waiting.swap(waiting_);

@@ -1,10 +1,11 @@
-// A source whose records go over links coded or sealed: around the one that has them.
+// Record source that codes or seals records for links, around the source that has them.
 //
-// What is opened for who wants it so is coded on the core's executor into memory of a bounded pool, and then let go of:
-// a push reads the coded record. Where the pool is used up a record goes plain, or, where everything is sealed, waits
-// until a push has ended, in the order of the calls, or for its deadline. A record that no peer could open is a miss.
-// Thread: the links', but for the coding itself. Lock: Shared::mutex, a leaf but for the executor's.
-// Invariant: what was answered with ok, and what is being coded, is given back to the inner source once.
+// A record opened for a peer that wants it coded is coded on the core's executor, into memory of a bounded pool, and
+// the plain record is released: the push reads the coded one. Without free memory a record is sent plain. If
+// everything must be sealed, it waits instead, in the order of the calls, until a push has ended or its deadline. A
+// record that the peer could not open is a miss. Thread: the links', except for the coding itself. Lock:
+// Shared::mutex, a leaf except for the executor's. Invariant: each record opened with ok, and each being coded, is
+// closed at the inner source once.
 #pragma once
 
 #include <deque>
@@ -20,8 +21,8 @@ namespace kvbm::cluster {
 
 class CodedSource final : public RecordSource {
  public:
-  // inner, and the executors until detach(), outlive it. owner: of the memory of inner's records, which a task that
-  // codes one may read after the links have gone; may be null.
+  // `inner` outlives this object, and so do the executors until detach(). `owner` owns the memory of inner's records,
+  // which a coding task may read after the links have gone; may be null.
   CodedSource(RecordSource& inner, std::shared_ptr<LinkCoder> coder, Executor& links, Executor& core,
               std::shared_ptr<void> owner);
   ~CodedSource() override;
@@ -32,7 +33,7 @@ class CodedSource final : public RecordSource {
   bool pin(const Identity& id) override { return inner_.pin(id); }
   void unpin(const Identity& id) override { inner_.unpin(id); }
   [[nodiscard]] Room room() const noexcept override { return inner_.room(); }
-  // For who says nothing of coding: plain, or a miss where everything is sealed.
+  // For peers that do not mention coding: plain, or a miss if everything is sealed.
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
             UniqueFunction<void(const OpenedRecord&)> done) override {
     open_coded(id, location, first_leaf, leaves, {}, deadline_ns, std::move(done));
@@ -48,22 +49,22 @@ class CodedSource final : public RecordSource {
   }
   void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override { inner_.epochs(std::move(done)); }
 
-  // The links' executor goes: nothing is answered any more.
+  // Must run before the links' executor is destroyed: nothing is answered any more.
   void detach();
-  // Memory that coded records lie in now.
+  // Memory in use by coded records.
   [[nodiscard]] uint64_t buffered() const { return shared_->buffers.used(); }
   [[nodiscard]] size_t opened() const noexcept { return opened_.size(); }
   [[nodiscard]] size_t waiting() const noexcept { return waiting_.size(); }
 
  private:
-  // What tasks of the core's executor have of the source.
+  // State shared with tasks of the core's executor.
   struct Shared {
     Shared(std::shared_ptr<LinkCoder> c, uint64_t bytes) : coder(std::move(c)), buffers(bytes) {}
     const std::shared_ptr<LinkCoder> coder;
     StagingPool buffers;
     Mutex mutex;
     Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-    CodedSource* source = nullptr;  // the links' thread alone
+    CodedSource* source = nullptr;  // used on the links' thread only
   };
   struct Job;
 
@@ -78,7 +79,7 @@ class CodedSource final : public RecordSource {
   Executor& core_;
   const std::shared_ptr<void> owner_;
   const std::shared_ptr<Shared> shared_;
-  std::map<uint64_t, MutableBytes> opened_;  // by the name that close() gets
+  std::map<uint64_t, MutableBytes> opened_;  // by the pin number that close() gets
   std::deque<std::shared_ptr<Job>> waiting_;
   uint64_t last_opened_ = 0;
 };

@@ -1,4 +1,5 @@
-// What keeps failing in the same way is said once, and again after 1, 2, 4 ... minutes with how often it was tried.
+// Log throttle: a failure that repeats for one reason is reported once, and again after 1, 2, 4 ... minutes with the
+// number of attempts.
 //
 // Thread: one at a time.
 #pragma once
@@ -14,7 +15,7 @@ class Complaint {
   static constexpr uint64_t kFirstNs = 60'000'000'000;
   static constexpr uint64_t kMostNs = 64 * kFirstNs;
 
-  // It has failed for this reason: what to say of that; empty where it was said lately.
+  // Counts a failure for this reason. Returns the text to log; empty if it was logged lately.
   std::string failed(const std::string& reason, uint64_t now_ns) {
     if (reason != reason_) {
       *this = {};
@@ -29,12 +30,12 @@ class Complaint {
     next_ns_ = now_ns + wait_ns_;
     return text;
   }
-  // It works; when it fails again, that is news.
+  // Resets after a success; the next failure is reported at once.
   void over() { *this = {}; }
 
  private:
   std::string reason_;
-  uint64_t again_ = 0;  // since it was news
+  uint64_t again_ = 0;  // since the last report of a new reason
   uint64_t wait_ns_ = kFirstNs;
   uint64_t next_ns_ = 0;
 };

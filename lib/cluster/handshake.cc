@@ -167,7 +167,7 @@ Handshake::Step Handshake::take(ConstBytes message) {
   return failed({Code::damaged, "peer: a message of the handshake came out of its order"}, Refusal::none);
 }
 
-// Everything that can be judged without the key, in the order in which it helps people most.
+// Checks everything that can be checked without the key, in the order that helps users most.
 Status Handshake::check_peer(uint8_t flags, Refusal& why) const {
   const auto refused = [&why](Refusal reason, std::string detail) {
     why = reason;
@@ -216,7 +216,7 @@ Status Handshake::read_facts(ConstBytes message, Refusal& why) {
   return {};
 }
 
-// Salt = SHA-256 of everything both sides said before the first proof.
+// Derives the keys. Salt = SHA-256 of both sides' messages before the first proof.
 void Handshake::derive(ConstBytes hello, ConstBytes reply) {
   std::array<std::byte, 2 * kAtProof> transcript;
   std::memcpy(transcript.data(), hello.data(), kAtProof);

@@ -1,19 +1,20 @@
-// How two nodes prove to each other that they belong to one pool before anything of variable length is read.
-// Four messages of one fixed size; the bytes are in README.md (Handshake).
+// Handshake of two nodes: each proves that it belongs to the pool before anything of variable length is read. Four
+// messages of one fixed size; the bytes are in README.md (Handshake).
 //
-//   initiator: hello (who, nonce)            -> responder
-//   responder: reply (who, nonce)            -> initiator
+//   initiator: hello (facts, nonce)          -> responder
+//   responder: reply (facts, nonce)          -> initiator
 //   initiator: proof                         -> responder, which admits
 //   responder: welcome (proof)               -> initiator, which admits: messages of any size from here on
 //
-// The side that was called proves nothing before its caller has: whoever connects without the key is told nothing that a
-// guess of the key could be compared with. Proofs and the two directions' keys are HKDF outputs of the shared key with the
-// hash of hello and reply as salt, each under its own label: so they hold for these two nodes, incarnations, nonces,
-// versions, wishes for protection and this pool alone, and what one side says can never be sent back to it. A pool
-// without a key (loopback only) runs the same with 32 zero bytes and a flag; keyed and unkeyed sides refuse each other.
+// The responder proves nothing before the initiator has: a peer without the key gets nothing that a guess of the key
+// could be compared with. Proofs and the keys of both directions are HKDF outputs of the shared key. Their salt is
+// the hash of hello and reply, and each has its own label. So they are valid only for these two nodes, incarnations,
+// nonces, versions, protections and this pool, and a side's message can never be sent back to it. A pool without a
+// key (loopback only) runs the same with 32 zero bytes and a flag; keyed and unkeyed sides refuse each other.
 //
-// Each side says how it wants what crosses the connection protected. If one wants it and the other does not they refuse
-// each other; else the stronger wish counts. No forward secrecy: who learns the key can read what he has recorded.
+// Each side states the protection that it wants for the connection. If one wants protection and the other none, they
+// refuse each other; else the stronger one is used. No forward secrecy: an attacker that learns the key can read
+// recorded traffic.
 //
 // A pure state machine: no clock, no memory but its own; randomness from the source given. Thread: one at a time.
 #pragma once
@@ -32,32 +33,32 @@
 namespace kvbm::cluster {
 
 inline constexpr size_t kHandshakeBytes = 176;
-// Versions of the protocol that this library speaks.
+// Version of the protocol that this library implements.
 inline constexpr uint8_t kProtocolVersion = 5;
-// Before it nothing said how bulk is protected, and the side that was called proved first.
+// Earlier versions did not negotiate the protection of bulk data, and the responder proved first.
 inline constexpr uint8_t kLowestProtocolVersion = 5;
 
-// What a node says of itself.
+// A node's description of itself.
 struct NodeFacts {
   NodeId node;
   uint64_t incarnation = 0;
-  std::string pool;               // kMaxName bytes at most; the same on every node of a pool
-  uint64_t pool_fingerprint = 0;  // of what all of a pool must agree on; 0 = says nothing
-  uint32_t request_limit = 0;     // how many requests of one peer it serves at once
+  std::string pool;               // at most kMaxName bytes; equal on every node of a pool
+  uint64_t pool_fingerprint = 0;  // of settings that a whole pool must share; 0 = none stated
+  uint32_t request_limit = 0;     // number of one peer's requests that it serves at once
   uint8_t version = kProtocolVersion;
   uint8_t lowest_version = kLowestProtocolVersion;
-  copy::Protection protect = copy::Protection::off;  // what it wants of the connection
+  copy::Protection protect = copy::Protection::off;  // protection that it wants for the connection
 };
 
 enum class Role : uint8_t { initiator, responder };
 
-// Why a handshake was refused, as it is told to the other side.
+// Reason of a refused handshake, as sent to the other side.
 enum class Refusal : uint8_t {
   none = 0,
   version = 1,
   pool = 2,
   fingerprint = 3,
-  key_needed = 4,      // this side has a key, the other came without
+  key_needed = 4,      // this side has a key, the other has none
   key_unexpected = 5,  // this side has none
   key_wrong = 6,
   same_node = 7,
@@ -68,34 +69,35 @@ enum class Refusal : uint8_t {
 
 class Handshake {
  public:
-  // key: null where the pool has none. expected: who should answer, where that is known.
+  // key: null if the pool has none. expected: node expected at the other end, if known.
   Handshake(NodeFacts self, const SharedKey* key, Role role, Random& random, std::optional<NodeId> expected = {});
   ~Handshake();
   Handshake(const Handshake&) = delete;
   Handshake& operator=(const Handshake&) = delete;
 
   struct Step {
-    Status status;             // not ok: refused; `send` (if not empty) goes out before the connection is closed
+    Status status;             // not ok: refused; `send` (if not empty) is sent before the connection is closed
     ConstBytes send;           // valid until the next call
-    bool admit = false;        // tell the transport, before sending
+    bool admit = false;        // the transport must admit the peer, before sending
     bool established = false;  // keys() and peer() are final
     bool refused_by_peer = false;
   };
-  // The initiator's first message; empty for a responder.
+  // Returns the initiator's first message; empty for a responder.
   [[nodiscard]] Step start();
   [[nodiscard]] Step take(ConstBytes message);
-  // A message that says why, for a peer that is not let in whatever it says.
+  // Returns a message with the reason, for a peer that is refused whatever it sends.
   [[nodiscard]] ConstBytes refuse(Refusal why);
 
   [[nodiscard]] const NodeFacts& peer() const noexcept { return peer_; }
   [[nodiscard]] uint8_t version() const noexcept { return version_; }
-  // Random: the same on both sides of one handshake, and nowhere else. Zeros for a responder that was said nothing yet.
+  // Random value: equal on both sides of one handshake, and unique. Zeros for a responder that has received nothing
+  // yet.
   using HelloNonce = std::array<std::byte, 32>;
   [[nodiscard]] const HelloNonce& hello_nonce() const noexcept {
     return role_ == Role::initiator ? nonce_ : peer_nonce_;
   }
   [[nodiscard]] const ChannelKeys& keys() const noexcept { return keys_; }
-  // What both sides agreed on, and its keys.
+  // Agreed protection of the connection, and its keys.
   [[nodiscard]] copy::Protection protection() const noexcept { return protection_; }
   [[nodiscard]] const ChannelKeys& frame_keys() const noexcept { return frame_keys_; }
 
@@ -128,14 +130,14 @@ class Handshake {
   HelloNonce nonce_{};
   HelloNonce peer_nonce_{};
   std::array<std::byte, kHandshakeBytes> out_{};
-  std::array<std::byte, kHandshakeBytes> hello_{};  // kept by both sides for the transcript
+  std::array<std::byte, kHandshakeBytes> hello_{};  // both sides keep it for the transcript
   Mac extracted_{};
   ChannelKeys keys_;
   ChannelKeys frame_keys_;
   copy::Protection protection_ = copy::Protection::off;
 };
 
-// What a refusal means and what to do about it.
+// Returns what a refusal means and its remedy.
 const char* refusal_text(Refusal why) noexcept;
 
 }  // namespace kvbm::cluster

@@ -1,4 +1,4 @@
-// The low-level SHA-256 calls are deprecated in OpenSSL 3 and stay for their cost, as in codec/key.cc.
+// The low-level SHA-256 calls are deprecated in OpenSSL 3 and are used for their low cost, as in codec/key.cc.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "cluster/keyed_mac.h"
 

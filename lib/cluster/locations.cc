@@ -9,7 +9,7 @@ __extension__ using Wide = unsigned __int128;
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 
-// Two words of each: an array's own comparison is a call of memcmp, sixteen of them a look.
+// Compares two words of each key: an array's own comparison is a call of memcmp, sixteen of them a lookup.
 bool same(const Key& a, const Key& b) noexcept { return a.low() == b.low() && a.high() == b.high(); }
 
 }  // namespace
@@ -56,7 +56,7 @@ NodeIndex Locations::node(const NodeId& id) const {
   return known == by_id_.end() ? kNoNode : known->second;
 }
 
-// Never 0, which marks an empty entry.
+// Raises the generation; never to 0, which marks an empty entry.
 void Locations::raise(Node& node) noexcept {
   node.generation = static_cast<uint16_t>(node.generation + 1);
   if (node.generation == 0) node.generation = 1;
@@ -70,7 +70,7 @@ std::array<std::span<Locations::Entry>, 2> Locations::buckets(const Identity& id
   const uint64_t hash = (id.key.high() ^ id.family) * 0x9E3779B97F4A7C15ULL;
   const auto first = of(hash);
   const auto second = of((id.key.low() ^ id.family) * 0xD6E8FEB86659FD93ULL);
-  // The same bucket twice would be seen twice.
+  // If both hashes give the same bucket, its entries must not be seen twice.
   return {first, first.data() == second.data() ? second.first(0) : second};
 }
 
@@ -84,7 +84,7 @@ bool Locations::valid(const Entry& entry, uint64_t now_ns) const noexcept {
   return nodes_[entry.node].generation == entry.generation && age_ns(entry, now_ns) < options_.keep_ns;
 }
 
-// The entry of this identity and node, or the one that it may take.
+// Returns the entry of this identity and node, or the one that it replaces.
 Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t now_ns) noexcept {
   Entry* best = nullptr;
   uint64_t best_age = 0;
@@ -95,7 +95,7 @@ Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t 
     size_t free = 0;
     for (Entry& entry : bucket) {
       const bool of_it = entry.generation != 0 && entry.family == id.family && same(entry.key, id.key);
-      // What is known of one holder ends what was known of nobody, and the reverse.
+      // A known holder replaces "no holder", and the reverse.
       if (of_it && (entry.node == node || entry.node == kNoNode || node == kNoNode)) entry.generation = 0;
       const uint64_t age = valid(entry, now_ns) ? age_ns(entry, now_ns) : kNever;
       if (age == kNever) ++free;
@@ -103,7 +103,7 @@ Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t 
       oldest = &entry;
       oldest_age = age;
     }
-    // The emptier bucket; of two that are full the one with the oldest entry.
+    // Takes the emptier bucket; of two full ones the one with the oldest entry.
     if (oldest == nullptr || (best != nullptr && (free < best_free || (free == best_free && oldest_age <= best_age)))) {
       continue;
     }
@@ -137,7 +137,7 @@ void Locations::forget(const Identity& id, NodeIndex node) {
   }
 }
 
-// A short list, youngest first; the oldest falls off.
+// Inserts into a short list, youngest first; the oldest is dropped.
 void Locations::insert(const Location& found, std::span<Location> out, size_t& n) noexcept {
   size_t at = n < out.size() ? n++ : n;
   while (at > 0 && out[at - 1].age_ns > found.age_ns) {

@@ -1,13 +1,13 @@
-// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says
-// is a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left
-// or started again loses all its entries at once, by a number that no longer fits. That nobody had a record is
-// remembered too, for a short time.
+// Last known holders of records: a bounded cache of answers, so that a reader needs one round trip. Its answers are
+// hints: the record proves itself, and a peer that no longer has it reports so (then forget()). A node that died,
+// left or restarted loses all its entries at once, because their generation no longer matches. That no node had a
+// record is remembered too, for a short time.
 //
 // Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
-// bucket, in either of two buckets by the identity's hash (with one, a table that was filled to a third had lost 22 of
-// 100,000); where both are full what is void goes, then what is oldest. An identity may have several holders, an entry
-// each. Thread: one owner, no lock. Budget: two buckets a call (six cache lines each), no allocation but in set_node(); pages
-// of the table come as it fills.
+// bucket, in either of two buckets by the identity's hash (with one, a table filled to a third had lost 22 of
+// 100,000). If both are full, void entries are replaced first, then the oldest. An identity may have several holders,
+// with an entry each. Thread: one owner, no lock. Budget: two buckets a call (six cache lines each), no allocation
+// except in set_node(). The system provides pages of the table as it fills.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace kvbm::cluster {
 
-// A node as locations name it.
+// Index of a node in this table.
 using NodeIndex = uint16_t;
 inline constexpr NodeIndex kNoNode = UINT16_MAX;
 
@@ -33,7 +33,7 @@ struct Location {
   uint8_t tier = 0;
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;  // below 2^56
-  uint64_t hint = 0;           // the owner's own
+  uint64_t hint = 0;           // meaning known to the owner only
   uint64_t age_ns = 0;         // out
   bool operator==(const Location&) const = default;
 };
@@ -42,32 +42,32 @@ class Locations {
  public:
   static constexpr size_t kEntryBytes = 48;
   static constexpr size_t kWays = 8;
-  static constexpr size_t kHolders = 2 * kWays;  // of one record that can be known: two buckets
+  static constexpr size_t kHolders = 2 * kWays;  // limit of known holders of one record: two buckets
 
   struct Options {
     uint64_t memory_bytes = 16U << 20;      // 349,525 entries
-    uint64_t keep_ns = 600'000'000'000;     // an answer is believed so long
-    uint64_t keep_absent_ns = 250'000'000;  // that nobody had it
+    uint64_t keep_ns = 600'000'000'000;     // lifetime of an answer
+    uint64_t keep_absent_ns = 250'000'000;  // lifetime of "no holder"
   };
   enum class Answer : uint8_t { unknown, absent, held };
 
   explicit Locations(const Options& options);
 
-  // The index of a node; another incarnation than before voids what was known of it. at_limit above 65,534 nodes.
+  // Returns the index of a node; a new incarnation voids what was known of it. at_limit above 65,534 nodes.
   Result<NodeIndex> set_node(const NodeId& id, uint64_t incarnation);
-  // The node died or left; its index may mean another one later.
+  // Removes a node that died or left; its index may be reused later.
   void drop_node(const NodeId& id);
   [[nodiscard]] NodeIndex node(const NodeId& id) const;
-  // The id behind a valid index.
+  // Returns the id of a valid index.
   [[nodiscard]] const NodeId& node_id(NodeIndex index) const { return nodes_[index].id; }
 
-  // `where.node` has it. Replaces what was said of this node, and that nobody had it.
+  // Notes that `where.node` has the record. Replaces this node's entry, and a note that no node has it.
   void put(const Identity& id, const Location& where, uint64_t now_ns);
-  // All homes said that they do not know it.
+  // Notes that no home has the record.
   void put_absent(const Identity& id, uint64_t now_ns);
-  // That node has it no more.
+  // Removes a node that no longer has the record.
   void forget(const Identity& id, NodeIndex node);
-  // Holders into out, the youngest answer first; n = how many.
+  // Writes holders to `out`, the youngest answer first; n = their number.
   Answer find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const;
 
   [[nodiscard]] uint64_t bytes() const noexcept { return entries_.bytes(); }
@@ -79,9 +79,9 @@ class Locations {
     uint64_t tier_and_payload = 0;  // tier in the top 8 bits
     FamilyId family = 0;
     uint32_t head_bytes = 0;
-    uint32_t stamp = 0;  // milliseconds; wraps after 49 days, which costs a wrong age and no more
+    uint32_t stamp = 0;  // milliseconds; wraps after 49 days, which at worst gives a wrong age
     NodeIndex node = 0;
-    uint16_t generation = 0;  // of the node; 0 = empty, for kNoNode 1 = nobody has it
+    uint16_t generation = 0;  // of the node; 0 = empty; for kNoNode 1 = no holder
   };
   static_assert(sizeof(Entry) == kEntryBytes);
   struct Node {

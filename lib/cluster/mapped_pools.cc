@@ -15,7 +15,7 @@ void MappedPools::set(const NodeId& node, uint64_t incarnation,
   pool->memory = std::move(memory);
   pool->node = node;
   pool->incarnation = incarnation;
-  std::shared_ptr<const Pool> former;  // unmapped, if at all, after the lock
+  std::shared_ptr<const Pool> former;  // declared before the lock: unmapped, if at all, after its release
   MutexLock lock(mutex_);
   former = std::exchange(pools_[node], std::move(pool));
   if (former != nullptr) former_bytes_ += former->bytes.load(std::memory_order_relaxed);

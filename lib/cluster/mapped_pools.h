@@ -1,9 +1,9 @@
-// The host tiers of other nodes of this machine, mapped into this process: who reads a record in place asks here.
+// Host tiers of other nodes of this machine, mapped into this process, for readers of records in place.
 //
 // A pool is in the table from its handing over until its node's process has ended or the node has closed the local
-// connection; who reads out of one keeps it mapped, whatever becomes of the table. Whether a record is (still) where it
-// was said to be is proven by the record (copy/local/fetch.h). Thread: any. Lock: mutex_, a leaf. Budget: one look-up
-// by id among the nodes of this machine.
+// connection. A reader keeps its pool mapped, whatever happens to the table. The record proves whether it is (still)
+// at its reported place (copy/local/fetch.h). Thread: any. Lock: mutex_, a leaf. Budget: one lookup by id among the
+// nodes of this machine.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace kvbm::cluster {
 
-// The owner's location of a record in its host tier, as it is said in `found`; 0 says nothing.
+// The owner's location of a record in its host tier, as reported in `found`; 0 is no location.
 constexpr uint64_t location_of_slot(SlotId slot) noexcept { return uint64_t{slot} + 1; }
 
 class MappedPools {
@@ -26,19 +26,19 @@ class MappedPools {
     std::shared_ptr<const copy::local::RemotePool> memory;
     NodeId node;
     uint64_t incarnation = 0;
-    // Of records read here: figures alone, nothing is published with them.
+    // Of records read here; used for figures only, and publishes nothing.
     mutable std::atomic<uint64_t> records{0}, bytes{0}, stale{0};
 
-    // Empty where `location` names no slot.
+    // Returns an empty place if `location` names no slot.
     [[nodiscard]] copy::local::RecordPlace place(uint64_t location) const noexcept;
   };
 
-  // Instead of what that node handed over before.
+  // Replaces the pool that the node handed over before.
   void set(const NodeId& node, uint64_t incarnation, std::shared_ptr<const copy::local::RemotePool> memory);
-  // False where another one has taken its place.
+  // Returns false if another pool has replaced it.
   bool drop(const NodeId& node, uint64_t pool_id);
   [[nodiscard]] std::shared_ptr<const Pool> of(const NodeId& node) const;
-  // Read out of all of them so far, also of those that are not in use any more.
+  // Returns the bytes read from all pools so far, including former ones.
   [[nodiscard]] uint64_t bytes() const;
   [[nodiscard]] bool empty() const;
 

@@ -19,7 +19,7 @@ bool number(std::string_view text, uint64_t& out) {
   return error == std::errc() && at == end && !text.empty();
 }
 
-// Takes the next word off a line; words are parted by blanks.
+// Takes the next word off a line; words are separated by blanks.
 std::string_view next_word(std::string_view& line) {
   const size_t begin = line.find_first_not_of(" \t\r");
   if (begin == std::string_view::npos) return line = {};
@@ -283,7 +283,7 @@ Status AddressFile::append_line(const std::string& text) {
   if (!file.ok()) return file.status();
   const auto size = file.value()->size();
   if (!size.ok()) return size.status();
-  // What another member left half written gets its end of line first, so that it spoils no line but its own.
+  // A half-written line of another member gets its line end first, so that only that line is spoilt.
   std::byte last{'\n'};
   if (size.value() != 0) {
     const auto got = file.value()->read_now(size.value() - 1, {&last, 1});

@@ -1,5 +1,5 @@
-// Who the members of a pool are. The interface is small so that etcd or Redis can stand behind it later; the static
-// list is the embedded default: a text in the configuration, or an address file that members append to.
+// Members of a pool. The interface is small so that etcd or Redis can implement it later; the static list is the
+// embedded default: a text in the configuration, or an address file that members append to.
 //
 //   # one member a line
 //   name=a address=10.0.0.1:7000 weight=64GiB
@@ -7,9 +7,9 @@
 //   leave=a
 //
 // A member without a name is called by its first address. In a text two lines of one name are an error. In a file a
-// later line replaces an earlier one of the same name (the member started again), and leave takes a name out; so a
-// member needs nothing but an append. An incarnation says which start of a node a line speaks of; 0 = not said. An
-// address that two members claim is an error in both.
+// later line replaces an earlier one of the same name (the member restarted), and leave removes a name; so a member
+// only ever appends. An incarnation identifies a start of a node; 0 = not given. An address that two members claim is
+// an error in both.
 //
 // Thread: one at a time; the owner calls refresh() from its own timer. Budget: memory grows with the members.
 #pragma once
@@ -30,7 +30,7 @@ struct Member {
   NodeId id;  // node_id_of(name)
   std::string name;
   std::vector<std::string> addresses;  // "host:port", at least one
-  uint64_t weight = 0;                 // bytes offered; 0 = asks, and holds nothing for others
+  uint64_t weight = 0;                 // bytes offered; 0 = only asks, and holds nothing for others
   uint64_t incarnation = 0;
   bool operator==(const Member&) const = default;
 };
@@ -43,21 +43,21 @@ inline constexpr size_t kMaxAddresses = 8;
 inline constexpr size_t kMaxMembershipText = 4U << 20;
 
 enum class Repeats : uint8_t { refused, later_wins };
-// bad_config with the line's number, what is wrong with it and what would be right. `name` is of the text, for
+// Parses a list. bad_config: the line's number, its error and a correct form. `name` is that of the text, for
 // messages.
 Result<MemberList> parse_members(std::string_view text, Repeats repeats, std::string_view name);
-// One line with its end, as a member appends it.
+// Returns one line with its end, as a member appends it.
 std::string member_line(const Member& member);
-// "host:port" with a number, a name or "[v6]" as host and a port of 1 to 65535.
+// Checks "host:port" with a number, a name or "[v6]" as host and a port of 1 to 65535.
 Status check_address(std::string_view address);
 
 struct MemberChange {
   enum class Kind : uint8_t { joined, left, restarted, moved };  // moved: other addresses or weight
   Kind kind;
-  Member member;  // as it is now; as it was, for left
+  Member member;  // the present member; for left, the former one
   bool operator==(const MemberChange&) const = default;
 };
-// What turns one list into the other, by id.
+// Returns the changes from one list to the other, by id.
 std::vector<MemberChange> member_changes(const MemberList& before, const MemberList& after);
 
 class MembershipListener {
@@ -70,27 +70,27 @@ class Membership {
  public:
   virtual ~Membership() = default;
   [[nodiscard]] virtual const MemberList& members() const noexcept = 0;
-  // One listener; told inside refresh().
+  // Sets the one listener, which is called inside refresh().
   virtual void listen(MembershipListener* listener) noexcept = 0;
-  // Looks again. A source that cannot be read, or says nonsense, leaves the members as they were and gives the reason.
+  // Reads the source again. If it is unreadable or malformed, keeps the members and returns the reason.
   virtual Status refresh() = 0;
 };
 
-// The list of a configuration; refresh() changes nothing.
+// Returns the list of a configuration; refresh() changes nothing.
 Result<std::unique_ptr<Membership>> static_members(std::string_view text, std::string_view name);
 
-// The list of a file, read at once and again at each refresh(). A file that is not there yet is an empty list. A last
-// line without its end is being written, and waits for the next refresh.
+// The list of a file, read at once and again at each refresh(). A missing file is an empty list. A last line without
+// its end is being written, and is left for the next refresh.
 class AddressFile final : public Membership {
  public:
   AddressFile(std::unique_ptr<Directory> directory, std::string file_name);
   [[nodiscard]] const MemberList& members() const noexcept override { return members_; }
   void listen(MembershipListener* listener) noexcept override { listener_ = listener; }
   Status refresh() override;
-  // Adds a line, made if the file is not there. Two members that append in one instant may overwrite each other: a
-  // member looks for itself after a refresh and appends again.
+  // Appends a line, and makes the file if it is missing. Two members that append at the same time may overwrite each
+  // other: each member looks for its line after a refresh and appends it again.
   Status append(const Member& member);
-  // Adds the line that takes a member out, under the same rules.
+  // Appends the line that removes a member, under the same rules.
   Status leave(const std::string& name);
 
  private:

@@ -8,27 +8,28 @@ namespace kvbm::cluster {
 
 namespace {
 
-// It came, and was not let in for what it is: not one that left, or was too slow.
+// True if a peer connected and was refused for its identity or protocol; false if it left, or was too slow.
 bool not_let_in(Code why) noexcept {
   return why != Code::ok && why != Code::closed && why != Code::owner_gone && why != Code::deadline &&
          why != Code::no_room && why != Code::at_limit && why != Code::no_memory;
 }
 
-// What the two sides are keeps them apart (Handshake::check_peer): to try again is of no use.
+// True if a difference of the two sides caused the refusal (Handshake::check_peer): a retry is useless.
 bool keeps_apart(Code why) noexcept {
   return why == Code::newer_version || why == Code::not_permitted || why == Code::mismatch;
 }
 
-// In place of "peer: ", with which all refusals begin: rows have little room.
+// Replaces "peer: ", the start of all refusals: rows have little space.
 std::string refusal_of(const std::string& failure) {
   constexpr std::string_view kPeer = "peer: ";
   return "refused: " + (failure.starts_with(kPeer) ? failure.substr(kPeer.size()) : failure);
 }
 
-// Of a node that listens, port 0 takes a free one.
+// Use of an address: a listening node may give port 0, which takes a free one.
 enum class Use : uint8_t { listen, dial };
 
-// Names are not looked up here, whichever transport carries the links: a library must not block for that.
+// Checks an address. Names are not looked up here, whichever transport carries the links: a library must not block
+// for that.
 Status check_place(const char* option, const std::string& address, Use use) {
   const bool any_port = use == Use::listen && address.ends_with(":0");
   const Status form = check_address(any_port ? address.substr(0, address.size() - 1) + "1" : address);
@@ -54,7 +55,7 @@ const char* said_of(copy::Protection how) noexcept {
   }
 }
 
-// Why nothing may be said to that address; null: it may.
+// Returns why no connection to that address is allowed; null: it is.
 const char* not_beyond(const MeshOptions& options, const std::string& address) {
   if (only_this_machine(address)) return nullptr;
   if (!options.key) return "it is on another machine, which needs a key: set node.key_file";
@@ -71,14 +72,14 @@ void add_to(MeshCounts& counts, const LinkStats& link) noexcept {
   counts.leases_short += link.leases_short;
 }
 
-// How long a node may take to say what it offers.
+// Time limit for a node to report what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
-// Epochs that a peer is told of at once, and when one that it had no time for is told again.
+// Number of epochs sent to a peer at once, and the retry interval of one that it had no time for.
 constexpr size_t kEpochsAtOnce = 32;
 constexpr uint64_t kEpochAgainNs = 100'000'000;
-constexpr uint64_t kMaxEpochToTell = uint64_t{1} << 63;  // nobody believes a higher one
+constexpr uint64_t kMaxEpochToTell = uint64_t{1} << 63;  // peers refuse a higher one
 
-// What one peer is still to be told of, one after the other.
+// Sends epochs to one peer, one after the other.
 struct EpochTelling : std::enable_shared_from_this<EpochTelling> {
   std::weak_ptr<PeerLink> link;
   Executor* executor = nullptr;
@@ -89,7 +90,7 @@ struct EpochTelling : std::enable_shared_from_this<EpochTelling> {
     while (next < epochs.size() && epochs[next].epoch > kMaxEpochToTell) ++next;
     if (next < epochs.size()) tell(epochs[next++]);
   }
-  // Without a deadline: a link that is alive gets to it, and one that ends is followed by another.
+  // Has no deadline: a live link will handle it, and a link that ends is replaced by another.
   void tell(const NamespaceEpoch& one) {
     const auto alive = link.lock();
     if (alive == nullptr || alive->state() != PeerLink::State::ready) return;
@@ -107,7 +108,7 @@ bool only_this_machine(const std::string& address) {
 }
 
 Status check_mesh_options(const MeshOptions& options) {
-  // Whoever mistypes an address is not to be sent for a key.
+  // Checks the form first: a mistyped address must not be reported as a missing key.
   if (!options.listen.empty()) {
     if (Status s = check_place("node.listen", options.listen, Use::listen); !s.ok()) return s;
   }
@@ -181,7 +182,7 @@ PeerLink* Mesh::link_to(const NodeId& node) const {
 }
 
 size_t Mesh::homes(const Key& key, std::span<PeerLink*> out) const {
-  // One more: this node may be among them.
+  // One more, because this node may be among them.
   std::array<uint32_t, Placement::kMaxReplicas> ranked{};
   const size_t wanted = std::min(out.size() + 1, ranked.size());
   const size_t found = placement_.homes(key, std::span(ranked).first(wanted));
@@ -217,7 +218,7 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
       return c.dialled == at && c.link->state() == PeerLink::State::ready;
     };
     if (std::any_of(connections_.begin(), connections_.end(), its)) continue;
-    // Of a link that has ended nobody may have heard yet.
+    // A link that has ended may not have been reported yet.
     std::string state = target.connected ? "ending" : target.refused ? refusal_of(target.failure) : target.state;
     out.push_back({{}, target.addresses[target.next], std::move(state), {}, {}});
   }
@@ -230,7 +231,7 @@ MeshCounts Mesh::counts() const {
   return out;
 }
 
-// ---- The transport's side ----
+// ---- Callbacks of the transport ----
 
 void Mesh::add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled) {
   Connection connection;
@@ -308,7 +309,7 @@ void Mesh::set_members(const MemberList& members) {
   }
   for (const auto& [id, member] : wanted) {
     if (member_targets_.count(id) != 0) continue;
-    // Who has no name is called by an address, which is no name of a node.
+    // A member without a name is called by an address, which is no name of a node.
     const bool named = member->name != member->addresses.front();
     member_targets_[id] = add_target(member->addresses, named ? std::optional(id) : std::nullopt);
   }
@@ -331,7 +332,7 @@ void Mesh::dial(uint64_t target) {
     dial_later(target);
     return;
   }
-  // A node that is dialled again and again is connecting most of the time: what ended it before is what is wrong.
+  // A node that is dialled repeatedly is connecting most of the time: the last failure is what matters.
   t.state = t.failure.empty() ? "connecting" : "connecting; the last time: " + t.failure;
   add(std::move(link).value(), address, target);
 }
@@ -344,7 +345,7 @@ void Mesh::dial_later(uint64_t target) {
   executor_->post_at(executor_->clock().now_ns() + t.backoff.wait_ns(), [this, target] { dial(target); });
 }
 
-// ---- The links' side ----
+// ---- Callbacks of the links ----
 
 void Mesh::link_ready(PeerLink& link) {
   Connection* c = find(link);
@@ -371,7 +372,7 @@ void Mesh::link_host(PeerLink& link, const HostFacts& facts) {
   if (hosts_ && !ended_) hosts_(link, &facts);
 }
 
-// Two nodes that dial each other have two links, of which both use the same one.
+// Chooses one link if two nodes have dialled each other and have two; both choose the same one.
 void Mesh::choose_link(const NodeId& node) {
   const auto best = hub_->find(node);
   if (best != nullptr) {
@@ -460,7 +461,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
     return;
   }
   t.failure = t.state = why.message();
-  // Where another node than expected answers, the expected one may come back.
+  // If another node answers than expected, the expected one may return.
   const bool is_it = (node == NodeId{} || t.expected.value_or(node) == node) && node != options_.self.node;
   t.refused = !was_ready && is_it && keeps_apart(why.code()) && t.addresses.size() == 1;
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {

@@ -1,11 +1,11 @@
-// This node among the others: it listens, dials the pool's addresses and dials again, and knows which link leads to
-// which node and whose home a key has.
+// This node among the others: it listens, dials and redials the pool's addresses, and knows which link leads to which
+// node and which node is a key's home.
 //
-// Above a hub of links (link_hub.h), to which it hands what the transport says, and whose links' listener it is. An
-// address that is dialled is dialled for ever, with growing pauses (backoff.h), until its member is no more, but for
-// one that turns out to be this node. Homes are chosen among the live members: those that are connected and have said
-// what they offer, and this node, if it listens (README.md, Placement). Thread: the transport's, but for attach().
-// Invariant: a connection is in connections_ from its acceptance or its dialling to link_ended(), in that order.
+// Above a hub of links (link_hub.h): passes the transport's callbacks to it and listens to its links. An address is
+// dialled forever, with growing pauses (backoff.h), until its member is removed, or it turns out to be this node.
+// Homes are chosen among the live members: those that are connected and have reported their capacity, and this node,
+// if it listens (README.md, Placement). Thread: the transport's, except attach(). Invariant: a connection is in
+// connections_ from its acceptance or its dialling to link_ended(), in that order.
 #pragma once
 
 #include <map>
@@ -26,31 +26,32 @@
 namespace kvbm::cluster {
 
 struct MeshOptions {
-  std::string listen;              // "host:port"; empty: nobody can connect to this node
+  std::string listen;              // "host:port"; empty: no node can connect to this one
   std::vector<std::string> peers;  // addresses to dial
   NodeFacts self;  // protect: as resolved for the transport that carries the links
   std::optional<SharedKey> key;
-  // What leaves this machine may be unprotected: node.trusted_network, or records are sealed wherever they go.
+  // Links beyond this machine may be unprotected: node.trusted_network, or all records are sealed.
   bool unprotected_beyond = false;
   LinkLimits limits;
 };
 
-// A loopback address, or a name of one.
+// True for a loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
-// Bad addresses, names of hosts, and other machines without a key or without protection, are refused: bad_config with the
-// remedy. Of who is on this machine, without a key, the transport lets in this user's processes alone: begin() refuses one
-// that cannot.
+// Refuses bad addresses, names of hosts, and other machines without a key or without protection: bad_config with the
+// remedy. On this machine, without a key, the transport admits only processes of this user; begin() refuses a
+// transport that cannot.
 Status check_mesh_options(const MeshOptions& options);
 
 class Mesh final : public copy::TransportListener, public LinkListener, public Peers {
  public:
-  // Decides what of an offer is wanted, on the links' thread; who wants something releases the lease when it has it.
+  // Chooses the wanted items of an offer, on the links' thread. A taker that wants some releases the lease once it
+  // has them.
   using Taker = UniqueFunction<void(PeerLink&, std::span<const Offered>, uint64_t lease, std::vector<uint32_t>& want)>;
 
   Mesh(MeshOptions options, FamilyTable& families, Random& random, const Log* log);
   ~Mesh() override;
 
-  // Before anything else, on any thread: the transport has this mesh as its listener.
+  // Must be the first call, on any thread: the transport has this mesh as its listener.
   void attach(copy::Transport& transport, Executor& executor) noexcept {
     transport_ = &transport;
     executor_ = &executor;
@@ -58,36 +59,36 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // Starts to listen and to dial.
   Status begin(RecordSource& source);
   void take_offers(Taker taker) { taker_ = std::move(taker); }
-  // Hears of links that are ready, and of what the other side then says of its host. On the links' thread, before
-  // begin().
+  // Sets the callback for links that are ready, and for the other side's description of its host. On the links'
+  // thread, before begin().
   using HostListener = UniqueFunction<void(PeerLink&, const HostFacts* said)>;
   void hear_of_hosts(HostListener listener) { hosts_ = std::move(listener); }
-  // Hears of nodes to which no link is left. On the links' thread, before begin().
+  // Sets the callback for nodes that have no link left. On the links' thread, before begin().
   void hear_of_ends(UniqueFunction<void(const NodeId&)> listener) { ends_ = std::move(listener); }
-  // Whom to tell what concerns sessions, and what links come and go; outlives the links.
+  // Sets the receiver of session messages and of links' starts and ends; outlives the links.
   void serve_sessions(LinkListener* sessions) noexcept { sessions_ = sessions; }
-  // Says goodbye to everyone; nothing is dialled any more.
+  // Closes all links; nothing is dialled any more.
   void end();
-  // Who is dialled besides MeshOptions::peers: the first address of each that is not this node, the next when that
-  // fails. Who is not among them any more is left, and not dialled again; it may still dial this node. A weight that is
-  // not 0 goes before the node's own word. Without a key or protection members beyond this machine are not dialled:
-  // their row says so.
+  // Sets the members to dial besides MeshOptions::peers: the first address of each that is not this node, the next if
+  // that fails. A member that was removed is disconnected, and not dialled again; it may still dial this node. A
+  // weight that is not 0 overrides the node's own. Without a key or protection members beyond this machine are not
+  // dialled: their row has the reason.
   void set_members(const MemberList& members);
 
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // where it listens
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // its listening address
   [[nodiscard]] Executor& executor() noexcept override { return *executor_; }
-  // Links that are ready, one for each node, by id.
+  // Returns the ready links, one for each node, by id.
   [[nodiscard]] std::vector<PeerLink*> ready() const override;
   [[nodiscard]] PeerLink* link_to(const NodeId& node) const override;
-  // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
-  // why, while there is none; invalid_argument for this node itself.
+  // Returns the link to a node by an address dialled here, or by the node's name. owner_gone, with the reason, while
+  // there is none; invalid_argument for this node itself.
   [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
-  // As people know it: "node 0a1b2c3d at 10.0.0.7:7000".
+  // Returns a name for messages: "node 0a1b2c3d at 10.0.0.7:7000".
   [[nodiscard]] std::string name_of(const PeerLink& link) const;
-  // For who waits for a link: each address that is dialled and has none with how that ended last, but for those that
-  // `said` names already, and who was refused here last. Empty: there is nothing to say.
+  // Returns the missing links, for a caller that waits for one: each dialled address without a link, with its last
+  // failure, except those that `said` names already; and the last refused peer. Empty: nothing to report.
   [[nodiscard]] std::string missing(const std::string& said) const;
-  // Every node that sees the same members gets the same order.
+  // Returns the same order on every node that has the same members.
   size_t homes(const Key& key, std::span<PeerLink*> out) const override;
   bool too_large(const NodeId& node, uint64_t payload_bytes) override;
 
@@ -98,7 +99,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     wire::NodeStatus status;
     LinkStats stats;
   };
-  // Every node that is connected, and every address that is dialled.
+  // Returns every connected node, and every dialled address.
   [[nodiscard]] std::vector<NodeRow> rows() const;
 
   [[nodiscard]] MeshCounts counts() const;
@@ -129,18 +130,18 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::shared_ptr<PeerLink> link;
     std::string address;
     uint64_t dialled = kAccepted;  // name in targets_
-    bool established = false;      // it has been ready
+    bool established = false;      // has been ready
     wire::NodeStatus status;
-    bool told_size = false;  // that it takes no blocks as large as some here
+    bool told_size = false;  // logged that its blocks are smaller than some here
   };
   struct Target {
     std::vector<std::string> addresses;
     Backoff backoff;
-    std::optional<NodeId> expected;  // who must answer
-    size_t next = 0;                 // address
+    std::optional<NodeId> expected;  // node that must answer
+    size_t next = 0;                 // index of the next address
     std::string state = "not tried yet";
-    std::string failure{};           // how it ended last; empty once it is ready
-    bool refused = false;            // and that was a refusal, which stays one until somebody is set up otherwise
+    std::string failure{};           // last failure; empty once it is ready
+    bool refused = false;            // that was a refusal, which repeats until one side's configuration changes
     bool is_self = false;
     bool connected = false;
     std::map<std::string, Complaint> complaints{};  // by address
@@ -152,7 +153,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void dial(uint64_t target);
   void dial_later(uint64_t target);
   void ask_status(const std::shared_ptr<PeerLink>& link);
-  // Tells a peer which namespaces were invalidated: it may have been away when the others heard of it.
+  // Sends the invalidated namespaces to a peer, which may have been offline when the others received them.
   void tell_epochs(const std::shared_ptr<PeerLink>& link);
   void choose_link(const NodeId& node);
   void place();
@@ -177,12 +178,12 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   std::map<uint64_t, Target> targets_;
   uint64_t last_target_ = kAccepted;
   std::map<NodeId, uint64_t> member_targets_;
-  std::map<NodeId, uint64_t> member_weights_;  // that are not 0
+  std::map<NodeId, uint64_t> member_weights_;  // weights that are not 0
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;
   std::vector<NodeId> placed_;
   MeshCounts counts_;  // of links that ended
-  std::string refused_;  // the last that came and was not let in, and why
+  std::string refused_;  // the last refused peer, and why
 };
 
 }  // namespace kvbm::cluster

@@ -1,5 +1,5 @@
-// What names a member of a cluster. A node is a process that offers tiers; its id follows from its name, which is
-// stable over restarts (placement depends on it), its incarnation is new at every start (leases, locations and
+// Identity of a cluster's member. A node is a process that offers tiers; its id follows from its name, which is
+// stable over restarts (placement depends on it). Its incarnation is new at every start (leases, locations and
 // connections of an earlier one are void).
 #pragma once
 
@@ -34,10 +34,10 @@ inline constexpr size_t kMaxName = 63;
 // First 128 bits of SHA-256("kvbm node", zero byte, name).
 NodeId node_id_of(std::string_view name);
 
-// The first 8 hexadecimal digits, for messages to people.
+// Returns the first 8 hexadecimal digits, for messages.
 std::string short_text(const NodeId& id);
 
-// 1 to kMaxName of A-Z a-z 0-9 . _ : - [ ]; a node that was given no name is called by its address.
+// Accepts 1 to kMaxName of A-Z a-z 0-9 . _ : - [ ]; a node without a given name is called by its address.
 bool valid_name(std::string_view name) noexcept;
 
 }  // namespace kvbm::cluster

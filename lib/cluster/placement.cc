@@ -13,7 +13,7 @@ __extension__ using Wide = unsigned __int128;
 constexpr int kFraction = 52;
 constexpr uint64_t kOne = uint64_t{1} << kFraction;
 
-// log2(1 + i / 256), bit by bit: squaring a number doubles its logarithm.
+// Computes log2(1 + i / 256) bit by bit: squaring a number doubles its logarithm.
 constexpr uint64_t table_log(uint32_t i) {
   uint64_t y = (uint64_t{256} + i) << 54;  // 2^62 is 1.0
   uint64_t log = 0;
@@ -51,24 +51,26 @@ uint64_t scaled(uint64_t a, uint64_t b) noexcept {
   return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> kFraction);
 }
 
-// Keys and ids are outputs of SHA-256; one wide product of both mixes them (the step of wyhash, Wang Yi 2019).
+// Mixes two words. Keys and ids are outputs of SHA-256; one wide product mixes them (the step of wyhash, Wang Yi
+// 2019).
 uint64_t mix(uint64_t a, uint64_t b) noexcept {
   const Wide p = static_cast<Wide>(a) * b;
   return static_cast<uint64_t>(p) ^ static_cast<uint64_t>(p >> 64);
 }
 
-// The best so far: cost / weight is what is compared.
+// The best node so far, compared by cost / weight.
 struct Best {
   uint64_t cost = 0;
-  uint64_t weight = 0;  // 0: none yet, which anything beats
+  uint64_t weight = 0;  // 0: none yet, so any node is better
   uint32_t index = UINT32_MAX;
   [[nodiscard]] bool beaten_by(uint64_t other_cost, uint64_t other_weight) const noexcept {
     return weight == 0 || static_cast<Wide>(other_cost) * weight < static_cast<Wide>(cost) * other_weight;
   }
 };
 
-// 1 - h is at most -ln h: a node whose 1 - h is above `limit` times its weight cannot win, and no logarithm is taken.
-// In floating point, since it decides nothing: the margins are above the logarithm's error (2^-33) and any rounding.
+// 1 - h is at most -ln h: a node with 1 - h above `limit` times its weight cannot win, and no logarithm is taken.
+// Floating point is safe because it decides nothing: the margins exceed the logarithm's error (2^-33) and any
+// rounding.
 double limit_of(const Best& last) noexcept {
   constexpr double kLn2AndMargin = 0.69314718056 * (1 + 1e-6);
   constexpr double kLogMargin = 1 << (kFraction - 32);
@@ -82,7 +84,7 @@ double limit_of(const Best& last) noexcept {
 uint64_t minus_log2(uint64_t x) noexcept {
   if (x == 0) return uint64_t{64} << kFraction;
   const int zeros = std::countl_zero(x);
-  const uint64_t m = (x << zeros) << 1;  // what follows the leading one
+  const uint64_t m = (x << zeros) << 1;  // the bits behind the leading one
   const Row& row = kRows[m >> 56];
   const uint64_t rest = (m & ((uint64_t{1} << 56) - 1)) >> (64 - kFraction);
   const auto r = static_cast<uint64_t>((static_cast<Wide>(rest) * row.inverse) >> 63);

@@ -1,16 +1,16 @@
-// Which nodes are home to a key: weighted rendezvous hashing. Every node that has the same members in its list gets the
-// same homes, whatever machine, compiler and order of the list; a change of members moves only keys of, or to, the
-// members that changed.
+// Home nodes of a key: weighted rendezvous hashing. Every node with the same members in its list gets the same homes,
+// whatever machine, compiler and order of the list. A change of members moves only keys of, or to, the members that
+// changed.
 //
 // Source: rendezvous hashing, Thaler and Ravishankar, IEEE/ACM Transactions on Networking 6(1), 1998; weights by the
-// logarithmic method of Schindelhauer and Schomaker, SPAA 2005 (score -w / ln h, h uniform in (0,1)): node i wins with
-// probability w_i / sum of w, and of the rest likewise, so the r best are r replicas. Here the smallest
-// -log2(h) / w wins, in integers alone: h has 64 bits, the logarithm 52 bits after the point from tables that the
-// compiler computes, ratios are compared by products of 128 bits; equal ones by node id. No libm; floating point only
-// passes over nodes that cannot win.
+// logarithmic method of Schindelhauer and Schomaker, SPAA 2005 (score -w / ln h, h uniform in (0,1)). Node i wins
+// with probability w_i / sum of w, and of the rest likewise, so the r best are r replicas. Here the smallest -log2(h)
+// / w wins, in integers only: h has 64 bits, the logarithm 52 bits after the point from tables that the compiler
+// computes, ratios are compared by products of 128 bits; equal ones by node id. No libm; floating point only skips
+// nodes that cannot win.
 //
-// The key alone decides, not its family: all shards of a block have one home, and one question finds them.
-// Memory: 40 bytes a node. Budget: no allocation. Cost per key grows with the nodes: README.md (Placement) has figures.
+// Only the key decides, not its family: all shards of a block have one home, and one query finds them. Memory: 40
+// bytes a node. Budget: no allocation. Cost per key grows with the nodes: README.md (Placement) has figures.
 // Immutable after construction. Thread: any.
 #pragma once
 
@@ -33,13 +33,13 @@ class Placement {
   static constexpr size_t kMaxReplicas = 8;
 
   Placement() = default;
-  // An index below is a place in `nodes`.
+  // Returned indexes are places in `nodes`.
   explicit Placement(std::span<const PlacementNode> nodes);
 
-  // The homes of a key, best first, into out (kMaxReplicas at most); gives how many: fewer where there are fewer nodes
-  // with weight.
+  // Writes the homes of a key, best first, to `out` (at most kMaxReplicas). Returns their number: fewer if there are
+  // fewer nodes with weight.
   size_t homes(const Key& key, std::span<uint32_t> out) const noexcept;
-  // The first home alone; UINT32_MAX without any.
+  // Returns the first home only; UINT32_MAX if there is none.
   [[nodiscard]] uint32_t home(const Key& key) const noexcept;
 
   [[nodiscard]] size_t size() const noexcept { return nodes_.size(); }
@@ -60,7 +60,7 @@ class Placement {
   uint64_t total_ = 0;
 };
 
-// -log2(x / 2^64) with 52 bits after the point, at least 1; error below 2^-33. For tests.
+// Returns -log2(x / 2^64) with 52 bits after the point, at least 1; error below 2^-33. For tests.
 uint64_t minus_log2(uint64_t x) noexcept;
 
 }  // namespace kvbm::cluster

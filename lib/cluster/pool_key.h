@@ -1,10 +1,10 @@
-// The key of a pool as text: what `kvbm key new` makes and a node's node.key_file holds.
+// The key of a pool as text: made by `kvbm key new`, and stored in a node's node.key_file.
 //
 //   kvbm-pool-key-1:<64 hexadecimal digits>:<8 hexadecimal digits>
 //
-// The 64 digits are 32 random bytes, the last 8 the first 4 bytes of SHA-256("kvbm pool key", zero byte, those 32). So a
-// key is always one that was made at random: a word that somebody thought of, half a key or a key with a wrong digit is
-// no key. The text is as secret as the key.
+// The 64 digits are 32 random bytes, the last 8 the first 4 bytes of SHA-256("kvbm pool key", zero byte, those 32).
+// So a valid key was made at random: an invented word, half a key or a key with a wrong digit is no key. The text is
+// as secret as the key.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ namespace kvbm::cluster {
 inline constexpr std::string_view kPoolKeyPrefix = "kvbm-pool-key-1:";
 inline constexpr size_t kPoolKeyText = kPoolKeyPrefix.size() + 64 + 1 + 8;
 
-// Without an end; the caller wipes it.
+// Not zero-terminated; the caller wipes it.
 using PoolKeyText = std::array<char, kPoolKeyText>;
 
 PoolKeyText pool_key_text(const SharedKey& key) noexcept;
-// 32 bytes of the source: of SystemRandom, whose ready() has been looked at.
+// Makes a key of 32 bytes of `random`: a SystemRandom that has passed ready().
 SharedKey new_pool_key(Random& random) noexcept;
-// White space after it is left out. invalid_argument, saying what is wrong with it and what to do; never the text.
+// Parses a key; ignores trailing white space. invalid_argument: what is wrong and the remedy; never the text.
 Result<SharedKey> parse_pool_key(std::string_view text);
 
 }  // namespace kvbm::cluster

@@ -21,7 +21,7 @@ SameHost::SameHost(SameHostOptions options, MappedPools& pools, Random& random, 
 
 SameHost::~SameHost() {
   thread_.reset();
-  // Nobody takes this name again.
+  // No process uses this name again.
   if (!options_.socket.empty()) ::unlink((options_.socket + ".lock").c_str());
 }
 
@@ -39,7 +39,7 @@ Result<std::unique_ptr<SameHost>> SameHost::create(SameHostOptions options, Mapp
   return made;
 }
 
-// On the local thread, before anybody can come.
+// Runs on the local thread, before any node can connect.
 Status SameHost::open() {
   copy::Transport& transport = local_->transport();
   if (options_.memory >= 0) {
@@ -56,10 +56,10 @@ HostToken SameHost::token() {
   return out;
 }
 
-// ---- The links' side ----
+// ---- Calls of the links ----
 
 void SameHost::heard(const NodeFacts& peer, Role role, const HostFacts& facts) {
-  if (role == Role::responder) return;  // who is dialled tells
+  if (role == Role::responder) return;  // only the dialled side describes itself
   const bool known = options_.boot != std::array<uint8_t, 16>{};
   if (!known || facts.boot != options_.boot) return set_state(peer.node, Path::link, "it is on another machine");
   if (facts.user != options_.user) {
@@ -123,7 +123,7 @@ void SameHost::visit(const Expected& other, const std::string& path) {
 void SameHost::greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token) {
   std::byte word[kHostWordBytes];
   encode(HostWord{kind, token, options_.self.node, options_.self.incarnation}, word);
-  (void)local_->transport().send(peer, word);  // what is not ok ends with peer_closed()
+  (void)local_->transport().send(peer, word);  // a failure is followed by peer_closed()
 }
 
 void SameHost::peer_accepted(copy::Peer peer, std::string_view address) {
@@ -183,7 +183,7 @@ const char* SameHost::take_come(copy::Peer peer, Connection& connection, const H
   }
   if (match == expected_.end()) return "its token is none that was given to a node lately";
   const Expected other = *match;
-  expected_.erase(match);  // good for one
+  expected_.erase(match);  // valid for one connection
   if (other.node != word.node || other.incarnation != word.incarnation) return "it shows another node's token";
   connection.other = other;
   connection.known = true;
@@ -238,7 +238,7 @@ void SameHost::peer_closed(copy::Peer peer, const Status& status) {
   if (!pool->memory->alive() && on_death_) on_death_(node);
 }
 
-// ---- What is said to people ----
+// ---- Reports for users ----
 
 SameHost::State SameHost::state(const NodeId& node) const {
   MutexLock lock(mutex_);
@@ -246,7 +246,7 @@ SameHost::State SameHost::state(const NodeId& node) const {
   return known != states_.end() ? known->second : State{Path::unknown, "it has not said which machine it is on"};
 }
 
-// Of a connection over which everything has been handed over.
+// Sets the state for a connection on which both pools have been handed over.
 void SameHost::set_state(const Connection& connection) {
   if (connection.pool != 0) return set_state(connection.other.node, Path::local, {});
   set_state(connection.other.node, Path::link,
@@ -255,7 +255,7 @@ void SameHost::set_state(const Connection& connection) {
 
 void SameHost::set_state(const NodeId& node, Path path, std::string why) {
   MutexLock lock(mutex_);
-  // Of nodes that came and went: no more than a pool of them.
+  // Bounds the states of former nodes: no more than a pool of them.
   if (states_.size() >= kMaxExpected && states_.count(node) == 0) states_.erase(states_.begin());
   states_[node] = {path, std::move(why)};
 }

@@ -1,16 +1,16 @@
-// Nodes of one machine and one user find each other's memory: beside the link of a mesh, a local connection over which
+// Nodes of one machine and one user find each other's memory: beside the link of a mesh, over a local connection,
 // each hands its host tier to the other.
 //
-// The side of a link that was dialled says, over the link's keyed channel, which machine and user it is, the path of
-// its socket, and two tokens (host_facts.h). The one that dialled, if machine and user are its own, comes to the socket
-// and shows the first token; the other then hands over its pool and shows the second; only then does the first hand
-// over its own. So each knows that who is at the socket is who is at the other end of the link, and the kernel has said
-// of both that they are of this user (copy/local). What cannot be done so is done over the link as ever, and why() says
-// what it was.
+// The dialled side of a link sends over the link's keyed channel: its machine and user, the path of its socket, and
+// two tokens (host_facts.h). If machine and user are its own, the dialling side connects to the socket and presents
+// the first token. The other side then hands over its pool and presents the second token; only then does the dialling
+// side hand over its own. So each knows that the process at the socket is the node at the other end of the link. The
+// kernel has confirmed that both belong to this user (copy/local). If any of this fails, records are read over the
+// link as before, and why() has the reason.
 //
-// Thread: a local connection's calls and what they use run on the local transport's thread; ready() and heard() are for
-// the links', state() for any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for kStrangerNs that
-// have shown none. Lock: mutex_, a leaf: states_.
+// Thread: calls of a local connection and their data are used on the local transport's thread; ready() and heard()
+// are for the links', state() for any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for
+// kStrangerNs that have presented none. Lock: mutex_, a leaf: states_.
 #pragma once
 
 #include <functional>
@@ -32,11 +32,11 @@ namespace kvbm::cluster {
 
 struct SameHostOptions {
   NodeFacts self;
-  std::string socket;             // absolute path, to listen at; empty: nobody can come here
-  std::string why_no_socket;      // for people, where it is empty
-  int memory = -1;                // of the host tier, to hand over: a descriptor of sealed memory; -1: nothing is
-  tier::HostShape shape;          // what lies where in it
-  std::array<uint8_t, 16> boot{}; // zero: this machine is not known, everybody is elsewhere
+  std::string socket;             // absolute path of the listening socket; empty: no node can connect here
+  std::string why_no_socket;      // for users, if it is empty
+  int memory = -1;                // of the host tier, to hand over: a descriptor of sealed memory; -1: none
+  tier::HostShape shape;          // layout of that memory
+  std::array<uint8_t, 16> boot{}; // zero: this machine is unknown, so every node counts as elsewhere
   uint32_t user = 0;
 };
 
@@ -46,26 +46,26 @@ class SameHost final : private copy::TransportListener {
   static constexpr size_t kMaxStrangers = 64;
   static constexpr uint64_t kTokenNs = 10'000'000'000;
   static constexpr uint64_t kStrangerNs = 2'000'000'000;
-  // A node whose process has ended, on the local thread: its memory will not be told apart from what it was.
+  // Callback for a node with a process that has ended, on the local thread: its memory cannot change any more.
   using OnDeath = std::function<void(const NodeId&)>;
 
-  // Listens, and makes the thread. Pools come and go in `pools`, which outlives this, as the log does.
+  // Listens, and makes the thread. Adds and removes pools in `pools`, which outlives this object, as the log does.
   static Result<std::unique_ptr<SameHost>> create(SameHostOptions options, MappedPools& pools, Random& random,
                                                   const Log* log, OnDeath on_death);
   ~SameHost() override;
   SameHost(const SameHost&) = delete;
   SameHost& operator=(const SameHost&) = delete;
 
-  // A link to `peer` is ready: what to tell it. The side that dialled tells nothing.
+  // Returns the facts to send when a link to `peer` is ready. The dialling side sends none.
   std::optional<HostFacts> ready(const NodeFacts& peer, Role role);
-  // What the peer told.
+  // Takes the facts that the peer has sent.
   void heard(const NodeFacts& peer, Role role, const HostFacts& facts);
 
-  // How records of that node are read.
-  enum class Path : uint8_t { unknown, local, link };  // unknown: they are still about to find out
+  // Path by which that node's records are read.
+  enum class Path : uint8_t { unknown, local, link };  // unknown: still being decided
   struct State {
     Path path = Path::unknown;
-    std::string why;  // where it is not local
+    std::string why;  // if it is not local
   };
   [[nodiscard]] State state(const NodeId& node) const;
   [[nodiscard]] const std::string& socket() const noexcept { return options_.socket; }
@@ -81,23 +81,24 @@ class SameHost final : private copy::TransportListener {
   // One connection of the local transport.
   struct Connection {
     bool outgoing = false;
-    bool known = false;  // it has shown its token
+    bool known = false;  // has presented its token
     bool mapped = false;
-    std::string from;    // of an accepted one: which process, as the transport calls it
-    Expected other;      // who it is; of an accepted one once it is known
+    std::string from;    // of an accepted one: its process, as the transport names it
+    Expected other;      // the node; of an accepted one once it is known
     uint64_t pool = 0;
   };
 
   SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death);
   Status open();
-  // Task for the local thread.
+  // Posts a task to the local thread.
   void post(UniqueFunction<void()> task) { local_->post(std::move(task)); }
 
   void expect(Expected expected);
   void visit(const Expected& other, const std::string& path);
   [[nodiscard]] const Connection* connected_to(const Expected& other) const;
   void greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token);
-  // Who comes shows its token; who was visited shows the other; the last word says that all is handed over.
+  // The connecting side presents its token; the visited one presents the other; the last word confirms the handing
+  // over.
   const char* take_come(copy::Peer peer, Connection& connection, const HostWord& word);
   const char* take_show(copy::Peer peer, Connection& connection, const HostWord& word);
   void take_pool(copy::Peer peer, Connection& connection);
@@ -120,7 +121,7 @@ class SameHost final : private copy::TransportListener {
   const Log* const log_;
   StrangerLog refused_;
   const OnDeath on_death_;
-  // The local thread alone.
+  // Used on the local thread only.
   std::map<copy::Peer, Connection> connections_;
   std::vector<Expected> expected_;
   size_t strangers_ = 0;
@@ -128,7 +129,7 @@ class SameHost final : private copy::TransportListener {
   mutable Mutex mutex_;
   std::map<NodeId, State> states_ KVBM_GUARDED_BY(mutex_);
   copy::TransportThread* local_ = nullptr;         // its tasks and calls use it until it has ended
-  std::unique_ptr<copy::TransportThread> thread_;  // goes first
+  std::unique_ptr<copy::TransportThread> thread_;  // destroyed first
 };
 
 }  // namespace kvbm::cluster

@@ -1,5 +1,5 @@
-// Things with ids that are never used again while the table lives: an index and a generation. Freed places are reused,
-// so a steady load does not allocate. Order is that of the places: deterministic.
+// Table of objects with ids that are never reused while the table lives: an index and a generation. Freed places are
+// reused, so a steady load does not allocate. Iteration is in the order of places: deterministic.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kvbm::cluster {
 template <class T>
 class Slots {
  public:
-  // Ids are below 2^62 and never 0.
+  // Adds a value. Ids are below 2^62 and never 0.
   uint64_t add(T value) {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
@@ -32,7 +32,7 @@ class Slots {
       return nullptr;
     return &*slots_[index].value;
   }
-  // The id must be valid.
+  // Removes a value; the id must be valid.
   void remove(uint64_t id) {
     const auto index = static_cast<uint32_t>((id & UINT32_MAX) - 1);
     slots_[index].value.reset();
@@ -40,7 +40,7 @@ class Slots {
     --size_;
   }
   [[nodiscard]] size_t size() const noexcept { return size_; }
-  // Calls fn(id, value); fn may remove that one, and add none.
+  // Calls fn(id, value); fn may remove that value, and must not add any.
   template <class Fn>
   void each(Fn fn) {
     for (size_t i = 0; i < slots_.size(); ++i) {

@@ -1,8 +1,8 @@
-// Memory that records from peers land in before they are verified, within one limit.
+// Memory for records from peers before they are verified, within one limit.
 //
-// Buffers are kept for the next record of their size, since most records of a pool have one size; memory that was used
-// before is faulted in. What lies idle gives way when another size is wanted.
-// Thread: any. Lock: mutex_, a leaf. Invariant: given out + idle <= limit.
+// Buffers are kept for the next record of their size, since most records of a pool have one size; used memory is
+// faulted in already. Idle buffers are freed when another size is needed. Thread: any. Lock: mutex_, a leaf.
+// Invariant: given out + idle <= limit.
 #pragma once
 
 #include <cstdlib>
@@ -26,8 +26,8 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // kIoAlign-aligned; empty when the limit does not allow it now, or the system has none. `none`: the latter, while
-  // nothing is given out: nobody will give anything back that could be waited for.
+  // Returns memory aligned to kIoAlign; empty if the limit does not allow it now, or the system has none. `none`: the
+  // latter, while nothing is given out, so waiting for a release is useless.
   MutableBytes take(size_t bytes, bool& none) {
     none = false;
     const size_t size = round_up(bytes, kIoAlign);
@@ -68,7 +68,7 @@ class StagingPool {
     idle_[size].push_back(buffer.data());
   }
 
-  // Whether a record of that size can ever be taken.
+  // True if a record of that size can ever be taken.
   [[nodiscard]] bool fits(size_t bytes) const noexcept { return round_up(bytes, kIoAlign) <= limit_; }
   [[nodiscard]] uint64_t limit() const noexcept { return limit_; }
   [[nodiscard]] uint64_t used() const {

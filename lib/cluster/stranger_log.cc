@@ -6,7 +6,7 @@
 namespace kvbm::cluster {
 namespace {
 
-// At most `most` bytes, each printable; what is not, and quotes, are shown as '?'.
+// Returns at most `most` bytes, each printable; other bytes and quotes are replaced by '?'.
 std::string shown(std::string_view text, size_t most) {
   std::string out(text.substr(0, most));
   for (char& c : out) {
@@ -16,7 +16,7 @@ std::string shown(std::string_view text, size_t most) {
   return out;
 }
 
-// Another connection of a stranger has another port.
+// Removes the port: a second connection of one stranger has another port.
 std::string_view host_of(std::string_view from) noexcept {
   const size_t port = from.find_last_not_of("0123456789");
   return port != std::string_view::npos && from[port] == ':' ? from.substr(0, port) : from;

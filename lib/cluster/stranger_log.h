@@ -1,10 +1,11 @@
-// What is said of connections that were not let in: from where, what the stranger called itself, why, and what to do.
+// Log of refused connections: the address, the name that the peer (a stranger) gave, the reason and the remedy.
 //
-// Anybody can connect, so nothing of a stranger is believed: what it calls itself is said to be unproven, is cut, and
-// shows printable characters alone. And lines are few, however many come: who tries again and again is said once in
-// kAgainNs (the last kRemembered that were said are known, by what they call themselves or where they come from, and
-// why), others kBurst times, then once every kEveryNs, each line with how many were left out before it. Who connects
-// and leaves, or says nothing, is no line (counted by how links end). Thread: one, that of the links.
+// Any process can connect, so nothing of a stranger is trusted: its name is logged as unproven, is cut, and only
+// printable characters are shown. There are few lines, however many strangers connect. A stranger that repeats is
+// logged once in kAgainNs (the last kRemembered logged ones are known, by the name they gave or their address, and
+// the reason). Others are logged kBurst times, then once every kEveryNs, each line with the number of omitted ones. A
+// peer that connects and leaves, or sends nothing, is not logged (it counts in the ends of links). Thread: one, that
+// of the links.
 #pragma once
 
 #include <array>
@@ -25,15 +26,15 @@ class StrangerLog {
   static constexpr size_t kRemembered = 64;
   static constexpr size_t kMostShown = 160;  // bytes of an address
 
-  // log: null: nothing is said.
+  // `log` null: nothing is logged.
   StrangerLog(const Log* log, std::string_view component) : log_(log), component_(component) {}
 
-  // What a stranger said of itself; a zero node and an empty pool where it came to nothing.
+  // The name that a stranger gave; a zero node and an empty pool if it sent none.
   struct Claim {
     NodeId node;
     std::string_view pool;
   };
-  // from: its address, as the transport calls it. why: with the remedy.
+  // Logs a refusal. `from`: the address, as the transport names it. `why`: with the remedy.
   void refused(std::string_view from, const Claim& claim, const Status& why, uint64_t now_ns);
 
  private:
@@ -47,13 +48,13 @@ class StrangerLog {
   const Log* const log_;
   const std::string_view component_;
   uint64_t lines_left_ = kBurst;
-  uint64_t filled_ns_ = 0;  // up to when lines_left_ has been filled
+  uint64_t filled_ns_ = 0;  // time up to which lines_left_ has been filled
   uint64_t unsaid_ = 0;
   std::array<Said, kRemembered> said_{};  // a ring
   size_t next_said_ = 0;
 };
 
-// The end of a connection of which nobody knows who it was: whether it was refused for what it said.
+// True if the end of an unauthenticated connection was a refusal of what it sent.
 bool is_refusal(Code why) noexcept;
 
 }  // namespace kvbm::cluster

@@ -1,7 +1,7 @@
-// Asks every node that is connected which of these records it has: what a router needs, and a reader does not (a reader
-// asks homes, peer_tier.h). Nothing is remembered.
+// Asks every connected node which of these records it has: for routers, not for readers (a reader asks homes,
+// peer_tier.h). Answers are not stored.
 //
-// Thread: the links'. Budget: one question of each node, in parts (peer_link.h); memory grows with nodes times records
+// Thread: the links'. Budget: one query to each node, in parts (peer_link.h); memory grows with nodes times records
 // until the last one has answered.
 #pragma once
 
@@ -14,10 +14,11 @@ namespace kvbm::cluster {
 struct NodeAnswer {
   NodeId node;
   bool whole = false;                  // every record was answered in time
-  std::vector<wire::FoundItem> found;  // beside the records; what was not answered is not present
+  std::vector<wire::FoundItem> found;  // parallel to the records; unanswered ones count as not present
 };
 
-// `done` runs once, when all have answered, or have gone, or the deadline has passed; answers by node id.
+// Runs a survey. `done` runs once, when all have answered, or are gone, or the deadline has passed; answers by node
+// id.
 void survey(Mesh& mesh, std::vector<Identity> ids, uint64_t deadline_ns,
             UniqueFunction<void(std::vector<NodeAnswer>)> done);
 

@@ -1,9 +1,9 @@
-// The bodies of the control messages: plain structs, and their bytes. README.md (Messages) is normative.
+// Bodies of the control messages: plain structs, and their bytes. README.md (Messages) is normative.
 //
 // All little endian, every reserved byte zero, every count checked against the message's length before anything is
-// read; what is left over at the end is damage. A body fits one message (kMaxBody); batches are cut into parts that
-// name their place in the batch. Decoding fills vectors of at most kMaxItems elements, which keep their room from
-// message to message. Nothing here knows a connection, a time or a tier. Thread: any, no state.
+// read; trailing bytes are damage. A body fits one message (kMaxBody); batches are cut into parts that name their
+// place in the batch. Decoding fills vectors of at most kMaxItems elements, which keep their capacity from message to
+// message. Independent of connections, time and tiers. Thread: any, no state.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +23,32 @@ inline constexpr uint32_t kMaxFamiliesPerMessage = 64;
 inline constexpr size_t kFamilyBytes = 40;
 
 enum class Type : uint8_t {
-  find = 1,          // which of these records do you have?
+  find = 1,          // asks which of these records the peer has
   found = 2,         //   answer, item by item
-  fetch = 3,         // push these records into what I posted
-  fetched = 4,       //   items that will not come, and why; what comes needs no word
-  offer = 5,         // I am about to drop these: do you want any?
-  want = 6,          //   answer: which ones; they are fetched under the offer's lease
-  renew = 7,         // keep this lease for longer
+  fetch = 3,         // asks to push these records into posted staging
+  fetched = 4,       // items that will not arrive, and why; others need no message
+  offer = 5,         // records about to be dropped, offered to the peer
+  want = 6,          // answer: the wanted ones; they are fetched under the offer's lease
+  renew = 7,         // extends a lease
   granted = 8,       //   answer
-  release = 9,       // these leases are done
-  cancel = 10,       // forget this fetch
+  release = 9,       // ends leases
+  cancel = 10,       // cancels a fetch
   ping = 11,         //
   pong = 12,         //   answer
   ask_status = 13,   //
   status = 14,       //   answer
   invalidate = 15,   // a namespace has a new epoch
-  invalidated = 16,  //   answer: done and kept
-  failed = 17,       //   answer to a request that was not served at all
+  invalidated = 16,  // answer: done and persisted
+  failed = 17,       // answer to a request that was not served at all
   bye = 18,          // the connection is about to end, for this reason
-  host = 32,         // where this node is to be found on its machine (host_facts.h)
+  host = 32,         // the sender's place on its machine (host_facts.h)
   session = 64       // for cluster/session: the body is its own
 };
 
 struct Head {
   Type type = Type::ping;
   uint32_t count = 0;    // items
-  uint64_t request = 0;  // names a request and its answers, per connection and asking side; 0 where nothing is answered
+  uint64_t request = 0;  // names a request and its answers, per connection and requesting side; 0 if there is no answer
 };
 
 // A record's identity: its family is an index into the families of the same message.
@@ -61,14 +61,14 @@ struct Name {
 struct Find {
   uint64_t request = 0;
   uint32_t first = 0;     // place of the first item in the batch
-  uint64_t lease_ns = 0;  // hold what is found for so long; 0 = do not hold
+  uint64_t lease_ns = 0;  // lease of found records; 0 = none
   std::vector<Family> families;
   std::vector<Name> items;
 };
 
 struct FoundItem {
   uint8_t present = 0;
-  uint8_t tier = 0;  // the owner's number of it, 0 = fastest
+  uint8_t tier = 0;  // the owner's tier number, 0 = fastest
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;
   uint64_t location = 0;  // the owner's own; a hint
@@ -77,8 +77,8 @@ struct FoundItem {
 struct Found {
   uint64_t request = 0;
   uint32_t first = 0;
-  uint64_t lease = 0;     // 0 = nothing is held
-  uint64_t lease_ns = 0;  // from now on; may be less than was asked
+  uint64_t lease = 0;     // 0 = no lease
+  uint64_t lease_ns = 0;  // from now on; may be less than requested
   std::vector<FoundItem> items;
 };
 
@@ -87,11 +87,11 @@ struct FetchItem {
   uint32_t first_leaf = 0;
   uint32_t leaves = 0;    // 0 = all from first_leaf on
   uint64_t location = 0;  // hint; 0 = none
-  uint64_t tag = 0;       // what the asking side posted its staging under
-  uint64_t room = 0;      // bytes there
+  uint64_t tag = 0;       // tag of the staging that the requesting side has posted
+  uint64_t room = 0;      // bytes of that staging
   bool operator==(const FetchItem&) const = default;
 };
-// How the asking side wants what it fetches (version 2; all zero before that: plain).
+// Coding that the requesting side wants for what it fetches (version 2; all zero before that: plain).
 enum CodingFlag : uint8_t { kOpensSealed = 1, kTakesLossy = 2 };
 struct Coding {
   uint8_t mode = 0;     // codec::Mode; 0: not coded
@@ -101,7 +101,7 @@ struct Coding {
 };
 struct Fetch {
   uint64_t request = 0;
-  uint64_t budget_ns = 0;  // time that is left; what cannot begin by then is not sent
+  uint64_t budget_ns = 0;  // time that is left; a push that cannot begin by then is not sent
   Coding coding;
   std::vector<Family> families;
   std::vector<FetchItem> items;
@@ -110,7 +110,7 @@ struct Fetch {
 struct FetchedItem {
   uint32_t index = 0;       // in the fetch
   int32_t code = 0;         // kvbm.h's values
-  uint32_t head_bytes = 0;  // where the room did not do: what the record has now
+  uint32_t head_bytes = 0;  // if the staging was too small: the record's present size
   uint64_t payload_bytes = 0;
   bool operator==(const FetchedItem&) const = default;
 };
@@ -137,7 +137,7 @@ struct Offer {
 };
 struct Want {
   uint64_t request = 0;
-  std::vector<uint32_t> items;  // indexes in the offer, rising
+  std::vector<uint32_t> items;  // indexes in the offer, ascending
 };
 
 struct Renew {
@@ -160,7 +160,7 @@ struct NodeStatus {
   uint64_t used_bytes = 0;
   uint64_t weight = 0;  // bytes offered, as for placement
   uint64_t records = 0;
-  uint32_t block_bytes = 0;  // the largest payload that it takes; 0: it does not say
+  uint32_t block_bytes = 0;  // the largest payload that it takes; 0: not stated
 };
 
 struct Invalidate {
@@ -175,14 +175,14 @@ struct Failed {
   uint32_t first = 0;  // the part, for a find
 };
 
-// ping, pong, ask_status, cancel, invalidated and bye have a head alone; count is bye's reason (a Code, negated).
+// ping, pong, ask_status, cancel, invalidated and bye have a head only; count is bye's reason (a Code, negated).
 struct Plain {
   Type type = Type::ping;
   uint64_t request = 0;
   uint32_t count = 0;
 };
 
-// What fits one message with kMaxFamiliesPerMessage families, on the way there and back.
+// Limits that fit one message with kMaxFamiliesPerMessage families, as request and as answer.
 inline constexpr size_t kFindItemBytes = 20;
 inline constexpr size_t kFoundItemBytes = 24;
 inline constexpr size_t kFetchItemBytes = 56;
@@ -193,7 +193,8 @@ inline constexpr uint32_t kMaxFetchItems = 1024;
 inline constexpr uint32_t kMaxOfferItems = 1024;
 inline constexpr uint32_t kMaxReleases = 4096;
 
-// Bytes written; 0 if it does not fit `out` or counts are above the limits. out must have room for the whole body.
+// Return the number of bytes written; 0 if it does not fit `out` or counts are above the limits. out must hold the
+// whole body.
 size_t encode(const Find& m, MutableBytes out) noexcept;
 size_t encode(const Found& m, MutableBytes out) noexcept;
 size_t encode(const Fetch& m, MutableBytes out) noexcept;
@@ -208,10 +209,10 @@ size_t encode(const Invalidate& m, MutableBytes out) noexcept;
 size_t encode(const Failed& m, MutableBytes out) noexcept;
 size_t encode(const Plain& m, MutableBytes out) noexcept;
 
-// The head of any body; damaged if it is none, unsupported for an unknown type.
+// Returns the head of any body; damaged if it is none, unsupported for an unknown type.
 Result<Head> peek(ConstBytes body);
 
-// damaged with a static text; `out` is then unspecified.
+// Return damaged with a static text; `out` is then unspecified.
 Status decode(ConstBytes body, Find& out);
 Status decode(ConstBytes body, Found& out);
 Status decode(ConstBytes body, Fetch& out);

@@ -1,4 +1,4 @@
-// How the fields of messages are written and read. Internal to wire.
+// Writer and reader of message fields. Internal to wire.
 #pragma once
 
 #include <concepts>
@@ -8,7 +8,7 @@
 
 namespace kvbm::cluster::wire {
 
-// Writes what was sized before: put() has no check of its own.
+// Writes fields into a buffer of checked size: put() has no check of its own.
 class Writer {
  public:
   Writer(MutableBytes out, size_t bytes, Type type, size_t count, uint64_t request) noexcept
@@ -57,7 +57,7 @@ class Writer {
   std::byte* at_;
 };
 
-// Reads with one check per field; after the first one that fails everything is zero and ok() is false.
+// Reads with one check per field; after the first failure everything is zero and ok() is false.
 class Reader {
  public:
   Reader(ConstBytes body, Type type, Head& head) noexcept : at_(body.data()), left_(body.size()) {
@@ -101,11 +101,11 @@ class Reader {
     name.family = get<uint16_t>();
     if (name.family >= families) ok_ = false;
   }
-  // Messages without items say so.
+  // Checks that a message without items has count 0.
   void no_items(const Head& head) noexcept {
     if (head.count != 0) ok_ = false;
   }
-  // A count of elements of `each` bytes that all must be here.
+  // Checks that `count` elements of `each` bytes are all here.
   bool room(uint64_t count, uint64_t limit, size_t each) noexcept {
     if (count > limit || count * each > left_) ok_ = false;
     return ok_;
@@ -126,7 +126,7 @@ class Reader {
       zero<uint32_t>();
     }
   }
-  // Nothing may be left over.
+  // Checks that no bytes are left.
   [[nodiscard]] Status end(const char* text) const {
     if (ok_ && left_ == 0) return {};
     return {Code::damaged, text};

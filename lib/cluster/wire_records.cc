@@ -1,4 +1,4 @@
-// Messages about records: which there are, which are wanted, which are offered.
+// Messages about records: found, wanted and offered ones.
 #include "cluster/wire_fields.h"
 
 namespace kvbm::cluster::wire {
