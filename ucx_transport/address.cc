@@ -66,7 +66,7 @@ bool is_loopback(const sockaddr_storage& address) {
 int bind_error(const Address& address) {
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
-  const int on = 1;  // as UCX asks (CM_REUSEADDR): what is left of ended connections is in nobody's way
+  const int on = 1;  // as UCX does (CM_REUSEADDR): ended connections must not block the address
   (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const int error = ::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 ? 0 : errno;
   ::close(fd);

@@ -1,4 +1,4 @@
-// "host:port" and "[v6]:port", as the boundary writes addresses. Numbers and "localhost" only: a name could block.
+// "host:port" and "[v6]:port", the boundary's form of addresses. Numbers and "localhost" only: a name could block.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ struct Address {
 std::optional<Address> parse_address(std::string_view text);
 std::string address_text(const sockaddr_storage& address);
 bool is_loopback(const sockaddr_storage& address);
-// What the system says when a socket of this process asks for the address; 0 where it gives it.
+// Returns the system's error when a socket of this process binds the address; 0 if it succeeds.
 int bind_error(const Address& address);
 
 }  // namespace kvbm::ucx

@@ -9,8 +9,8 @@
 namespace kvbm::ucx {
 
 namespace {
-// A part of a push. Large enough that a rendezvous does not show, small enough that a cancel is heard soon and that
-// the first bytes can be used while the last are on their way.
+// Size of a part of a push. Large enough to hide a rendezvous; small enough that a cancel takes effect soon and that
+// the first bytes can be used while the last are in flight.
 constexpr uint64_t kPartBytes = 1 << 20;
 }  // namespace
 
@@ -84,7 +84,7 @@ int32_t Transport::push(kvbm_transport_peer_t id, uint64_t tag, const kvbm_trans
 }
 
 void Transport::pump(Peer& peer) {
-  // Nothing large before the other side has answered: it would wait in UCX, out of reach of a cancel.
+  // Sends no bulk before the other side has answered: it would wait in UCX, where cancel() cannot reach it.
   if (peer.phase != Phase::open && peer.phase != Phase::flushing) return;
   while (!peer.sending.empty() && peer.bulk_bytes < limits_.bulk_bytes) {
     Push& push = *peer.sending.front();
@@ -116,8 +116,8 @@ bool Transport::send_part(Peer& peer, Push& push) {
   push.all_sent = push.sent == push.total;
   ++push.requests;
   peer.bulk_bytes += bytes;
-  // Left to UCX, a short last part, or one of a sender that sets its threshold high, would come as a copy, which the other
-  // side cannot put into a device; where such a push lands is the other side's alone.
+  // UCX would copy a short last part, or any part if the sender's threshold is high. The receiver cannot put a copy
+  // into a device, and only the receiver knows whether it must. So such pushes are forced to rendezvous.
   const bool rendezvous = bytes != 0 && reaches_devices(peer) &&
                           (push.total >= KVBM_TRANSPORT_DEVICE_BYTES || memory_.on_device(from, bytes));
   ucp_request_param_t param =

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kNoMemory[] = "out of memory";
 
-// Out of memory in a callback costs that connection.
+// Ends the connection if a callback runs out of memory.
 template <class Body>
 void guarded(Transport& transport, Peer* peer, Body&& body, void (*failed)(Transport&, Peer&)) noexcept {
   try {
@@ -102,7 +102,7 @@ void Callbacks::broken(void* transport, ucp_ep_h endpoint, ucs_status_t status) 
 
 namespace {
 
-// The peer that an active message names, NULL for one that is gone or of an endpoint that is not ours.
+// Returns the peer of an active message; NULL if it is gone or the endpoint is unknown.
 Peer* sender(const std::unordered_map<ucp_ep_h, Peer*>& peers, const ucp_am_recv_param_t& param) {
   if ((param.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return nullptr;
   const auto it = peers.find(param.reply_ep);
@@ -171,8 +171,8 @@ ucs_status_t Callbacks::bulk(void* transport, const void* head, size_t head_size
         if (post == nullptr) return;
         if (size == 0) return t.landed(*peer, *post, 0, 0);
         const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-        // It lies in host memory of UCX, or would come through it. Into a device UCX would put it on this thread, which has no
-        // context there, and the CPU cannot: this post is over, whoever sent it.
+        // The data is in host memory of UCX, or would pass through it. UCX would copy it into the device on this
+        // thread, which has no context there, and the CPU cannot. So the post fails, independent of the sender.
         if (post->device && (!rendezvous || !t.reaches_devices(*peer))) return t.refuse(*peer, *post);
         if (!rendezvous) {
           std::memcpy(post->to + parsed->offset, data, size);

@@ -1,4 +1,4 @@
-// What UCX calls. Nothing leaves as an exception; nothing here calls the host, or UCX beyond what its documentation
+// Callbacks for UCX. No exception leaves them. They do not call the host, and call UCX only as its documentation
 // allows inside a callback (receiving the data of the active message at hand, freeing a finished request).
 #pragma once
 
@@ -13,7 +13,7 @@ struct Operation;
 
 struct Callbacks {
   static Status install(Transport& transport);
-  // Parameters of a request that ends in `operation`.
+  // Return the parameters of a request that ends in `operation`.
   static ucp_request_param_t sending(Operation* operation, uint32_t flags);
   static ucp_request_param_t receiving(Operation* operation);
 

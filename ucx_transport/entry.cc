@@ -1,4 +1,4 @@
-// The table. Nothing leaves as an exception: whatever is thrown is lack of memory.
+// The function table. No exception leaves it: only refused memory can throw.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -220,7 +220,7 @@ constexpr kvbm_transport_ops_t kTable = {sizeof(kvbm_transport_ops_t),
                                          &remove_memory,
                                          &get,
                                          &add_device_memory,
-                                         nullptr};  // protect(): a card reads and writes by itself
+                                         nullptr};  // protect(): impossible, because a card reads and writes by itself
 
 }  // namespace
 

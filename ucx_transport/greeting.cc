@@ -1,4 +1,4 @@
-// From the first word of a connection to its last.
+// Control frames: from the first one of a connection to its last.
 #include <cstring>
 
 #include "base/listen_refusal.h"
@@ -10,12 +10,13 @@
 namespace kvbm::ucx {
 
 namespace {
-constexpr uint64_t kGreetingNs = 10'000'000'000;  // an address that answers nothing, a client that says nothing
+constexpr uint64_t kGreetingNs = 10'000'000'000;  // limit for an address that does not answer, and a client that sends
+                                                  // nothing
 constexpr uint64_t kFlushNs = 3'000'000'000;
-constexpr uint64_t kLeavingNs = 500'000'000;  // the side that said bye hangs up at once, or is gone
-constexpr size_t kGreetingPeers = 256;        // accepted and not heard of; more are turned away
-// UCX does not tell a port where nobody listens from a listener that hangs up on what it does not understand. Short:
-// the state of a node's row has room for 127 characters; what UCX says comes last.
+constexpr uint64_t kLeavingNs = 500'000'000;  // the side that sent bye disconnects at once, or is gone
+constexpr size_t kGreetingPeers = 256;        // accepted without a frame so far; more are refused
+// UCX cannot distinguish a port without a listener from a listener that disconnects a client it does not understand.
+// Short: the state of a node's row takes 127 characters; UCX's own text is last.
 constexpr char kNotReached[] =
     "no answer by UCX: is a node listening there, with node.transport ucx too (kvbm: --transport)?";
 }  // namespace
@@ -53,7 +54,7 @@ int32_t Transport::listen(std::string_view text, std::string* bound, std::string
   }
   if (status != UCS_OK) {
     listeners_.pop_back();
-    // UCX says "Device is busy" and "Input/output error".
+    // UCX only reports "Device is busy" and "Input/output error".
     if (const auto known = listen_refusal(bind_error(*address), text)) {
       *error = known->message();
       return value(known->code());
@@ -119,7 +120,7 @@ void Transport::accept(const Knock& knock) {
   params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
   params.conn_request = knock.request;
   if (const Status status = make_endpoint(peer, &params); !status.ok()) {
-    peers_.erase(peer.id);  // UCX has answered the client by itself
+    peers_.erase(peer.id);  // UCX has answered the client itself
     return;
   }
   ++greeting_;
@@ -224,7 +225,7 @@ int32_t Transport::disconnect(kvbm_transport_peer_t id, bool flush) {
 
 void Transport::fail(Peer& peer, int32_t status, std::string reason) {
   if (peer.failure != 0 || peer.phase >= Phase::closing) return;
-  // A side that said bye may break the connection, and one that hears it does not mind how.
+  // A side that sent bye may break the connection; the receiver of the bye ignores how.
   if (peer.phase == Phase::leaving) {
     status = value(Code::closed);
     reason = "the peer disconnected";
@@ -234,7 +235,7 @@ void Transport::fail(Peer& peer, int32_t status, std::string reason) {
     if (status == value(Code::closed)) status = value(Code::io_error);
     reason = std::string(kNotReached) + " (" + reason + ")";
   }
-  // All was said and heard.
+  // Everything was sent and received.
   if (peer.phase == Phase::flushing && peer.bye_answered) return mark(peer);
   peer.failure = status == 0 ? value(Code::closed) : status;
   peer.reason = std::move(reason);

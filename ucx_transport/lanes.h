@@ -1,5 +1,5 @@
-// Names of UCX's transports, and the lanes of an endpoint, which UCX 1.13 tells nowhere but in what it prints:
-// "#  lane[0]:  1:tcp/lo.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0".
+// Names of UCX's transports, and the lanes of an endpoint, which UCX 1.13 reveals only in its printed text: "#
+// lane[0]:  1:tcp/lo.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0".
 #pragma once
 
 #include <sstream>
@@ -7,7 +7,7 @@
 
 namespace kvbm::ucx {
 
-// A network whose cards read by themselves.
+// True for a network with cards that read by themselves.
 inline bool is_rdma(const std::string& transport) {
   for (const char* start : {"rc", "dc", "gga"}) {
     if (transport.rfind(start, 0) == 0) return true;
@@ -15,10 +15,10 @@ inline bool is_rdma(const std::string& transport) {
   return false;
 }
 
-// Whether a read over that transport takes no part of the other side's processor.
+// True if a read over that transport needs no processor of the other side.
 inline bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
 
-// Whether one of the lanes that an endpoint reads by is such a transport.
+// True if one of an endpoint's lanes for reading is such a transport.
 inline bool has_lane(const std::string& printed, bool (*such)(const std::string&)) {
   std::istringstream lines(printed);
   for (std::string line; std::getline(lines, line);) {

@@ -29,10 +29,12 @@ Hosts& hosts() {
   return *all;
 }
 
-// The lock is held across the host's callback, so that stop_log() means what it says; a host does not call back in.
+// Passes a line to the hosts. The lock is held across the host's callback, so that none runs after stop_log(); a host
+// must not call back.
 ucs_log_func_rc_t on_line(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
                           const char* format, va_list arguments) {
-  if (level == UCS_LOG_LEVEL_FATAL) return UCS_LOG_FUNC_RC_CONTINUE;  // the last words of a process are printed
+  if (level == UCS_LOG_LEVEL_FATAL) return UCS_LOG_FUNC_RC_CONTINUE;  // a fatal message is printed by UCX before the
+                                                                      // process ends
   if (level > UCS_LOG_LEVEL_WARN) return UCS_LOG_FUNC_RC_STOP;
   char text[512] = "UCX: ";
   constexpr size_t kPrefix = 5;

@@ -100,7 +100,8 @@ ucp_mem_h Memory::covering(const void* data, uint64_t bytes) const {
 bool Memory::on_device(const void* data, uint64_t bytes) const {
   if (devices_ == 0) return false;
   const auto address = reinterpret_cast<uint64_t>(data);
-  // Few regions, and those of hosts and devices do not mix: what begins before the end of it may reach into it.
+  // There are few regions, and those of hosts and devices do not overlap: a region that begins before the range's end
+  // may reach into it.
   for (auto it = regions_.begin(); it != regions_.end() && it->first < address + bytes; ++it) {
     if (it->second.device && address < it->first + it->second.bytes) return true;
   }

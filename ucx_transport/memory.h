@@ -1,5 +1,5 @@
-// Memory that UCX has registered: of the host, which peers may read by themselves, with the keys that name it; and of
-// devices, which the CPU must not touch and hardware has to reach.
+// Memory registered with UCX: host memory, which peers may read by themselves, with the keys that name it; and device
+// memory, which the CPU must not touch and hardware must reach.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -13,7 +13,8 @@ namespace kvbm::ucx {
 
 class Memory {
  public:
-  // cards: the memory domains of network cards. emulated: memory of the host plays that of devices, and no card is asked.
+  // cards: the memory domains of network cards. emulated: host memory stands for device memory, and no card is
+  // checked.
   Memory(ucp_context_h context, uint64_t cards, bool emulated)
       : context_(context), cards_(cards), emulated_(emulated) {}
   ~Memory();
@@ -21,15 +22,16 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   int32_t add(void* data, uint64_t bytes, uint64_t* memory, void* key, size_t* key_size);
-  // Of a device: unsupported where UCX registers it with no network card. It says so in nothing but its key: registering
-  // is for all domains that take such memory, and ends well where the cards' do not (no nvidia_peermem, no dma-buf).
+  // Registers device memory. unsupported: UCX registers it with no network card. Only the key shows that:
+  // registration covers all domains that accept such memory, and succeeds even if the cards' do not (no
+  // nvidia_peermem, no dma-buf).
   int32_t add_device(void* data, uint64_t bytes, uint64_t* memory);
   int32_t remove(uint64_t memory);
-  // The registration that holds all of it, or NULL.
+  // Returns the registration that covers the whole range, or NULL.
   ucp_mem_h covering(const void* data, uint64_t bytes) const;
-  // Whether any of it is a device's.
+  // True if any of the range is device memory.
   bool on_device(const void* data, uint64_t bytes) const;
-  // What is told UCX of memory that is given to it: where it is registered, and what it is, which UCX would ask the CUDA
+  // Sets UCX's parameters for a range: its registration, and its memory type, which UCX would otherwise ask the CUDA
   // driver for on each call.
   void describe(const void* data, uint64_t bytes, bool knows_device_memory, ucp_request_param_t* param) const;
 
@@ -46,7 +48,7 @@ class Memory {
   const ucp_context_h context_;
   const uint64_t cards_;
   const bool emulated_;
-  size_t devices_ = 0;  // regions of them
+  size_t devices_ = 0;  // number of device regions
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> base_;        // generation -> address
   std::multimap<uint64_t, Region> regions_;  // by address

@@ -1,10 +1,9 @@
-// A connection and everything under way on it.
+// A connection and everything in progress on it.
 //
-// Invariants. Memory of a post, push or get is the host's again once its `ended` is set: then no request of UCX names
-// it
-// (`requests` == 0). A peer is `gone` only after its endpoint is closed, no operation is left in UCX and every token
-// has ended. Budget: messages in flight at most Limits::queue_bytes and one more message, pushed bytes in flight at
-// most Limits::bulk_bytes and one more part.
+// Invariants. Memory of a post, push or get belongs to the host again once its `ended` is set: then no request of UCX
+// names it (`requests` == 0). A peer is `gone` only after its endpoint is closed, no operation is left in UCX and
+// every token has ended. Budget: messages in flight at most Limits::queue_bytes and one more message, pushed bytes in
+// flight at most Limits::bulk_bytes and one more part.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -24,10 +23,10 @@
 namespace kvbm::ucx {
 
 enum class Phase : uint8_t {
-  greeting,  // an endpoint, and no word from the other side
+  greeting,  // there is an endpoint, but no frame from the other side yet
   open,
-  leaving,   // the other side said bye and will hang up
-  flushing,  // the host said disconnect, with flush
+  leaving,   // the other side sent bye and will disconnect
+  flushing,  // the host called disconnect with flush
   closing,   // UCX is closing the endpoint
   gone       // closed() is queued
 };
@@ -37,15 +36,15 @@ struct Post {
   uint64_t tag = 0;
   std::byte* to = nullptr;
   uint64_t room = 0;
-  bool device = false;                   // hardware alone writes it
-  uint64_t push = 0;                     // 0 = nothing has come
-  uint64_t total = 0;                    // of that push
-  uint64_t next = 0;                     // offset of the part to come
+  bool device = false;                   // only hardware writes it
+  uint64_t push = 0;                     // 0 = no part has arrived
+  uint64_t total = 0;                    // the push's size
+  uint64_t next = 0;                     // offset of the next part
   uint64_t prefix = 0;                   // bytes from the start that are in place
-  uint64_t told = 0;                     // of which arrived() has told
+  uint64_t told = 0;                     // bytes reported by arrived()
   std::map<uint64_t, uint64_t> islands;  // parts in place beyond the prefix: offset -> bytes
   unsigned requests = 0;
-  int32_t status = 0;  // not 0: take no more parts, end when requests == 0
+  int32_t status = 0;  // not 0: accept no more parts, end when requests == 0
   bool ended = false;
 };
 
@@ -58,7 +57,7 @@ struct Push {
   uint64_t within = 0;
   uint64_t total = 0;
   uint64_t sent = 0;
-  bool device = false;  // something of it is a device's
+  bool device = false;  // device memory is among the pieces
   bool begun = false;
   bool all_sent = false;
   unsigned requests = 0;
@@ -87,9 +86,9 @@ struct Peer {
   ucp_ep_h endpoint = nullptr;
   Phase phase = Phase::greeting;
   bool dialled = false;   // connect(), not accepted
-  bool reported = false;  // the host knows it
+  bool reported = false;  // reported to the host
   bool admitted = false;
-  bool silent = false;  // the host said disconnect: deliver nothing but ends
+  bool silent = false;  // the host called disconnect: deliver only ends
   bool dirty = false;
   bool wants_writable = false;
   bool owes_welcome = false;
@@ -99,13 +98,13 @@ struct Peer {
   bool endpoint_closed = false;
   bool native_get = false;
   bool by_card = false;
-  bool lanes_known = false;  // of the two above
+  bool lanes_known = false;  // the two above are set
   uint64_t deadline_ns = 0;  // of the phase; 0 = none
   std::string address;
 
   uint64_t queued_bytes = 0;  // of messages in UCX
   uint64_t bulk_bytes = 0;    // of parts in UCX
-  unsigned operations = 0;    // all requests in UCX, but that which closes the endpoint
+  unsigned operations = 0;    // all requests in UCX except the one that closes the endpoint
   size_t unended = 0;         // tokens
   uint64_t next_out = 0;      // message sequences
   uint64_t next_in = 0;
@@ -119,7 +118,7 @@ struct Peer {
   std::map<kvbm_transport_token_t, std::unique_ptr<Get>> gets;
   std::list<std::pair<std::string, RemoteKey>> keys;  // most recently used first
 
-  int32_t failure = 0;  // what closed() will say
+  int32_t failure = 0;  // status for closed()
   std::string reason;
 
   bool token_in_use(kvbm_transport_token_t token) const {

@@ -10,7 +10,7 @@ namespace kvbm::ucx {
 
 namespace {
 
-constexpr size_t kRemoteKeys = 64;  // kept unpacked, of one peer
+constexpr size_t kRemoteKeys = 64;  // limit of unpacked keys of one peer
 
 RemoteKey* unpack(Peer& peer, const KeyHead& head, const void* key, size_t key_size, int32_t* status) {
   std::string packed(static_cast<const char*>(key), key_size);
@@ -30,7 +30,7 @@ RemoteKey* unpack(Peer& peer, const KeyHead& head, const void* key, size_t key_s
     ucp_rkey_destroy(last->second.handle);
     peer.keys.erase(last);
   }
-  // UCX reads a packed key without knowing its length: what lies behind it here is zeroes.
+  // UCX reads a packed key without knowing its length, so zeroes follow it here.
   std::byte room[2 * KVBM_TRANSPORT_KEY_BYTES] = {};
   std::memcpy(room, static_cast<const std::byte*>(key) + sizeof(KeyHead), head.packed);
   RemoteKey out{nullptr, head.base, head.bytes, 0};

@@ -1,4 +1,4 @@
-// Statuses of the boundary (the values of kvbm.h) and what UCX's own become.
+// Statuses of the boundary (the values of kvbm.h), and the mapping of UCX's own.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -11,7 +11,7 @@ namespace kvbm::ucx {
 
 constexpr int32_t value(Code code) { return static_cast<int32_t>(code); }
 
-// UCX 1.13 names a killed peer ENDPOINT_TIMEOUT, 1.22 CONNECTION_RESET: whatever breaks a connection is `closed`.
+// UCX 1.13 reports a killed peer as ENDPOINT_TIMEOUT, 1.22 as CONNECTION_RESET: every broken connection is `closed`.
 inline int32_t from_ucs(ucs_status_t status) {
   switch (status) {
     case UCS_OK:

@@ -9,7 +9,7 @@
 namespace kvbm::ucx {
 
 namespace {
-// Rounds of one progress(): what one TCP socket holds is a few; the host looks at its own queue in between.
+// Rounds of one progress(): one TCP socket's buffer takes a few; the host checks its own queue in between.
 constexpr int kRounds = 16;
 constexpr uint64_t kCloseNs = 5'000'000'000;
 }  // namespace
@@ -66,7 +66,7 @@ void Transport::mark(Peer& peer) {
 Operation* Transport::start_operation(Peer& peer, Operation::Kind kind) {
   if (idle_operations_.empty()) {
     operations_.push_back(std::make_unique<Operation>());
-    idle_operations_.reserve(operations_.size());  // giving one back never allocates
+    idle_operations_.reserve(operations_.size());  // releasing one then never allocates
     idle_operations_.push_back(operations_.back().get());
   }
   Operation* out = idle_operations_.back();

@@ -1,8 +1,8 @@
-// The transport: peers over one worker, and the queue of what the host is to hear.
+// The transport: peers over one worker, and the queue of events for the host.
 //
-// UCX calls back in the middle of its own work; those callbacks only note what happened. progress() lets UCX work, then
-// settles what was noted (closes, next parts, answers), then delivers to the host with no call of UCX below it. So a
-// host's callback may make any call. One thread at a time (transport_abi.h); the log alone has a lock.
+// UCX calls back in the middle of its own work; those callbacks only record events. progress() lets UCX work, then
+// handles the records (closes, next parts, answers), then delivers to the host outside any call of UCX. So a host's
+// callback may make any call. One thread at a time (transport_abi.h); only the log has a lock.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -37,7 +37,7 @@ struct Operation {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   alignas(8) std::byte head[kHeadBytes] = {};
-  std::vector<std::byte> payload;  // of a message
+  std::vector<std::byte> payload;  // for a message
 };
 
 struct Event {
@@ -47,7 +47,7 @@ struct Event {
   kvbm_transport_token_t token = 0;
   int32_t status = 0;
   uint64_t bytes = 0;
-  std::vector<uint64_t> message;  // `bytes` of it, aligned to 8
+  std::vector<uint64_t> message;  // `bytes` of data, aligned to 8
 };
 
 struct Listener {
@@ -78,7 +78,7 @@ class Transport {
   int32_t arm(uint64_t* within_ns);
   uint32_t progress();
 
-  // Address refusals and their remedies go into `error`.
+  // Sets `error` to an address refusal and its remedy.
   int32_t listen(std::string_view address, std::string* bound, std::string* error);
   int32_t connect(std::string_view address, kvbm_transport_peer_t* peer, std::string* error);
   int32_t admit(kvbm_transport_peer_t peer);
@@ -95,7 +95,7 @@ class Transport {
               kvbm_transport_token_t token);
 
  private:
-  friend struct Callbacks;  // what UCX calls
+  friend struct Callbacks;  // callbacks for UCX
 
   // transport.cc
   Peer* find(kvbm_transport_peer_t id);
@@ -106,11 +106,11 @@ class Transport {
   bool deliver();
   void deliver_one(Event& event);
   Operation* start_operation(Peer& peer, Operation::Kind kind);
-  // Takes what a call of UCX gave back; true if it is under way or done.
+  // Takes the result of a UCX call; true if the operation is in progress or done.
   bool took(Operation* operation, ucs_status_ptr_t given);
   void finish(Operation* operation, ucs_status_t status);
 
-  // greeting.cc: from the first word of a connection to its last
+  // greeting.cc: control frames from the first of a connection to its last
   int32_t check_reach(const Address& address, std::string* error) const;
   Status make_endpoint(Peer& peer, ucp_ep_params_t* params);
   void accept(const Knock& knock);
@@ -128,10 +128,10 @@ class Transport {
   // bulk.cc
   void pump(Peer& peer);
   bool send_part(Peer& peer, Push& push);
-  // Where a part goes, or NULL where it is thrown away.
+  // Returns the post for a part, or NULL if the part is dropped.
   Post* place(Peer& peer, const BulkHead& head, uint64_t bytes);
   void landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes);
-  // A part came that its memory cannot take.
+  // Fails a post with memory that cannot take an arrived part.
   void refuse(Peer& peer, Post& post);
   void end_if_done(Peer& peer, Push& push);
   void end_if_done(Peer& peer, Post& post);
@@ -139,12 +139,12 @@ class Transport {
   void end(Peer& peer, Get& get, ucs_status_t status);
   void ask_lanes(Peer& peer);
   bool reads_natively(Peer& peer);
-  // Whether cards carry bulk of that open peer, so that it can come out of a device and go into one.
+  // True if cards carry bulk of that open peer, so that it can be read from a device and written into one.
   bool reaches_devices(Peer& peer);
 
   const kvbm_transport_host_t host_;
   const Limits limits_;
-  // Before the worker, which may call back about them until it is destroyed.
+  // Declared before the worker, which may call back about them until it is destroyed.
   std::deque<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> idle_operations_;
   std::map<kvbm_transport_peer_t, std::unique_ptr<Peer>> peers_;
@@ -153,7 +153,7 @@ class Transport {
   std::list<Listener> listeners_;  // UCX keeps their addresses
   std::vector<Knock> knocking_;
   std::vector<kvbm_transport_peer_t> dirty_;
-  size_t greeting_ = 0;  // accepted and not heard of
+  size_t greeting_ = 0;  // accepted without a frame so far
   size_t timed_ = 0;     // peers with a deadline
 
   std::deque<Event> events_;

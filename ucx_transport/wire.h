@@ -1,5 +1,5 @@
-// What two modules say to each other in active messages; README.md is the specification. Little-endian, fixed sizes,
-// every field checked by its reader: `parse` gives nothing for a frame that no peer of this version sends.
+// Active messages between two modules; README.md is the specification. Little-endian, fixed sizes, every field
+// checked by its reader: `parse` returns nothing for a frame that no peer of this version sends.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ struct ControlHead {
   uint32_t zero;
 };
 
-// sequence counts the messages of one direction from 0.
+// Numbers the messages of one direction from 0.
 struct MessageHead {
   uint64_t sequence;
 };
 
-// A part of a push. Pushes of one direction count from 1; parts of one push come in order, without gaps.
+// A part of a push. Pushes of one direction are numbered from 1; parts of one push are sent in order, without gaps.
 struct BulkHead {
   uint64_t push;
   uint64_t tag;
@@ -41,7 +41,7 @@ struct BulkHead {
 
 static_assert(sizeof(ControlHead) == 16 && sizeof(MessageHead) == 8 && sizeof(BulkHead) == 32);
 
-// What a head may have at most; UCX copies it into its own header.
+// Largest head; UCX copies it into its own header.
 constexpr size_t kHeadBytes = sizeof(BulkHead);
 
 template <class Head>
@@ -56,14 +56,14 @@ inline bool valid(const ControlHead& head) {
   return head.magic == kMagic && head.zero == 0 && head.kind >= Control::hello && head.kind <= Control::bye_ack;
 }
 
-// `bytes` is what came with the head. Only an empty push has an empty part.
+// Checks a part; `bytes` is the size of its data. Only an empty push has an empty part.
 inline bool valid(const BulkHead& head, uint64_t bytes) {
   return head.push != 0 && head.offset <= head.total && bytes <= head.total - head.offset &&
          (bytes > 0 || head.total == 0);
 }
 
-// What the key of registered memory says, before UCX's own packed key of `packed` bytes. A generation never comes twice
-// from one transport: a key of memory that was removed is not the key of what lies there later.
+// Start of a registered memory's key, before UCX's own packed key of `packed` bytes. A transport never reuses a
+// generation: the key of removed memory is not the key of memory registered later at the same address.
 struct KeyHead {
   uint32_t magic;
   uint32_t packed;
@@ -74,7 +74,7 @@ struct KeyHead {
 static_assert(sizeof(KeyHead) == 32);
 constexpr uint32_t kKeyMagic = 0x4b58554bU;  // "KUXK"
 
-// nullopt: no key, or one that was cut.
+// Returns nullopt for a malformed or truncated key.
 inline std::optional<KeyHead> parse_key(const void* key, size_t size) {
   KeyHead head;
   if (key == nullptr || size < sizeof head || size > KVBM_TRANSPORT_KEY_BYTES) return std::nullopt;

@@ -17,8 +17,8 @@ namespace {
 
 Status refused(const char* what, ucs_status_t status) { return {Code::unsupported, what, ucs_status_string(status)}; }
 
-// UCM hooks mmap and its kin, the allocator and CUDA by patching code, for caches of registrations that nothing here
-// uses. Its settings are a public object; the first two fields are the same from 1.13 to 1.22.
+// UCM patches code to hook mmap and its kin, the allocator and CUDA, for registration caches that nothing here uses.
+// Its settings are a public object; the first two fields are the same from 1.13 to 1.22.
 void switch_memory_hooks_off() { ucm_global_opts.enable_events = 0; }
 
 class Config {
@@ -38,19 +38,19 @@ class Config {
   ucp_config_t* config_ = nullptr;
 };
 
-// What is good to have and may be missing in a version.
+// Sets options that help and that some versions lack.
 void set_preferences(Config& config) {
   (void)config.set("RCACHE_ENABLE", "n");    // would need memory hooks
-  (void)config.set("CM_REUSEADDR", "y");     // a node that starts again gets its port back at once
+  (void)config.set("CM_REUSEADDR", "y");     // a restarted node gets its port back at once
   (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
 }
 
-// UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer: by TCP's emulated put (an
-// assertion on PUT_TX_WAITING_ACK in tcp_ep.c), and by sending from the caller's memory (a completion that is counted
-// twice, uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So bulk over TCP
-// goes as copied active messages. Where there is RDMA nothing is changed: a copy would cost what it is for.
+// UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer. One cause is TCP's emulated put
+// (an assertion on PUT_TX_WAITING_ACK in tcp_ep.c), the other is sending from the caller's memory (a completion that
+// is counted twice, uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So
+// bulk over TCP is sent as copied active messages. With RDMA nothing is changed: a copy would cancel its advantage.
 void set_for_tcp(Config& config) {
-  if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");  // by version
+  if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");  // depends on the version
   (void)config.set("ZCOPY_THRESH", "inf");
 }
 
@@ -70,8 +70,8 @@ std::vector<Resource> resources_of(ucp_context_h context) {
   return out;
 }
 
-// What reaches a process: not a process's own memory, memory of one host (which UCX does not use where a dead peer has
-// to be noticed), or what only serves another transport.
+// True for a transport that reaches other processes. Excludes a process's own memory, memory of one host (which UCX
+// does not use when dead peers must be detected), and transports that only serve others.
 bool reaches_peers(const std::string& transport) {
   for (const char* local : {"self", "sysv", "posix", "cma", "knem", "xpmem", "cuda", "gdr", "rocm", "ze"}) {
     if (transport.rfind(local, 0) == 0) return false;
@@ -125,8 +125,8 @@ Status Worker::open_context(const WorkerOptions& options) {
   emulated_get_ = options.emulated_get;
   emulated_device_ = options.emulated_device;
   can_get_ = native || emulated_get_;
-  // Now that it is known what there is: UCX answers remote reads and writes in software as soon as the feature is asked
-  // for, so it is only where it pays.
+  // Set only now that the resources are known: UCX emulates remote reads and writes in software once the feature is
+  // requested, so it is requested only where it pays.
   if (can_get_) params.features |= UCP_FEATURE_RMA;
   if (!native) set_for_tcp(config);
   ucp_cleanup(std::exchange(context_, nullptr));

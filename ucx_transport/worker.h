@@ -1,8 +1,8 @@
-// UCX's context and worker: what is configured, and what this machine offers.
+// UCX's context and worker: the configuration, and the abilities of this machine.
 //
-// Never through the process environment: options go in by ucp_config_modify, memory hooks are switched off in UCM's own
-// settings before the first context, and UCX's log goes to the host. UCX's data sockets listen on every device from the
-// moment the worker exists, so without named devices only the loopback device is opened.
+// Never uses the process environment: options are set by ucp_config_modify, memory hooks are switched off in UCM's
+// own settings before the first context, and UCX's log goes to the host. UCX's data sockets listen on every device
+// from the moment the worker exists, so without named devices only the loopback device is opened.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -18,8 +18,8 @@
 namespace kvbm::ucx {
 
 struct WorkerOptions {
-  std::string devices;     // empty = loopback, "all" = what UCX finds
-  std::string transports;  // empty = what UCX finds
+  std::string devices;     // empty = loopback, "all" = every device that UCX finds
+  std::string transports;  // empty = every transport that UCX finds
   bool emulated_get = false;
   bool emulated_device = false;
 };
@@ -44,12 +44,13 @@ class Worker {
   bool loopback_only() const { return loopback_only_; }
   bool can_get() const { return can_get_; }
   bool emulated_get() const { return emulated_get_; }
-  // Device memory may be given, and hardware moves it; UCX tells it from host memory.
+  // device_memory(): device memory may be given, and hardware moves it. knows_device_memory(): UCX tells it from host
+  // memory.
   bool device_memory() const { return device_memory_; }
   bool knows_device_memory() const { return knows_device_memory_; }
-  // Memory of the host plays a device's.
+  // Host memory stands for device memory.
   bool emulated_device() const { return emulated_device_; }
-  // Memory domains of network cards, a bit each.
+  // Memory domains of network cards, one bit each.
   uint64_t cards() const { return cards_; }
   const std::string& description() const { return description_; }
 
@@ -73,7 +74,7 @@ class Worker {
   std::string description_;
 };
 
-// UCX prints what it found and nothing else tells it in 1.13: text made by one of its print functions.
+// Returns the text of one of UCX's print functions: in 1.13 there is no other way to query what UCX found.
 template <class Print>
 std::string printed(Print&& print) {
   char* text = nullptr;
