@@ -14,7 +14,7 @@ namespace {
 
 bool is_plain(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.'; }
 
-// One folder further in. O_PATH asks a server for nothing but the lookup.
+// Opens `folder` in the folder `at`. O_PATH asks a server for nothing but the lookup.
 int step(int at, const std::string& folder, Fd& out) {
   out = Fd(::openat(at, folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   return out ? 0 : errno;
@@ -45,7 +45,7 @@ bool is_object_name(std::string_view name) {
 }
 
 bool is_prefix(std::string_view prefix) {
-  // What is left of a name that is cut: whole parts, and the beginning of one.
+  // The rest of a cut name consists of whole parts and the beginning of one.
   const size_t slash = prefix.rfind('/');
   const std::string_view rest = slash == std::string_view::npos ? prefix : prefix.substr(slash + 1);
   return prefix.size() <= KVBM_STORE_NAME_BYTES && (rest.empty() || is_part(rest)) &&

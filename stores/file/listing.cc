@@ -19,7 +19,7 @@ namespace kvbm_file {
 namespace {
 
 constexpr time_t kLeftOverSeconds = 3600;
-// Of one directory at a time; a larger one is read again for the rest.
+// Limit on entries of one directory held at a time. A larger directory is read again for the rest.
 constexpr size_t kMostEntries = 65536;
 
 struct CloseDirectory {
@@ -33,7 +33,7 @@ class Walk {
   Walk(int root, ListTask& task) : root_(root), task_(task) {}
 
   int run() {
-    // Only what lies in the prefix's folder can begin with it.
+    // Only names in the prefix's folder can begin with the prefix.
     const size_t slash = task_.prefix.rfind('/');
     const std::string place(slash == std::string_view::npos ? "" : task_.prefix.substr(0, slash + 1));
     Fd folder;
@@ -43,12 +43,12 @@ class Walk {
   }
 
  private:
-  // Entries as they sort among names: a folder's with its slash.
+  // Entries in the order of the names: a folder's entry ends with its slash.
   using Entries = std::set<std::string>;
 
   static bool is_gone(int error) { return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ELOOP; }
 
-  // Whether a name that begins with `folder` (which ends with a slash) may be wanted.
+  // Returns whether a name that begins with `folder` (which ends with a slash) may be wanted.
   [[nodiscard]] bool may_have(std::string_view folder) const {
     return (folder.starts_with(task_.prefix) || task_.prefix.starts_with(folder)) &&
            (folder > task_.after || task_.after.starts_with(folder)) && folder.size() < KVBM_STORE_NAME_BYTES;
@@ -57,7 +57,7 @@ class Walk {
     return name.starts_with(task_.prefix) && name > task_.after && name.size() <= KVBM_STORE_NAME_BYTES;
   }
 
-  // The first entries behind `floor` that may be wanted. `cut`: there are more.
+  // Reads the first entries after `floor` that may be wanted. `cut` is set if there are more.
   int read_entries(int folder, const std::string& place, const std::string& floor, Entries& out, bool& cut,
                    bool& empty) {
     const int own = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -140,7 +140,8 @@ class Walk {
            ::unlinkat(folder, name.c_str(), 0) == 0;
   }
 
-  // A put may have made the folder a moment ago: it has an hour, and a put that finds it gone makes it anew.
+  // Removes an empty folder after one hour. A put may have made it a moment ago, and a put that finds it removed
+  // makes it again.
   void remove_if_left_over(int folder, const std::string& place) const {
     struct stat st {};
     if (!place.empty() && ::fstat(folder, &st) == 0 && is_left_over(st)) remove_empty_folders(root_, folders_of(place));

@@ -1,4 +1,4 @@
-// The names of objects beneath a directory, in order.
+// Lists the names of objects beneath a directory, in order.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace kvbm_file {
 
-// What an object's content is written to before it is renamed. Listings do not show it.
+// Prefix of the file that an object's content is written to before the file is renamed. Listings leave such files
+// out.
 inline constexpr std::string_view kTemporary = ".tmp-";
 
-// Where names are put, and until when.
+// Parameters, buffer, deadline and result of a listing.
 struct ListTask {
   std::string_view prefix;
   std::string_view after;
@@ -21,9 +22,9 @@ struct ListTask {
   bool more = false;         // out
 };
 
-// Fills `task` from the directory `root`; 0 or an errno value, ETIMEDOUT after the deadline. Folders whose names are
-// all before `after` are not read. Temporary files and empty folders that nothing has touched for an hour are removed on
-// the way.
+// Fills `task` from the directory `root`. Returns 0 or an errno value, ETIMEDOUT after the deadline. Folders with all
+// names before `after` are not read. Removes on its way temporary files and empty folders that nothing has touched
+// for an hour.
 int list_objects(int root, ListTask& task);
 
 uint64_t monotonic_ns();

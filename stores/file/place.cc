@@ -17,7 +17,7 @@ struct FileSystem {
   const char* name;
   bool local;
 };
-// By statfs(2). What is not here may be shared.
+// Types that statfs(2) reports. A file system that is not listed may be shared.
 constexpr FileSystem kFileSystems[] = {
     {0x6969, "nfs", false},        {0x0BD00BD0, "lustre", false}, {0x00C36400, "ceph", false},
     {0xFF534D42, "cifs", false},   {0xFE534D42, "smb", false},    {0x47504653, "gpfs", false},
@@ -65,7 +65,7 @@ Place::Refusal Place::open() {
   const auto try_open = [this] { return Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)); };
   Fd fd = try_open();
   if (!fd && errno == ENOENT) {
-    // The last part alone: what is missing further out is a file system that is not mounted.
+    // Only the last part is made. A directory that is missing further out means a file system that is not mounted.
     if (::mkdir(path_.c_str(), 0700) == 0) {
       if (shared_ && ::chmod(path_.c_str(), modes().directory) != 0) {
         return {errno, path_ + " cannot be made writable for its group: " + std::generic_category().message(errno)};

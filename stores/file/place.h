@@ -1,4 +1,5 @@
-// The directory of a store: whose it is, on what file system, and opened anew when it was lost (unmounted, removed).
+// The directory of a store: checks its owner and its file system, and opens it again after it was lost (unmounted,
+// removed).
 #pragma once
 
 #include <functional>
@@ -14,23 +15,24 @@ class Place {
  public:
   Place(std::string path, bool shared) : path_(std::move(path)), shared_(shared) {}
 
-  // Why it cannot be used.
+  // Reason why the directory cannot be used.
   struct Refusal {
-    int error = 0;         // errno value; 0: it can be used
+    int error = 0;         // errno value; 0: the directory can be used
     std::string sentence;  // with the remedy
   };
-  // Opens the directory and looks at it; its last part is made if nothing is there.
+  // Opens and checks the directory. Its last part is created if it is missing.
   Refusal open();
-  // Its descriptor, as long as a caller holds it.
+  // Returns the directory's descriptor, which stays open as long as a caller holds it.
   [[nodiscard]] std::shared_ptr<const Fd> root();
-  // Whether an error may mean that the directory itself is not the one of its path any more; it is opened anew then.
+  // Opens the directory again if `error` means that the descriptor is no longer that of the path. Returns whether it
+  // did.
   bool opened_anew(int error);
 
   [[nodiscard]] Modes modes() const { return shared_ ? Modes{02770, 0660, true} : Modes{}; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  // "nfs", "ext4", or a number.
+  // Returns "nfs", "ext4", or a number.
   [[nodiscard]] std::string file_system();
-  // Whether the file system is known to be this host's alone.
+  // Returns whether only this host can use the file system, as far as its type shows.
   [[nodiscard]] bool is_local();
 
  private:

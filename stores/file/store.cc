@@ -28,12 +28,12 @@ namespace kvbm_file {
 
 namespace {
 
-// Between looks at the clock. The kernel takes more at once, and would not be asked to stop for minutes.
+// Bytes between two checks of the clock. The kernel takes more in one call, and would then not stop for minutes.
 constexpr uint64_t kPieceBytes = 64ULL << 20;
-// Another host removes the folder, or replaces the file, between two calls of the system: it may a few times, hardly so
-// often.
+// Limit on attempts. Another host may remove the folder, or replace the file, between two system calls a few times,
+// but hardly this often.
 constexpr int kAttempts = 100;
-// Beside errno values: the library asked for something that it must not.
+// Value beside the errno values: the library asked for something that is not allowed.
 constexpr int kNotAnOperation = -1;
 
 struct Settings {
@@ -68,7 +68,7 @@ class Store {
   std::atomic<uint64_t> counter_{0};
 };
 
-// No other process has the seed, and no other put of this one the number.
+// Returns a unique name: no other process has the seed, and no other put of this process has the number.
 std::string Store::temporary_name() {
   char text[64];
   std::snprintf(text, sizeof text, "%s%016" PRIx64 "-%" PRIx64, std::string(kTemporary).c_str(), seed_,
@@ -88,7 +88,7 @@ int write_all(int fd, const char* data, uint64_t bytes, uint64_t deadline_ns) {
   return 0;
 }
 
-// A network file system may say only here that there was no room.
+// Closes a file that was written. A network file system may report only here that there was no space.
 int close_written(Fd fd) { return ::close(fd.release()) != 0 && errno != EINTR ? errno : 0; }
 
 int Store::put_once(const kvbm_store_op_t& op, uint64_t deadline_ns) {
@@ -111,7 +111,8 @@ int Store::put_once(const kvbm_store_op_t& op, uint64_t deadline_ns) {
   return error;
 }
 
-// ENOENT and ESTALE: the folder was removed, as the last object in it was, after it had been found or made.
+// Repeats put_once() after ENOENT and ESTALE. Both mean that the folder was removed with its last object, after it
+// had been found or made.
 int Store::put(const kvbm_store_op_t& op, uint64_t deadline_ns) {
   int error = 0;
   for (int i = 0; i < kAttempts && monotonic_ns() <= deadline_ns; ++i) {
@@ -126,7 +127,7 @@ int Store::get_once(kvbm_store_op_t& op, uint64_t deadline_ns) {
   const auto root = place_.root();
   Fd folder;
   if (int error = open_folder(root->get(), folders_of(op.name), folder); error != 0) return error;
-  // Not blocking, so that a fifo of that name cannot stall it.
+  // O_NONBLOCK, because a fifo of that name would block the call.
   const Fd file(::openat(folder.get(), last_part(op.name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return errno;
   struct stat st {};
@@ -145,8 +146,8 @@ int Store::get_once(kvbm_store_op_t& op, uint64_t deadline_ns) {
   return 0;
 }
 
-// ESTALE: another host replaced or removed the file while it was read. It is read anew from its beginning, for its
-// first and its second half must be of one object.
+// Repeats get_once() after ESTALE: another host replaced or removed the file during the read. The read starts at the
+// beginning, because its halves must belong to one object.
 int Store::get(kvbm_store_op_t& op, uint64_t deadline_ns) {
   int error = 0;
   for (int i = 0; i < kAttempts && monotonic_ns() <= deadline_ns; ++i) {
@@ -246,7 +247,7 @@ void Store::run(kvbm_store_op_t& op) {
   if (status != KVBM_OK) {
     constexpr const char* kVerbs[] = {"calling", "writing", "reading", "removing", "listing"};
     char text[64];
-    // The GNU version: the text may be elsewhere than in the buffer.
+    // The GNU version of strerror_r(): the text may be elsewhere than in the buffer.
     std::snprintf(
         op.message, sizeof op.message, "%s a file in the directory: %s", kVerbs[op.kind <= 4 ? op.kind : 0],
         error == kNotAnOperation ? "the name or the operation is not one" : ::strerror_r(error, text, sizeof text));
@@ -254,7 +255,7 @@ void Store::run(kvbm_store_op_t& op) {
   config_.finished(config_.context, &op, status);
 }
 
-// Of the URL. A sentence where something is wrong.
+// Reads an option of the URL. Returns a sentence if it is wrong.
 std::string read_switch(const kvbm_store_option_t& option, bool& out) {
   const std::string_view value = option.value;
   if (value != "on" && value != "off") return std::string(option.name) + " is on or off, not \"" + option.value + "\"";
@@ -302,11 +303,11 @@ std::string check_url(const kvbm_store_config_t& config) {
 }
 
 std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();  // a link would be followed
+  while (path.size() > 1 && path.back() == '/') path.pop_back();  // a trailing slash would follow a link
   return path;
 }
 
-// A file system that may be there later: the operations fail until then.
+// Returns whether the file system may be there later. The operations fail until then.
 bool does_not_answer(int error) {
   return error == ESTALE || error == EIO || error == ETIMEDOUT || error == EHOSTDOWN || error == ENOTCONN;
 }

@@ -20,9 +20,9 @@ ANSWER = struct.Struct("<QIIQ")  # id, status, more, done; a message follows
 PUT, GET, REMOVE, LIST = 1, 2, 3, 4
 LISTED = 1
 OK, MISS, AGAIN, IO, DEADLINE, FULL = range(6)
-MARK = b"\1"  # before each object: Mooncake keeps nothing that is empty
+MARK = b"\1"  # before each object, because Mooncake stores no empty object
 
-# What Mooncake answers (ErrorCode of its types.h).
+# Mooncake's return values (ErrorCode of its types.h).
 INVALID = -600
 NOT_READY = -703
 NOT_THERE = -704
@@ -83,7 +83,7 @@ class Pool:
         while True:
             try:
                 self.reason = self._try()
-            except Exception as error:  # there is another attempt
+            except Exception as error:  # the loop tries again
                 self.reason = "%s: %s" % (type(error).__name__, error)
             self.tried.set()
             if self.reason is None:
@@ -99,7 +99,7 @@ class Pool:
         from mooncake.store import MooncakeDistributedStore
         settings = self.settings
         host, _, port = settings["master"].rpartition(":")
-        # Its own attempts take half a minute, and nothing else runs meanwhile.
+        # Mooncake's own attempts take half a minute, and block everything else meanwhile.
         try:
             with socket.create_connection((host.strip("[]"), int(port)), 2.0) as probe:
                 own = settings["host"] or probe.getsockname()[0]
@@ -132,7 +132,7 @@ class Pool:
         client, key = self.get(), self.key(name)
         code = self._read(client, key, at, size, offset)
         end = time.monotonic() + 1.0
-        while code == NOT_READY and time.monotonic() < end:  # while an object is replaced there is none
+        while code == NOT_READY and time.monotonic() < end:  # an object cannot be read while it is replaced
             time.sleep(0.002)
             code = self._read(client, key, at, size, offset)
         return check(code)
@@ -141,7 +141,7 @@ class Pool:
         code = self._range(client, key, at, size, offset)
         if code != INVALID:
             return code
-        there = client.get_size(key)  # it may end before
+        there = client.get_size(key)  # the object may end before offset + size
         if there < 0:
             return there
         size = max(0, min(size, there - len(MARK) - offset))
@@ -178,7 +178,7 @@ class Pool:
         empty = [name for name, value in out.items() if not value]
         if self.there(empty):
             raise Failed(IO, "Mooncake did not give a value that is there")
-        for name in empty:  # they have just gone
+        for name in empty:  # removed a moment ago
             del out[name]
         return out
 
@@ -208,15 +208,15 @@ class Directory:
         self.pool, self.lock = pool, threading.Lock()
         self.instance = os.urandom(8).hex()
         self.place = None
-        self.few = set()  # of epochs and of processes that collect: they change, or must not be lost
+        self.few = set()  # names of epochs and collecting processes: they change, or must not be lost
         self.open = []
         self.segments = {}  # number -> names, the oldest first
         self.changed = False
         self.rewrite = set()  # segments
         self.wrote = 0.0
-        self.known = {}  # segments of others: value's name -> names
+        self.known = {}  # segments of other processes: value's name -> names
 
-    # ---- what the operations do
+    # ---- operations
 
     def add(self, name):
         with self.lock:
@@ -277,11 +277,11 @@ class Directory:
                 self.changed = True
                 self._flush(gone=True)
 
-    # ---- keeping it
+    # ---- maintenance
 
     def _heads(self):
         heads, left = {}, ["#%d" % place for place in range(self.PLACES)]
-        for _ in range(4):  # one that is replaced just now is read again
+        for _ in range(4):  # a head that was being replaced is read again
             found = {name: self._decoded(value) for name, value in self.pool.values(left).items()}
             heads.update((int(name[1:]), head) for name, head in found.items() if head is not None)
             left = [name for name, head in found.items() if head is None]
@@ -295,9 +295,9 @@ class Directory:
             return
         own = heads.get(self.place)
         if own is not None and own["who"] != self.instance:
-            self.place = None  # it was not here for a minute, and another one took the place
+            self.place = None  # this process was silent for a minute, and another one took the place
             self._claim(heads)
-        # An epoch must not be forgotten with the directory that it was written into.
+        # An epoch must not be lost with the directory that it was written into.
         epochs = {name for head in heads.values() for name in head["few"] if name.startswith("v1/e/")}
         if not epochs <= self.few:
             self.few |= epochs
@@ -334,7 +334,7 @@ class Directory:
         self.changed = True
         self._flush()
         head = self._heads().get(self.place)
-        if head is not None and head["who"] != self.instance:  # another one came at the same moment
+        if head is not None and head["who"] != self.instance:  # another process claimed it at the same moment
             self.place = None
             raise Failed(AGAIN, "another process took the same place for its directory")
 
@@ -418,7 +418,7 @@ class Service:
             done, more = self._perform(kind, flags, name, after, at, size, offset)
         except Failed as failed:
             status, text = failed.status, str(failed)
-        except Exception as error:  # each request has an answer
+        except Exception as error:  # each request must be answered
             status, text = IO, "%s: %s" % (type(error).__name__, error)
         self._send(ANSWER.pack(number, status, more, done) + text.encode()[:120])
 
@@ -445,7 +445,7 @@ class Service:
         return 0, 0
 
     def close(self):
-        # What hangs must not keep it.
+        # A request that hangs must not block the exit.
         end = threading.Timer(2.0, os._exit, (0,))
         end.daemon = True
         end.start()
@@ -474,11 +474,11 @@ def lacking():
 
 
 def main():
-    os.closerange(5, 1 << 16)  # of the process that has started it
+    os.closerange(5, 1 << 16)  # descriptors of the parent process
     names = ("master", "prefix", "protocol", "device", "host", "metadata", "lend", "threads")
     settings = dict(zip(names, sys.argv[1:]))
     settings["lend"], settings["threads"] = int(settings["lend"]), int(settings["threads"])
-    # Half a minute is too long for each.
+    # Each of these defaults to half a minute, which is too long.
     for name, value in (("MC_RPC_TIMEOUT_MS", "3000"), ("MC_RPC_CONNECT_TIMEOUT_MS", "1000"), ("MC_SLICE_TIMEOUT", "5")):
         os.environ.setdefault(name, value)
     connection = socket.socket(fileno=3)
@@ -492,6 +492,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path[:] = [path for path in sys.path if path]  # not the directory that it happens to run in
+    sys.path[:] = [path for path in sys.path if path]  # without the current directory
     main()
-    os._exit(0)  # Mooncake's threads are not waited for
+    os._exit(0)  # does not wait for Mooncake's threads

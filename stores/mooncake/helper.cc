@@ -19,7 +19,7 @@ extern "C" char** environ;
 namespace kvbm_mooncake {
 namespace {
 
-constexpr int kSocket = 3;  // as client.py has them
+constexpr int kSocket = 3;  // descriptors, as in client.py
 constexpr int kMemory = 4;
 constexpr int kAbove = 10;
 constexpr auto kEnds = std::chrono::seconds(4);
@@ -34,7 +34,8 @@ class SpawnPlan {
     ::posix_spawnattr_setsigmask(&attributes_, &set);
     ::sigfillset(&set);
     ::posix_spawnattr_setsigdefault(&attributes_, &set);
-    // A group of its own: Ctrl-C on a terminal is for the program, which ends the helper when it has ended itself.
+    // The helper has a process group of its own. Ctrl-C on a terminal is for the program, which ends the helper after
+    // its own end.
     ::posix_spawnattr_setpgroup(&attributes_, 0);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
@@ -57,7 +58,7 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// Above the numbers that the helper's own get, so that none is lost when they are given.
+// Duplicates a descriptor above the helper's descriptor numbers, so that dup2() to these numbers overwrites none.
 Fd moved_up(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, kAbove)); }
 
 }  // namespace
@@ -104,7 +105,7 @@ std::string Helper::start(const std::string& python, const std::vector<std::stri
   return {};
 }
 
-// Also where the program around this takes the exit of every child for itself.
+// Returns true also if the program around this library reaps every child itself.
 bool Helper::is_reaped(int flags) {
   pid_t got = 0;
   do {

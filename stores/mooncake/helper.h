@@ -1,4 +1,4 @@
-// The process that speaks to Mooncake (client.py), and what it shares with this one: a socket and memory.
+// The process that speaks to Mooncake (client.py), and the socket and memory it shares with this process.
 #pragma once
 
 #include <sys/types.h>
@@ -29,14 +29,15 @@ class Helper {
   Helper& operator=(const Helper&) = delete;
   ~Helper() { kill(); }
 
-  // "" when it runs. Else a sentence. `memory`: a file that it maps. Blocks: until the process has begun.
+  // Starts the helper with `memory`, a file that it maps. Returns "" if it runs, else a sentence. Blocks until the
+  // process has begun.
   std::string start(const std::string& python, const std::vector<std::string>& arguments, const std::string& log,
                     int memory);
   [[nodiscard]] bool runs() const { return pid_ > 0; }
   [[nodiscard]] int socket() const { return socket_.get(); }
-  // Tells it to end and waits for that, a few seconds at most; then it is killed.
+  // Asks the helper to end and waits for it, a few seconds at most. Kills it after that.
   void end();
-  // It has no memory of ours any more when this returns.
+  // Kills the helper. When this returns, it no longer has the shared memory mapped.
   void kill();
 
  private:

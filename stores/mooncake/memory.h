@@ -1,4 +1,4 @@
-// Memory that this process and the helper both have, given out in pieces.
+// Memory shared by this process and the helper, allocated in pieces.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SharedMemory {
   ~SharedMemory();
   [[nodiscard]] int file() const { return file_.get(); }
   [[nodiscard]] uint8_t* at(uint64_t place) const { return base_ + place; }
-  // The first place with so much room; pieces are few.
+  // Returns the first place with enough space. A linear search is enough, as there are few pieces.
   std::optional<uint64_t> take(uint64_t bytes);
   void give(uint64_t place) { taken_.erase(place); }
 

@@ -18,7 +18,7 @@ bool read_number(std::string_view text, T& out) {
   return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size();
 }
 
-// Whole MiB, from `least` to `most` of them.
+// Reads a size of whole MiB, from `least` to `most` of them.
 bool read_size(std::string_view text, uint64_t least, uint64_t most, uint64_t& out) {
   uint64_t unit = 0;
   for (const auto& [name, mebibytes] : {std::pair<std::string_view, uint64_t>{"MiB", 1}, {"GiB", 1 << 10}}) {

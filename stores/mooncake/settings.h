@@ -24,11 +24,11 @@ struct Settings {
   uint32_t threads = 16;
 
   [[nodiscard]] std::string description() const { return "mooncake://" + master + "/" + prefix; }
-  // As client.py takes them.
+  // Returns the arguments of client.py, in its order.
   [[nodiscard]] std::vector<std::string> arguments() const;
 };
 
-// "": `out` is filled. Else one sentence: what is wrong, and what to write.
+// Fills `out` and returns "". Else returns one sentence: the error and the remedy.
 std::string read_settings(const kvbm_store_config_t& config, Settings& out);
 
 extern const kvbm_store_option_help_t kOptions[];

@@ -16,11 +16,11 @@ namespace kvbm_mooncake {
 namespace {
 
 constexpr auto kRestart = std::chrono::seconds(1);
-// Before an object's bytes (MARK of client.py): nothing is empty for Mooncake.
+// Bytes before an object's own (MARK of client.py), because Mooncake stores no empty object.
 constexpr uint64_t kMarkBytes = 1;
 constexpr char kGreeting = 'H';
 
-// As client.py has them. Both processes are of one machine.
+// Layouts of client.py. Both processes run on one machine.
 struct RequestHead {
   uint64_t id;
   uint32_t kind;
@@ -73,7 +73,8 @@ Store::~Store() {
   helper_.end();
 }
 
-// A helper that takes longer is waited for later, as a server is that cannot be reached now.
+// Starts the helper and waits for its greeting. A slow helper is waited for later, like a server that cannot be
+// reached now.
 std::string Store::open(uint64_t timeout_ns) {
   const Clock::time_point end = end_of(timeout_ns);
   if (!start_helper()) return refusal_;
@@ -84,7 +85,7 @@ std::string Store::open(uint64_t timeout_ns) {
     receive();
   }
   if (!refusal_.empty()) return refusal_;
-  // The signals of the program are for its own threads.
+  // Signals of the program are handled on its own threads.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -192,12 +193,12 @@ void Store::send_waiting() {
   }
 }
 
-// False: there is no room for it now.
+// Sends an operation to the helper. Returns false if there is no space for it now.
 bool Store::send(const Waiting& one) {
   const kvbm_store_op_t& op = *one.op;
   Flight flight{one.op, one.end, 0, 0, op.kind != KVBM_STORE_REMOVE};
   if (op.kind == KVBM_STORE_PUT) flight.bytes = op.bytes + kMarkBytes;
-  // No object is larger.
+  // No object is larger than this limit.
   if (op.kind == KVBM_STORE_GET) flight.bytes = std::min(op.bytes, max_object_bytes());
   if (op.kind == KVBM_STORE_LIST) flight.bytes = std::min(op.bytes, uint64_t{1} << 20);
   if (flight.has_memory) {
@@ -219,7 +220,7 @@ bool Store::send(const Waiting& one) {
     length += n;
   }
   if (::send(helper_.socket(), message, length, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(length)) {
-    is_full_ = true;  // or it is gone, which receive() finds
+    is_full_ = true;  // or the helper has ended, which receive() finds
     if (flight.has_memory) memory_.give(flight.place);
     return false;
   }
@@ -282,7 +283,7 @@ void Store::answered(const char* message, size_t length) {
 void Store::helper_is_gone() {
   helper_.kill();
   start_again_ = Clock::now() + kRestart;
-  // One that was refused has said why and ended.
+  // A helper that refused its settings has logged the reason and ended.
   if (is_greeted_ || refusal_.empty()) {
     refusal_ = "Mooncake's client has ended by itself; the option log= keeps what it says";
     config_.log(config_.context, 1, refusal_.c_str());

@@ -1,4 +1,4 @@
-// Operations on their way to the helper and back, and the thread that carries them.
+// Operations in transit to the helper and back, and the thread that sends and receives them.
 #pragma once
 
 #include <atomic>
@@ -23,15 +23,15 @@ using Clock = std::chrono::steady_clock;
 
 class Store {
  public:
-  // `config` lives as long as this. Throws std::bad_alloc and std::system_error.
+  // `config` must outlive the store. Throws std::bad_alloc and std::system_error.
   Store(Settings settings, const kvbm_store_config_t& config);
   ~Store();
-  // Before any other call. "" or why Mooncake cannot be used here.
+  // Must be called before any other function. Returns "", or why Mooncake cannot be used here.
   std::string open(uint64_t timeout_ns);
   void start(kvbm_store_op_t* const* ops, size_t n);
   void cancel(const kvbm_store_op_t* op);
   [[nodiscard]] const Settings& settings() const { return settings_; }
-  // An object may take half of the memory, so that two are always on their way.
+  // Returns half of the memory less 4 KiB, so that two objects always fit in it.
   [[nodiscard]] uint64_t max_object_bytes() const { return settings_.memory_bytes / 2 - 4096; }
 
  private:
@@ -40,7 +40,8 @@ class Store {
     kvbm_store_op_t* op = nullptr;
     Clock::time_point end;
   };
-  // `op` is NULL once the operation has ended here: the helper may still read or write its piece of memory.
+  // An operation that the helper has received. `op` is NULL once the operation has ended here: the helper may still
+  // read or write its piece of memory.
   struct Flight {
     kvbm_store_op_t* op = nullptr;
     Clock::time_point end;
@@ -74,12 +75,12 @@ class Store {
   bool stops_ = false;
   uint64_t last_id_ = 0;
 
-  // Of the thread alone, once it runs.
+  // Used by the thread alone, once it runs.
   Helper helper_;
   bool is_greeted_ = false;
   bool is_full_ = false;  // until poll() says that the socket takes more
   Clock::time_point start_again_;
-  std::string refusal_;  // of the helper, until one works
+  std::string refusal_;  // the helper's reason, until a helper works
   std::deque<Waiting> waiting_;
   std::map<uint64_t, Flight> flights_;
   std::thread thread_;

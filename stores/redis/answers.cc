@@ -57,7 +57,7 @@ Verdict judge_error(std::string_view error, const std::string& where) {
   if (error.starts_with("MOVED") || error.starts_with("ASK ")) {
     return {KVBM_ERR_CONFIG, where + " is a cluster: leave cluster=off out", false, false};
   }
-  // Behind this an unknown command's words are repeated, and one of them may be a password.
+  // The server repeats an unknown command's words after this text, and one of them may be a password.
   error = error.substr(0, error.find(", with args"));
   if (error.starts_with("ERR unknown command")) {
     return {KVBM_ERR_CONFIG, where + " lacks a command: " + for_people(error.substr(4), 50), false, false};

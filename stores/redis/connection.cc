@@ -13,7 +13,7 @@ constexpr unsigned kGreetingLast = 3;
 constexpr auto kSilence = std::chrono::seconds(5);
 constexpr auto kSilenceAfterGivenUp = std::chrono::seconds(1);
 constexpr size_t kBuffer = 64 << 10;
-constexpr size_t kBytesAtATime = 8 << 20;  // so that the other connections have their turn
+constexpr size_t kBytesAtATime = 8 << 20;  // limit, so that the other connections have their turn
 constexpr int kPieces = 64;
 
 OwnedCommand greeting(unsigned tag, std::initializer_list<std::string_view> words) {
@@ -42,7 +42,7 @@ void Connection::fail(const std::string& what) {
   if (stream_.is_refused() && state_ != State::ready) {
     return close({KVBM_ERR_CONFIG, "no TLS with " + where_ + ": " + stream_.error() + "; see ca, cert and verify, or write redis://", false, true});
   }
-  // A server that misses a certificate often resets the connection before its reason is read.
+  // A server that requires a certificate often resets the connection before its reason is read.
   const bool may_want = tls_ != nullptr && state_ == State::greeting && settings_->cert_file.empty();
   close({KVBM_ERR_IO, what + where_ + ": " + stream_.error() + (may_want ? "; if it wants a certificate, set cert and key" : ""), false, true});
 }
@@ -51,7 +51,7 @@ void Connection::close(const Verdict& why) {
   if (state_ == State::closed) return;
   const bool was_ready = state_ == State::ready;
   state_ = State::closed;
-  stream_.close();  // epoll forgets it
+  stream_.close();  // epoll forgets the descriptor
   std::deque<OwnedCommand> lost;
   lost.swap(sent_);
   for (OwnedCommand& command : unsent_) lost.push_back(std::move(command));
@@ -78,7 +78,7 @@ void Connection::greet() {
 }
 
 void Connection::greeted(Command& command, const Reply& reply) {
-  const bool may_ping = !reply.text.starts_with("NOPERM");  // what follows is told apart by itself
+  const bool may_ping = !reply.text.starts_with("NOPERM");  // the answers that follow show what is permitted
   if (reply.is(Reply::Type::error) && command.tag != kGreetingIgnored && (command.tag != kGreetingLast || may_ping)) {
     return close(judge_error(reply.text, where_));
   }
@@ -96,7 +96,7 @@ void Connection::push(OwnedCommand command) {
 
 bool Connection::detach(Command* command) {
   command->op = nullptr;
-  if (state_ == State::closed) return false;  // it is just being given back
+  if (state_ == State::closed) return false;  // close() is just returning it through lost()
   const auto found = std::find_if(unsent_.begin(), unsent_.end(), [&](const auto& one) { return one.get() == command; });
   if (found == unsent_.end()) {
     has_given_up_ = true;
@@ -158,7 +158,7 @@ void Connection::flush() {
   watch();
 }
 
-// Tells epoll what is waited for.
+// Registers with epoll the events that the connection waits for.
 void Connection::watch() {
   if (state_ == State::closed) return;
   const bool writes = stream_.wants_write() || (state_ >= State::greeting && !unsent_.empty());
@@ -187,11 +187,12 @@ void Connection::receive() {
     if (placed > 0) reader_.filled(placed);
     const size_t left = static_cast<size_t>(got) - placed;
     if (left > 0 && !consume(buffer, left)) return;
-    if (tls_ == nullptr && static_cast<size_t>(got) < room + sizeof buffer) return;  // that was all
+    if (tls_ == nullptr && static_cast<size_t>(got) < room + sizeof buffer) return;  // the socket is empty
   }
 }
 
-// Whose answer comes next. The first answers of a command may come before all of its data is sent.
+// Returns the command that the next answer belongs to. The first answers of a command may arrive before all of its
+// data is sent.
 Command* Connection::answered() const {
   if (!sent_.empty()) return sent_.front().get();
   const bool may_come = sent_of_first_ > 0 && skipped_ < unsent_.front()->skipped;
@@ -203,7 +204,7 @@ bool Connection::consume(const char* data, size_t bytes) {
     if (!is_reading_) {
       const Command* const command = answered();
       if (command == nullptr) {
-        // An error without a request: the server is about to close the connection.
+        // This is an error without a request: the server is about to close the connection.
         reader_.begin(nullptr, 0, 4096);
         reader_.feed(data + at, bytes - at);
         const bool is_error = reader_.is_whole() && reader_.reply().is(Reply::Type::error);

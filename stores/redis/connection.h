@@ -1,4 +1,4 @@
-// A connection to a server: requests one behind the other, replies in the same order.
+// A connection to a server. Replies arrive in the order of the requests.
 #pragma once
 
 #include <chrono>
@@ -18,21 +18,21 @@ class Connection;
 class Operation;
 struct Node;
 
-// Requests that are sent together to one server, and one answer that counts.
+// Requests that are sent together to one server. One of their answers counts.
 struct Command {
   Operation* op = nullptr;  // null: nothing waits for the answer (any more)
   unsigned tag = 0;         // the operation's own
-  std::string key;          // decides which server of a cluster; "": any
-  std::string head;         // the requests, up to where the data begins
+  std::string key;          // key that selects the server of a cluster; "": any server
+  std::string head;         // the requests, up to the data
   const char* data = nullptr;  // the caller's
   std::string tail = "\r\n";   // follows the data
   uint64_t bytes = 0;
   unsigned skipped = 0;  // answers before the one that counts; the first error among them counts instead
-  char* into = nullptr;  // where the value goes that is answered, and at most how much
+  char* into = nullptr;  // buffer for the value in the answer
   uint64_t room = 0;
   size_t limit = 64 << 10;  // of any other answer
 
-  // Of its way.
+  // Routing of the command.
   Connection* connection = nullptr;
   Node* node = nullptr;
   unsigned attempts = 0;
@@ -50,7 +50,7 @@ class Connection {
    public:
     virtual void opened(Connection& connection) = 0;
     virtual void replied(Connection& connection, OwnedCommand command, Reply& reply) = 0;
-    // The connection is closed; first each command whose answer has not come is given back.
+    // Returns each command without an answer, before closed() reports that the connection is closed.
     virtual void lost(OwnedCommand command, const Verdict& why) = 0;
     virtual void closed(Connection& connection, const Verdict& why, bool was_ready) = 0;
 
@@ -61,17 +61,17 @@ class Connection {
   Connection(Listener* listener, Node* node, std::string where, const Settings* settings, const Tls* tls, int epoll)
       : listener_(listener), node_(node), where_(std::move(where)), settings_(settings), tls_(tls), epoll_(epoll) {}
 
-  // `number`: of the endpoint, told again by endpoint().
+  // `number` is the endpoint's index, which endpoint() returns.
   void open(const Endpoint& endpoint, size_t number, const std::string& host);
   void close(const Verdict& why);
   void push(OwnedCommand command);
-  // Its operation has ended, and none of its memory may be touched any more. True: for that the connection has to be closed
-  // before anything else is done with it.
+  // Detaches a command of which the operation has ended. The connection must not touch any of its memory from here
+  // on. Returns true if the connection must be closed for that before any other use.
   [[nodiscard]] bool detach(Command* command);
   void on_event();
-  // Writes what can be written.
+  // Writes as much as the socket takes.
   void flush();
-  // Closes it if the server is silent for too long.
+  // Closes the connection if the server is silent for too long.
   void tick(Clock::time_point now);
 
   [[nodiscard]] bool is_ready() const { return state_ == State::ready; }
@@ -87,10 +87,10 @@ class Connection {
 
   void greet();
   void greeted(Command& command, const Reply& reply);
-  void fail(const std::string& what);  // "cannot connect to "
+  void fail(const std::string& what);  // `what` begins the message, such as "cannot connect to "
   void receive();
   [[nodiscard]] Command* answered() const;
-  // False: the connection is closed.
+  // Reads received bytes. Returns false if the connection is closed.
   bool consume(const char* data, size_t bytes);
   bool end_reply();
   void watch();
@@ -112,9 +112,9 @@ class Connection {
   uint64_t load_ = 0;
   ReplyReader reader_;
   bool is_reading_ = false;  // reader_ has begun the answer to sent_.front()
-  unsigned skipped_ = 0;     // answers to it that have come
+  unsigned skipped_ = 0;     // answers to that command that have arrived
   Reply skipped_error_;
-  bool has_given_up_ = false;  // of a command in sent_
+  bool has_given_up_ = false;  // an operation gave up a command in sent_
   Clock::time_point progress_;
 };
 

@@ -8,12 +8,12 @@ namespace kvbm_redis {
 namespace {
 
 constexpr const char* kPartsMark = "kvbm-parts-1";
-// Parts whose head never came, as their writer died, go after so long.
+// Seconds after which parts without a list expire, because the process that wrote them died.
 constexpr uint64_t kOrphanSeconds = 3600;
 constexpr uint64_t kMostSeconds = 1'000'000'000;
-constexpr uint64_t kInline = 4096;  // less is copied behind its request
+constexpr uint64_t kInline = 4096;  // less data is copied behind its request
 constexpr uint64_t kMostOffset = 1ULL << 60;
-constexpr unsigned kMostRounds = 16;  // of reading an object that others write meanwhile
+constexpr unsigned kMostRounds = 16;  // rounds of reading an object that other clients write meanwhile
 
 bool read_number(const Reply& reply, uint64_t* out) {
   const char* end = reply.text.data() + reply.text.size();
@@ -113,7 +113,7 @@ void Operation::start_step() {
       return put_head();
     case Step::put_drop:
       return unlink_parts(old_);
-    case Step::put_keep:  // now that something names them
+    case Step::put_keep:  // the list names them now
       for (uint64_t i = 0; i < parts_.count(); ++i) ask(part_key(parts_, i), {"PERSIST", part_key(parts_, i)});
       return;
     case Step::put_name:
@@ -164,7 +164,8 @@ void Operation::start_step() {
   }
 }
 
-// Begins a transaction whose first answer is what the key had, so that the parts of just that object are removed.
+// Begins a transaction with a read of the key's old list, so that exactly the parts of the replaced object are
+// removed.
 std::string Operation::begin_with_look(const std::string& key) {
   std::string requests;
   append_request(&requests, {"MULTI"});
@@ -246,14 +247,14 @@ void Operation::get_parts() {
   }
 }
 
-// One more is asked for than is given back, to know whether names are left.
+// Requests one name more than it returns, to know whether names are left.
 void Operation::begin_list() {
   list_count_ = std::clamp<uint64_t>(op->bytes / 48, 16, 1000);
   const std::string first = list_after_ >= name_ && !list_after_.empty() ? "(" + list_after_ : "[" + name_;
   std::string last = "+";
   if (!name_.empty()) {
     last = "(" + name_;
-    ++last.back();  // a name is ASCII
+    ++last.back();  // names are ASCII
   }
   ask(index_key(), {"ZRANGEBYLEX", index_key(), first, last, "LIMIT", "0", std::to_string(list_count_ + 1)}).limit = 512 << 10;
 }
@@ -272,11 +273,11 @@ void Operation::take_list(const Reply& reply) {
       break;
     }
     list_after_ = name;
-    if (!is_name(name)) continue;  // someone else's
+    if (!is_name(name)) continue;  // written by another program
     std::memcpy(static_cast<char*>(op->data) + op->done, name.c_str(), name.size() + 1);
     op->done += name.size() + 1;
   }
-  // What is left begins behind the names that were passed over.
+  // The next request begins behind the names that were skipped.
   if (op->more == 0 || op->done > 0) return end();
   op->more = 0;
   go(Step::list);
@@ -292,7 +293,7 @@ bool Operation::read_head(const Reply& reply, Parts* out) {
          out->part_bytes <= kMostOffset / kMaxParts && out->total > 0 && out->total <= out->part_bytes * kMaxParts;
 }
 
-// Others write the object meanwhile.
+// Reads again an object that other clients write meanwhile.
 bool Operation::read_again() {
   if (++rounds_ < kMostRounds) {
     go(Step::get);
@@ -314,9 +315,9 @@ void Operation::replied(const Command& command, Reply& reply, const Connection& 
     reply_ = std::move(reply);
     const bool looks = step_ == Step::put || step_ == Step::put_head || step_ == Step::remove_object;
     if (looks && (reply_.items.empty() || !read_head(reply_.items[0], &old_))) old_ = Parts();
-    for (size_t i = 0; i < reply_.items.size(); ++i) {  // what went wrong within a transaction
+    for (size_t i = 0; i < reply_.items.size(); ++i) {  // errors within a transaction
       const Reply& item = reply_.items[i];
-      if (looks && i == 0 && item.text.starts_with("WRONGTYPE")) continue;  // it was a value
+      if (looks && i == 0 && item.text.starts_with("WRONGTYPE")) continue;  // the key had a value, not a list
       if (item.is(Reply::Type::error) && error_.empty()) error_ = item.text;
     }
   }
@@ -329,20 +330,21 @@ void Operation::failed(const Verdict& verdict) {
   if (outstanding_ == 0) next();
 }
 
-// Errors that are no end. True: the next step has begun.
+// Handles errors that do not end the operation. Returns true if the next step has begun.
 bool Operation::handles_error() {
   const bool is_other_type = error_.starts_with("WRONGTYPE");
   if ((step_ == Step::get || step_ == Step::get_check) && is_other_type) return go(Step::get_head), true;
   if (step_ == Step::get_head && is_other_type) return read_again();
-  if (step_ == Step::put_drop) return error_.clear(), next(), true;  // they are no part of what was put
-  if (step_ == Step::remove_look && is_other_type) return go(Step::remove_object), true;  // it is no list but a value
+  if (step_ == Step::put_drop) return error_.clear(), next(), true;  // the old parts do not belong to the put
+  if (step_ == Step::remove_look && is_other_type) return go(Step::remove_object), true;  // the key has a value, not a
+                                                                                          // list
   const bool unlinks = step_ == Step::remove_object || step_ == Step::remove_parts || step_ == Step::probe_remove;
   if (unlinks && error_.starts_with("ERR unknown command") && !services_->lacks_unlink) {
     services_->lacks_unlink = true;
     return go(step_), true;
   }
   if (step_ == Step::probe_slots && services_->settings().cluster == Cluster::automatic && !error_.starts_with("NOAUTH")) {
-    return go(Step::probe_write), true;  // no cluster, or not allowed to know: it says so when asked for a key
+    return go(Step::probe_write), true;  // no cluster, or no permission to ask: a cluster redirects requests for a key
   }
   if (step_ == Step::probe_write && error_.starts_with("OOM")) return go(Step::probe_index), true;
   if (step_ == Step::probe_policy) return end(), true;
@@ -352,7 +354,7 @@ bool Operation::handles_error() {
 void Operation::next_of_get() {
   if (step_ == Step::get) {
     if (!reply_.is(Reply::Type::value)) return end(KVBM_ERR_IO, "the answer to a get cannot be read");
-    if (reply_.number == 0) return go(Step::get_check);  // it may be missing, empty or shorter than the offset
+    if (reply_.number == 0) return go(Step::get_check);  // the object may be missing, empty or shorter than the offset
     op->done = static_cast<uint64_t>(reply_.number);
     return end();
   }
@@ -420,7 +422,7 @@ void Operation::next() {
     case Step::list:
       return take_list(reply_);
     case Step::prune_name:
-      // It may have been put anew meanwhile, and its name must not be lost then.
+      // The object may have been put again meanwhile, and its name must not be lost then.
       return reply_.number != 0 || was_retried_ ? go(Step::prune_check) : end();
     case Step::prune_check:
       return reply_.number != 0 ? go(Step::prune_again) : end();

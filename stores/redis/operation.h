@@ -1,8 +1,8 @@
-// One operation: the commands that it takes, one step after the other.
+// An operation: the commands of its steps, one step after the other.
 //
-// An object is a value of Redis, or, if it is larger than a part, values of its own and a list that names them. The value or
-// list has the key PREFIX:NAME, a part PREFIX:#TOKEN:NUMBER. Names that are listed are members of the sorted set
-// PREFIX:#names.
+// An object is one value of Redis. If it is larger than a part, it is several values, and a list that names them. The
+// value or list has the key PREFIX:NAME, a part PREFIX:#TOKEN:NUMBER. Names that are listed are members of the sorted
+// set PREFIX:#names.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace kvbm_redis {
 
-// What an operation needs of the store. None of it calls back before it returns.
+// Services of the store that an operation uses. None of these functions calls back before it returns.
 class Services {
  public:
   virtual void send(OwnedCommand command) = 0;
-  // The operation has ended and is not touched any more.
+  // Ends the operation, which is not touched afterwards.
   virtual void finish(Operation& operation, const Verdict& verdict) = 0;
-  // A name whose object is gone is to leave the listing.
+  // Removes from the listing a name without an object.
   virtual void prune(const std::string& name) = 0;
   virtual bool learn_slots(const Reply& reply, const Connection* from) = 0;
   virtual std::string new_token() = 0;
@@ -34,22 +34,22 @@ class Operation {
  public:
   enum class Own : uint8_t { none, prune, slots, probe };
 
-  // `op` may be null for those of the store's own; `name` is that of a prune.
+  // `op` may be null for the store's own operations. `name` is that of a prune.
   Operation(Services* services, kvbm_store_op_t* op, Own own = Own::none, std::string name = {});
 
   void begin();
   void replied(const Command& command, Reply& reply, const Connection& connection);
-  // A command was given up.
+  // Reports that a command was given up.
   void failed(const Verdict& verdict);
 
   [[nodiscard]] Own own() const { return own_; }
 
   kvbm_store_op_t* const op;
   Clock::time_point deadline;
-  std::vector<Command*> commands;  // on their way
+  std::vector<Command*> commands;  // commands in transit
   bool is_cancelled = false;       // under the store's lock
-  std::string server;              // that was asked last
-  std::string policy_note;         // of a probe: what people should know
+  std::string server;              // the server that was asked last
+  std::string policy_note;         // of a probe: a remark for people
 
  private:
   enum class Step : uint8_t {
@@ -90,7 +90,7 @@ class Operation {
   void begin_get();
   void get_parts();
   void take_list(const Reply& reply);
-  // The list that names the parts. False: it is none of ours.
+  // Reads the list that names the parts. Returns false if another program wrote it.
   static bool read_head(const Reply& reply, Parts* out);
   bool read_again();
   void next();
@@ -106,18 +106,18 @@ class Operation {
   std::string name_;
   Step step_ = Step::put;
   size_t outstanding_ = 0;
-  Reply reply_;        // the last one
-  std::string error_;  // the first of the step, as the server gave it
-  Verdict failure_;    // of what never came back
+  Reply reply_;        // last one
+  std::string error_;  // first one of the step, as sent by the server
+  Verdict failure_;    // of commands that never returned
   const Connection* from_ = nullptr;
   unsigned rounds_ = 0;
   bool was_retried_ = false;
 
   Parts parts_;
-  Parts old_;               // that a put replaces
+  Parts old_;               // parts that a put replaces
   std::string read_token_;  // of parts that were read in vain
   uint64_t get_bytes_ = 0;
-  bool is_short_ = false;  // a part did not have what it should
+  bool is_short_ = false;  // a part had fewer bytes than expected
   std::string list_after_;
   uint64_t list_count_ = 0;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxLine = 4096;
 constexpr size_t kMaxDepth = 6;
-// Of a reply of many small items; each costs memory beyond its bytes.
+// Memory of one item beyond its bytes, which counts in a reply of many small items.
 constexpr size_t kItemCost = 16;
 
 bool read_number(std::string_view text, int64_t* out) {
@@ -78,7 +78,7 @@ size_t ReplyReader::feed(const char* data, size_t bytes) {
         } else if (line_.size() >= kMaxLine) {
           state_ = State::broken;
         } else if (std::string_view("+-:$*").find(line_[0]) == std::string_view::npos) {
-          state_ = State::broken;  // without waiting for a line's end that may never come
+          state_ = State::broken;  // the end of the line may never arrive
         }
         break;
       }
@@ -111,7 +111,7 @@ size_t ReplyReader::feed(const char* data, size_t bytes) {
 
 char* ReplyReader::direct(size_t* out_room) {
   if (state_ != State::value || !is_elsewhere_ || into_ == nullptr) return nullptr;
-  if (value_left_ == 0) {  // all of it was filled
+  if (value_left_ == 0) {  // the value is complete
     state_ = State::value_end;
     return nullptr;
   }
@@ -156,7 +156,7 @@ void ReplyReader::begin_value(int64_t bytes) {
     return end_item();
   }
   item_->type = Reply::Type::value;
-  // Only a reply that is a value itself goes elsewhere.
+  // Only a reply that is itself a value goes to `into_`.
   if (is_elsewhere_ && !stack_.empty()) is_elsewhere_ = false;
   if (is_elsewhere_) {
     item_->number = bytes;
@@ -178,7 +178,7 @@ void ReplyReader::begin_array(int64_t items) {
   }
   item_->type = Reply::Type::array;
   if (items == 0) return end_item();
-  // Each takes bytes that are still to come, so no more are made room for.
+  // Each item takes bytes that have not arrived, so no more items are reserved than the budget allows.
   if (stack_.size() >= kMaxDepth || static_cast<uint64_t>(items) > budget_ / kItemCost) {
     state_ = State::broken;
     return;

@@ -1,4 +1,4 @@
-// The protocol of Redis (RESP2): requests are written, replies are read piece by piece as they come.
+// The protocol of Redis (RESP2): writes requests, and reads replies piece by piece as they arrive.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace kvbm_redis {
 
 // Appends a request of these words.
 void append_request(std::string* out, std::initializer_list<std::string_view> words);
-// One whose last word, of `bytes` bytes, and the line's end behind it follow from elsewhere.
+// Appends a request without its last word of `bytes` bytes and the line's end behind it, which the caller sends
+// separately.
 void append_request_head(std::string* out, std::initializer_list<std::string_view> words, uint64_t bytes);
 
 struct Reply {
@@ -25,26 +26,27 @@ struct Reply {
   [[nodiscard]] bool is(Type other) const { return type == other; }
 };
 
-// Reads one reply after the other. What comes is bounded by what was asked: a longer one is a fault of the server's, after
-// which nothing more can be read.
+// Reads one reply after the other. The request bounds the length of its reply. A longer reply is a fault of the
+// server, after which nothing more can be read.
 class ReplyReader {
  public:
-  // Before each reply. With `room` a value may have so many bytes, and is read to `into`, or dropped where that is null.
-  // Everything else of the reply may have `limit` bytes in all.
+  // Must be called before each reply. With `room`, a value may have so many bytes, and is read to `into`, or dropped
+  // if that is null. All other content of the reply may have `limit` bytes in total.
   void begin(char* into, uint64_t room, size_t limit);
-  // Takes bytes up to the end of the reply; how many. 0 when it is whole, or broken.
+  // Takes bytes up to the end of the reply, and returns how many. Returns 0 when the reply is whole or broken.
   size_t feed(const char* data, size_t bytes);
-  // Where the next bytes of a value belong, and how many: to be read there directly. Null: feed() them.
+  // Returns the place and number of the value's next bytes, so that they can be read there directly. Null: use
+  // feed().
   char* direct(size_t* out_room);
   void filled(size_t bytes) { value_left_ -= bytes; }
-  // The memory of begin() must not be touched any more: the rest of the value is dropped.
+  // Drops the rest of the value. The memory of begin() is not touched any more.
   void forget_memory();
 
   [[nodiscard]] bool is_whole() const { return state_ == State::whole; }
   [[nodiscard]] bool is_broken() const { return state_ == State::broken; }
-  // Nothing of the reply has come.
+  // Returns whether no byte of the reply has arrived.
   [[nodiscard]] bool is_untouched() const { return state_ == State::line && line_.empty() && stack_.empty(); }
-  // What a broken reply begins with.
+  // Returns the beginning of a broken reply.
   [[nodiscard]] const std::string& broken_line() const { return line_; }
   Reply& reply() { return root_; }
 
@@ -64,7 +66,7 @@ class ReplyReader {
 
   State state_ = State::line;
   Reply root_;
-  Reply* item_ = nullptr;  // that is being read
+  Reply* item_ = nullptr;  // item that is being read
   std::vector<Level> stack_;
   std::string line_;
   char* into_ = nullptr;

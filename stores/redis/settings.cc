@@ -8,7 +8,7 @@ namespace kvbm_redis {
 namespace {
 
 constexpr uint64_t kLeastPart = 64 << 10;
-constexpr uint64_t kMostPart = 512 << 20;  // of a value of Redis (proto-max-bulk-len)
+constexpr uint64_t kMostPart = 512 << 20;  // limit of a value in Redis (proto-max-bulk-len)
 constexpr size_t kMostAddresses = 16;
 
 template <class T>
@@ -31,7 +31,7 @@ bool read_size(std::string_view text, uint64_t* out) {
   return *out >= kLeastPart && *out <= kMostPart;
 }
 
-// No '{': the cluster would take what is in braces for all that counts of a key.
+// Rejects '{', because a cluster hashes only the part of a key in braces.
 bool is_key_prefix(std::string_view text) {
   if (text.empty() || text.size() > 64) return false;
   for (const char c : text) {
@@ -158,7 +158,7 @@ std::optional<Settings> read_settings(const kvbm_store_config_t& config, std::st
   if (settings.cert_file.empty() != settings.key_file.empty()) return refuse("give both cert and key of the Redis store, or neither");
   settings.user = config.user;
   settings.password = config.password;
-  // Read once: a program may change its environment in another thread.
+  // The variable is read once, because a program may change its environment in another thread.
   const char* password = std::getenv("KVBM_REDIS_PASSWORD");
   if (settings.password.empty() && password != nullptr) settings.password = password;
   if (!settings.user.empty() && settings.password.empty()) {

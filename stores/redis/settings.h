@@ -1,4 +1,4 @@
-// What a URL and the environment say, checked.
+// Settings from a URL and the environment, checked.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Address {
   [[nodiscard]] std::string text() const;
   bool operator==(const Address&) const = default;
 };
-// "host:port" or "[::1]:port"; without a port it is 6379.
+// Reads "host:port" or "[::1]:port". The default port is 6379.
 std::optional<Address> read_address(const std::string& text);
 
 enum class Cluster : uint8_t { automatic, on, off };
@@ -38,17 +38,18 @@ struct Settings {
   std::string cert_file;
   std::string key_file;
 
-  // The URL without secrets.
+  // Returns the URL without secrets.
   [[nodiscard]] std::string description() const;
 };
 
 inline constexpr size_t kOptionCount = 8;
 extern const kvbm_store_option_help_t kOptions[kOptionCount];
 
-// Nothing, and one sentence in `message`, where something is wrong.
+// Returns nothing, and one sentence in `message`, if something is wrong.
 std::optional<Settings> read_settings(const kvbm_store_config_t& config, std::string* message);
 
-// Of what can be asked for: [a-z0-9-.] in parts between '/', none of them empty or beginning with '.'.
+// Returns whether an object or listing may have this name: [a-z0-9-.] in parts between '/', none of them empty or
+// beginning with '.'.
 bool is_name(std::string_view text);
 bool is_prefix(std::string_view text);
 

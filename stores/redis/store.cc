@@ -22,7 +22,8 @@ constexpr size_t kMostNodes = 1024;
 constexpr unsigned kMostAttempts = 5;
 constexpr unsigned kMostRedirects = 8;
 constexpr size_t kMostPrunes = 64;
-// What is on its way on one connection; with less the server waits for us, with more a lost connection costs more.
+// Limit on bytes in transit on one connection. With less, the server waits for this client. With more, a lost
+// connection costs more.
 constexpr uint64_t kMostLoad = 4 << 20;
 constexpr size_t kMostCommands = 64;
 constexpr auto kTick = std::chrono::milliseconds(100);
@@ -76,7 +77,7 @@ Store::~Store() {
 void Store::wake() const {
   const uint64_t one = 1;
   if (::write(wake_fd_, &one, sizeof one) < 0) {
-    // It is full, so the thread is awake.
+    // The eventfd is full, so the thread is awake.
   }
 }
 
@@ -260,7 +261,7 @@ void Store::end_overdue(Clock::time_point now) {
     std::string clause;
     for (const Command* command : operation.commands) {
       if (command->connection != nullptr) clause = "no answer of " + command->connection->where() + " in time";
-      // What kept it waiting.
+      // Reason why the command waited.
       if (command->connection == nullptr && command->node != nullptr && command->node->failures > 0) clause = command->node->why.clause;
     }
     if (clause.empty()) clause = "no answer of " + settings_.addresses[entry_].text() + " in time";
@@ -301,7 +302,7 @@ Connection* Store::least_loaded(Node& node) {
 }
 
 Node* Store::node_of(const Command& command) {
-  if (command.node != nullptr) return command.node;  // where it was sent on to
+  if (command.node != nullptr) return command.node;  // server that it was redirected to
   if (!slots_.empty()) {
     Node* const owner = command.key.empty() ? nullptr : slots_[slot_of(command.key)];
     if (owner != nullptr) return owner;
@@ -322,7 +323,7 @@ void Store::route_all() {
   }
 }
 
-// True: a connection is there or may come to be.
+// Connects to a server. Returns whether a connection exists or may still open.
 bool Store::connect(Node& node, Clock::time_point now) {
   if (node.lookup != nullptr && node.lookup->is_done.load(std::memory_order_acquire)) {
     node.endpoints = node.lookup->found;
@@ -369,7 +370,7 @@ void Store::dispatch(Node& node, Clock::time_point now) {
     if (next->is_asking) {
       std::string head;
       append_request(&head, {"ASKING"});
-      next->head.insert(0, head);  // it is good for one request or transaction
+      next->head.insert(0, head);  // ASKING is valid for one request or transaction
       ++next->skipped;
       next->is_asking = false;
     }
@@ -390,11 +391,11 @@ void Store::opened(Connection& connection) {
 void Store::closed(Connection& connection, const Verdict& why, bool was_ready) {
   Node& node = connection.node();
   if (was_ready) {
-    if (why.closes) node.endpoints.clear();  // its name may lead elsewhere now
+    if (why.closes) node.endpoints.clear();  // its name may have another address now
     return;
   }
   node.why = why;
-  if (node.endpoints.empty() || connection.endpoint() != node.next_endpoint) return;  // it was told already
+  if (node.endpoints.empty() || connection.endpoint() != node.next_endpoint) return;  // the failure is counted already
   if (++node.next_endpoint < node.endpoints.size()) return;                          // another address of the same host
   node.endpoints.clear();
   node.failures = std::min(node.failures + 1, 20U);
@@ -415,7 +416,7 @@ void Store::lost(OwnedCommand command, const Verdict& why) {
 }
 
 void Store::give_up(OwnedCommand command, const Verdict& why) {
-  // Another of the addresses may be reached.
+  // Another of the addresses may be reachable.
   if (slots_.empty() && command->attempts + 1 < std::min<size_t>(kMostAttempts, settings_.addresses.size() + 1) && settings_.addresses.size() > 1) {
     ++command->attempts;
     outbox_.push_back(std::move(command));
@@ -483,7 +484,7 @@ bool Store::learn_slots(const Reply& reply, const Connection* from) {
     const Reply& host = range.items[2].items[0];
     const int64_t port = range.items[2].items[1].number;
     if (first < 0 || last < first || last >= static_cast<int64_t>(kSlots) || port < 1 || port > 65535 || host.text.size() > 253) return false;
-    const bool is_same = host.text.empty() || host.text == "?";  // as the one that was asked
+    const bool is_same = host.text.empty() || host.text == "?";  // same host as the server that answered
     Node* const node = find_node({is_same ? from->node().address.host : host.text, static_cast<uint16_t>(port)});
     std::fill(slots.begin() + first, slots.begin() + last + 1, node);
   }

@@ -1,4 +1,4 @@
-// A database of a server, or a cluster: runs many operations at a time on one thread.
+// A database of a server, or a cluster. Runs many operations at a time on one thread.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,23 @@ struct Node {
   Address address;
   std::vector<std::unique_ptr<Connection>> connections;
   std::deque<OwnedCommand> waiting;
-  std::shared_ptr<Lookup> lookup;    // under way
+  std::shared_ptr<Lookup> lookup;    // lookup in progress
   std::vector<Endpoint> endpoints;
   size_t next_endpoint = 0;  // in use, or tried next
   unsigned failures = 0;
   Clock::time_point retry_at;
-  Verdict why;  // it could not be reached
+  Verdict why;  // reason why it could not be reached
 };
 
 class Store final : public Services, public Connection::Listener {
  public:
-  // `config` lives until the store is gone.
+  // `config` must outlive the store.
   Store(Settings settings, std::unique_ptr<Tls> tls, const kvbm_store_config_t* config);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Whether the store can be used. KVBM_OK also where no server answers.
+  // Returns whether the store can be used. KVBM_OK also if no server answers.
   Verdict probe(uint64_t timeout_ns);
   void start(kvbm_store_op_t* const* ops, size_t n);
   void cancel(kvbm_store_op_t* op);
@@ -54,7 +54,7 @@ class Store final : public Services, public Connection::Listener {
 
   void wake() const;
   void log(int32_t level, const std::string& text) const { config_->log(config_->context, level, text.c_str()); }
-  // The event thread.
+  // Runs the event thread.
   void run();
   void take_incoming();
   void begin(Owned operation);
@@ -64,7 +64,7 @@ class Store final : public Services, public Connection::Listener {
   Node* node_of(const Command& command);
   Node* find_node(const Address& address);
   void dispatch(Node& node, Clock::time_point now);
-  // Whether connections may come of it.
+  // Connects to a server. Returns whether connections may still open.
   bool connect(Node& node, Clock::time_point now);
   Connection* least_loaded(Node& node);
   void give_up(OwnedCommand command, const Verdict& why);
@@ -84,13 +84,13 @@ class Store final : public Services, public Connection::Listener {
   std::unordered_map<kvbm_store_op_t*, Operation*> of_op_;  // until they are finished
   bool is_stopping_ = false;
 
-  // The event thread's own.
+  // Used by the event thread alone.
   std::unordered_map<Operation*, Owned> running_;
-  std::vector<Owned> ended_;  // until nothing up the stack uses them
+  std::vector<Owned> ended_;  // freed when no caller up the stack uses them
   std::set<std::pair<Clock::time_point, Operation*>> deadlines_;
   std::deque<OwnedCommand> outbox_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  size_t entry_ = 0;            // of settings_.addresses, which are the first nodes
+  size_t entry_ = 0;            // index in settings_.addresses, which are the first nodes
   std::vector<Node*> slots_;    // empty: no cluster
   Clock::time_point refreshed_at_;
   Clock::time_point ticked_at_;

@@ -65,7 +65,7 @@ std::shared_ptr<Lookup> look_up(const Address& address, int wake_fd) {
     lookup->is_done.store(true, std::memory_order_release);
     const uint64_t one = 1;
     if (own_fd >= 0 && ::write(own_fd, &one, sizeof one) < 0) {
-      // It is full, so the store is awake.
+      // The eventfd is full, so the store is awake.
     }
     ::close(own_fd);
   }).detach();
@@ -129,7 +129,7 @@ bool Stream::open(const Endpoint& endpoint, const std::string& host, const Tls* 
     return false;
   }
   const int on = 1;
-  const unsigned lost_after_ms = 15'000;  // without an acknowledgement: the host or the network is gone
+  const unsigned lost_after_ms = 15'000;  // without an acknowledgement: the host or the network is down
   const int idle_s = 60;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

@@ -20,19 +20,20 @@ struct Endpoint {
   socklen_t length = 0;
 };
 
-// The addresses of a host, found by a thread of its own: the system may take long, and cannot be interrupted.
+// The addresses of a host, looked up on a separate thread, because the system may take long and cannot be
+// interrupted.
 struct Lookup {
-  std::vector<Endpoint> found;  // these once is_done
+  std::vector<Endpoint> found;  // valid once is_done, like `error`
   std::string error;
   std::atomic<bool> is_done{false};
 };
-// `wake_fd`, an eventfd, is written to at the end; it may be closed before.
+// Starts a lookup. At its end it writes to `wake_fd`, an eventfd, which the caller may close before.
 std::shared_ptr<Lookup> look_up(const Address& address, int wake_fd);
 
-// What all connections of a store over TLS share.
+// The TLS context that all connections of a store share.
 class Tls {
  public:
-  // Nothing, and a sentence, where a file cannot be used.
+  // Returns nothing, and a sentence, if a file cannot be used.
   static std::unique_ptr<Tls> make(const Settings& settings, std::string* wrong);
   ~Tls() { SSL_CTX_free(context_); }
   Tls(const Tls&) = delete;
@@ -52,22 +53,23 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // `tls` may be null. False: it cannot even begin.
+  // Begins to connect. `tls` may be null. Returns false if this fails at once.
   bool open(const Endpoint& endpoint, const std::string& host, const Tls* tls);
   void close();
   [[nodiscard]] int fd() const { return fd_; }
 
-  // 1: connected, with TLS if that is wanted. 0: later. -1: failed.
+  // Returns 1 when it is connected, with TLS if there is any. 0: later. -1: failed.
   int connect();
-  // Bytes that were read or written; 0: later. -1: ended or failed.
+  // Return the number of bytes read or written. 0: later. -1: ended or failed.
   ssize_t read(const iovec* pieces, int n);
   ssize_t write(const iovec* pieces, int n);
-  // Read already, and not told by the socket any more.
+  // Returns whether TLS holds bytes that were read already. The socket does not report them any more.
   [[nodiscard]] bool has_pending() const { return ssl_ != nullptr && SSL_pending(ssl_) > 0; }
-  // What connecting or the last read or write waits for beside what is usual.
+  // Returns whether connecting or the last read or write waits until the socket can be written.
   [[nodiscard]] bool wants_write() const { return wants_write_; }
   [[nodiscard]] const std::string& error() const { return error_; }
-  // By TLS. Where no answer came before: a certificate is wrong, or the other side does not speak TLS.
+  // Returns whether TLS failed. If no answer came before, a certificate is wrong, or the other side does not speak
+  // TLS.
   [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:

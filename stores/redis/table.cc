@@ -1,4 +1,4 @@
-// What the module exports: the table of kvbm_plugin.h.
+// The table of kvbm_plugin.h that the module exports.
 #include <cstring>
 #include <memory>
 #include <new>

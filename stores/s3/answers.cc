@@ -114,7 +114,7 @@ Verdict judge(const Answer& answer, const std::string& url, const std::string& r
   if (answer.transport != Transport::ok) return judge_transport(answer, url);
   const std::string status = std::to_string(answer.status);
   if (answer.content_type.starts_with("text/html") || looks_like_html(answer.body)) {
-    // A gateway in front of a server that is down says so in HTML, and passes.
+    // A gateway in front of a server that is down answers in HTML. This is temporary.
     const bool passes = answer.status >= 500 || answer.status == 429;
     return {KVBM_ERR_IO, status + " in HTML: a proxy, or no S3 server, at " + url, false, !passes};
   }

@@ -31,7 +31,7 @@ int64_t read_time(const std::string& text) {
   return ::timegm(&parts);
 }
 
-// The text of a small file, without line ends around it.
+// Returns the text of a small file without line ends at its end.
 std::string read_small(const std::string& path) {
   std::ifstream file(path);
   std::string text(16384, '\0');
@@ -104,7 +104,7 @@ class Search {
       }
       Found found = fixed(label, get(profile, "aws_access_key_id"), get(profile, "aws_secret_access_key"),
                           get(profile, "aws_session_token"));
-      found.may_change = true;  // someone may write the file anew
+      found.may_change = true;  // the file may be written again
       return found;
     }
     if (const auto& file = get(profile, "web_identity_token_file"); !file.empty()) return web_identity(role, file);
@@ -112,7 +112,7 @@ class Search {
     if (source.empty() || levels == 0) return failed(label + " has a role without a source_profile that has keys");
     const auto below = read_profile(environment_, source);
     if (!below) return failed(label + " takes its keys from a profile that does not exist");
-    if (source == name) {  // its own keys
+    if (source == name) {  // the profile's own keys
       Profile keys = *below;
       keys.erase("role_arn");
       return assume(role, of_profile(source, keys, 0));
@@ -157,7 +157,7 @@ class Search {
   }
 
   Found web_identity(const std::string& role, const std::string& file) {
-    const std::string token = read_small(file);  // it is renewed by others
+    const std::string token = read_small(file);  // the file is renewed by other programs
     if (token.empty()) return failed("the web identity token file cannot be read: see AWS_WEB_IDENTITY_TOKEN_FILE");
     return of_sts(sts_request(canonical_query({{"Action", "AssumeRoleWithWebIdentity"},
                                                {"Version", "2011-06-15"},
@@ -180,13 +180,13 @@ class Search {
     const std::string path = request.url.substr(request.url.find('/', begin));
     const std::string value =
         authorization({"POST", path, "", headers, hash}, with.credentials, settings_.region, "sts", date);
-    headers.erase(headers.begin());  // libcurl says the host itself
+    headers.erase(headers.begin());  // libcurl sends this header itself
     headers.emplace_back("authorization", value);
     request.headers = headers;
     return of_sts(request, "a role");
   }
 
-  // {"AccessKeyId": ..., "SecretAccessKey": ..., "Token": ..., "Expiration": ...}
+  // Reads {"AccessKeyId": ..., "SecretAccessKey": ..., "Token": ..., "Expiration": ...}
   Found of_json(const FetchAnswer& answer, const std::string& source) {
     if (!answer.error.empty() || answer.status >= 500)
       return failed(source + " does not answer: " + answer.error, true);
@@ -210,7 +210,7 @@ class Search {
     request.uses_proxy = false;
     const std::string& relative = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     request.url = relative.empty() ? env("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
-    // A token goes over http only to this machine.
+    // A token is sent over http only to this machine.
     bool is_allowed = request.url.starts_with("https://");
     for (const char* host : {"127.0.0.1", "localhost", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"}) {
       const std::string begin = std::string("http://") + host;
@@ -258,7 +258,7 @@ class Search {
   const Environment& environment_;
   const Fetch& fetch_;
   const int64_t now_s_;
-  bool has_role_ = false;  // the URL's role is taken on already
+  bool has_role_ = false;  // true once the URL's role is assumed
 };
 
 }  // namespace
@@ -323,7 +323,7 @@ void CredentialKeeper::run() {
       again = std::chrono::seconds(10);
     } else {
       credentials_ = std::make_shared<const Credentials>(found.credentials);
-      // Five minutes before their end, or at half of a shorter life.
+      // The next search begins five minutes before their end, or at half of a shorter life.
       if (const int64_t left = found.credentials.expires_at - now_s(); found.credentials.expires_at != 0) {
         again = std::chrono::seconds(std::max<int64_t>(left - std::min<int64_t>(300, left / 2), 1));
       }

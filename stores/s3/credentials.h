@@ -1,4 +1,4 @@
-// Where credentials come from, and how they are renewed.
+// Finds credentials and renews them.
 #pragma once
 
 #include <chrono>
@@ -17,36 +17,38 @@ namespace kvbm_s3 {
 
 struct Found {
   Credentials credentials;
-  std::string source;  // "the environment"
-  std::string error;   // one clause and its remedy; empty where there are credentials
-  // Not refused: their source could not be reached.
+  std::string source;  // such as "the environment"
+  std::string error;   // one clause and its remedy; empty if there are credentials
+  // Not a refusal: the source of the credentials could not be reached.
   bool is_unreachable = false;
-  // Asking again may give others.
+  // Another search may find other credentials.
   bool may_change = false;
 };
 
-// The first that there is of: the URL; a profile that it names; the environment; the profile; web identity; container;
-// instance role. A role of the URL is taken on with what was found. Blocks, at most some seconds.
+// Returns the first credentials found in: the URL; a profile that it names; the environment; the profile; web
+// identity; container; instance role. A role in the URL is assumed with these credentials. Blocks for some seconds at
+// most.
 Found find_credentials(const Settings& settings, const Environment& environment, const Fetch& fetch, int64_t now_s);
 
-// Keeps credentials that are good. All functions from any thread.
+// Holds valid credentials and renews them. All functions may be called from any thread.
 class CredentialKeeper {
  public:
-  using Changed = std::function<void()>;                      // on the keeper's thread
-  using Warn = std::function<void(const std::string& text)>;  // likewise
+  using Changed = std::function<void()>;                      // called on the keeper's thread
+  using Warn = std::function<void(const std::string& text)>;  // called on the keeper's thread
 
   CredentialKeeper(Settings settings, Environment environment, Fetch fetch, Changed changed, Warn warn);
   ~CredentialKeeper();
   CredentialKeeper(const CredentialKeeper&) = delete;
   CredentialKeeper& operator=(const CredentialKeeper&) = delete;
 
-  // What the first search found; waits for it until the time is over: unreachable then.
+  // Returns the result of the first search. Waits for it until the time is over, and then reports it as unreachable.
   Found first(uint64_t timeout_ns);
-  // Nothing while there are none, or none that have not expired.
+  // Returns nothing if there are no credentials that have not expired.
   std::shared_ptr<const Credentials> current();
-  // A server refused these: they are looked for anew. False where that gives the same, or was done just now.
+  // Searches again after a server refused these credentials. Returns false if that finds the same ones, or was done
+  // just now.
   bool renew(const std::shared_ptr<const Credentials>& refused);
-  // How many searches have ended.
+  // Returns how many searches have ended.
   uint64_t searches();
 
  private:
@@ -68,11 +70,11 @@ class CredentialKeeper {
   uint64_t searches_ = 0;
   bool has_renewed_ = false;
   std::chrono::steady_clock::time_point last_search_{};
-  std::chrono::steady_clock::time_point last_renewal_{};  // asked for by renew()
+  std::chrono::steady_clock::time_point last_renewal_{};  // last search that renew() requested
   std::thread thread_;
 };
 
-// A thread with a name, in which no signal of the program's is handled.
+// Starts a thread with a name, in which no signal of the program is handled.
 std::thread quiet_thread(const char* name, std::function<void()> body);
 
 }  // namespace kvbm_s3

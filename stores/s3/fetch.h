@@ -1,4 +1,4 @@
-// Small requests that are waited for: those for credentials.
+// Small synchronous requests: those for credentials.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ struct FetchRequest {
   Pairs headers;
   std::string body;
   long timeout_ms = 5000;
-  bool uses_proxy = true;  // as the environment says
+  bool uses_proxy = true;  // proxy settings of the environment
   bool verifies = true;
   std::string ca_file;
 };
 struct FetchAnswer {
-  std::string error;  // why there is none
+  std::string error;  // why there is no answer
   long status = 0;
   std::string body;  // at most 256 KiB
 };

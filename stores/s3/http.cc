@@ -36,7 +36,7 @@ void set_common(CURL* easy, bool verifies, const std::string& ca_file) {
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
 #if LIBCURL_VERSION_NUM >= 0x075700
-  // A name that is still being looked up is not waited for at the end.
+  // A cleanup does not wait for a name lookup that is still running.
   curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 #endif
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, verifies ? 1L : 0L);

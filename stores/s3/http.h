@@ -1,4 +1,4 @@
-// What all requests have in common, and the small ones that are waited for.
+// Settings that all requests have in common, and small synchronous requests.
 #pragma once
 
 #include <curl/curl.h>
@@ -9,9 +9,9 @@
 
 namespace kvbm_s3 {
 
-// libcurl's own initialisation, once in a process.
+// Initialises libcurl once per process.
 void init_curl();
-// No signals, no redirects, HTTP 1.1 alone, and certificates as they are given.
+// Sets no signals, no redirects, HTTP 1.1 alone, and the certificates of the settings.
 void set_common(CURL* easy, bool verifies, const std::string& ca_file);
 
 FetchAnswer fetch(const FetchRequest& request);

@@ -41,14 +41,14 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// Adds what the section has of names that are not in `out` yet. False: no such section.
+// Adds the section's values of names that are not in `out` yet. Returns false if there is no such section.
 bool read_section(const std::string& path, const std::string& section, Profile* out) {
   std::ifstream file(path);
   std::string line;
   bool is_inside = false;
   bool is_found = false;
   for (size_t bytes = 0; bytes < kMaxProfileFile && std::getline(file, line); bytes += line.size() + 1) {
-    // What is indented belongs to the value before, which is none of ours.
+    // Indented lines belong to the value before, and none of these values is used here.
     if (line.empty() || line[0] == '#' || line[0] == ';' || line[0] == ' ' || line[0] == '\t') continue;
     const std::string_view text = trim(line);
     if (text.starts_with('[')) {
@@ -103,7 +103,7 @@ bool is_region(std::string_view text) {
   return true;
 }
 
-// The first that is not empty.
+// Returns the first text that is not empty.
 template <class... Rest>
 const std::string& first_of(const std::string& one, const Rest&... rest) {
   if constexpr (sizeof...(rest) == 0) {
@@ -113,7 +113,7 @@ const std::string& first_of(const std::string& one, const Rest&... rest) {
   }
 }
 
-// The prefix of the URL's path. An empty part or one of dots alone would be another path to some proxies.
+// Reads the prefix from the URL's path. Some proxies would change a path with an empty part or one of dots alone.
 bool read_prefix(std::string_view path, std::string* out) {
   while (path.starts_with('/')) path.remove_prefix(1);
   while (path.ends_with('/')) path.remove_suffix(1);
@@ -191,7 +191,7 @@ namespace {
 
 using Options = std::map<std::string, std::string>;
 
-// Each reads a part of a URL, and gives a sentence where something is wrong.
+// The functions below each read a part of a URL, and return a sentence if something is wrong.
 std::string read_place(const kvbm_store_config_t& config, Settings* settings) {
   settings->bucket = config.authority;
   if (settings->bucket.empty()) return "an S3 store needs a bucket: s3://bucket/prefix";
@@ -227,12 +227,12 @@ std::string read_server(const Options& options, const Environment& environment, 
       "https://s3." + settings->region + ".amazonaws.com" + (settings->region.starts_with("cn-") ? ".cn" : "");
   const std::string endpoint = first_of(get(options, "endpoint"), get(environment, "AWS_ENDPOINT_URL_S3"),
                                         get(environment, "AWS_ENDPOINT_URL"), get(profile, "endpoint_url"), amazon);
-  // It is not repeated: someone may have put a password into it.
+  // The message does not repeat the endpoint, which may contain a password.
   if (!read_endpoint(endpoint, settings)) return "the endpoint of the S3 store is no http://HOST:PORT or https://HOST";
   const std::string& style = get(options, "style");
   if (!style.empty() && style != "path" && style != "host")
     return "style of the S3 store is path or host, not " + style;
-  // No certificate is good for a bucket with dots in front of a host.
+  // No certificate matches a bucket with dots in front of a host.
   settings->is_host_style = style.empty() ? settings->host.find("amazonaws.com") != std::string::npos &&
                                                 (!settings->is_https || settings->bucket.find('.') == std::string::npos)
                                           : style == "host";

@@ -32,7 +32,7 @@ Digest hmac(const void* key, size_t key_bytes, std::string_view text) {
 }
 Digest hmac(const Digest& key, std::string_view text) { return hmac(key.data(), key.size(), text); }
 
-// Without blanks around it, and with one where there are several.
+// Removes blanks around a value, and replaces several blanks by one.
 std::string trimmed(std::string_view value) {
   std::string text;
   for (const char c : value) {

@@ -9,7 +9,7 @@
 
 namespace kvbm_s3 {
 
-// SHA-256 of nothing, in hex: the payload hash of a request without a body.
+// SHA-256 of no bytes, in hex: the payload hash of a request without a body.
 inline constexpr std::string_view kNoPayload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 inline constexpr std::string_view kUnsignedPayload = "UNSIGNED-PAYLOAD";
 
@@ -28,11 +28,11 @@ struct Credentials {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string sha256_hex(const void* data, size_t bytes);
-// CRC-32C, big-endian, in base64, as x-amz-checksum-crc32c has it.
+// Returns CRC-32C, big-endian, in base64, as in the header x-amz-checksum-crc32c.
 std::string crc32c_base64(const void* data, size_t bytes);
-// Everything but [A-Za-z0-9._~-], and '/' where asked for, becomes %XX.
+// Replaces everything but [A-Za-z0-9._~-], and '/' if `keep_slash`, by %XX.
 std::string uri_encode(std::string_view text, bool keep_slash);
-// The query in the only order that may be signed, encoded; it is sent like that too.
+// Returns the query encoded, in the only order that may be signed. It is sent in this form.
 std::string canonical_query(Pairs query);
 std::string amz_date(int64_t unix_s);  // 20150830T123600Z
 
@@ -44,7 +44,7 @@ struct Signable {
   std::string_view payload_hash;
 };
 
-// The value of the header Authorization. `date` is that of x-amz-date.
+// Returns the value of the header Authorization. `date` is that of x-amz-date.
 std::string authorization(const Signable& request, const Credentials& credentials, std::string_view region,
                           std::string_view service, std::string_view date);
 

@@ -51,7 +51,7 @@ void Store::stop() {
   wake();
   for (std::thread& thread : digest_threads_) thread.join();
   if (event_thread_.joinable()) event_thread_.join();
-  keeper_.reset();  // it wakes the event thread through `multi_`
+  keeper_.reset();  // the keeper wakes the event thread through `multi_`
   curl_multi_cleanup(multi_);
 }
 
@@ -218,7 +218,7 @@ void Store::go_on_waiting() {
   }
 }
 
-// With a corrected clock, or with other credentials; each once.
+// Starts a refused request again with a corrected clock, or with other credentials, each once.
 bool Store::may_try_again(Owned& transfer, const Verdict& verdict) {
   if (verdict.status != KVBM_ERR_PERMISSION && verdict.status != KVBM_ERR_IO) return false;
   const Answer& answer = transfer->answer;
@@ -261,7 +261,7 @@ void Store::conclude(Owned transfer, CURLcode code) {
 
 void Store::finish(Owned transfer, Verdict verdict) {
   kvbm_store_op_t* const op = transfer->op;
-  if (op == nullptr) return;  // a request of our own
+  if (op == nullptr) return;  // this store's own request
   if (verdict.status != KVBM_OK) {
     const std::string text = for_people(verdict.clause, sizeof op->message - 1);
     std::memcpy(op->message, text.c_str(), text.size() + 1);
@@ -280,7 +280,7 @@ void Store::finish(Owned transfer, Verdict verdict) {
   if (is_kept) abandon_upload(transfer);
 }
 
-// Parts of an upload that is not completed cost money until they are removed.
+// Removes the parts of an upload that was not completed, because they cost money until then.
 void Store::abandon_upload(Owned& transfer) {
   transfer->step = Transfer::Step::abandon;
   transfer->deadline = Clock::now() + std::chrono::seconds(2);
@@ -305,7 +305,7 @@ Verdict Store::probe(uint64_t timeout_ns) {
   op.kind = KVBM_STORE_LIST;
   op.name = op.after = "";
   op.data = room.data();
-  op.bytes = 64;  // one name is asked for
+  op.bytes = 64;  // room for one name
   op.timeout_ns = timeout_ns - gone;
   std::promise<Verdict> ended;
   auto transfer = std::make_unique<Transfer>(&op);

@@ -1,4 +1,4 @@
-// A bucket with a prefix: runs many operations at a time on one thread.
+// A bucket with a prefix. Runs many operations at a time on one thread.
 #pragma once
 
 #include <curl/curl.h>
@@ -18,13 +18,13 @@ namespace kvbm_s3 {
 
 class Store {
  public:
-  // `config` lives until the store is gone.
+  // `config` must outlive the store.
   Store(Settings settings, Environment environment, const kvbm_store_config_t* config);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Whether the store can be used: lists a name. KVBM_OK also where no server answers.
+  // Returns whether the store can be used, by listing a name. KVBM_OK also if no server answers.
   Verdict probe(uint64_t timeout_ns);
   void start(kvbm_store_op_t* const* ops, size_t n);
   void cancel(kvbm_store_op_t* op);
@@ -34,14 +34,14 @@ class Store {
   using Owned = std::unique_ptr<Transfer>;
 
   void stop();
-  // Any thread.
+  // May be called from any thread.
   void submit(Owned transfer);
   void hand_over(Owned transfer);  // to the event thread
   void wake();
   void log(int32_t level, const std::string& text) const { config_->log(config_->context, level, text.c_str()); }
-  // Computes digests, so that sockets are not kept waiting.
+  // Computes digests on other threads, so that sockets do not wait for them.
   void run_digests();
-  // The event thread.
+  // Run on the event thread.
   void run();
   void take_incoming();
   void begin(Owned transfer);
@@ -65,9 +65,9 @@ class Store {
   std::unordered_map<kvbm_store_op_t*, Transfer*> of_op_;  // until they are finished
   bool is_stopping_ = false;
 
-  // The event thread's own.
+  // Used by the event thread alone.
   std::unordered_map<Transfer*, Owned> running_;
-  std::vector<Owned> waiting_;  // for credentials
+  std::vector<Owned> waiting_;  // transfers that wait for credentials
   std::atomic<bool> has_cancelled_{false};
 
   std::unique_ptr<CredentialKeeper> keeper_;

@@ -1,4 +1,4 @@
-// What the module exports: the table of kvbm_plugin.h.
+// The table of kvbm_plugin.h that the module exports.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -26,7 +26,7 @@ kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t timeout_ns,
       copy_text(refused, message, 256);
       return KVBM_ERR_CONFIG;
     }
-#ifdef KVBM_S3_CLOCK_OFFSET_S  // of a test's build
+#ifdef KVBM_S3_CLOCK_OFFSET_S  // set in a test's build
     settings->clock_offset_s = KVBM_S3_CLOCK_OFFSET_S;
 #endif
     auto store = std::make_unique<Store>(std::move(*settings), std::move(environment), config);

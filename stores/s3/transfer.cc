@@ -147,14 +147,14 @@ void Transfer::prepare(const Settings& settings, const Credentials& keys, int64_
   if (!keys.token.empty()) headers.emplace_back("x-amz-security-token", keys.token);
   if (!is_signed) headers.emplace_back("x-amz-checksum-crc32c", digest);
   if (step == Step::single && op->kind == KVBM_STORE_GET) {
-    // Of nothing a byte is asked for: whether the object exists has to be found out.
+    // A read of no bytes requests one byte, because it has to find out whether the object exists.
     const uint64_t last = op->offset + std::max<uint64_t>(op->bytes, 1) - 1;
     headers.emplace_back("range", "bytes=" + std::to_string(op->offset) + "-" + std::to_string(last));
   }
   const std::string value = authorization({method(), path, asked, headers, hash}, keys, settings.region, "s3", date);
   for (const auto& [name, text] : headers) headers_ = curl_slist_append(headers_, (name + ": " + text).c_str());
   headers_ = curl_slist_append(headers_, ("authorization: " + value).c_str());
-  // Without waiting for a "100 Continue" that some servers never send.
+  // Disables waiting for a "100 Continue" that some servers never send.
   headers_ = curl_slist_append(headers_, "Expect:");
   if (body_bytes() > 0) headers_ = curl_slist_append(headers_, "Content-Type: application/octet-stream");
 
@@ -188,7 +188,7 @@ void Transfer::prepare(const Settings& settings, const Credentials& keys, int64_
 size_t Transfer::on_header(char* data, size_t size, size_t count, void* user) {
   Answer& answer = static_cast<Transfer*>(user)->answer;
   const std::string_view line(data, size * count);
-  if (line.starts_with("HTTP/")) answer = Answer();  // "100 Continue" came before
+  if (line.starts_with("HTTP/")) answer = Answer();  // the lines before belong to "100 Continue"
   const auto take = [&](std::string_view name, std::string* out) {
     if (auto value = header_value(line, name); !value.empty()) *out = std::move(value);
   };
@@ -249,7 +249,7 @@ Transfer::Next Transfer::conclude(const Settings& settings, CURLcode code, Verdi
   curl_easy_getinfo(easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
   answer.content_length = length;
   const bool is_get = step == Step::single && op->kind == KVBM_STORE_GET;
-  // A range behind the end is no error of ours.
+  // A range behind the object's end is not an error.
   const bool is_behind = is_get && answer.status == 416 && answer.transport == Transport::ok && !answer.is_too_long &&
                          !looks_like_html(answer.body) && !answer.content_type.starts_with("text/html");
   *out = is_behind ? Verdict() : judge(answer, settings.endpoint(), settings.region);
@@ -261,7 +261,7 @@ Transfer::Next Transfer::conclude(const Settings& settings, CURLcode code, Verdi
     case Step::single:
       if (is_get) *out = judge_get(answer, op->offset, op->bytes, &op->done);
       if (op->kind == KVBM_STORE_LIST) return conclude_list(settings, out);
-      // Every server says what it has stored; what only says "200" is none.
+      // Every S3 server returns an ETag of the stored object. A server that returns only "200" is not one.
       if (op->kind == KVBM_STORE_PUT && answer.etag.empty())
         *out = {KVBM_ERR_IO, "the answer to a put has no ETag: is it an S3 server?", false, true};
       return Next::finished;
@@ -287,7 +287,7 @@ Transfer::Next Transfer::conclude(const Settings& settings, CURLcode code, Verdi
       step = Step::complete;
       return Next::send_again;
     case Step::complete:
-      // "200 OK" is sent at once, and an error may follow in the body.
+      // The server sends "200 OK" at once, and an error may follow in the body.
       if (parse_error(answer.body))
         *out = {KVBM_ERR_AGAIN, "the parts of the object were not put together", false, false};
       return Next::finished;
@@ -313,7 +313,7 @@ Transfer::Next Transfer::conclude_list(const Settings& settings, Verdict* out) {
     before = name;
     if (!name.starts_with(settings.prefix)) continue;
     const std::string_view own = std::string_view(name).substr(settings.prefix.size());
-    if (!is_name(own)) continue;  // someone else's
+    if (!is_name(own)) continue;  // written by another program
     if (op->done + own.size() + 1 > op->bytes) {
       op->more = 1;
       return Next::finished;
@@ -323,7 +323,7 @@ Transfer::Next Transfer::conclude_list(const Settings& settings, Verdict* out) {
     op->done += own.size() + 1;
   }
   op->more = list->truncated ? 1 : 0;
-  // What is left begins behind the names that were passed over.
+  // The next request begins behind the names that were skipped.
   if (!list->truncated || op->done > 0 || list->keys.empty()) return Next::finished;
   list_after_ = before;
   return Next::send_again;

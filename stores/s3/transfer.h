@@ -1,4 +1,4 @@
-// One operation on its way: its requests, one after the other, and what comes back.
+// An operation in progress: its requests, one after the other, and their answers.
 #pragma once
 
 #include <curl/curl.h>
@@ -29,31 +29,32 @@ struct Transfer {
   Transfer& operator=(const Transfer&) = delete;
   ~Transfer();
 
-  // The bytes of the next request's body.
+  // The body of the next request.
   [[nodiscard]] const char* body() const;
   [[nodiscard]] size_t body_bytes() const;
-  // Whether their digest has to be computed before it is sent, which takes a while.
+  // Returns whether the body's digest has to be computed before it is sent, which takes a while.
   [[nodiscard]] bool needs_digest() const { return digest.empty() && body_bytes() > 0; }
-  // Makes `easy` ready to be run, signed for `unix_s`.
+  // Prepares `easy` to be run, signed for `unix_s`.
   void prepare(const Settings& settings, const Credentials& credentials, int64_t unix_s);
-  // After the answer. Nothing: another request has to be sent. Fills done and more of the operation.
+  // Handles the answer and fills `done` and `more` of the operation. send_again: another request has to be sent.
   enum class Next : uint8_t { finished, send_again };
   Next conclude(const Settings& settings, CURLcode code, Verdict* out);
 
-  kvbm_store_op_t* op;                                        // nullptr once it is finished and only tidying up is left
-  std::function<void(kvbm_status_t, const Verdict&)> on_end;  // instead of the library's `finished`
+  kvbm_store_op_t* op;                                        // nullptr once the operation is finished and only the
+                                                              // cleanup is left
+  std::function<void(kvbm_status_t, const Verdict&)> on_end;  // called instead of the library's `finished`
   std::chrono::steady_clock::time_point deadline;
   std::atomic<bool> is_cancelled{false};
 
   Step step = Step::single;
-  std::string digest;  // of the body: SHA-256 in hex, or CRC-32C where payloads are not signed
+  std::string digest;  // digest of the body: SHA-256 in hex, or CRC-32C if payloads are not signed
   Answer answer;
   CURL* easy = nullptr;
   int64_t signed_at = 0;
   bool has_corrected_clock = false;
   bool has_renewed = false;
   std::shared_ptr<const Credentials> credentials;
-  uint64_t searches = 0;  // of credentials, when it began to wait for others
+  uint64_t searches = 0;  // count of credential searches when it began to wait for other credentials
   Verdict before_renewal;
   std::string upload_id;
 
@@ -72,8 +73,8 @@ struct Transfer {
   size_t sent_ = 0;
   size_t part_ = 0;
   std::vector<std::string> etags_;
-  std::string own_body_;    // of `complete`
-  std::string list_after_;  // where the next request of a listing begins; "" = where the operation says
+  std::string own_body_;    // body of `complete`
+  std::string list_after_;  // start of the listing's next request; "": the operation's own
 };
 
 }  // namespace kvbm_s3

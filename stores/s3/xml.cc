@@ -23,7 +23,7 @@ void append_utf8(std::string& out, uint32_t code) {
   for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | ((code >> (6 * i)) & 0x3F));
 }
 
-// `name` is what stands between & and ;.
+// Appends the character of an entity. `name` is the text between & and ;.
 bool append_entity(std::string& out, std::string_view name) {
   static constexpr struct {
     std::string_view name;
@@ -59,7 +59,7 @@ bool append_text(std::string& out, std::string_view raw) {
   return true;
 }
 
-// The end of a tag that begins at xml[at]: the place of its '>', past quoted attributes.
+// Returns the end of a tag that begins at xml[at]: the place of its '>', past quoted attributes.
 size_t end_of_tag(std::string_view xml, size_t at) {
   char quote = 0;
   for (; at < xml.size(); ++at) {
@@ -91,7 +91,7 @@ class Reader {
 
  private:
   struct Level {
-    size_t path_bytes;  // of the path before this element
+    size_t path_bytes;  // length of the path before this element
     std::string text;
   };
 
@@ -103,7 +103,7 @@ class Reader {
   bool take_text(std::string_view raw) {
     if (!levels_.empty()) return append_text(levels_.back().text, raw);
     for (const char c : raw) {
-      if (!is_blank(c) && static_cast<unsigned char>(c) < 0x80) return false;  // a byte order mark may be there
+      if (!is_blank(c) && static_cast<unsigned char>(c) < 0x80) return false;  // a byte order mark is allowed
     }
     return true;
   }

@@ -1,4 +1,4 @@
-// What is needed of XML to read a store's answers: elements and their text, within bounds.
+// The part of XML that a store's answers need: elements and their text, within bounds.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,23 @@
 
 namespace kvbm_s3 {
 
-// Tells of each element at its end, with the names of the elements around it and its own, as "Error/Code", and the text
-// that stands directly in it, decoded. Attributes are passed over. False: not well-formed, or a document type, an
-// unknown entity, more than 16 levels, or names of more than 64 bytes: none of which an answer of S3 has.
+// Calls back for each element at its end. The path names the elements around it and itself, as "Error/Code". The text
+// is what stands directly in it, decoded. Attributes are skipped. Returns false if the text is not well-formed, or
+// has a document type, an unknown entity, more than 16 levels, or names of more than 64 bytes. No answer of S3 has
+// any of these.
 using OnElement = std::function<void(std::string_view path, std::string_view text)>;
 bool read_xml(std::string_view xml, const OnElement& on_element);
 
-// HTML is what proxies and captive portals answer.
+// Returns whether the body is HTML, which proxies and captive portals answer.
 bool looks_like_html(std::string_view body);
 
 struct ErrorAnswer {
   std::string code;
   std::string message;
-  std::string region;    // where the bucket is, if the server says so
-  std::string endpoint;  // likewise
+  std::string region;    // region of the bucket, if the server reports it
+  std::string endpoint;  // endpoint of the bucket, if the server reports it
 };
-// Nothing where the body is no error of S3's.
+// Returns nothing if the body is no error of S3.
 std::optional<ErrorAnswer> parse_error(std::string_view body);
 
 struct ListAnswer {
@@ -33,7 +34,7 @@ struct ListAnswer {
 };
 std::optional<ListAnswer> parse_list(std::string_view body);
 
-// %XX decoded; nothing where a % is not followed by two hexadecimal digits. '+' is a blank.
+// Decodes %XX. Returns nothing if a % is not followed by two hexadecimal digits. '+' is a blank.
 std::optional<std::string> uri_decode(std::string_view text);
 
 }  // namespace kvbm_s3
