@@ -19,7 +19,7 @@ CuResult counted() {
   return kCuSuccess;
 }
 
-// Handles of all kinds: no code looks at them.
+// Returns a handle of any kind. No code reads through it.
 template <class Handle>
 Handle some_handle() {
   static char one;
@@ -54,14 +54,14 @@ CuResult pointer_attribute(void* value, int which, CuPointer pointer) {
     case kCuPointerMappingSize: said = bytes; break;
     default: break;
   }
-  // Ordinals and types are of four bytes, whatever is asked into.
+  // Ordinals and types have four bytes, whatever the size of the caller's variable.
   const bool is_small = which == kCuPointerMemoryType || which == kCuPointerDeviceOrdinal || which == kCuPointerIsManaged;
   std::memcpy(value, &said, is_small ? sizeof(uint32_t) : sizeof said);
   return kCuSuccess;
 }
 
 CuResult allocate(CuPointer* out, size_t bytes) {
-  // Only the lanes name it, and they do not read it: addresses alone.
+  // Only lanes name this memory, and they do not read it, so addresses are enough.
   static std::atomic<CuPointer> next{CuPointer{1} << 56};
   *out = next.fetch_add((bytes + 4095) / 4096 * 4096);
   return kCuSuccess;

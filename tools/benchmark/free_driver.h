@@ -1,6 +1,6 @@
-// A CUDA driver whose calls cost nothing and do nothing: what is left of a store or a load is the library's own work. It counts
-// its calls. Its one device has no memory of its own: addresses are the host's, pinned memory is full of ones, so that every leaf is
-// good and all hashes agree.
+// A CUDA driver with calls that cost nothing and do nothing. The rest of a store or a load is the library's own work.
+// It counts its calls. Its one device has no memory of its own: addresses are the host's, and pinned memory is full
+// of ones, so that every leaf is good and all hashes agree.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@ namespace kvbm::benchmark {
 
 // Lives as long as the process.
 const device::Driver& free_driver() noexcept;
-// Calls of the driver so far that enqueue, record or wait: not those that say what a context is, or take memory.
+// Returns the calls of the driver so far that enqueue, record or wait. Calls that query a context or allocate memory
+// do not count.
 uint64_t free_driver_calls() noexcept;
-// Memory of [base, base + bytes) is the device's from now on; whatever was before is not any more.
+// Makes [base, base + bytes) the device's memory from now on, instead of the range before.
 void free_driver_owns(const void* base, uint64_t bytes) noexcept;
 
 }  // namespace kvbm::benchmark

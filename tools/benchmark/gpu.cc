@@ -37,7 +37,7 @@ constexpr uint64_t kFilled = 0x5A5A5A5A5A5A5A5AULL;
 
 uint64_t pattern(uint64_t word) { return word * 0x9E3779B97F4A7C15ULL; }
 
-// Whether [bytes, bytes + n) is what the cache has from `offset` on.
+// Returns whether [bytes, bytes + n) equals the cache from `offset` on.
 bool is_pattern(const std::byte* bytes, uint64_t offset, uint64_t n) {
   for (uint64_t i = 0; i < n; i += 8) {
     uint64_t word;
@@ -60,8 +60,8 @@ bool is_pattern(const GpuWorld& world, const device::LeafMove& leaf) {
   return true;
 }
 
-// Moves all leaves out and in again and compares every byte and every hash; leaves the cache and the records as a store
-// leaves them, and in each leaf the hash that it has.
+// Moves all leaves out and in again and compares every byte and every hash. Leaves the cache and the records as after
+// a store, and in each leaf its hash.
 Status check(GpuWorld& world, std::vector<device::LeafMove>& leaves, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; i += 8) {
     const uint64_t word = pattern(i / 8);
@@ -85,7 +85,7 @@ Status check(GpuWorld& world, std::vector<device::LeafMove>& leaves, uint64_t by
   if (!moved.ok()) return moved.status();
   moved = world.copy(world.host(world.records()), world.cache(), bytes);
   if (!moved.ok()) return moved.status();
-  // All that the leaves cover is back where it was, and nothing beside it was touched.
+  // All bytes that the leaves cover must be back in place, and all other bytes unchanged.
   uint64_t back = 0;
   uint64_t lost = 0;
   for (uint64_t i = 0; i < bytes; i += 8) {
@@ -109,7 +109,7 @@ Row duration(const std::string& name, const Samples& samples) {
   return less_is_better(name, median(samples.ours) * 1e6, "us", median(samples.theirs) * 1e6, kCopy);
 }
 
-// How long neighbours in host memory are on the average, within parts.
+// Returns the average length of neighbours in host memory, within parts.
 uint64_t run_bytes(std::span<const device::LeafMove> leaves) {
   const uint64_t part = device::TransferOptions().part_bytes;
   uint64_t bytes = 0, runs = 0, run = 0;
@@ -127,7 +127,7 @@ uint64_t run_bytes(std::span<const device::LeafMove> leaves) {
   return runs == 0 ? 0 : bytes / runs;
 }
 
-// What was moved one way, for its bound: the host's own work as the quickest sample had it.
+// Records the transfers of one direction for their bound. The host's own work is that of the quickest sample.
 class Moved {
  public:
   Moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out) : world_(world) {
@@ -156,7 +156,7 @@ class Moved {
   uint64_t before_ = 0;
 };
 
-// Leaves out or in, in turns with one copy of as many bytes.
+// Moves leaves out or in, in turns with one copy of as many bytes.
 Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out, int rounds, GpuPace& pace,
              Samples& samples, MovedShape& shape) {
   Moved seen(world, leaves, bytes, out);
@@ -173,7 +173,7 @@ Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t
   return s;
 }
 
-// Leaves of that shape out and in, against one copy of as many bytes.
+// Measures leaves of that shape out and in, against one copy of as many bytes.
 Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, GpuPace& pace,
                  std::vector<Row>& rows) {
   std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
@@ -184,7 +184,7 @@ Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& sha
   Status s = moved(world, leaves, bytes, true, rounds, pace, out, seen);
   if (!s.ok()) return s;
   rows.push_back(bounded(speed("gpu.gather." + name, bytes, out), moved_bound(seen)));
-  // The records are as the last of both left them.
+  // The records are as the last of the two left them.
   if (const auto again = world.gather(leaves); !again.ok()) return again.status();
   Samples in;
   s = moved(world, leaves, bytes, false, rounds, pace, in, seen);
@@ -193,7 +193,7 @@ Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& sha
   return {};
 }
 
-// Each way for itself, whatever the library would choose.
+// Measures each path on its own, whichever the library would choose.
 Status each_path(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   device::PlanLimits mapped;
   mapped.always_mapped = true;
@@ -217,7 +217,7 @@ Status each_path(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std:
   return world.use(nullptr);
 }
 
-// What a caller waits for a store of few blocks, and for a load.
+// Measures how long a caller waits for a store of few blocks, and for a load.
 Status latency(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   PagedShape shape = paged_shape(kLatencyPage, world.bytes() / std::end(kLatencyBlocks)[-1]);
   shape.blocks = world.bytes() / shape.block_bytes();
@@ -263,7 +263,7 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
     const Status s = both_ways(world, page.name, shape, options.rounds, pace, figures.rows);
     if (!s.ok()) return s;
   }
-  // 16 tokens of 8 heads of 128 bf16, in the engine (tokens, heads, dim).
+  // Pages of 16 tokens of 8 heads of 128 bf16, in the engine (tokens, heads, dim).
   PagedShape rows = paged_shape(kLatencyPage, options.bytes);
   rows.row_bytes = 256;
   rows.heads = 8;

@@ -10,18 +10,18 @@ namespace {
 
 // A request of a kernel is of 128 bytes behind a header of 24 (with its framing), one of a copy engine of 256.
 constexpr double kMappedShare = (128.0 / (128 + 24)) / (256.0 / (256 + 24));
-// In which a copy engine begins a copy.
+// Seconds until a copy engine begins a copy.
 constexpr double kCopyBegins = 1.25e-6;
-// Launching a kernel behind another stream's event, and waking a thread that waits in the kernel for an event: what one copy that is
-// waited for by spinning has not.
+// Seconds to launch a kernel behind another stream's event, and to wake a thread that waits in the kernel for an
+// event. A single copy that is waited for by spinning does neither.
 constexpr double kLaunchAndWake = 25e-6;
-// lib/device/kernels/README.md: instructions of a warp for 4 KiB of a page in one piece, and how many a multiprocessor begins in
-// a cycle.
+// lib/device/kernels/README.md: instructions of a warp for 4 KiB of a page in one piece, and how many a
+// multiprocessor begins in a cycle.
 constexpr double kBytesAnInstruction = 4096.0 / 450;
 constexpr double kInstructionsACycle = 4;
 // 64 KiB in flight on a multiprocessor for 1.2 us of device memory.
 constexpr double kGatherRate = 65536 / 1.2e-6;
-// 0.7 instructions a byte, two warps a scheduler.
+// 0.7 instructions per byte, two warps per scheduler.
 constexpr double kDecodeRate = 3e9;
 
 std::string text(const char* format, double value) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kPage = 32ULL << 10;
 constexpr uint32_t kRow = 64;     // of the sample: an element of a head
-constexpr size_t kDifferent = 64;  // leaves, over and over
+constexpr size_t kDifferent = 64;  // different leaves, which repeat
 
 struct CodedLeaf {
   codec::LeafCodec codec = codec::LeafCodec::raw;

@@ -20,18 +20,18 @@ constexpr const char* kLimit = "cuMemcpyAsync, one piece, pinned, plain";
 constexpr uint64_t kCodingPage = 32ULL << 10;
 constexpr uint32_t kCodingRow = 64;  // of the sample: an element of a head
 constexpr codec::LeafForm kForm{codec::Element::bf16, kCodingRow, static_cast<uint32_t>(kCodingPage / 2 / kCodingRow)};
-// The records' memory is cut into so many places: two for each coded stream, one for each plain copy.
+// Number of places in the records' memory: two for each coded stream, one for each plain copy.
 constexpr uint64_t kPlaces = 8;
 
-// One that the processor codes and kernels decode; one that kernels do all of; the one of which they split and merge
-// planes.
+// A mode that the processor codes and kernels decode; a mode that kernels do completely; and zstd, of which kernels
+// split and merge planes.
 std::vector<codec::Mode> modes() {
   std::vector<codec::Mode> all{codec::Mode::standard, codec::Mode::int8};
   if (codec::has_zstd()) all.push_back(codec::Mode::zstd);
   return all;
 }
 
-// Blocks of a cache on the device, and places in pinned memory for what becomes of them.
+// Blocks of a cache on the device, and places in pinned memory for their streams and copies.
 class Coding {
  public:
   Coding(GpuWorld& world, const GpuOptions& options)
@@ -40,7 +40,7 @@ class Coding {
         blocks_(runs_of(world.leaves(shape_, shape_.blocks))),
         coder_(world.shared_device(), coder_options(options)) {}
 
-  // Made-up values into the pages, in the order of their blocks.
+  // Fills the pages with made-up values, in the order of their blocks.
   Status prepare() {
     if (shape_.bytes() > part() || codec::stream_room(kForm, shape_.bytes()) > 2 * part()) {
       return {Code::internal, "a sample does not fit its place"};
@@ -56,14 +56,14 @@ class Coding {
     return world_.copy(world_.cache(), world_.host(spare()), shape_.bytes()).status();
   }
 
-  // Both ways once, with all that came out compared; coded() then has what decode() takes.
+  // Runs both directions once and compares all results. coded() then has the input of decode().
   Status check(codec::Mode mode) {
     const auto made =
         codec::encode_stream(kForm, mode, {plain(), shape_.bytes()}, {reference(), 2 * part()}, workspace_);
     if (!made.ok()) return made.status();
     if (const auto seconds = encode(mode); !seconds.ok()) return seconds.status();
     if (size_ != made.value()) return {Code::damaged, "blocks were coded to another size than the processor's"};
-    // The sums of what was lost may differ in their last digits, so what both decode to is compared.
+    // The sums of lost values may differ in their last digits, so the decoded values of both are compared.
     if (Status s = decode_here(reference(), decoded()); !s.ok()) return s;
     if (Status s = decode_here(coded(), spare()); !s.ok()) return s;
     if (std::memcmp(spare(), decoded(), shape_.bytes()) != 0) return {Code::damaged, "blocks were coded wrong"};
@@ -89,7 +89,7 @@ class Coding {
     size_ = made.value();
     return seconds;
   }
-  // Into pages of other memory, which lie there as the cache's do.
+  // Decodes into pages of other memory, at the offsets of the cache's pages.
   Result<double> decode() {
     std::vector<StridedRun> runs = blocks_.runs();
     for (StridedRun& run : runs) run.data = reinterpret_cast<std::byte*>(world_.spare() + at_of(run));
@@ -116,7 +116,7 @@ class Coding {
     for (const device::LeafMove& leaf : leaves) runs.push_back(leaf.device);
     return codec::StridedBytes(std::move(runs));
   }
-  // Where a page lies in the cache.
+  // Returns a page's offset in the cache.
   [[nodiscard]] uint64_t at_of(const StridedRun& run) const {
     return reinterpret_cast<device::CuPointer>(run.data) - world_.cache();
   }
@@ -162,7 +162,7 @@ Status bench_gpu_coding(GpuWorld& world, const GpuOptions& options, GpuPace& pac
                                   coding.gigabytes() / median(encode.theirs), kLimit));
     Row row = more_is_better("gpu.decode." + name, coding.gigabytes() / median(decode.ours), "GB/s",
                              coding.gigabytes() / median(decode.theirs), kLimit);
-    // Of zstd the processor decodes.
+    // zstd is decoded by the processor.
     const Bound bound = decoded_bound(options.multiprocessors, row.limit.value_or(0) * 1e9);
     rows.push_back(mode == codec::Mode::zstd ? std::move(row) : bounded(std::move(row), bound));
   }

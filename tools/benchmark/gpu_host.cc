@@ -31,7 +31,7 @@ namespace {
 
 constexpr uint32_t kTokens = 16;
 constexpr uint32_t kBlocks = 256;
-constexpr double kWire = 55e9;  // bytes a second: PCIe 5 x16
+constexpr double kWire = 55e9;  // bytes per second: PCIe 5 x16
 constexpr const char* kWireName = "the wire, 55 GB/s";
 
 struct Model {
@@ -45,7 +45,7 @@ std::vector<Model> models() {
           {"mla", layout::latent(61, 576, layout::Element::bf16)}};
 }
 
-// Addresses that stand for memory of the device: nothing reads or writes it.
+// Reserved addresses in the role of device memory: nothing reads or writes them.
 class Reserved {
  public:
   explicit Reserved(uint64_t bytes) : bytes_(bytes) {
@@ -70,7 +70,7 @@ double process_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
-// What one kind of call took, of a block.
+// Figures of one kind of call, per block.
 struct Figures {
   std::vector<double> wall, work;
   double calls = 0;
@@ -99,7 +99,7 @@ class HostWorld {
 
   [[nodiscard]] uint64_t block_bytes() const noexcept { return block_bytes_; }
 
-  // All blocks under new names, and what was stored once.
+  // Stores all blocks under new names, and adds the figures to `out`.
   Status store(Figures& out) {
     first_key_ += kBlocks;
     manager::StoreRequest request;
@@ -178,7 +178,7 @@ class HostWorld {
     return attach();
   }
 
-  // Tensors of vLLM's order, each an allocation of its own in address.
+  // Attaches tensors in vLLM's order, each at a separate allocation's address.
   Status attach() {
     auto plan = ns_->plan({});
     if (!plan.ok()) return plan.status();
@@ -212,7 +212,7 @@ class HostWorld {
     }
     return out;
   }
-  // In an order without a pattern, as an engine's free list has it.
+  // Returns the blocks in an order without a pattern, like an engine's free list.
   static std::vector<uint32_t> ids() {
     std::vector<uint32_t> out(kBlocks);
     for (uint32_t i = 0; i < kBlocks; ++i) out[i] = i * 167 % kBlocks;

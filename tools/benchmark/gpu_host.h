@@ -1,5 +1,5 @@
-// `kvbm bench gpu --host`: what the processor works for a block that a cache on a device stores or loads, with a driver whose
-// calls cost nothing (free_driver). No GPU is needed; what a device adds is its own time.
+// `kvbm bench gpu --host`: measures the processor's work for a block that a cache on a device stores or loads. The
+// driver's calls cost nothing (free_driver). No GPU is needed; a device adds its own time.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ struct GpuHostOptions {
   bool quiet = false;
 };
 
-// Of each model: time on the wall of a block, of a store, a load and a load by layers, beside the wire's; processor time of
-// all threads; calls of the driver.
+// Rows of each model: wall time per block of a store, a load and a load by layers, beside the wire's; processor time
+// of all threads; calls of the driver.
 Result<std::vector<Row>> bench_gpu_host(const GpuHostOptions& options);
 
 }  // namespace kvbm::benchmark

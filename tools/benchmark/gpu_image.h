@@ -1,4 +1,4 @@
-// The benchmark's own kernels (tools/benchmark/kernels), compiled and embedded; empty in a build without nvcc.
+// The benchmark's own kernels (tools/benchmark/kernels), compiled and embedded. Empty in a build without nvcc.
 #pragma once
 
 #include "base/bytes.h"

@@ -19,7 +19,7 @@ namespace {
 using device::CuFunction;
 using device::CuPointer;
 
-// Launches and copies of one timed span on the device: so that its events' own time does not show.
+// Launches and copies in one timed span on the device: so many that the events' own time does not show.
 constexpr int kRepeats = 8;
 constexpr uint64_t kKernelPage = 32ULL << 10;
 constexpr uint32_t kGemmTile = 128;
@@ -55,7 +55,7 @@ class Beside {
     void* parameters[] = {&from, &count, &out};
     return launch(read_, {static_cast<unsigned>(world_.device().facts().multiprocessors) * 4, 1}, 512, parameters);
   }
-  // n x n, n a multiple of 128.
+  // Multiplies n x n matrices, n a multiple of 128.
   Status gemm(CuPointer a, CuPointer b, CuPointer c, uint32_t n) {
     void* parameters[] = {&a, &b, &c, &n};
     return launch(gemm_, {n / kGemmTile, n / kGemmTile}, 128, parameters);
@@ -80,10 +80,10 @@ class Beside {
   CuFunction read_ = nullptr, gemm_ = nullptr;
 };
 
-// Leaves described to kernels, in memory of the device, with room for what they answer.
+// Leaves described to kernels, in memory of the device, with space for the kernels' results.
 class Jobs {
  public:
-  // The record of each leaf is at the same offset in the spare memory as the leaf's in pinned memory.
+  // The record of each leaf has the same offset in the spare memory as the leaf's record in pinned memory.
   static Result<std::unique_ptr<Jobs>> make(GpuWorld& world, const std::vector<device::LeafMove>& leaves) {
     auto out = std::unique_ptr<Jobs>(new Jobs(world));
     for (const device::LeafMove& leaf : leaves) {
@@ -140,7 +140,7 @@ class Jobs {
     good_ = hashes_ + jobs_.size() * 8;
     return world_.copy(memory_, reinterpret_cast<CuPointer>(jobs_.data()), bytes).status();
   }
-  // On the whole device, as nothing else runs.
+  // Launches on the whole device, as nothing else runs.
   template <class Launch>
   Status launched(Launch&& launch) {
     const device::Device::Scope scope(world_.device());
@@ -154,7 +154,7 @@ class Jobs {
   CuPointer memory_ = 0, hashes_ = 0, good_ = 0;
 };
 
-// Ours and theirs in turns, each kRepeats times a span; milliseconds of a span.
+// Milliseconds of spans of both kinds, in turns. Each span runs its kind kRepeats times.
 struct Spans {
   std::vector<double> ours, theirs;
 };
@@ -177,11 +177,11 @@ Status alternate(GpuWorld& world, int rounds, GpuPace& pace, Spans& spans, Ours&
 }
 
 Row speed(const char* name, uint64_t bytes, const Spans& spans, const char* limit) {
-  const double gigabytes = static_cast<double>(bytes) * kRepeats / 1e9 * 1e3;  // by milliseconds
+  const double gigabytes = static_cast<double>(bytes) * kRepeats / 1e9 * 1e3;  // spans are in milliseconds
   return more_is_better(name, gigabytes / median(spans.ours), "GB/s", gigabytes / median(spans.theirs), limit);
 }
 
-// Cycles a second of the multiprocessors; 0 where the driver does not say.
+// Returns the clock of the multiprocessors in cycles per second; 0 if the driver does not report it.
 double clock_of(GpuWorld& world) {
   constexpr int kClockRate = 13;  // CU_DEVICE_ATTRIBUTE_CLOCK_RATE, in kHz
   int khz = 0;
@@ -191,7 +191,7 @@ double clock_of(GpuWorld& world) {
   return world.driver().cuDeviceGetAttribute(&khz, kClockRate, device) == device::kCuSuccess ? khz * 1e3 : 0;
 }
 
-// Pages to records and back in the device's own memory, and leaves hashed where they lie.
+// Measures pages to records and back in the device's own memory, and leaves hashed in place.
 Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
   const PagedShape shape = paged_shape(kKernelPage, world.bytes());
   const uint64_t bytes = shape.bytes();
@@ -210,7 +210,7 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
     const Bound bound = hash_bound(world.device().facts().multiprocessors, clock_of(world), row.limit.value_or(0) * 1e9);
     rows.push_back(bounded(std::move(row), bound));
   };
-  // The records on the device are those that came to the host before, and so are the hashes.
+  // The records on the device, and the hashes, must equal those that a gather brought to the host.
   std::vector<uint64_t> wanted;
   if (const auto moved = world.gather(leaves, &wanted); !moved.ok()) return moved.status();
   Spans gather;
@@ -234,7 +234,7 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   return {};
 }
 
-// Stores without a pause, one behind the other, on a thread of their own, until stop().
+// Stores without a pause, one after the other, on a separate thread, until stop().
 class Stores {
  public:
   Stores(GpuWorld& world, std::span<const device::LeafMove> leaves) : thread_([this, &world, leaves] {
@@ -252,7 +252,7 @@ class Stores {
   }
   Stores(const Stores&) = delete;
   Stores& operator=(const Stores&) = delete;
-  // What each took.
+  // Returns the seconds of each store.
   Result<std::vector<double>> stop() {
     stop_.store(true, std::memory_order_relaxed);
     thread_.join();
@@ -264,10 +264,10 @@ class Stores {
   Status status_;
   std::vector<double> seconds_;
   std::atomic<bool> stop_{false};
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member, because it uses the others
 };
 
-// Milliseconds of `repeats` products.
+// Returns the milliseconds of `repeats` products.
 Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t repeats) {
   const uint64_t matrix = uint64_t{n} * n;
   return world.device_ms([&]() -> Status {
@@ -279,7 +279,7 @@ Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t re
   });
 }
 
-// A matrix product alone and with stores beside it, and what the stores reach meanwhile.
+// Measures a matrix product alone and with stores beside it, and the stores' speed meanwhile.
 Status store_beside_gemm(GpuWorld& world, Beside& beside, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   const uint64_t mapped = world.transfers().gathers().mapped_leaves;
   const PagedShape shape = paged_shape(kKernelPage, world.bytes());

@@ -1,4 +1,5 @@
-// The kernels of the library and of the benchmark on data that stay on the device, and stores beside other work on it.
+// Measures the kernels of the library and of the benchmark on data that stays on the device, and stores beside other
+// work on it.
 #pragma once
 
 #include <vector>

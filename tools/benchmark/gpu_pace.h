@@ -1,5 +1,5 @@
-// Which rounds of `kvbm bench gpu` there is time for, and the bar of all of them. A device that copies as slowly as the
-// fake of the driver that tests use would else take minutes for figures that are none. Used by one thread.
+// Decides for which rounds of `kvbm bench gpu` there is time, and shows the progress of all of them. Without it, a
+// device that copies as slowly as the tests' fake driver would take minutes for useless figures. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -14,19 +14,19 @@ namespace kvbm::benchmark {
 class GpuPace {
  public:
   using Clock = std::chrono::steady_clock;
-  // `seconds` for `figures` figures, each an equal share; `rounds` in all are asked for.
+  // Divides `seconds` equally among `figures` figures. `rounds` is the total number of requested rounds.
   GpuPace(double seconds, uint64_t figures, uint64_t rounds, bool quiet)
       : share_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
             seconds / static_cast<double>(figures)))),
         progress_("moving", rounds, terminal::Unit::items, quiet) {}
 
-  // A figure of so many rounds begins.
+  // Begins a figure of so many rounds.
   void begin(int rounds) {
     asked_ = rounds;
     round_ = -1;
     until_ = Clock::now() + share_;
   }
-  // Whether there is another round: the first always, others while the figure's share lasts. For `while
+  // Returns whether there is another round: the first always, others while the figure's share lasts. For `while
   // (pace.another())`.
   bool another() {
     if (round_ >= 0) progress_.advance(1);
@@ -37,7 +37,7 @@ class GpuPace {
     return false;
   }
   [[nodiscard]] int round() const noexcept { return round_; }
-  // Samples that had fewer rounds than asked for.
+  // Returns the number of samples with fewer rounds than requested.
   [[nodiscard]] uint64_t cut() const noexcept { return cut_; }
   void finish() { progress_.finish(); }
 
@@ -50,12 +50,12 @@ class GpuPace {
   uint64_t cut_ = 0;
 };
 
-// Of a figure and of its limit, in seconds.
+// Seconds of a figure and of its limit.
 struct Samples {
   std::vector<double> ours, theirs;
 };
 
-// Both in turns, who begins alternating. Each gives a Result<double>.
+// Runs both in turns; the first one alternates. Each returns a Result<double>.
 template <class Ours, class Theirs>
 Status alternate(int rounds, Samples& samples, GpuPace& pace, Ours&& ours, Theirs&& theirs) {
   pace.begin(rounds);

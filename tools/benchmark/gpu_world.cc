@@ -19,7 +19,8 @@ namespace {
 constexpr uint64_t kWorldLayers = 32;
 constexpr uint32_t kPinThreads = 4;
 
-// An order without a pattern, another one for each seed: of pages, so that neighbours in a record are none in the cache.
+// Returns an order without a pattern, another one for each seed, so that pages that are neighbours in a record are
+// none in the cache.
 std::vector<uint64_t> shuffled(uint64_t n, uint64_t seed) {
   std::vector<uint64_t> order(n);
   std::iota(order.begin(), order.end(), uint64_t{0});
@@ -28,7 +29,7 @@ std::vector<uint64_t> shuffled(uint64_t n, uint64_t seed) {
   return order;
 }
 
-// What was refused for being so much; all else as it is.
+// Names the size in an error about too little memory. Other errors are unchanged.
 Status of_bytes(const Status& why, const char* where, uint64_t bytes) {
   if (why.code() != Code::no_memory) return why;
   return {why.code(), "--bytes asks for more than there is",
@@ -127,7 +128,7 @@ std::string GpuWorld::describe() const {
 
 namespace {
 
-// What leaf `at` bytes into its page is, of one tensor's block.
+// Returns the run of the leaf `at` bytes into its page, of one tensor's block.
 StridedRun leaf_run(const PagedShape& shape, uint64_t page, uint64_t at, uint64_t leaf_bytes) {
   StridedRun run;
   if (shape.row_bytes == 0) {
@@ -188,7 +189,7 @@ void GpuWorld::describe(const PagedShape& shape, std::vector<uint64_t> page_of) 
   page_of_ = std::move(page_of);
 }
 
-// Whether these are leaves that were described, as they are.
+// Returns whether these leaves are unchanged leaves of the last description.
 bool GpuWorld::is_described(std::span<const device::LeafMove> leaves) const {
   if (table_ == nullptr || leaves.size() % table_->size() != 0) return false;
   for (size_t i = 0; i < leaves.size(); i += table_->size()) {
@@ -198,7 +199,7 @@ bool GpuWorld::is_described(std::span<const device::LeafMove> leaves) const {
   return true;
 }
 
-// Fills a batch as the library would; how many of the leaves are in it.
+// Fills a batch like the library. Returns how many of the leaves are in it.
 size_t GpuWorld::fill_batch(std::span<const device::LeafMove> leaves, size_t first, bool many, bool checked,
                             device::TransferBatch& batch) const {
   using Flight = manager::DeviceFlight;

@@ -1,4 +1,4 @@
-// What the GPU benchmark works with: a device and its driver's own calls, an engine's cache in device memory, records
+// The objects of the GPU benchmark: a device and its driver's own calls, an engine's cache in device memory, records
 // in pinned host memory, and the library's transfers between the two. Used by one thread.
 #pragma once
 
@@ -22,13 +22,13 @@
 
 namespace kvbm::benchmark {
 
-// A paged cache as engines have it: `layers` times K and V, each a tensor of `blocks` pages, a page contiguous. A block
-// is its page in every tensor; a record holds them one after the other, cut into leaves.
+// A paged cache like those of engines: `layers` times K and V, each a tensor of `blocks` pages, a page contiguous. A
+// block is its page in every tensor. A record holds these pages one after the other, cut into leaves.
 struct PagedShape {
   uint64_t page_bytes = 0;
   uint64_t layers = 0;
   uint64_t blocks = 0;
-  // 0: a page lies in one piece. Else its rows of so many bytes are regrouped on the way, as where the engine has
+  // 0: a page lies in one piece. Else its rows of so many bytes are regrouped in transit, as if the engine had
   // (tokens, heads, dim) and records (heads, tokens, dim).
   uint64_t row_bytes = 0;
   uint64_t heads = 1;
@@ -36,7 +36,7 @@ struct PagedShape {
   [[nodiscard]] uint64_t bytes() const noexcept { return block_bytes() * blocks; }
 };
 
-// At most 32 layers and as many blocks as make about `bytes`.
+// Returns a shape of at most 32 layers and as many blocks as make about `bytes`.
 PagedShape paged_shape(uint64_t page_bytes, uint64_t bytes);
 
 class GpuWorld {
@@ -49,7 +49,7 @@ class GpuWorld {
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
   [[nodiscard]] const std::shared_ptr<device::Device>& shared_device() const noexcept { return device_; }
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
-  // From now on transfers go as these limits say; nullptr: as the library's own.
+  // Sets the limits of the following transfers; nullptr: the library's own.
   Status use(const device::PlanLimits* limits);
   [[nodiscard]] const device::Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
@@ -59,25 +59,25 @@ class GpuWorld {
   [[nodiscard]] device::CuStream stream() const noexcept { return stream_; }
   [[nodiscard]] std::string describe() const;
 
-  // Leaves of `blocks` blocks, whose pages lie in the cache in an order without a pattern, and their records in host memory in
-  // another one, as slots of a host tier that is in use do.
+  // Returns leaves of `blocks` blocks. Their pages lie in the cache in an order without a pattern, and their records
+  // in host memory in another one, like the slots of a host tier in use.
   [[nodiscard]] std::vector<device::LeafMove> leaves(const PagedShape& shape, uint64_t blocks);
 
-  // Seconds until all has landed, as the caller sees it: batches as large as the library's own, as many of them in flight, and
-  // many leaves an entry where they are those of leaves(), as the library has them of an attached cache.
-  // `good` wants each leaf's check to pass.
+  // Moves leaves and returns the seconds until all have landed, as seen by the caller. Batches are as large as the
+  // library's own, and as many of them are in flight. Leaves of leaves() are many to an entry, as in the library for
+  // an attached cache. `good` requires each leaf's check to pass.
   Result<double> gather(std::span<const device::LeafMove> leaves, std::vector<uint64_t>* hashes = nullptr);
   Result<double> scatter(std::span<const device::LeafMove> leaves);
-  // Seconds that the calling thread itself worked in the last call of these.
+  // Returns the seconds that the calling thread itself worked in the last of these calls.
   [[nodiscard]] double worked() const noexcept { return worked_; }
-  // Seconds of making and planning a first batch, before anything of it can be launched.
+  // Returns the seconds for making and planning a first batch, before any part of it can be launched.
   [[nodiscard]] double planning(std::span<const device::LeafMove> leaves, bool gather) const;
-  // Seconds of one copy by the driver's copy engine, enqueued and waited for.
+  // Runs one copy on the driver's copy engine. Returns the seconds until it has ended.
   Result<double> copy(device::CuPointer to, device::CuPointer from, uint64_t bytes);
   [[nodiscard]] device::CuPointer host(const std::byte* memory) const noexcept {
     return reinterpret_cast<device::CuPointer>(memory);
   }
-  // Milliseconds on the device of what `enqueue` puts on stream().
+  // Returns the milliseconds on the device of the work that `enqueue` puts on stream().
   template <class Enqueue>
   Result<double> device_ms(Enqueue&& enqueue) {
     if (Status s = begin_span(); !s.ok()) return s;
@@ -101,13 +101,13 @@ class GpuWorld {
   Result<double> end_span();
 
   const device::Driver& driver_;
-  // What the device was the first to complain of, on a thread of its transfers: a batch ends with a code alone.
+  // The first complaint of the device, on a thread of its transfers. A batch itself ends with a code only.
   Log log_;
   std::mutex mutex_;
   std::string complaint_;
   uint64_t bytes_ = 0;
   double worked_ = 0;
-  // Of the shape whose leaves() were asked for last.
+  // Description of the last shape that leaves() was called for.
   std::unique_ptr<device::LeafTable> table_;
   std::vector<uint64_t> page_of_;
   std::shared_ptr<device::Device> device_;

@@ -1,10 +1,10 @@
-// Kernels that kvbm's own are measured beside: of `kvbm bench gpu` alone, not part of the library.
+// Kernels that kvbm's own are measured beside, for `kvbm bench gpu` alone. They are not part of the library.
 #include <cuda_bf16.h>
 #include <mma.h>
 #include <stdint.h>
 
-// Reads all of [from, from + count) once: what the memory of the device gives. `out` is written in no real case; without it
-// the compiler would drop the reads.
+// Reads all of [from, from + count) once, to measure the device's memory. `out` is never written in practice; without
+// it the compiler would remove the reads.
 extern "C" __global__ void __launch_bounds__(512) kvbm_bench_read(const uint4* from, uint64_t count, uint64_t* out) {
   const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
   uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -20,9 +20,9 @@ extern "C" __global__ void __launch_bounds__(512) kvbm_bench_read(const uint4* f
   if (all == 0x9E3779B9U) *out = all;
 }
 
-// C = A * B in bf16 with fp32 sums on the tensor cores, all three n x n and row-major: what an engine's own kernels are in
-// the way of. n is a multiple of 128; a block of 4 warps makes 128 x 128 of C, a warp 64 x 64, one warp layout a grid of
-// (n / 128) x (n / 128).
+// C = A * B in bf16 with fp32 sums on the tensor cores, all three n x n and row-major. It stands for an engine's own
+// kernels. n is a multiple of 128; a block of 4 warps makes 128 x 128 of C, a warp 64 x 64. The grid is (n / 128) x
+// (n / 128).
 extern "C" __global__ void __launch_bounds__(128) kvbm_bench_gemm(const __nv_bfloat16* a, const __nv_bfloat16* b, float* c,
                                                                   uint32_t n) {
   using namespace nvcuda::wmma;
