@@ -22,14 +22,14 @@ namespace {
 constexpr uint64_t kBlock = 1ULL << 20;
 constexpr uint32_t kCodecBlocks = 32;
 static_assert(kBlock * kCodecBlocks == SessionPair::kBytes);
-// Over a link that is as fast as memory rounds cost little, and there is a hundredth or two to be seen.
+// Factor of rounds over a link as fast as memory. Rounds cost little there, and differences are a hundredth or two.
 constexpr int kMoreRounds = 4;
-// Loads of each before anything is measured: locations are asked for, memory is touched, and auto finds out.
+// Loads of each before any measurement: they look up locations, touch memory, and let auto decide.
 constexpr int kBefore = 4;
 
 using Numbers = std::vector<std::byte>;
 
-// As many bytes as a layer of a session has, and so more than a block.
+// Returns as many bytes as a layer of a session has, which is more than a block.
 Result<Numbers> numbers_of(const NodeCodecOptions& options) {
   constexpr uint64_t kMost = SessionPair::kLayerBytes;
   static_assert(kMost >= kBlock);
@@ -49,11 +49,11 @@ Result<Numbers> numbers_of(const NodeCodecOptions& options) {
   return out;
 }
 
-// A pair of nodes of which one reads from the other.
+// A pair of nodes. One of them reads from the other.
 class CodecPair {
  public:
   virtual ~CodecPair() = default;
-  // Reads kCodecBlocks * kBlock bytes and compares them; seconds that the reading took.
+  // Reads kCodecBlocks * kBlock bytes and compares them. Returns the seconds of the read.
   virtual Result<double> load() = 0;
 };
 
@@ -76,7 +76,7 @@ class Fetches final : public CodecPair {
     return std::unique_ptr<CodecPair>(std::move(out));
   }
   Result<double> load() override {
-    std::memset(reader_->engine().data(), 0xFF, reader_->engine().size());  // what came before must not pass for this
+    std::memset(reader_->engine().data(), 0xFF, reader_->engine().size());  // earlier bytes must not pass for new ones
     const Stopwatch watch;
     Status s = reader_->load(0, kCodecBlocks);
     const double seconds = watch.seconds();
@@ -140,7 +140,7 @@ Result<Row> compare(const std::string& name, Open open, const std::string& codec
   return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(plain), "node.codec=off");
 }
 
-// Of both kinds, over a link that is as it is.
+// Measures both kinds, over the link in its current state.
 Status measure(const std::string& codec, const std::string& link, const Numbers& numbers, int rounds,
                terminal::Progress& progress, std::vector<Row>& rows) {
   for (const Kind& kind : kKinds) {
@@ -162,7 +162,7 @@ Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options) {
   const auto numbers = numbers_of(options);
   if (!numbers.ok()) return numbers.status();
   std::vector<Row> rows;
-  // Off against off says how far two pairs of the same kind lie apart on this machine.
+  // Off against off shows how much two pairs of the same kind differ on this machine.
   for (const char* const codec : {"off", "auto"}) {
     if (Status s = measure(codec, "", numbers.value(), fast_rounds, progress, rows); !s.ok()) return s;
   }

@@ -1,4 +1,4 @@
-// Blocks loaded from another node and sessions with one, coded where that pays, against the same plain.
+// Measures blocks loaded from another node and sessions with one, coded where that pays, against the plain blocks.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,15 @@ struct NodeCodecOptions {
   bool quiet = false;
 };
 
-// Two pairs of nodes, node.codec off and auto, whose readers load the same 32 MiB of bf16 numbers in turns over TCP:
-// node.tcp.codec.auto as fast as loopback is, .auto_4gbit and .auto_1gbit through a link of that speed, in a network
-// namespace of the bench's own (tc; left out, with a line on stderr, where that is not allowed).
-// node.tcp.session_codec.*: the same of sessions, which bring a request of 32 MiB from prefill to decode. `.off`: two
-// pairs without coding. What came is compared with what was sent, each time. The limit is the pair without coding.
+// Uses two pairs of nodes, node.codec off and auto. Their readers load the same 32 MiB of bf16 numbers in turns over
+// TCP.
+//
+// node.tcp.codec.auto is as fast as loopback. .auto_4gbit and .auto_1gbit go through a link of that speed in the
+// bench's own network namespace, made with tc. They are left out, with a line on stderr, if that is not allowed.
+//
+// node.tcp.session_codec.*: measures sessions, which bring a request of 32 MiB from prefill to decode, in the same
+// way. `.off`: two pairs without coding. Received bytes are compared with sent ones each time. The limit is the pair
+// without coding.
 Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options);
 
 }  // namespace kvbm::benchmark

@@ -34,7 +34,7 @@ kvbm_node_row_t row_of(const NodeReader& reader) {
 bool in_place(const NodeReader& reader) { return std::strcmp(row_of(reader).path, "local") == 0; }
 bool connected(const NodeReader& reader) { return std::strcmp(row_of(reader).state, "ready") == 0; }
 
-// Milliseconds from the watch's start until `done`.
+// Returns the milliseconds from the watch's start until `done`.
 template <class Done>
 Result<double> until(const Stopwatch& watch, const char* else_said, Done&& done) {
   while (!done()) {
@@ -52,7 +52,7 @@ Status kills(const char* local, int rounds, terminal::Progress& progress, std::v
   pair.host_bytes = pair.reader_host_bytes = 16ULL << 20;
   pair.local = local;
   const bool is_local = std::strcmp(local, "off") != 0;
-  // All processes before this one has threads.
+  // All child processes are made before this process has threads.
   std::vector<std::unique_ptr<NodeOwner>> owners;
   for (int i = 0; i <= rounds; ++i) {
     auto owner = NodeOwner::prepare(pair);

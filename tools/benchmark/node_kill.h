@@ -1,5 +1,5 @@
-// How soon a node that was killed is noticed, how soon it serves again once it was started again, and how soon a client
-// of a shared tier set takes over from its owner.
+// Measures how soon a killed node is noticed, and how soon it serves again after a restart. Also measures how soon a
+// client of a shared tier set takes over from its owner.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,14 @@ struct NodeKillOptions {
   bool quiet = false;
 };
 
-// A child process is a node that this one has loaded from; it is killed, and another one takes its address, `rounds`
-// times. node.killed_noticed.same_host: until its memory is not read in place any more, .tcp (node.local=off): until
-// its connection counts as gone, both since the kill. node.restarted_serves, of both ways: since it listens again,
-// until all its blocks have come and were compared. node.share_taken_over: a child process owns a shared tier set of
-// which this one is the only client; it is killed, and this one is the owner. Each row has the slowest of its kills,
-// and what is promised as its limit.
+// A child process is a node that this one has loaded from. It is killed, and another one takes its address, `rounds`
+// times.
+//
+// node.killed_noticed.same_host: from the kill until its memory is not read in place any more, .tcp (node.local=off):
+// from the kill until its connection is closed. node.restarted_serves, of both ways: from its listening again until
+// all its blocks have arrived and were compared. node.share_taken_over: a child process owns a shared tier set, and
+// this process is its only client. The child is killed, and this process becomes the owner. Each row has the slowest
+// of its kills, and the promised time as its limit.
 Result<std::vector<Row>> bench_node_kill(const NodeKillOptions& options);
 
 }  // namespace kvbm::benchmark

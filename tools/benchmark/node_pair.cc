@@ -55,7 +55,7 @@ std::vector<std::byte> made_up_numbers(uint64_t bytes) {
 
 namespace {
 
-// Null where blocks are opaque.
+// Null if blocks are opaque.
 struct Geometry {
   explicit Geometry(const NodePairOptions& size) {
     if (size.numbers.empty()) return;
@@ -68,7 +68,7 @@ struct Geometry {
   kvbm_geometry_t* of = nullptr;
 };
 
-// In the child: blocks in host memory, the address told, and then nothing.
+// Runs in the child: makes blocks in host memory, writes the address, and then waits.
 Status serve(const NodePairOptions& size, const char* listen, int out) {
   node::MemberOptions options;
   options.listen = size.share.empty() ? listen : "";
@@ -83,7 +83,7 @@ Status serve(const NodePairOptions& size, const char* listen, int out) {
   options.geometry = geometry.of;
   const std::vector<std::byte>& numbers = size.numbers;
   auto member = node::Member::open(options);
-  // The port of a node that was killed may be taken for a moment by who tries to reach it.
+  // A client that tries to connect may hold the port of a killed node for a moment.
   for (int tries = 0; !member.ok() && member.status().code() == Code::in_use && tries < kTries; ++tries) {
     ::usleep(kRetryUs);
     member = node::Member::open(options);

@@ -1,5 +1,5 @@
-// Two nodes for a measurement: one in a child process that has blocks in its host memory, one in this process that
-// loads them into an engine's cache, both on the public C interface.
+// Two nodes for a measurement, both on the public C interface. One in a child process has blocks in its host memory.
+// The one in this process loads them into an engine's cache.
 #pragma once
 
 #include <memory>
@@ -26,22 +26,22 @@ struct NodePairOptions {
   std::string key_file;       // node.key_file
   std::string protect;        // node.protect
   std::string share;          // a directory: no nodes, but the owner and a client of the tier set that meets there
-  // Not empty: blocks are these bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; as
-  // many bytes as a block, a multiple of kNumbersBytes.
+  // If not empty, blocks are these bf16 numbers, as in a cache, block i beginning with i, in a namespace with that
+  // geometry. The size is that of a block, a multiple of kNumbersBytes.
   std::vector<std::byte> numbers;
   static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };
 
-// Sums of noise with a scale for each channel of 128: exponents as varied as those of real caches (2.7 bits), mantissas
-// noise. bf16.
+// Makes sums of noise with a scale for each channel of 128: exponents as varied as those of real caches (2.7 bits),
+// mantissas of noise. bf16.
 std::vector<std::byte> made_up_numbers(uint64_t bytes);
 
-// A node, or the owner of a shared set, in a child process, ended with the object.
+// A node, or the owner of a shared set, in a child process, which ends with the object.
 class NodeOwner {
  public:
   static Result<std::unique_ptr<NodeOwner>> start(const NodePairOptions& options);
-  // The same in two steps: prepare() makes the process, which is to be done while this one has no threads, and begin()
-  // makes it a node. listen: of a node that was killed, or 127.0.0.1:0.
+  // Starts in two steps: prepare() makes the process, and must be called while this process has no threads. begin()
+  // makes it a node. listen: the address of a killed node, or 127.0.0.1:0.
   static Result<std::unique_ptr<NodeOwner>> prepare(const NodePairOptions& options);
   Status begin(const std::string& listen);
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
@@ -49,8 +49,8 @@ class NodeOwner {
 
  private:
   NodeOwner() = default;
-  Fd said_;  // what it writes
-  Fd told_;  // what it reads
+  Fd said_;  // pipe that the child writes
+  Fd told_;  // pipe that the child reads
   std::unique_ptr<Child> child_;
   std::string address_;
   pid_t pid_ = 0;
@@ -67,13 +67,12 @@ class NodeReader {
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
-  // Lookup and load of n blocks; who has them is asked for only where it is not known. Nothing stays in this node's
-  // host.
+  // Looks up and loads n blocks. Asks for their location only if it is not known. No block stays in this node's host.
   Status load(size_t first, size_t n);
-  // The same in two steps: find() again or the destructor ends what fetch() loads.
+  // Loads in two steps. find() again or the destructor ends the loads of fetch().
   Status find(size_t first, size_t n);
   Status fetch();
-  // The bytes of the last load of these.
+  // Checks the bytes of the last load of these blocks.
   [[nodiscard]] Status check(size_t first, size_t n) const;
   [[nodiscard]] MutableBytes engine() const noexcept { return {engine_->data(), blocks() * block_bytes_}; }
   [[nodiscard]] size_t blocks() const noexcept { return keys_.size(); }
@@ -87,7 +86,7 @@ class NodeReader {
   std::vector<kvbm_status_t> item_status_;
   std::unique_ptr<Arena> engine_;
   uint64_t block_bytes_ = 0;
-  std::vector<std::byte> numbers_;  // what every block has behind its number; empty: blocks are full of one byte
+  std::vector<std::byte> numbers_;  // bytes of every block behind its number; empty: blocks are full of one byte
   kvbm_cache_t* cache_ = nullptr;
   kvbm_match_t* match_ = nullptr;
   size_t first_ = 0;

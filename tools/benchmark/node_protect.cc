@@ -44,7 +44,7 @@ Result<std::string> make_key_file(const Scratch& scratch) {
   return path;
 }
 
-// One pair of nodes, and what its loads took.
+// One pair of nodes, and the seconds of its loads.
 struct GuardedPair {
   NodePairOptions options;
   std::unique_ptr<NodeOwner> owner;
@@ -59,7 +59,7 @@ struct GuardedPair {
   }
 };
 
-// Processes first, while this one has no threads of nodes.
+// Makes all processes first, while this one has no threads of nodes.
 Result<std::vector<GuardedPair>> make_pairs(const GuardedSize& size, const std::string& key_file) {
   std::vector<GuardedPair> pairs(kModes.size());
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -81,7 +81,7 @@ Result<std::vector<GuardedPair>> make_pairs(const GuardedSize& size, const std::
   return pairs;
 }
 
-// Sockets, unprotected and with OpenSSL in their threads, and what they took.
+// Sockets, unprotected and with OpenSSL in their threads, and their seconds.
 struct GuardedSockets {
   std::array<std::unique_ptr<Asker>, kModes.size()> askers;
   std::array<std::vector<double>, kModes.size()> seconds;
@@ -106,7 +106,7 @@ Result<std::vector<Row>> rows_of(const GuardedSize& size, GuardedSockets& socket
   constexpr size_t kTurns = 2 * kModes.size();
   for (int round = -1; round < rounds; ++round) {
     for (size_t turn = 0; turn < kTurns; ++turn) {
-      // Whoever goes first is another one each round.
+      // Another one goes first each round.
       const size_t which = (turn + static_cast<size_t>(round + 1)) % kTurns;
       const size_t mode = which / 2;
       const Status s = which % 2 == 0 ? pairs[mode].load()
@@ -114,7 +114,7 @@ Result<std::vector<Row>> rows_of(const GuardedSize& size, GuardedSockets& socket
                                                     memory, sockets.seconds[mode]);
       if (!s.ok()) return s;
     }
-    if (round < 0) {  // the first asks for locations and touches memory
+    if (round < 0) {  // the first round looks up locations and touches memory
       for (size_t mode = 0; mode < kModes.size(); ++mode) pairs[mode].seconds.clear(), sockets.seconds[mode].clear();
     }
     progress.advance(1);
@@ -137,7 +137,7 @@ Result<std::vector<Row>> rows_of(const GuardedSize& size, GuardedSockets& socket
   return rows;
 }
 
-// OpenSSL alone, over memory that is read and not in a cache.
+// Measures OpenSSL alone, over memory that is read and not in a cache.
 Result<Row> openssl_alone(Protection how, MutableBytes memory, int rounds) {
   const std::array<uint8_t, copy::FrameGuard::kKeyBytes> key{1};
   auto guard = copy::FrameGuard::make(how, key.data());

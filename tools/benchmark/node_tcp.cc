@@ -24,7 +24,7 @@ constexpr uint64_t kSmallBytes = 4096;
 constexpr uint32_t kSmallBlocks = 4096;
 constexpr int kNodeRequestsARound = 400;
 constexpr double kIdlePercent = 0.5;
-// A short run looks at an idle node for a moment only.
+// A short run watches an idle node for a moment only.
 constexpr int kIdleSeconds = 30;
 constexpr int kShortIdleSeconds = 2;
 constexpr int kShortRounds = 5;
@@ -45,7 +45,7 @@ NodePairOptions pair_of(const NodeSize& size) {
   return out;
 }
 
-// Seconds for lookup and load.
+// Returns the seconds for lookup and load.
 Result<double> load(NodeReader& reader, size_t first, size_t n) {
   const Stopwatch watch;
   Status s = reader.load(first, n);
@@ -55,7 +55,7 @@ Result<double> load(NodeReader& reader, size_t first, size_t n) {
   return seconds;
 }
 
-// One turn of each; which goes first alternates.
+// Runs one turn of each; the first one alternates.
 template <class Ours, class Plain>
 Status turn(int round, Ours&& ours, Plain&& plain) {
   Status first = round % 2 == 0 ? ours() : plain();
@@ -63,7 +63,7 @@ Status turn(int round, Ours&& ours, Plain&& plain) {
   return round % 2 == 0 ? plain() : ours();
 }
 
-// Processes that keep every processor busy.
+// Starts processes that keep every processor busy.
 Result<std::vector<std::unique_ptr<Child>>> keep_busy() {
   std::vector<std::unique_ptr<Child>> out;
   for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
@@ -92,7 +92,7 @@ Result<Row> throughput(const std::string& name, const NodeSize& size, Asker& pla
     };
     const Status s = turn(round, all, [&] { return time_answer(plain, size.blocks, size.bytes, memory, theirs); });
     if (!s.ok()) return s;
-    if (round < 0) ours.clear(), theirs.clear();  // the first asks for locations and touches memory
+    if (round < 0) ours.clear(), theirs.clear();  // the first round looks up locations and touches memory
     progress.advance(1);
   }
   const double gigabytes = static_cast<double>(kNodeSampleBytes) / 1e9;
@@ -143,7 +143,8 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// Of this process, a node that is connected to another one, while nothing is asked of either.
+// Measures the processor time of this process, a node connected to another one, while there are no requests to
+// either.
 Result<Row> idle(int seconds) {
   auto owner = NodeOwner::start(pair_of(kSmall));
   if (!owner.ok()) return owner.status();

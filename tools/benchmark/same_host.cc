@@ -36,10 +36,10 @@ struct HostSize {
 constexpr HostSize kHostSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
 constexpr uint64_t kHostSmallBytes = 4096;
 
-// What keeps the compiler from dropping work whose result nobody needs.
+// Keeps the compiler from removing work with an unused result.
 volatile uint64_t host_sink;
 
-// The owner's host memory as the operating system has it, for the limit: the largest memfd of that process.
+// The owner's host memory as the operating system shows it, for the limit: the largest memfd of that process.
 class OwnersMemory {
  public:
   static Result<std::unique_ptr<OwnersMemory>> map(pid_t pid) {
@@ -86,7 +86,7 @@ class OwnersMemory {
 // Two nodes of this machine, or the owner of a shared tier set and a client.
 enum class HostPair : uint8_t { nodes, share };
 
-// 0 where there is none of that name.
+// Returns 0 if there is no metric of that name.
 uint64_t metric(const node::Member& member, const std::string& name) {
   const std::string text = member.metrics();
   const size_t at = text.find("\n" + name + " ");
@@ -134,7 +134,7 @@ class Measurement {
   Measurement& operator=(const Measurement&) = delete;
 
   [[nodiscard]] size_t blocks() const { return blocks_; }
-  // Every block at once, until nothing of it comes over the link: then all places are known and all pages mapped.
+  // Loads every block until none comes over the link. All places are then known and all pages mapped.
   Status warm() {
     for (int tries = 0; tries < 10; ++tries) {
       const uint64_t before = local_bytes();
@@ -157,7 +157,7 @@ class Measurement {
       host_sink = static_cast<uint64_t>(*to);
     }
   }
-  // Of the records read in place so far.
+  // Returns the bytes of the records read in place so far.
   [[nodiscard]] uint64_t local_bytes() const {
     if (kind_ == HostPair::share) return metric(reader_->member(), "kvbm_share_in_place_bytes_total");
     uint64_t bytes = 0;
@@ -200,7 +200,7 @@ Result<Row> throughput(const HostSize& size, HostPair kind, int rounds, terminal
   std::vector<double> ours;
   std::vector<double> theirs;
   Status failed;
-  // Half of the memory a sample; the other half was last touched by the other kind.
+  // Loads half of the memory per sample; the other half was last touched by the other kind.
   const auto load = [&](size_t half) {
     Status s = m.find(half * m.batch(), m.batch());
     const ThreadStopwatch watch;
@@ -215,7 +215,7 @@ Result<Row> throughput(const HostSize& size, HostPair kind, int rounds, terminal
   };
   for (int round = 0; round < rounds && failed.ok(); ++round) {
     const size_t half = static_cast<size_t>(round) / 2 % 2;
-    // Which goes first alternates, so that neither always finds what the other left in the caches.
+    // The first one alternates, so that neither always finds the other's data in the caches.
     if (round % 2 == 0) load(half);
     plain(1 - half);
     if (round % 2 != 0) load(half);

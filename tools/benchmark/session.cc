@@ -84,7 +84,7 @@ Part part_of(const Facts& facts, uint32_t rank, uint32_t ranks) {
 
 struct Sides {
   Facts facts;
-  std::vector<Rank> sources;  // those that the decode rank needs
+  std::vector<Rank> sources;  // ranks that the decode rank needs
   std::vector<std::vector<Part>> parts;
   std::vector<LocalPart> targets;
   Rank target;

@@ -1,5 +1,5 @@
-// Prefill->decode sessions without a network: planning, gathering out of one engine's blocks, verified scatter into
-// another's.
+// Measures prefill->decode sessions without a network: planning, gathering out of one engine's blocks, verified
+// scatter into another's.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct SessionOptions {
 
 // One decode rank of a model of 80 layers, 8 KV heads x 128, bf16, 4,096 tokens, tensor-parallel 8 to 4, slices of 1
 // MiB, blocks in random order. Gather, scatter and a memcpy of the same bytes between the same tensors, in linear
-// order, take turns on one thread; medians of rounds in the thread's own time.
+// order, take turns on one thread. Rows are medians of rounds in the thread's own time.
 Result<std::vector<Row>> bench_session(const SessionOptions& options);
 
 }  // namespace kvbm::benchmark

@@ -14,7 +14,7 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kWaitNs = 10'000'000'000;
-// Of bf16.
+// The model, in bf16.
 constexpr uint32_t kLayers = 8, kHeads = 8, kHeadSize = 128;
 constexpr uint64_t kTokens = 1024;
 constexpr uint64_t kLayerBytes = SessionPair::kLayerBytes;
@@ -31,7 +31,7 @@ session::SideOptions side_options(const std::string& codec) {
   return out;
 }
 
-// A layer of numbers, beginning with its own number.
+// Sets the layer's number, with which its numbers begin.
 void number(std::vector<std::byte>& numbers, uint64_t layer) {
   std::memcpy(numbers.data(), &layer, sizeof layer);
 }
@@ -42,7 +42,7 @@ kvbm_request_id_t request_of(uint32_t number) {
   return out;
 }
 
-// In the child: everything is offered and published at once, the address told, and then nothing.
+// Runs in the child: offers and publishes all layers at once, writes the address, and then waits.
 Status serve(const std::string& codec, uint32_t requests, std::vector<std::byte> numbers, int out) {
   session::SideOptions options = side_options(codec);
   options.node.listen = "127.0.0.1:0";

@@ -66,7 +66,7 @@ SlowLoopback::~SlowLoopback() {
   ::close(before_);
 }
 
-// A token bucket; its burst holds several of the 64 KiB packets of loopback.
+// Sets a token bucket; its burst holds several of the 64 KiB packets of loopback.
 Status SlowLoopback::limit(uint32_t megabits_per_s) {
   const bool done = megabits_per_s == 0
                         ? run_tc({"tc", "qdisc", "del", "dev", "lo", "root"})

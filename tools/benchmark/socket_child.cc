@@ -69,7 +69,7 @@ void no_delay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// Not shared with the parent: an arena does not go through a fork.
+// The source is not shared with the parent, because an arena is not inherited by a fork.
 Result<std::unique_ptr<Arena>> make_source(uint64_t bytes) {
   ArenaOptions options;
   options.bytes = bytes;
@@ -81,7 +81,7 @@ Result<std::unique_ptr<Arena>> make_source(uint64_t bytes) {
 
 constexpr uint64_t kGuardedPiece = 128U << 10;
 
-// OpenSSL over what goes through a plain socket; one direction, as each side of a measurement needs.
+// OpenSSL over the bytes of a plain socket, in one direction, as each side of a measurement needs.
 class Guarded {
  public:
   explicit Guarded(copy::Protection how) {
@@ -187,7 +187,7 @@ class PlainAsker final : public Asker {
 
 // --- the transport
 
-// Sleeps until the transport has something to do, and does it.
+// Sleeps until the transport has work, and runs it.
 void drive(copy::Transport& transport) {
   uint64_t within = 0;
   if (transport.arm(within) == Code::ok) {

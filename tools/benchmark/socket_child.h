@@ -1,4 +1,4 @@
-// The two ends of a measurement over loopback: a child process that answers, and this one that asks. What is asked for
+// The two ends of a measurement over loopback: a child process that answers, and this process that asks. A question
 // is one Request; the answer is `count` pieces of `bytes` bytes.
 #pragma once
 
@@ -20,24 +20,24 @@ struct Request {
   uint64_t count = 0;
   uint64_t bytes = 0;
   uint64_t first_tag = 0;
-  uint64_t padding[5] = {};  // 64 bytes, as a request for a block is
+  uint64_t padding[5] = {};  // 64 bytes, like a request for a block
 };
 static_assert(sizeof(Request) == 64);
 
 class Asker {
  public:
   virtual ~Asker() = default;
-  // Gets count pieces of `bytes` into memory, one after the other, going round at its end.
+  // Reads count pieces of `bytes` into memory, one after the other, starting again at its end.
   virtual Status get(uint64_t count, uint64_t bytes, MutableBytes memory) = 0;
 };
 
-// Adds the seconds that one get took.
+// Adds the seconds of one get().
 Status time_answer(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out);
 
 // A child process that ends with this object.
 class Child {
  public:
-  // work() runs in the child, which then exits.
+  // Runs work() in the child, which then exits.
   static Result<std::unique_ptr<Child>> start(const std::function<void()>& work);
   ~Child();
   Child(const Child&) = delete;
@@ -48,12 +48,12 @@ class Child {
   const pid_t pid_;
 };
 
-// Blocking sockets. The child answers out of memory of its own, which it goes through and round.
+// Uses blocking sockets. The child answers from its own memory, which it goes through in a circle.
 Result<std::unique_ptr<Asker>> plain_asker(uint64_t source_bytes);
-// The same with AES-256-GCM of OpenSSL in the threads that send and receive, over pieces of 128 KiB: what a link that
-// is protected so could do at best with one thread a side. how: not off.
+// Uses blocking sockets with AES-256-GCM of OpenSSL in the threads that send and receive, over pieces of 128 KiB.
+// This is the best that a link with such protection could do with one thread per side. how: not off.
 Result<std::unique_ptr<Asker>> guarded_asker(uint64_t source_bytes, copy::Protection how);
-// The TCP transport, each side driven by its process's only thread.
+// Uses the TCP transport, each side driven by its process's only thread.
 Result<std::unique_ptr<Asker>> transport_asker(uint64_t source_bytes);
 
 }  // namespace kvbm::benchmark

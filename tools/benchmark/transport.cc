@@ -27,7 +27,7 @@ struct Pair {
   Asker* plain;
 };
 
-// Who goes first alternates, so that neither always finds what the other left in the caches.
+// The first one alternates, so that neither always finds the other's data in the caches.
 template <class Ours, class Plain>
 Status alternate(int round, Ours&& ours, Plain&& plain) {
   Status first = round % 2 == 0 ? ours() : plain();
