@@ -22,15 +22,15 @@ struct Leaf {
   ConstBytes raw;
   uint64_t raw_hash = 0;
   bool is_k = false;
-  MutableBytes room;     // for the coded leaf
+  MutableBytes room;     // buffer for the coded leaf
   MutableBytes decoded;
   codec::Encoded coded;
 };
 
-// The leaves of a sample and memory for what becomes of them.
+// The leaves of a sample and memory for their coded and decoded forms.
 class Leaves {
  public:
-  // `rows`: tokens of a head; leaves are cut as records are.
+  // `rows`: tokens of a head. Leaves are cut like those of records.
   Status take(const KvSample& sample, uint32_t rows, bool one_block, bool huge_pages);
   Status encode(Mode mode);
   Status decode(bool check);
@@ -38,7 +38,7 @@ class Leaves {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t stored() const;
   [[nodiscard]] bool exact() const;
-  // Of K or V: squared differences to squared values.
+  // Returns the squared differences of K or V divided by the squared values.
   [[nodiscard]] double error(Element element, bool of_k) const;
 
  private:
@@ -60,7 +60,7 @@ Result<std::unique_ptr<Arena>> map(uint64_t bytes, bool huge_pages) {
 Status Leaves::take(const KvSample& sample, uint32_t rows, bool one_block, bool huge_pages) {
   const codec::LeafForm form{static_cast<codec::Element>(sample.element), sample.head_dim, rows};
   bytes_ = sample.bytes();
-  // A leaf has one block's K or V of a layer at most, and of a plane at most.
+  // A leaf has at most one block's K or V of a layer, and at most one plane.
   const uint64_t unit = one_block ? sample.plane_bytes() / sample.tokens * rows : sample.plane_bytes();
   const codec::StreamCut cut(form, unit);
   form_ = cut.leaf_form();
@@ -98,7 +98,7 @@ Status Leaves::encode(Mode mode) {
     const auto made = codec::encode_leaf(form_, mode, leaf.raw, leaf.raw_hash, leaf.room, workspace_);
     if (!made.ok()) return made.status();
     leaf.coded = made.value();
-    // What does not become smaller is copied as it is.
+    // Leaves that do not become smaller are copied as they are.
     if (leaf.coded.codec == codec::LeafCodec::raw) std::memcpy(leaf.room.data(), leaf.raw.data(), leaf.raw.size());
   }
   return {};
@@ -166,14 +166,14 @@ struct Bench {
   Status measure(const std::string& name, Leaves& leaves, Mode mode, const KvSample* lossy, bool ratio = true);
 };
 
-// One name's rows: ratio, speeds, and errors where it is lossy.
+// Measures one name's rows: ratio, speeds, and errors if it is lossy.
 Status Bench::measure(const std::string& name, Leaves& leaves, Mode mode, const KvSample* lossy, bool ratio) {
   std::vector<double> encodes, decodes, checks, copies;
   const auto copy = [&] {
     leaves.copy();
     return Status();
   };
-  Status done = leaves.encode(mode);  // once more than is measured: tables, pages
+  Status done = leaves.encode(mode);  // one encoding that is not measured: tables, pages
   for (int round = 0; done.ok() && round < rounds; ++round) {
     done = timed(encodes, [&] { return leaves.encode(mode); });
     if (done.ok()) done = timed(copies, copy);
@@ -210,7 +210,7 @@ Status lossy(Bench& bench, const KvSample& sample, const std::string& type, Leav
   return done;
 }
 
-// The rows of a sample: whole leaves, 16-token blocks, and the lossless ones with other kernels.
+// Measures the rows of a sample: whole leaves, 16-token blocks, and the lossless modes with other kernels.
 Status all_modes(Bench& bench, const KvSample& sample, const std::string& type, Leaves& leaves, bool loses) {
   const std::string name = "codec." + type;
   Status done = bench.measure(name + "_lossless", leaves, Mode::standard, nullptr);

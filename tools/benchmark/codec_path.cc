@@ -20,7 +20,7 @@ constexpr uint32_t kPathTokens = 64;  // of a block
 constexpr uint32_t kPathBlocks = 40;
 constexpr uint64_t kPathDiskBytes = 320ULL << 20;
 constexpr const char* kCodecs[] = {"off", "auto", "default"};
-constexpr uint64_t kCaps[] = {0, 200ULL << 20};  // of reads, bytes a second
+constexpr uint64_t kCaps[] = {0, 200ULL << 20};  // caps on reads, bytes per second
 
 struct Free {
   void operator()(kvbm_geometry_t* geometry) const noexcept { kvbm_geometry_release(geometry); }
@@ -30,12 +30,12 @@ using PathGeometry = std::unique_ptr<kvbm_geometry_t, Free>;
 // Records of a model's KV: [layer][K, V][head][token][element], one after the other.
 struct Records {
   std::vector<std::byte> values;
-  uint64_t bytes = 0;  // of one
+  uint64_t bytes = 0;  // of one record
   PathGeometry geometry;
   [[nodiscard]] const std::byte* at(uint64_t i) const { return values.data() + i * bytes % values.size(); }
 };
 
-// The sample with blocks outermost, where in_blocks has them below layer and plane.
+// Returns the sample with blocks outermost, where in_blocks has them below layer and plane.
 Result<Records> records_of(const std::string& input, uint32_t head_dim) {
   auto sample = input.empty() ? make_kv(false) : load_kv(input, head_dim, false);
   if (!sample.ok()) return sample.status();
@@ -90,7 +90,7 @@ class Path {
     return made;
   }
 
-  // Fresh blocks go down; seconds until they are there. Nothing is left in the host then.
+  // Stores new blocks and returns the seconds until the disk has them. The host keeps none of them.
   Result<double> down(SeededRandom& random) {
     kvbm_manager_t* const manager = store_->manager();
     std::vector<kvbm_block_t> blocks(kPathBlocks);
@@ -143,8 +143,8 @@ struct PathSamples {
   std::vector<double> down, up, both;
 };
 
-// One cap: the ways beside each other in each round, and each of them first as often, for a disk that was just written
-// to is slower for whatever comes next.
+// Measures one cap. Each round measures all codecs, and each codec is first equally often, because a disk is slower
+// just after a write.
 Status measure(const std::string& dir, uint64_t cap, const Records& records, int rounds, terminal::Progress& progress,
                std::vector<Row>& rows) {
   std::vector<std::unique_ptr<Path>> paths;
@@ -155,7 +155,7 @@ Status measure(const std::string& dir, uint64_t cap, const Records& records, int
   }
   std::vector<PathSamples> samples(paths.size());
   SeededRandom random(cap + 1);
-  for (int round = -1; round < rounds; ++round) {  // the first is for auto to learn
+  for (int round = -1; round < rounds; ++round) {  // the first round lets auto learn
     for (size_t k = 0; k < paths.size(); ++k) {
       const size_t i = (k + static_cast<size_t>(round + 1)) % paths.size();
       const auto down = paths[i]->down(random);

@@ -1,4 +1,4 @@
-// `kvbm bench codec_path`: blocks to a disk tier and back with coding off, auto and default, beside each other.
+// `kvbm bench codec_path`: stores blocks on a disk tier and loads them with coding off, auto and default, in turns.
 #pragma once
 
 #include <cstdint>

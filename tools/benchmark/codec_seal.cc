@@ -21,7 +21,7 @@ struct FreeSealed {
 };
 using Context = std::unique_ptr<EVP_CIPHER_CTX, FreeSealed>;
 
-// OpenSSL alone, in the order of its own manual: one key, a new nonce for each leaf.
+// OpenSSL alone, with the calls in the order of its manual: one key, a new nonce for each leaf.
 class Plain {
  public:
   Plain() : context_(EVP_CIPHER_CTX_new()) {}
@@ -117,7 +117,7 @@ Result<std::vector<Row>> bench_seal(const std::byte* bytes, uint64_t n, int roun
   Status done = bench.sealer.start(*ring.value(), header);
   std::vector<double> seals, opens, plain_seals, plain_opens;
   for (int round = 0; done.ok() && round < rounds; ++round) {
-    // Each opens what it sealed itself: keys and nonces differ.
+    // Each side opens its own sealed leaves, because keys and nonces differ.
     done = timed(seals, [&] { return bench.seal(); });
     if (done.ok()) done = timed(opens, [&] { return bench.open(); });
     if (done.ok()) done = timed(plain_seals, [&] { return bench.reference(true); });

@@ -16,7 +16,7 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kBufferBytes = 512ULL << 20;
-// Bytes copied in one sample: enough that the clock does not matter.
+// Bytes copied in one sample: enough that the clock's resolution does not matter.
 constexpr uint64_t kCopySampleBytes = 128ULL << 20;
 
 struct CopySize {
@@ -25,10 +25,10 @@ struct CopySize {
 };
 constexpr CopySize kCopySizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
 
-// What keeps the compiler from dropping work whose result nobody needs.
+// Keeps the compiler from removing work with an unused result.
 volatile uint64_t sink;
 
-// As the library copies one: ordered once, behind its last leaf.
+// Copies a record like the library: one fence after its last leaf.
 uint64_t copy_record(std::byte* target, const std::byte* source, uint64_t bytes, codec::CopyHint hint) {
   const codec::CopiesOrdered ordered;
   uint64_t all = 0;
@@ -49,7 +49,7 @@ uint64_t read_all(const std::byte* bytes, uint64_t n) {
   return sum;
 }
 
-// Seconds of this thread for one sample, going on through the buffers where the last one ended.
+// Returns the seconds of this thread for one sample. It continues in the buffers where the last sample ended.
 template <class Copy>
 double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64_t& at, Copy&& copy) {
   const ThreadStopwatch watch;
@@ -65,7 +65,7 @@ double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64
 
 Row compare(const std::string& name, std::byte* target, const std::byte* source, uint64_t bytes, bool then_read,
             int rounds, terminal::Progress& progress) {
-  // With a reader: as a load of that size copies. Without: as one of many does.
+  // With a reader: copies like a load of that size. Without: like one of many loads.
   const codec::CopyHint hint = then_read ? codec::hint_for(bytes) : codec::CopyHint::automatic;
   std::vector<double> ours;
   std::vector<double> theirs;
@@ -83,7 +83,7 @@ Row compare(const std::string& name, std::byte* target, const std::byte* source,
         return then_read ? read_all(to, n) : uint64_t{0};
       });
     };
-    // Which goes first alternates, so that neither always finds what the other left in the caches.
+    // The first one alternates, so that neither always finds the other's data in the caches.
     if (round % 2 == 0) {
       ours.push_back(verified());
       theirs.push_back(plain());

@@ -13,19 +13,19 @@ namespace {
 
 constexpr uint64_t kCostBlockBytes = 1 << 20;
 constexpr uint32_t kCostBlocks = 128;
-// A block in 8 ms. The cap lets one transfer of up to 4 MiB through in advance, which the next one pays for: loads
+// A block takes 8 ms. The cap lets one transfer of up to 4 MiB through in advance, which the next one pays for. Loads
 // follow each other without a pause, so that all of them pay.
 constexpr uint64_t kReadBytesPerS = 128ULL << 20;
 constexpr uint64_t kCostDiskBytes = 512ULL << 20;
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kComputeNs[] = {2 * kMs, 6 * kMs, 12 * kMs, 40 * kMs};  // computing a block
+constexpr uint64_t kComputeNs[] = {2 * kMs, 6 * kMs, 12 * kMs, 40 * kMs};  // time to compute a block
 constexpr size_t kLengths[] = {8, 32, 128};
 
 struct Times {
   std::vector<double> weighed, everything;
 };
 
-// One load of each kind. What is not loaded is computed, which by definition takes what it takes.
+// Runs one load of each kind. Blocks that are not loaded count with their compute time.
 Status round(DiskStore& store, size_t n, uint64_t compute_ns, Times& times) {
   const auto everything = store.load(0, n);
   if (!everything.ok()) return everything.status();

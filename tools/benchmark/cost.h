@@ -1,5 +1,5 @@
-// `kvbm bench cost`: loads that know what computing takes, next to the better of loading everything and computing
-// everything, on a disk that is capped.
+// `kvbm bench cost`: loads that know the compute time of a block, next to the better of loading everything and
+// computing everything, on a disk with a cap.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kHeadBytes = 4096;  // of a record of these sizes: one page (lib/tier/disk/README.md)
 constexpr uint64_t kRoundBytes = 128 * kMiB;
-// The bytes that the library keeps with the kernel, of reads and of writes (base/uring_io.cc).
+// Bytes that the library keeps in flight, of reads and of writes (base/uring_io.cc).
 constexpr uint64_t kFlight = 8 * kMiB;
 constexpr uint32_t kReopenBatch = 4096;
 constexpr uint64_t kReopenBlockBytes = 4096;
@@ -41,7 +41,7 @@ constexpr double kReopenLimit = 1e6;
 constexpr double kIndexLimit = 48;
 constexpr size_t kLatencyLoads = 1500;  // fifteen beyond the 99th percentile
 constexpr size_t kLatencyTurns = 5;
-// After a turn of the other kind: a disk may have something to do still when its writer has gone.
+// Loads after a turn of the other kind that are not counted. A disk may still be busy after its writer has stopped.
 constexpr size_t kUncountedLoads = 50;
 constexpr size_t kLookups = 5000;
 constexpr uint32_t kDiskLatencyBlocks = 64;
@@ -56,7 +56,7 @@ constexpr size_t kStepsPerVariant = std::size(kDiskSizes);
 
 double speed(uint64_t bytes, double seconds) { return static_cast<double>(bytes) / seconds / 1e9; }
 
-// Writes and reads of one size, ours and raw in turn.
+// Measures writes and reads of one size, kvbm and raw I/O in turn.
 class SizeBench {
  public:
   SizeBench(const std::string& dir, DiskSize size, bool registered)
@@ -90,7 +90,8 @@ class SizeBench {
  private:
   enum class Reader { ours, raw, delivered };
 
-  // What the limit was in truth: without memlock, or where rings are forbidden, another way than was asked for.
+  // Returns the path that the limit took. Without memlock, or where rings are forbidden, it is another one than
+  // requested.
   static std::string raw_name(RawPath path, const char* what) {
     const char* how = path == RawPath::threads ? "raw O_DIRECT pread and pwrite on threads, no io_uring here: "
                       : path == RawPath::registered_ring ? "raw io_uring O_DIRECT, registered buffers: "
@@ -100,14 +101,14 @@ class SizeBench {
 
   Status measure(bool ours_first) {
     if (Status s = store_->fill(); !s.ok()) return s;
-    // Preallocated and not written before, as the tier's segments are.
+    // The file is preallocated and not written before, like the tier's segments.
     auto file = RawFile::make(dir_, blocks_ * (size_.bytes + kHeadBytes));
     if (!file.ok()) return file.status();
     raw_ = std::make_unique<RawFile>(std::move(file).value());
     for (const bool ours : {ours_first, !ours_first}) {
       if (Status s = ours ? measure_ours(true) : measure_raw(true, false); !s.ok()) return s;
     }
-    // What the writes left the disk to do is over before a read is timed.
+    // This read waits until the disk's work for the writes is over, before a read is timed.
     if (const auto read = raw_->run(raw_load(false, false)); !read.ok()) return read.status();
     std::array<Reader, 3> readers{Reader::ours, Reader::raw, Reader::delivered};
     if (!ours_first) std::reverse(readers.begin(), readers.end());
@@ -145,7 +146,7 @@ class SizeBench {
     const auto took = raw_->run(load);
     if (!took.ok()) return took.status();
     (write ? raw_write_path_ : raw_read_path_) = took.value().path;
-    // Of what is handed on, the payloads count, as of ours.
+    // Of delivered reads only the payloads count, as for kvbm.
     const uint64_t bytes = load.request_bytes - load.deliver_after;
     (delivered ? raw_delivered_
      : write   ? raw_write_
@@ -177,7 +178,7 @@ Result<std::vector<Row>> measure_sizes(const std::string& dir, int rounds, bool 
   return rows;
 }
 
-// Forbids this process to lock memory, also when it runs as root.
+// Forbids this process to lock memory, even if it runs as root.
 bool forbid_memlock() {
   const rlimit none{0, 0};
   if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0) return false;
@@ -210,7 +211,7 @@ struct Pipe {
   }
 };
 
-// The same without memlock, in a child, for the limit cannot be raised again.
+// Measures the sizes without memlock, in a child, because the limit cannot be raised again.
 Result<std::vector<Row>> measure_without_memlock(const std::string& dir, int rounds, terminal::Progress& progress) {
   Pipe pipe;
   const pid_t child = ::fork();
@@ -247,7 +248,7 @@ Result<std::vector<Row>> measure_without_memlock(const std::string& dir, int rou
   return rows;
 }
 
-// Microseconds of `n` loads of one block, after some that are not counted.
+// Adds the microseconds of `n` loads of one block, after some that are not counted.
 Status add_latencies(DiskStore& store, size_t n, std::vector<double>& out) {
   for (size_t i = 0; i < kUncountedLoads + n; ++i) {
     const auto seconds = store.load(i * 7 % store.blocks(), 1);
@@ -257,7 +258,7 @@ Status add_latencies(DiskStore& store, size_t n, std::vector<double>& out) {
   return {};
 }
 
-// The same while another thread fills and offloads without pause.
+// Adds latencies of loads while another thread fills and offloads without a pause.
 Status add_busy_latencies(DiskStore& store, size_t n, std::vector<double>& out) {
   std::atomic<bool> stop{false};
   Status wrote;
@@ -270,8 +271,8 @@ Status add_busy_latencies(DiskStore& store, size_t n, std::vector<double>& out) 
   return read.ok() ? wrote : read;
 }
 
-// What single blocks take: looked up, and loads of 1 MiB, idle and beside offload in turns, so that both see what else
-// the machine does.
+// Measures single blocks: lookups, and loads of 1 MiB, idle and beside offload in turns, so that other load on the
+// machine affects both.
 Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
   auto readable = DiskStore::open(dir + "/tier", 3072 * kMiB, kMiB, kDiskLatencyBlocks);
   if (!readable.ok()) return readable.status();
@@ -302,7 +303,7 @@ Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
 
 uint64_t reopen_disk_bytes(uint64_t records) { return records * 2 * kReopenBlockBytes * 9 / 8 + 512 * kMiB; }
 
-// Stores at least `records`, says so, and waits to be killed.
+// Stores at least `records`, reports it, and waits to be killed.
 [[noreturn]] void write_and_wait(const std::string& dir, uint64_t records, const Pipe& pipe) {
   auto store = DiskStore::open(dir, reopen_disk_bytes(records), kReopenBlockBytes, kReopenBatch);
   Status status = store.ok() ? Status{} : store.status();
@@ -314,7 +315,7 @@ uint64_t reopen_disk_bytes(uint64_t records) { return records * 2 * kReopenBlock
   for (;;) ::pause();
 }
 
-// Takes the files of the directory out of the page cache.
+// Removes the files of the directory from the page cache.
 void drop_page_cache(const std::string& dir) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {

@@ -1,4 +1,4 @@
-// `kvbm bench disk`: the disk tier through the C calls, next to what raw io_uring does in the same directory.
+// `kvbm bench disk`: measures the disk tier through the C calls, next to raw io_uring in the same directory.
 #pragma once
 
 #include <string>

@@ -59,7 +59,7 @@ class ChainBench {
     auto file = RawFile::make(dir_, n_ * (block_bytes_ + kChainHeadBytes));
     if (!file.ok()) return file.status();
     for (const bool write : {true, false}) {
-      // What the writes left the disk to do is over before a read is timed.
+      // This read waits until the disk's work for the writes is over, before a read is timed.
       if (!write) {
         if (const auto read = file.value().run(raw_load(false)); !read.ok()) return read.status();
       }
@@ -80,7 +80,7 @@ class ChainBench {
  private:
   [[nodiscard]] double speed(double seconds) const { return static_cast<double>(n_ * block_bytes_) / seconds / 1e9; }
 
-  // Until the disk has all of it.
+  // Stores the prompt and waits until the disk has all of it.
   Status store() {
     keys_.resize(n_);
     for (uint32_t i = 0; i < n_; ++i) {
@@ -114,7 +114,7 @@ class ChainBench {
     load.requests = n_;
     load.depth = static_cast<unsigned>(kChainFlight / block_bytes_);
     load.write = write;
-    load.durable = write;  // as a flush makes what was stored
+    load.durable = write;  // because a flush makes the stored blocks durable
     return load;
   }
 

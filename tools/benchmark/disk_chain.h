@@ -1,5 +1,5 @@
-// A prompt that is longer than the host: stored and loaded back through a host of an eighth of it, next to what raw
-// io_uring does with the same bytes in the same directory.
+// Measures a prompt that is longer than the host tier: stored and loaded through a host tier of an eighth of its
+// size, next to raw io_uring with the same bytes in the same directory.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kShareDiskBytes = uint64_t{4} << 30;
 constexpr uint64_t kShareRoundBytes = uint64_t{64} << 20;
-constexpr size_t kSharesWhileFull = 16;  // rounds: a quarter of the capacity is written anew
+constexpr size_t kSharesWhileFull = 16;  // rounds: they rewrite a quarter of the capacity
 
 struct ShareSize {
   uint64_t bytes;
@@ -22,7 +22,7 @@ struct ShareSize {
 };
 constexpr ShareSize kShareSizes[] = {{4096, "4KiB", 0.75}, {64 << 10, "64KiB", 0.97}, {1 << 20, "1MiB", 0.99}};
 
-// Payload of the capacity while the tier is full: it lets blocks go for each that comes.
+// Returns the payload's share of the capacity while the tier is full and evicts a block for each new one.
 Result<double> share_of(const std::string& dir, uint64_t block_bytes) {
   auto store =
       DiskStore::open(dir, kShareDiskBytes, block_bytes, static_cast<uint32_t>(kShareRoundBytes / block_bytes));

@@ -1,4 +1,5 @@
-// How much of a full disk tier's capacity is payload, and not heads, padding, footers or room for the next segment.
+// Measures how much of a full disk tier's capacity is payload, and not heads, padding, footers or space for the next
+// segment.
 #pragma once
 
 #include <string>

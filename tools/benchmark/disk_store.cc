@@ -18,7 +18,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::string& dir, uint6
   options.disk = dir;
   options.disk_bytes = disk_bytes;
   options.disk_read_bytes_per_s = read_bytes_per_s;
-  // Blocks go down when they are told to, and not before.
+  // Blocks are offloaded on request only.
   options.admission = KVBM_ADMIT_ON_REQUEST;
   auto store = Store::open(options);
   if (!store.ok()) return store.status();
@@ -48,7 +48,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::string& dir, uint6
 
 DiskStore::~DiskStore() { kvbm_cache_release(cache_); }
 
-// New blocks in the host tier, one for each key; the keys are made too.
+// Makes new blocks in the host tier, one for each key, and the keys too.
 Status DiskStore::make(std::vector<kvbm_key_t>& keys) {
   kvbm_manager_t* manager = store_->manager();
   const size_t n = keys.size();

@@ -1,5 +1,5 @@
-// Blocks on their way to a disk tier and back, as the disk benchmarks need them: written in batches,
-// emptied out of the host, loaded into an engine's memory.
+// Blocks for the disk benchmarks: written to a disk tier in batches, removed from the host, and loaded into an
+// engine's memory.
 #pragma once
 
 #include <memory>
@@ -22,21 +22,22 @@ class DiskStore {
 
   // Makes blocks() new blocks in the host tier.
   Status fill();
-  // Writes those of the last fill to the disk tier; seconds until all are there.
+  // Writes the blocks of the last fill to the disk tier. Returns the seconds until all are there.
   Result<double> offload();
-  // Nothing is left in the host tier.
+  // Removes all blocks from the host tier.
   Status empty_host();
-  // Loads blocks [first, first + n) of the last fill from the disk tier; seconds.
+  // Loads blocks [first, first + n) of the last fill from the disk tier. Returns the seconds.
   Result<double> load(size_t first, size_t n);
-  // Looks the first `n` of the last fill up, so many times; nanoseconds a block.
+  // Looks up the first `n` blocks of the last fill `times` times. Returns the nanoseconds per block.
   Result<double> look_up(size_t n, size_t times);
-  // As load(), told what computing a block takes.
+  // Loads like load(), with the compute time of a block.
   struct Weighed {
     double seconds = 0;
     size_t left = 0;  // blocks that were left to compute
   };
   Result<Weighed> load_weighed(size_t n, uint64_t compute_block_ns);
-  // New blocks, half as many as blocks(), made and offloaded beside loads of another thread; their keys are forgotten.
+  // Makes and offloads half as many new blocks as blocks(), beside loads of another thread. Their keys are not
+  // recorded.
   Status write_others();
   [[nodiscard]] uint32_t blocks() const noexcept { return blocks_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const { return store_->stats(); }
@@ -53,7 +54,7 @@ class DiskStore {
   uint64_t block_bytes_ = 0;
   uint32_t blocks_ = 0;
   uint64_t count_ = 0;
-  uint64_t salt_ = 0;  // a store may have blocks of other runs
+  uint64_t salt_ = 0;  // because a store may have blocks of other runs
 };
 
 }  // namespace kvbm::benchmark

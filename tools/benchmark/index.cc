@@ -28,7 +28,7 @@ constexpr size_t kBatch = 64;
 constexpr size_t kWide = 256;
 constexpr uint64_t kIndexBlockBytes = 4096;
 constexpr double kPerBlock = 1.0 / kIndexBlocks;
-// What the process may use beyond the host capacity, and the metadata of a block.
+// Limits on the process's memory beyond the host capacity, and on a block's metadata.
 constexpr double kMemoryShare = 0.05;
 constexpr double kMemoryExtra = 64.0 * 1024 * 1024;
 constexpr double kMetadataLimit = 96;
@@ -45,7 +45,7 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// Keys that no earlier call gave.
+// Returns keys that no earlier call returned.
 class FreshKeys {
  public:
   std::vector<kvbm_key_t> next(size_t n) {
@@ -69,12 +69,12 @@ Key to_key(const kvbm_key_t& key) {
 
 struct Timings {
   double whole = 0;          // ns of everything
-  double registering = 0;    // ns inside register, or the map's insert; if asked for
+  double registering = 0;    // ns inside register, or the map's insert; if requested
   uint64_t allocations = 0;  // inside register
-  uint64_t failures = 0;     // calls that did not do what they should
+  uint64_t failures = 0;     // calls with a wrong result
 };
 
-// One batch of the life of blocks: absent, allocated over others, completed, registered, released.
+// Runs one batch through the life of blocks: absent, allocated over others, completed, registered, released.
 void churn_batch(const Store& store, const kvbm_key_t* keys, bool split, Timings& out) {
   kvbm_match_t* match = nullptr;
   size_t n = 0;
@@ -108,7 +108,7 @@ Timings churn(const Store& store, std::span<const kvbm_key_t> keys, bool split) 
   return out;
 }
 
-// The same of a map: find the absent key, erase the oldest, insert.
+// Does the equivalent on a map: finds the absent key, erases the oldest, inserts.
 Timings churn(Map& map, const std::vector<kvbm_key_t>& old, const std::vector<kvbm_key_t>& keys, bool split) {
   Timings out;
   const Stopwatch watch;
@@ -158,7 +158,7 @@ Timings hits(const Map& map, const std::vector<kvbm_key_t>& keys, const std::vec
   return out;
 }
 
-// Positions 0, width, 2 * width, ... of all keys, in an order that no cache foresees.
+// Returns the positions 0, width, 2 * width, ... of all keys, in an order that no cache foresees.
 std::vector<size_t> shuffled_places(size_t width) {
   std::vector<size_t> order;
   for (size_t at = 0; at < kIndexBlocks; at += width) order.push_back(at);
@@ -166,11 +166,11 @@ std::vector<size_t> shuffled_places(size_t width) {
   return order;
 }
 
-// Two threads that stay for all rounds, as an engine's do: what a thread works with stays in its processor's caches,
-// and memory that it frees is memory that it had from its own arena.
+// Two threads that stay for all rounds, like an engine's. A thread's data stays in its processor's caches, and memory
+// that it frees comes from its own arena.
 class IndexPair {
  public:
-  // make(t) runs first, on thread t.
+  // Calls make(t) first, on thread t.
   template <class Make>
   explicit IndexPair(Make make) {
     for (size_t t = 0; t < 2; ++t) {
@@ -190,7 +190,7 @@ class IndexPair {
   IndexPair(const IndexPair&) = delete;
   IndexPair& operator=(const IndexPair&) = delete;
 
-  // work(0) and work(1) beginning together; ns until both are done.
+  // Runs work(0) and work(1), which begin together. Returns the ns until both are done.
   template <class Work>
   double run(Work&& work) {
     work_ = std::forward<Work>(work);
@@ -247,7 +247,7 @@ class IndexBench {
     StoreOptions options;
     options.block_bytes = kIndexBlockBytes;
     options.slots = kIndexBlocks;
-    options.managed_hashes = "when_needed";  // what hashing takes is bench managed's
+    options.managed_hashes = "when_needed";  // bench managed measures hashing
     auto opened = Store::open(options);
     if (!opened.ok()) return opened.status();
     store_ = std::move(opened).value();
@@ -256,7 +256,8 @@ class IndexBench {
     map_.reserve(kIndexBlocks);
     last_ = keys_.next(kIndexBlocks);
     for (size_t i = 0; i < kIndexBlocks; ++i) map_.emplace(to_key(last_[i]), i);
-    // Twice the capacity goes by before anything is measured: free lists and the policy are in their steady state.
+    // Replaces twice the capacity before any measurement, so that free lists and the policy are in their steady
+    // state.
     for (int i = 0; i < 2; ++i) failures_ += churn(*store_, keys_.next(kIndexBlocks), false).failures;
     measure_churn();
     measure_register();
@@ -270,7 +271,7 @@ class IndexBench {
  private:
   void add(Row row) { rows_.push_back(std::move(row)); }
 
-  // Every block's bytes are written once, as an engine would.
+  // Writes every block's bytes once, as an engine would.
   Status fill_memory() {
     const std::vector<kvbm_key_t> keys = keys_.next(kIndexBlocks);
     for (size_t at = 0; at < kIndexBlocks; at += kBatch) {
@@ -298,7 +299,7 @@ class IndexBench {
                                kMetadataLimit, "the most that is wanted");
   }
 
-  // Ours and the map's in turn, who begins alternating; keys are the same.
+  // Runs kvbm and the map in turn; the first one alternates. Both have the same keys.
   template <class Ours, class Theirs>
   void alternate(int round, Ours&& ours, Theirs&& theirs) {
     if (round % 2 == 0) ours();
@@ -350,9 +351,10 @@ class IndexBench {
     add(row);
   }
 
-  // Two threads on one manager, each with its half of the keys, against one of them with all; beside it two threads
-  // with a map each, which share nothing but the machine, against one of them with both. Each way first once
-  // unmeasured: then every processor's caches hold what it works with, and not what the other way left.
+  // Compares two threads on one manager, each with half of the keys, with one thread that has all. Beside it, two
+  // threads with a map each, which share nothing but the machine, are compared with one thread that has both maps.
+  // Each way runs first once unmeasured, so that every processor's caches hold its own data, and not that of the
+  // other way.
   void measure_two_threads() {
     std::vector<double> speedup;
     std::vector<double> bare;
@@ -371,14 +373,14 @@ class IndexBench {
     const auto store = [&](size_t t, size_t n) {
       timings[t] = churn(*store_, std::span<const kvbm_key_t>(fresh_[t]).first(n), false);
     };
-    // Thread t's first n maps change to new keys.
+    // Changes thread t's first n maps to new keys.
     const auto change = [&](size_t t, size_t n) {
       for (size_t m = 0; m < n; ++m) {
         (void)churn(maps[t][m], old[t][m], next_[t][m], false);
         old[t][m] = next_[t][m];
       }
     };
-    // The second of two times; the keys are new each time.
+    // Returns the second of two times; the keys are new each time.
     const auto second = [&](auto&& work) {
       double took = 0;
       for (int i = 0; i < 2; ++i) {

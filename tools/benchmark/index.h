@@ -1,5 +1,5 @@
-// `kvbm bench index`: what naming, finding and recycling blocks costs through the C calls, without
-// any bytes being copied, next to a std::unordered_map of the same keys.
+// `kvbm bench index`: measures what naming, finding and recycling blocks costs through the C calls, without any bytes
+// being copied, next to a std::unordered_map of the same keys.
 #pragma once
 
 #include <vector>

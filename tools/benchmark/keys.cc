@@ -29,7 +29,7 @@ std::vector<Row> bench_keys() {
   std::vector<Key> keys(kKeyBlocks);
   std::vector<double> ours;
   std::vector<double> bare;
-  // The bare hash is chained as keys are: each input begins with the result before it.
+  // The bare hash is chained like keys: each input begins with the result before it.
   std::vector<std::byte> input(kInputBytes);
   for (int round = 0; round < kRounds; ++round) {
     auto since = std::chrono::steady_clock::now();

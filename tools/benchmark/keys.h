@@ -1,4 +1,4 @@
-// `kvbm bench keys`: what deriving a block key costs next to the bare hash of the same bytes.
+// `kvbm bench keys`: measures deriving a block key next to the bare hash of the same bytes.
 #pragma once
 
 #include <vector>

@@ -32,7 +32,8 @@ Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_
   return sample;
 }
 
-// Rounds to nearest, ties to even, to a float of so many exponent and mantissa bits; too large becomes the largest.
+// Rounds to nearest, ties to even, to a float of so many exponent and mantissa bits. Too large values become the
+// largest.
 uint32_t round_to(float value, int exponent_bits, int mantissa_bits, uint32_t largest) {
   const uint32_t sign = std::signbit(value) ? 1U << (exponent_bits + mantissa_bits) : 0;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -40,8 +41,8 @@ uint32_t round_to(float value, int exponent_bits, int mantissa_bits, uint32_t la
   if (size == 0) return sign;
   const int exponent = std::max(std::ilogb(size), 1 - bias);
   const float steps = std::rint(std::ldexp(size, mantissa_bits - exponent));
-  // A mantissa that rounds up to the next power carries into the exponent by itself; below the normal numbers its field
-  // is zero.
+  // A mantissa that rounds up to the next power carries into the exponent by itself. Below the normal numbers, the
+  // exponent's field is zero.
   const auto code = static_cast<uint32_t>(static_cast<int>(steps) + ((exponent + bias - 1) << mantissa_bits));
   return sign | std::min(code, largest);
 }
@@ -55,7 +56,7 @@ float half_value(uint16_t bits) {
 }
 
 double normal(Random& random) {
-  // Irwin-Hall: the sum of twelve uniform numbers; no tails beyond 6, which caches do not need.
+  // Irwin-Hall: the sum of twelve uniform numbers. It has no tails beyond 6, which caches do not need.
   double sum = -6;
   for (int i = 0; i < 6; ++i) {
     const uint64_t word = random.next();
@@ -67,7 +68,7 @@ double normal(Random& random) {
 void fill_head(Random& random, bool is_k, uint32_t tokens, uint32_t head_dim, std::byte* out) {
   std::vector<double> scale(head_dim), offset(head_dim);
   for (uint32_t c = 0; c < head_dim; ++c) {
-    // 2^(0.7 n) as a product of halves would not be smooth; ldexp of a mantissa is the same on every machine.
+    // 2^(0.7 n) as a product of halves would not be smooth. ldexp of a mantissa has the same result on every machine.
     const double n = 0.7 * normal(random);
     const double whole = std::floor(n);
     scale[c] = std::ldexp(1.0 + (n - whole), static_cast<int>(whole));
@@ -82,7 +83,7 @@ void fill_head(Random& random, bool is_k, uint32_t tokens, uint32_t head_dim, st
   }
 }
 
-// Whatever is wrong with an input is the caller's to put right.
+// Returns an error that tells the caller to correct the input.
 Status not_kv(const std::string& path, const Status& why) {
   return Status(Code::invalid_argument, "--input cannot be read", path + ": " + why.message());
 }

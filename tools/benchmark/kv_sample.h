@@ -1,4 +1,4 @@
-// KV values for `kvbm bench codec`: those of an .npy file, or made up ones that are like them.
+// KV values for `kvbm bench codec`: from an .npy file, or made up with similar properties.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ struct KvSample {
   [[nodiscard]] ConstBytes all() const { return {values->data(), bytes()}; }
 };
 
-// From an .npy of shape (layers, 2, tokens, heads * head_dim) or (layers, 2, heads, tokens, head_dim), bf16 (or uint16)
-// or fp16.
+// Loads an .npy of shape (layers, 2, tokens, heads * head_dim) or (layers, 2, heads, tokens, head_dim), bf16 (or
+// uint16) or fp16.
 Result<KvSample> load_kv(const std::string& path, uint32_t head_dim, bool huge_pages);
 
-// bf16, 30 layers of 3 heads of 64, 512 tokens: normal values with a scale of each channel (2^n, n normal with
-// deviation 0.7), and an offset of each channel of K, three times its scale. Mantissas are noise, as real ones are;
-// that neighbouring tokens are alike, and rows that repeat, are not imitated, so that `max` and `delta` gain less than
-// they do on real caches. Same bytes on every machine.
+// Makes bf16 values, 30 layers of 3 heads of 64, 512 tokens. Values are normal with a scale of each channel (2^n, n
+// normal with deviation 0.7), and an offset of each channel of K, three times its scale. Mantissas are noise, like
+// real ones. Similar neighbouring tokens and repeated rows are not imitated, so that `max` and `delta` gain less than
+// on real caches. The bytes are the same on every machine.
 Result<KvSample> make_kv(bool huge_pages);
 
-// The sample in blocks of `tokens` tokens: [layer][K, V][block][head][token of the block][element].
+// Returns the sample in blocks of `tokens` tokens: [layer][K, V][block][head][token of the block][element].
 Result<KvSample> in_blocks(const KvSample& sample, uint32_t tokens, bool huge_pages);
 
-// The same values as another type: fp16 of bf16 with random bits below its mantissa (which bf16 rounded away, and which
-// would otherwise be zeros that no real fp16 has); fp8 e4m3 rounded to nearest, without a scale.
+// Converts the values to another type. fp16 is bf16 with random bits below its mantissa, which bf16 rounded away;
+// without them these bits would be zeros that no real fp16 has. fp8 e4m3 is rounded to nearest, without a scale.
 Result<KvSample> cast_kv(const KvSample& sample, layout::Element element, bool huge_pages);
 
-// A value of bf16 or fp16.
+// Returns a value of bf16 or fp16.
 [[nodiscard]] float value_of(layout::Element element, const std::byte* at) noexcept;
 
 }  // namespace kvbm::benchmark

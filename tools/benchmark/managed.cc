@@ -16,8 +16,8 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint64_t kManagedBytes = 256ULL << 20;  // of a round
-constexpr size_t kRegistered = 64;                // in one call
+constexpr uint64_t kManagedBytes = 256ULL << 20;  // per round
+constexpr size_t kRegistered = 64;                // per call
 constexpr const char* kLeafHash = "the leaf hash of the same bytes";
 
 struct ManagedSize {
@@ -28,7 +28,7 @@ constexpr ManagedSize kManagedSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL <
 
 volatile uint64_t managed_sink;
 
-// One manager of one size, whose blocks are registered under new names again and again.
+// A manager of one block size. Its blocks are registered under new names again and again.
 class ManagedStore {
  public:
   static Result<std::unique_ptr<ManagedStore>> open(uint64_t bytes, const char* hashes) {
@@ -41,7 +41,7 @@ class ManagedStore {
     if (!store.ok()) return store.status();
     out->store_ = std::move(store).value();
     if (Status s = out->attach(); !s.ok()) return s;
-    // Twice, as an engine that goes on: the second time blocks are evicted.
+    // Registers twice, like an engine in steady state: the second time evicts blocks.
     double ignored = 0;
     for (int i = 0; i < 2; ++i) {
       if (Status s = out->register_all(ignored); !s.ok()) return s;
@@ -50,7 +50,7 @@ class ManagedStore {
   }
   ~ManagedStore() { kvbm_cache_release(cache_); }
 
-  // Seconds of this thread inside register.
+  // Returns the seconds of this thread inside register.
   Status register_all(double& seconds) {
     seconds = 0;
     kvbm_manager_t* const manager = store_->manager();
@@ -73,7 +73,7 @@ class ManagedStore {
     return {};
   }
 
-  // Hashes what is in the host, where it lies: seconds of this thread, and on the wall.
+  // Hashes the blocks in the host in place. Adds the seconds of this thread, and of the wall clock.
   void hash_all(std::vector<double>& own, std::vector<double>& wall) const {
     const ThreadStopwatch mine;
     const Stopwatch watch;

@@ -1,5 +1,5 @@
-// What it costs that a managed block has its hashes when it is registered, against the leaf hash alone; and storing
-// from an attached cache, which hashes as it copies.
+// Measures what hashing a managed block at its registration costs, against the leaf hash alone, and storing from an
+// attached cache, which hashes during the copy.
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ struct ManagedOptions {
   bool quiet = false;
 };
 
-// managed.register.SIZE: blocks whose bytes are nowhere in the caches are registered, 256 MiB a round, in GB/s of the
-// thread's own time; its limit is hashing the same bytes, leaf by leaf, on that thread. managed.register_late.SIZE: the
-// same with host.managed_hashes = when_needed, in ns a block. managed.store.SIZE: storing as many bytes from an
-// attached cache, on the wall, against the leaf hash. Medians; the two take turns in beginning.
+// managed.register.SIZE: registers blocks with bytes in none of the caches, 256 MiB per round, in GB/s of the
+// thread's own time. Its limit is hashing the same bytes, leaf by leaf, on that thread. managed.register_late.SIZE:
+// registers with host.managed_hashes = when_needed, in ns per block. managed.store.SIZE: stores as many bytes from an
+// attached cache, in wall time, against the leaf hash. Rows are medians; the two take turns in beginning.
 Result<std::vector<Row>> bench_managed(const ManagedOptions& options);
 
 }  // namespace kvbm::benchmark

@@ -45,7 +45,7 @@ constexpr BlockSize kBlockSizes[] = {{64 * 1024, "64KiB"}, {kMiB, "1MiB"}, {kObj
 
 double seconds_since(SteadyClock::time_point start) { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
 
-// The store's own requests, as many in flight as it says is worth it.
+// The store's own requests, as many in flight as its facts recommend.
 class RawStore {
  public:
   static Result<std::unique_ptr<RawStore>> open(const std::string& text) {
@@ -68,14 +68,14 @@ class RawStore {
     if (store_ != nullptr) store_->close();
   }
 
-  // GB/s of `n` objects of kObject bytes. Each round has names of its own: to replace an object is less work than to take
-  // in a new one, as a server in memory writes where the old one was, in pages that it has already.
+  // Returns the GB/s of `n` objects of kObject bytes. Each round has new names, because replacing an object is less
+  // work than a new one. A server in memory writes the new bytes into the pages of the old object.
   Result<double> transfer(Verb verb, size_t n, int round) {
     const auto start = SteadyClock::now();
     if (Status s = all(verb, n, round); !s.ok()) return s;
     return static_cast<double>(n * kObject) / seconds_since(start) / 1e9;
   }
-  // The names that begin so.
+  // Returns the names with this prefix.
   Result<std::vector<std::string>> names(std::string_view prefix) {
     std::vector<std::string> out;
     for (bool more = true; more;) {
@@ -92,7 +92,7 @@ class RawStore {
     }
     return out;
   }
-  // Removes everything that index objects tell of, and these.
+  // Removes all objects that index objects name, and the index objects themselves.
   Status wipe() {
     for (const std::string_view prefix : {tier::store::kIndexPrefix, tier::store::kEpochPrefix, tier::store::kWriterPrefix}) {
       const auto listed = names(prefix);
@@ -204,7 +204,7 @@ Status measure_blocks(const std::string& url, BlockSize size, Speeds& out) {
   return {};
 }
 
-// Answers everything with an error.
+// Answers every request with an error.
 class DownStore final : public ObjectStore {
  public:
   [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return facts_; }
@@ -215,7 +215,7 @@ class DownStore final : public ObjectStore {
   }
   void cancel(uint64_t /*id*/) noexcept override {}
   std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) override {
-    request->code = Code::ok;  // the first look: later it is down
+    request->code = Code::ok;  // only opening succeeds; later the store is down
     return request;
   }
   void close() noexcept override {}
@@ -225,7 +225,7 @@ class DownStore final : public ObjectStore {
   tier::store::StoreFacts facts_;
 };
 
-// What a lookup of 1,024 blocks takes on a store in back-off.
+// Returns the time of a lookup of 1,024 blocks on a store in back-off.
 Result<double> lookup_in_back_off() {
   auto executor = ThreadExecutor::create("bench", 1);
   if (!executor.ok()) return executor.status();

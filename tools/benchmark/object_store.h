@@ -1,4 +1,4 @@
-// `kvbm bench store`: blocks through the C calls into a store and back, next to the same store's own requests.
+// `kvbm bench store`: moves blocks through the C calls into a store and back, next to the same store's own requests.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ObjectStoreOptions {
   bool quiet = false;
 };
 
-// Writes 512 MiB a round into the store, 128 MiB at a time, and removes them again.
+// Writes 512 MiB per round into the store, 128 MiB at a time, and removes them again.
 Result<std::vector<Row>> bench_object_store(const ObjectStoreOptions& options);
 
 }  // namespace kvbm::benchmark

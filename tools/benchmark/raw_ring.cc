@@ -23,8 +23,8 @@ constexpr uint64_t kMostThreads = 16;
 
 Status refused(const char* what, int error) { return {Code::io_error, what, std::strerror(error)}; }
 
-// Memory of all requests, faulted in, in huge pages where the system gives them: small pages make
-// more and smaller device requests.
+// Memory of all requests, faulted in, in huge pages if the system gives them. Small pages cause more and smaller
+// device requests.
 class Buffers {
  public:
   explicit Buffers(uint64_t bytes) : bytes_(bytes + kHugePage) {
@@ -50,7 +50,7 @@ class Buffers {
   char* data_ = nullptr;
 };
 
-// Copies requests that have come, in the order that they come in, on a thread of its own.
+// Copies completed requests in the order of their completion, on a separate thread.
 class Delivery {
  public:
   Delivery(const RawLoad& load, const char* memory)
@@ -68,15 +68,15 @@ class Delivery {
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
-  // False: there is no memory for what it was asked for.
+  // Returns false if there is no memory for the copies.
   [[nodiscard]] bool ready() const noexcept { return bytes_ == 0 || thread_.joinable(); }
-  // Thread: any.
+  // Reports a completed request. Thread: any.
   void came(uint64_t request) {
     if (!thread_.joinable()) return;
     came_[n_took_.fetch_add(1, std::memory_order_relaxed)].store(request + 1, std::memory_order_release);
     ring();
   }
-  // Waits for the last.
+  // Waits for the last copy.
   void finish() {
     if (thread_.joinable()) thread_.join();
   }
@@ -88,7 +88,7 @@ class Delivery {
     bell_.fetch_add(1, std::memory_order_release);
     bell_.notify_one();
   }
-  // After an error not all of them come.
+  // Ends the wait for requests. After an error, not all of them complete.
   void give_up() {
     over_.store(true, std::memory_order_release);
     ring();
@@ -127,7 +127,7 @@ class Delivery {
   std::atomic<uint64_t> n_took_{0};
   std::atomic<uint32_t> bell_{0};
   std::atomic<bool> over_{false};
-  uint64_t hash_ = 0;  // of all: nobody compares it, and the work is done
+  uint64_t hash_ = 0;  // hash of all leaves: computed, but not compared
   std::thread thread_;
 };
 
@@ -184,7 +184,7 @@ class Pump {
   uint64_t done_ = 0;
 };
 
-// pread or pwrite on threads: what is left where no ring can be made.
+// Runs pread or pwrite on threads, if no ring can be made.
 Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory, Delivery& delivery) {
   const auto count = std::min<uint64_t>(load.depth, kMostThreads);
   std::vector<std::thread> threads;

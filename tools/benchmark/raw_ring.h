@@ -1,6 +1,6 @@
-// What the disk can do: writes or reads of one size through io_uring with O_DIRECT and registered
-// buffers, a fixed number in flight, each into or out of memory of its own as blocks are, on a preallocated file; pread
-// and pwrite on as many threads (at most 16) where the system allows no ring. Blocks.
+// Measures the disk itself: writes or reads of one size through io_uring with O_DIRECT and registered buffers. A
+// fixed number is in flight, each into or out of separate memory like blocks, on a preallocated file. If the system
+// allows no ring, uses pread and pwrite on as many threads (at most 16). Blocks.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct RawLoad {
   unsigned depth = 1;
   bool write = false;
   bool registered = true;  // false: as under a memlock limit that forbids registered buffers
-  // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by
-  // one other thread, as it comes. That is the least that a reader does that checks what it hands on. 0: nothing is.
+  // For reads: one other thread copies the bytes after these of each completed request to separate memory, and hashes
+  // them during the copy. This is the least work of a reader that verifies its data. 0: no copies.
   uint64_t deliver_after = 0;
   bool durable = false;  // writes: one fdatasync at the end counts, too
 };
@@ -26,10 +26,10 @@ enum class RawPath { registered_ring, ring, threads };
 
 struct RawTime {
   double seconds = 0;  // from the first submission to the last completion, and the last copy, or the sync
-  RawPath path = RawPath::ring;  // how it went: the system may allow no ring, or no registered buffers
+  RawPath path = RawPath::ring;  // the path taken: the system may allow no ring, or no registered buffers
 };
 
-// A file of its own in `directory`, preallocated; gone with the object.
+// A preallocated file in `directory`, removed with the object.
 class RawFile {
  public:
   static Result<RawFile> make(const std::string& directory, uint64_t bytes);

@@ -1,4 +1,4 @@
-// One line of a benchmark: what `kvbm bench` prints as text or JSON.
+// One line of a benchmark, which `kvbm bench` prints as text or JSON.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct Row {
   std::string limit_name;
   // value / limit for speeds, limit / value for times: 1 is the limit, higher is better.
   std::optional<double> ratio;
-  // What the ratio can be at most, by arithmetic, and what is in the way.
+  // Highest possible ratio, by arithmetic, and its reason.
   std::optional<double> bound = std::nullopt;
   std::string bound_name = {};
 };

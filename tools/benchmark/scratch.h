@@ -1,4 +1,4 @@
-// A directory of its own for one benchmark, removed with everything in it.
+// A temporary directory for one benchmark, removed with all its content.
 #pragma once
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ class Scratch {
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  // Empty when the directory could not be made.
+  // Returns "" if the directory could not be made.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

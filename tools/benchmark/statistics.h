@@ -1,4 +1,4 @@
-// Rows out of samples: medians of rounds, and the ratio's direction.
+// Makes rows out of samples: medians of rounds, and the ratio's direction.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace kvbm::benchmark {
 
-// The middle sample (the upper one of two); 0 of none.
+// Returns the middle sample (the upper one of two); 0 if there is none.
 double median(std::vector<double> values);
-// The value below which `share` (0 to 1) of the samples lie.
+// Returns the value below which `share` (0 to 1) of the samples lie.
 double quantile(std::vector<double> values, double share);
 
-// A row whose ratio is limit / value: times, sizes. No limit: 0.
+// Returns a row with the ratio limit / value: times, sizes. No limit: 0.
 Row less_is_better(std::string name, double value, std::string unit, double limit, std::string limit_name);
-// A row whose ratio is value / limit: speeds.
+// Returns a row with the ratio value / limit: speeds.
 Row more_is_better(std::string name, double value, std::string unit, double limit, std::string limit_name);
 
 class Stopwatch {
@@ -32,8 +32,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Time that the calling thread has run. For work that never waits it is what a clock on the wall says of an idle
-// machine, and does not grow while other programs have the processor.
+// Time that the calling thread has run. For work that never waits it equals wall time on an idle machine, and does
+// not grow while other programs have the processor.
 class ThreadStopwatch {
  public:
   ThreadStopwatch() : start_(now()) {}
@@ -44,7 +44,7 @@ class ThreadStopwatch {
   double start_;
 };
 
-// Adds the thread's own time that the work took.
+// Adds the thread's own time of the work.
 template <class Work>
 Status timed(std::vector<double>& out, Work&& work) {
   const ThreadStopwatch watch;

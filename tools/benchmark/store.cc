@@ -9,7 +9,7 @@ namespace kvbm::benchmark {
 
 namespace {
 
-// Capacity for exactly `slots` blocks with their heads, and the page that names a mapping (host_arena.h).
+// Returns the capacity for exactly `slots` blocks with their heads, and the page that names a mapping (host_arena.h).
 uint64_t capacity_for(uint32_t slots, uint64_t block_bytes) {
   const uint64_t payload = (block_bytes + kIoAlign - 1) / kIoAlign * kIoAlign;
   return kIoAlign + slots * (payload + tier::HostArena::head_stride(block_bytes));

@@ -1,4 +1,4 @@
-// The public C objects that a benchmark works on: a context, one manager, one namespace of opaque blocks.
+// The public C objects of a benchmark: a context, one manager, one namespace of opaque blocks.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class Store {
   uint64_t capacity_bytes_ = 0;
 };
 
-// The text of a failed C call.
+// Returns a failed C call's status with its text.
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr);
 
 }  // namespace kvbm::benchmark
