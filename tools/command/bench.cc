@@ -55,7 +55,7 @@ struct BenchOptions {
   bool gpu_host = false;
 };
 
-// Four digits that matter.
+// Formats a value with about four significant digits.
 std::string number(double value) {
   char text[32];
   const double size = std::fabs(value);
@@ -215,7 +215,8 @@ void add_input(Command app, BenchOptions& options) {
       .show_default();
 }
 
-// In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
+// Measures reads in place on the same host, then from a node over TCP, then when nodes are killed, then coded
+// transfers.
 int bench_node(const BenchOptions& options, const Output& output) {
   const int rounds = options.rounds;
   if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");

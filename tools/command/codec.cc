@@ -51,7 +51,7 @@ std::string mode_names() {
   return all;
 }
 
-// kDone and the mode, or what was said on stderr.
+// Reads the mode. Returns kDone, or the exit code after an error on stderr.
 int read_mode(const std::string& name, Mode& out) {
   const auto mode = codec::mode_by_name(name);
   if (!mode.has_value()) return fail(kBadInput, "no codec mode is called " + name, "one of " + mode_names());
@@ -78,7 +78,7 @@ int read_claims(const CodecArguments& arguments, tensor::Claims& out) {
   return kDone;
 }
 
-// 0: the last dimension.
+// Reads the row. 0: the last dimension.
 int read_row(const CodecArguments& arguments, uint64_t& out) {
   out = 0;
   if (arguments.row.empty()) return kDone;
@@ -89,7 +89,7 @@ int read_row(const CodecArguments& arguments, uint64_t& out) {
   return kDone;
 }
 
-// A file that is not what was said, or not whole, is the caller's to put right; the text names the file.
+// Reports a file that is incomplete or does not match the arguments as bad input. The text names the file.
 int refuse(const Status& status, const std::string& named) {
   const std::string file = named == "-" ? "standard input" : named;
   if (status.code() == Code::cancelled) {
@@ -112,7 +112,7 @@ int refuse(const Status& status, const std::string& named) {
   }
 }
 
-// "row" is 0 where none is known.
+// "row" is 0 if none is known.
 Json json_of(const tensor::Segment& segment) {
   return Json{{"name", segment.tensor.name},
               {"element", layout::element_name(segment.tensor.element)},
@@ -129,7 +129,7 @@ Json tensors_of(const tensor::Index& index) {
   return tensors;
 }
 
-// A row that is none of any tensor is a mistake; of some it may be one.
+// Refuses a row that fits no tensor. A row that fits some tensors is accepted.
 int check_row(const CodecArguments& arguments, uint64_t row, const tensor::TensorFile& file) {
   if (row == 0 || file.tensors.empty()) return kDone;
   const auto values = [](const tensor::Tensor& tensor) {
@@ -150,7 +150,7 @@ int check_row(const CodecArguments& arguments, uint64_t row, const tensor::Tenso
   return fail(kBadInput, said + " does not fit: " + which + tensor::row_refusal(*largest, row), kNoRow);
 }
 
-// What was assumed, and where the row was not used.
+// Returns the assumptions, and the tensors that the row was not used for.
 std::string notes(const tensor::TensorFile& file, uint64_t row) {
   size_t other = 0;
   for (const tensor::Tensor& tensor : file.tensors)
@@ -160,7 +160,7 @@ std::string notes(const tensor::TensorFile& file, uint64_t row) {
          std::to_string(file.tensors.size()) + " tensors, of which the last dimension is a row";
 }
 
-// Nobody who asks for a lossy mode wants a file of which nothing can be coded with it.
+// Refuses a lossy mode for a file of which nothing can be coded with it.
 int check_lossy(const CodecArguments& arguments, Mode mode, const tensor::TensorFile& file) {
   if (!codec::is_lossy(mode) || file.tensors.empty()) return kDone;
   const std::string name(codec::mode_name(mode));
@@ -198,7 +198,7 @@ Json json_of(const tensor::KeptBlocks& kept) {
               {"no_gain", kept.no_gain}};
 }
 
-// What a lossy mode was not used for, in numbers, and where.
+// Returns in numbers what a lossy mode was not used for, and where.
 Json json_of(const tensor::KeptLossless& kept) {
   Json out = json_of(kept.all());
   Json tensors = Json::array();
@@ -239,7 +239,7 @@ void say_summary(const tensor::Summary& summary, const CodecArguments& arguments
                              : "exact");
 }
 
-// Where the result goes; kDone, or what was said on stderr.
+// Checks the output. Returns kDone, or the exit code after an error on stderr.
 int check_output(const CodecArguments& arguments, const tensor::Input& input, const Output& output) {
   if (arguments.output == "-" && output.json) {
     return fail(kBadInput, "--json and -o - both want standard output", "give a file with -o");
@@ -344,7 +344,7 @@ void print_json(const tensor::TensorFile& file, uint64_t row, const tensor::Mode
   std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
-// Where lossy modes were not used, which is mostly the same of each: modes of one text share a line.
+// Prints where lossy modes were not used. Most modes have equal texts, so modes with one text share a line.
 void print_kept(const tensor::ModeTable& table) {
   std::vector<std::pair<const tensor::KeptLossless*, std::string>> lines;
   for (const tensor::ModeRow& row : table.rows) {

@@ -1,4 +1,4 @@
-// `kvbm codec compress|decompress|bench FILE`: tensor files, coded and back; what each mode makes of them.
+// `kvbm codec compress|decompress|bench FILE`: codes and decodes tensor files, and compares the modes on them.
 #pragma once
 
 #include "command/registry.h"

@@ -30,7 +30,7 @@ std::string text_of(Call&& call) {
   return text;
 }
 
-// The lines `key = value  # origin` and `[[list]]` of kvbm_context_config.
+// Converts the lines `key = value  # origin` and `[[list]]` of kvbm_context_config.
 nlohmann::ordered_json json_of(const std::string& text) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::istringstream lines(text);
@@ -50,7 +50,7 @@ nlohmann::ordered_json json_of(const std::string& text) {
     const size_t comment = line.rfind("  # ");
     if (equals == std::string::npos || comment == std::string::npos) continue;
     const std::string written = line.substr(equals + 3, comment - equals - 3);
-    // Values are written as TOML, whose numbers, booleans and quoted strings are JSON too.
+    // Values are written as TOML. Its numbers, booleans and quoted strings are JSON too.
     nlohmann::ordered_json value = nlohmann::ordered_json::parse(written, nullptr, false);
     if (value.is_discarded()) value = written;
     list.push_back({{"key", prefix + line.substr(0, equals)}, {"value", value}, {"origin", line.substr(comment + 4)}});
@@ -58,7 +58,7 @@ nlohmann::ordered_json json_of(const std::string& text) {
   return list;
 }
 
-// Sizes of which each is possible, and not with the other. A manager of them would be refused.
+// Checks sizes that are possible alone, but not together. A manager with them would be refused.
 int check_host(const nlohmann::ordered_json& list) {
   std::string said[2];
   uint64_t bytes[2] = {0, 0};
@@ -72,13 +72,13 @@ int check_host(const nlohmann::ordered_json& list) {
       said[i] = std::string(keys[i]) + " = " + item["value"].dump();
     }
   }
-  // A block has a head, and an arena a page of its own.
+  // A block has a head, and an arena has one page of its own.
   if (bytes[0] > bytes[1] || bytes[1] == 0) return kDone;
   return fail(kBadInput, said[0] + " is smaller than one block: " + said[1] + ", and its head beside it",
               "raise host.capacity or lower host.block_bytes");
 }
 
-// What a manager of this configuration would warn of.
+// Prints what a manager with this configuration would warn about.
 void warn_of_host(const nlohmann::ordered_json& list) {
   for (const auto& item : list) {
     if (item["key"] != "host.capacity" || !item["value"].is_string()) continue;

@@ -40,7 +40,7 @@ struct DemoArguments {
   uint64_t seed = 0;
 };
 
-// A directory of our own that goes when the demo ends.
+// A temporary directory, removed when the demo ends.
 class Scratch {
  public:
   explicit Scratch(const std::string& parent) {
@@ -58,18 +58,18 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const std::string& why() const { return why_; }  // there is none
+  [[nodiscard]] const std::string& why() const { return why_; }  // the reason if there is none
 
  private:
   std::string path_;
   std::string why_;
 };
 
-// Ctrl-C ends the child as well; the demo then ends in order, so that its directory is removed.
+// Ctrl-C ends the child as well. The demo then ends in order, so that its directory is removed.
 volatile std::sig_atomic_t interrupted = 0;
 void on_interrupt(int /*signal*/) { interrupted = 1; }
 
-// Half of what is free, at most what the demo wants; 0 if that is too little.
+// Returns half of the free space, at most what the demo wants; 0 if that is too little.
 uint64_t disk_for_demo(const std::string& directory) {
   struct statvfs space {};
   if (statvfs(directory.c_str(), &space) != 0) return 0;
@@ -77,7 +77,8 @@ uint64_t disk_for_demo(const std::string& directory) {
   return half < kLeastDiskBytes ? 0 : std::min(half, kDiskBytes);
 }
 
-// It settles: an engine takes hours for what is replayed in seconds here, and its disk keeps up.
+// Arguments of the replay. It uses --settle, because an engine takes hours for what is replayed in seconds here, and
+// its disk keeps up.
 std::vector<std::string> replay_arguments(const DemoArguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                           uint64_t first) {
   return {"replay",        arguments.trace, "--host",       std::to_string(kHostBytes),
@@ -92,7 +93,7 @@ struct Outcome {
   nlohmann::json resumed;
 };
 
-// Replays until `kill_at` requests, kills, and goes on in a new process on the same directory.
+// Replays until `kill_at` requests, kills the process, and continues in a new process on the same directory.
 Result<Outcome> replay_with_a_kill(const DemoArguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                    uint64_t requests, uint64_t kill_at, bool quiet) {
   Outcome outcome;
@@ -147,7 +148,7 @@ std::string percent_of(uint64_t part, uint64_t whole) {
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;
 }
-// 512 MiB, not 512.00 MiB.
+// Formats 512 MiB, not 512.00 MiB.
 std::string short_size(uint64_t bytes) {
   std::string text = format_binary_size(static_cast<double>(bytes));
   const size_t at = text.find(".00 ");
@@ -155,7 +156,7 @@ std::string short_size(uint64_t bytes) {
   return text;
 }
 
-// A number, and what it is of.
+// Prints a number and its meaning.
 void print_count(uint64_t count, const std::string& meaning) {
   std::printf("%12s  %s\n", format_count(count).c_str(), meaning.c_str());
 }
@@ -223,7 +224,7 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
         {"hits", p.hits},
         {"verified_blocks", p.verified_blocks},
         {"wrong_blocks", p.wrong_blocks}}},
-      {"after_kill", nlohmann::ordered_json(outcome.resumed)},  // said aloud for nlohmann-json 3.10 (Ubuntu 22.04)
+      {"after_kill", nlohmann::ordered_json(outcome.resumed)},  // explicit type for nlohmann-json 3.10 (Ubuntu 22.04)
       {"policies",
        {{"capacity_blocks", policies.blocks},
         {"default", policies.ours.hit_rate},

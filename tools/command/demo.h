@@ -1,4 +1,4 @@
-// `kvbm demo`: the main job in one screen.
+// `kvbm demo`: shows the main job on one screen.
 #pragma once
 
 #include "command/registry.h"

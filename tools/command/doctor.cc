@@ -12,7 +12,7 @@ namespace kvbm::command {
 
 namespace {
 
-constexpr size_t kWidth = 100;  // advice is in sentences, which go on in further lines
+constexpr size_t kWidth = 100;  // advice is in sentences, which continue in further lines
 
 int run(const std::string& dir, const std::string& driver, const std::string& cufile, const Output& output) {
   std::error_code error;

@@ -1,4 +1,4 @@
-// `kvbm doctor`: what this machine offers.
+// `kvbm doctor`: shows what this machine offers.
 #pragma once
 
 #include "command/registry.h"

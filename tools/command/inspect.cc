@@ -27,15 +27,15 @@ using terminal::format_size;
 using tier::disk::InspectReport;
 using tier::disk::SegmentReport;
 
-// Heads that are read of each segment to say how it is coded, where not all of it is read: a page each, beside a table
-// that names thousands of records.
+// Heads that are read of each segment to show its coding, if the segment is not read completely: a page each, beside
+// a table that names thousands of records.
 constexpr uint64_t kStatsHeads = 16;
 constexpr uint64_t kInspectHeads = 1024;
 
 struct InspectOptions {
   std::string dir;
   bool verify = false;
-  std::string node;  // where its pages are, in place of a directory
+  std::string node;  // address of a node's pages, instead of a directory
   double timeout = 5;
 };
 
@@ -98,7 +98,7 @@ Result<Walk> walk(const std::string& dir, bool verify, uint64_t heads, bool quie
   return out;
 }
 
-// A directory that is none, or of a newer format, is the caller's to put right.
+// Reports a path that is no tier directory, or has a newer format, as bad input.
 int refuse_directory(const Status& status, const std::string& dir) {
   switch (status.code()) {
     case Code::newer_version:
@@ -114,7 +114,7 @@ int refuse_directory(const Status& status, const std::string& dir) {
   }
 }
 
-// Names as /tiers has them.
+// The names are those of /tiers.
 Json coding_json(const tier::disk::CodingReport& coding) {
   Json ratio = nullptr;
   if (coding.stored_bytes != 0) {
@@ -132,7 +132,7 @@ Json coding_json(const tier::disk::CodingReport& coding) {
               {"keys", std::move(keys)}};
 }
 
-// "coding: 40 of 40 records, 1.48x, 2 lossy; 40 sealed (key 7)"
+// Returns "coding: 40 of 40 records, 1.48x, 2 lossy; 40 sealed (key 7)".
 std::string coding_text(const tier::disk::CodingReport& coding, uint64_t records) {
   if (coding.coded == 0 && coding.sealed == 0) return "coding: none";
   std::string out = "coding: " + format_count(coding.coded) + " of " + format_count(coding.heads) + " records";
@@ -157,7 +157,7 @@ size_t free_segments(const InspectReport& report) {
   return static_cast<size_t>(std::count_if(report.segments.begin(), report.segments.end(), is_free));
 }
 
-// "capacity: 1.07 GB (1.00 GiB), as its owner was given it; files 21 % of it"
+// Returns "capacity: 1.07 GB (1.00 GiB), as its owner was given it; files 21 % of it".
 std::string capacity_text(const InspectReport& report) {
   const uint64_t capacity = report.superblock.capacity_bytes;
   if (capacity == 0) return "capacity: not written down; its next owner will";
@@ -250,7 +250,7 @@ void print_tables(const Walk& walk) {
   std::printf("\n");
 }
 
-// Damage that a verification found is a failure, so that scripts see it.
+// Damage found by a verification is a failure, so that scripts see it.
 int run_inspect(const InspectOptions& options, const Output& output) {
   const uint64_t heads = options.verify ? UINT64_MAX : kInspectHeads;
   const Result<Walk> found = walk(options.dir, options.verify, heads, output.json);
@@ -265,7 +265,7 @@ int run_inspect(const InspectOptions& options, const Output& output) {
   return options.verify && report.damaged != 0 && !report.in_use ? kFailed : kDone;
 }
 
-// What it has decided and refused only a manager that is at work can say.
+// Only a running manager knows what it has decided and refused.
 int run_node_stats(const InspectOptions& options, const Output& output) {
   const auto stats = node::read_node_stats(options.node, static_cast<uint64_t>(options.timeout * 1e9));
   if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` says when it starts");

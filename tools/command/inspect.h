@@ -1,4 +1,4 @@
-// `kvbm inspect DIR` and `kvbm stats DIR`: what a tier directory holds, read without touching it.
+// `kvbm inspect DIR` and `kvbm stats DIR`: show the content of a tier directory, without changing it.
 #pragma once
 
 #include "command/registry.h"

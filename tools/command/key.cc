@@ -21,7 +21,8 @@ namespace kvbm::command {
 
 namespace {
 
-// The key's text and an end of line; wiped. Nothing that holds it grows, or is copied to where it stays.
+// The key's text and an end of line, wiped at the end. No object that holds the key grows, or is copied to a place
+// that is not wiped.
 struct KeyLine {
   explicit KeyLine(Random& random) {
     const cluster::SharedKey key = cluster::new_pool_key(random);
@@ -47,7 +48,7 @@ bool write_all(int fd, const KeyLine& line) {
   return true;
 }
 
-// A new file, which nobody else may read at any time; on the disk when this returns.
+// Writes a new file, which no other user may read at any time. It is on the disk when this returns.
 int write_key_file(const std::string& path, const KeyLine& line) {
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file && errno == EEXIST) {
@@ -76,7 +77,7 @@ int make_key(const std::string& path, const Output& output) {
     }
     return kDone;
   }
-  // Past stdio, whose buffer would keep it.
+  // The key bypasses stdio, because its buffer would retain the key.
   std::fflush(stdout);
   if (output.json) {
     std::array<char, cluster::kPoolKeyText + 16> text{};

@@ -1,4 +1,4 @@
-// kvbm key new: a key for a pool of nodes.
+// `kvbm key new`: makes a key for a pool of nodes.
 #pragma once
 
 namespace kvbm::command {

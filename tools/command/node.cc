@@ -28,20 +28,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// kvbm exists, kvbm put: some blocks of the file are there.
-
 struct NodeArguments {
   node::MemberOptions member;
   std::string host = "256MiB";
   std::string disk;
   std::string block_bytes = "1MiB";
   std::string address_file;
-  std::string http;  // empty: none
+  std::string http;  // empty: no pages
   bool http_anywhere = false;
   std::string name;
   std::string file;
   bool durable = false;
-  bool makes_share = false;  // a set that is not there is made, and nothing is looked for in it
+  bool makes_share = false;  // a missing tier set is created, and no lookup is needed in it
   double timeout = 5;
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
 };
@@ -56,7 +54,7 @@ int take_sizes(NodeArguments& arguments) {
     if (!size.ok()) return fail(size.status());
     *out = size.value();
   }
-  // The library would take its own default.
+  // For 0 the library would use its own default.
   if (arguments.member.host_bytes == 0) {
     return fail(kBadInput, "--host 0 leaves no memory for blocks", "give --host 64MiB, or more");
   }
@@ -67,7 +65,7 @@ int take_sizes(NodeArguments& arguments) {
 
 // ---- kvbm node ----
 
-// Whole or not at all: who waits for the file reads it as soon as it is there.
+// Writes the file atomically, because a waiting reader reads it as soon as it exists.
 bool write_address(const std::string& file, const std::string& address) {
   const std::string partial = file + ".partial";
   std::ofstream(partial) << address << "\n";
@@ -93,7 +91,7 @@ void say_serving(const NodeArguments& arguments, const Output& output, const nod
             << std::endl;
 }
 
-// Closing may take a while: what is in flight ends first.
+// Closes the member. This may take a while, because operations in flight end first.
 int end(std::unique_ptr<node::Member> member, const Output& output) {
   const kvbm_manager_stats_t stats = member->stats();
   uint64_t served = 0;
@@ -145,9 +143,9 @@ int serve(NodeArguments& arguments, const Output& output) {
   return ran.ok() ? ended : fail(ran);
 }
 
-// ---- By hand ----
+// ---- kvbm put, get, exists, peers ----
 
-// A member that only dials; null, with the exit code in `code`, where nobody answers.
+// Opens a member that only dials. Returns null, with the exit code in `code`, if no node answers.
 std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
   code = take_sizes(arguments);
   if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty() &&
@@ -165,7 +163,7 @@ std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
     code = fail(kBadInput, "no such directory: " + arguments.member.share, "kvbm put --share DIR makes one");
   }
   if (code != kDone) return nullptr;
-  // An answer that is late is not a miss for a command. The library waits a minute at most.
+  // For a command, a late answer is not a miss. The library waits a minute at most.
   arguments.member.share_ask = std::to_string(std::min<uint64_t>(arguments.timeout_ns() / 1'000'000, 60'000)) + "ms";
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
@@ -175,7 +173,7 @@ std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
   if (!arguments.member.share.empty()) return std::move(member).value();
   const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
   if (!ready.ok()) {
-    // A node that answered and refused has said what is to be done.
+    // A node that answered and refused has already reported the remedy.
     const bool nobody = ready.message().find("is a node listening there?") != std::string::npos;
     code = fail(ready,
                 nobody ? "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer" : "");
@@ -199,7 +197,7 @@ int put(NodeArguments& arguments, const Output& output) {
     std::ifstream file(arguments.file, std::ios::binary);
     const int refused = errno;
     if (file) text << file.rdbuf();
-    // Where reading fails `text` alone has heard of it. At the end there is nothing more to come.
+    // If a read fails, only the stream `text` records it. At the end of the file there is nothing more to read.
     if (!file || file.peek() != std::ifstream::traits_type::eof() || file.bad()) {
       return fail(kBadInput,
                   "cannot read " + arguments.file + (refused != 0 ? std::string(": ") + std::strerror(refused) : ""));

@@ -1,4 +1,4 @@
-// kvbm node, put, get, exists, peers: a node of a pool, and a pool by hand.
+// `kvbm node`, `put`, `get`, `exists`, `peers`: run a node of a pool, and use a pool from a shell.
 #pragma once
 
 namespace kvbm::node {
@@ -10,7 +10,7 @@ namespace kvbm::command {
 class Command;
 class Registry;
 void add_node(Registry& registry);
-// --protect and --trusted-network, of every command that is a node.
+// Adds --protect and --trusted-network to a command that is a node.
 void add_protection(Command app, node::MemberOptions& member);
 
 }  // namespace kvbm::command

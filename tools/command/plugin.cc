@@ -27,7 +27,7 @@ struct PluginArguments {
   double timeout = 10;
 };
 
-// A file, as the URL that loads it.
+// Returns the URL that loads a file.
 std::string url_of_file(const std::string& file) {
   char* real = ::realpath(file.c_str(), nullptr);
   const std::string path = real == nullptr ? file : real;
@@ -74,7 +74,7 @@ int check_plugin(const PluginArguments& arguments, const Output& output) {
   const bool is_file = !is_url(arguments.store) || std::filesystem::exists(arguments.store);
   auto parsed = capi::parse_store_url(is_file ? url_of_file(arguments.store) : arguments.store);
   if (!parsed.ok()) return fail(kBadInput, parsed.status().message());
-  // For the whole process: a store that does not let go may look at them at any time.
+  // The URLs live as long as the process, because a store that never finishes may read them at any time.
   static auto* const kept = new std::vector<std::unique_ptr<capi::StoreUrl>>;
   const capi::StoreUrl& url = *kept->emplace_back(std::make_unique<capi::StoreUrl>(std::move(parsed).value()));
   const auto table = capi::load_store_module(url, arguments.folder);

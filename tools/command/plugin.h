@@ -1,4 +1,4 @@
-// kvbm plugin: checks of shared libraries that kvbm would load.
+// `kvbm plugin`: checks shared libraries that kvbm would load.
 #pragma once
 
 #include "command/registry.h"

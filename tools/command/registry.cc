@@ -19,7 +19,7 @@ CLI::App& deepest_chosen(CLI::App& root) {
   return *app;
 }
 
-// The visible name nearest to `word` among the subcommands and options of `command`; "" when none is near.
+// Returns the visible name nearest to `word` among the subcommands and options of `command`; "" when none is near.
 std::string nearest_name(const Command& command, const std::string& word) {
   std::string best;
   size_t best_distance = 3;
@@ -37,7 +37,7 @@ std::string nearest_name(const Command& command, const std::string& word) {
   return best;
 }
 
-// What to say to a command line that does not parse.
+// Reports a command line that does not parse.
 int report_parse_error(CLI::App& root, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {  // --help or --version
     return root.exit(error);
@@ -115,7 +115,7 @@ Option& Option::range(uint64_t least, uint64_t most) {
   return *this;
 }
 
-// CLI11's own takes a number that is none (nan).
+// The check of CLI11 accepts nan.
 Option& Option::range(double least, double most) {
   std::ostringstream words;
   words << "in [" << least << " - " << most << "]";
@@ -200,8 +200,8 @@ std::string Command::description() const { return app_->get_description(); }
 
 std::string Command::footer() const { return app_->get_footer(); }
 
-// CLI11 keeps an option group as a subcommand without a name: it is no command, and its options belong to the command
-// around it.
+// CLI11 stores an option group as a subcommand without a name. Such a group is no command, and its options belong to
+// the command around it.
 std::vector<Command> Command::commands() const {
   std::vector<Command> shown;
   for (CLI::App* sub : app_->get_subcommands([](const CLI::App*) { return true; })) {

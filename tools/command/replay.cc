@@ -24,14 +24,14 @@ using nlohmann::ordered_json;
 
 struct ReplayArguments {
   TraceArguments trace;
-  // Over policies alone.
+  // For a replay over policies alone.
   std::string capacity_blocks;
   std::string capacity_tokens;
-  // Through the tiers.
+  // For a replay through the tiers.
   StoreArguments store;
   bool verify = false;
   uint64_t report_every = 0;
-  // What is said of bytes and tiers, and means nothing over policies alone.
+  // Options of bytes and tiers, which have no meaning over policies alone.
   std::optional<Command> tier_options;
 };
 
@@ -56,7 +56,7 @@ std::string percent(double value) {
   return text;
 }
 
-// `block`: tokens of a block where capacities are in tokens, else 0.
+// `block`: tokens of a block if capacities are in tokens, else 0.
 void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, uint64_t block) {
   const bool tokens = block != 0;
   std::vector<terminal::Table::Column> columns{{"policy"}};
@@ -87,7 +87,7 @@ void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, ui
   std::printf("\n%s", terminal::render_plot(series, plot).c_str());
 }
 
-// Whether every capacity has room for a block: of `block` tokens, or 0 where capacities are in blocks.
+// Checks that every capacity has space for a block: of `block` tokens, or 0 if capacities are in blocks.
 int check_capacities(const std::vector<uint64_t>& capacities, uint64_t block) {
   for (const uint64_t capacity : capacities) {
     if (capacity >= std::max<uint64_t>(block, 1)) continue;
@@ -97,7 +97,7 @@ int check_capacities(const std::vector<uint64_t>& capacities, uint64_t block) {
   return kDone;
 }
 
-// Whether every policy has a name that is known, and every capacity room for a block; else says what is wrong.
+// Checks that every policy has a known name, and every capacity space for a block. Reports an error.
 int check_policies(const std::vector<std::string>& policies, const std::vector<uint64_t>& capacities) {
   const auto known = policy::eviction_policy_names();
   for (const std::string& name : policies) {
@@ -206,10 +206,10 @@ ordered_json tiers_json(const replay::StoreResult& result) {
   return tiers;
 }
 
-// What store calls brought in. The host's own count has what came up from tiers below, too.
+// Returns the bytes of store calls. The host's own count includes blocks loaded from tiers below.
 uint64_t stored_bytes(const replay::StoreResult& r) { return r.stored_blocks * r.block_bytes; }
 
-// By the name of why.
+// Lists failed blocks by the name of their status.
 ordered_json failed_json(const replay::StoreResult& r) {
   ordered_json out = ordered_json::object();
   for (const auto& [why, blocks] : r.failed_as) out[kvbm_status_name(why)] = blocks;
@@ -238,7 +238,7 @@ void print_store_json(const replay::StoreResult& r) {
   std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
-// A hit rate below what the sizes would give has a reason, which is told.
+// Explains a hit rate below the one that the sizes would give.
 void print_skipped(const replay::StoreResult& r, bool settled) {
   const uint64_t skipped = r.stats.offloads_skipped;
   if (skipped == 0) return;
@@ -249,7 +249,7 @@ void print_skipped(const replay::StoreResult& r, bool settled) {
               : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
 }
 
-// What one reason means to who reads it, and what can be done.
+// Returns for the user what one status means, and the remedy.
 const char* remedy(kvbm_status_t why) {
   switch (why) {
     case KVBM_ERR_NO_MEMORY:
@@ -273,7 +273,7 @@ const char* remedy(kvbm_status_t why) {
   }
 }
 
-// What went wrong without harm: a block that did not come back is one to compute.
+// Prints harmless failures: a block that did not load is computed again.
 void print_failures(const replay::StoreResult& r) {
   if (r.failed_blocks != 0) {
     std::printf("%s blocks were found and did not come back: they are computed again\n",
@@ -359,7 +359,7 @@ int replay_bytes(const ReplayArguments& arguments, const trace::Trace& trace, co
   return kInterrupted;
 }
 
-// What was asked for and a replay over policies alone would not do.
+// Refuses options that a replay over policies alone would ignore.
 int check_policies_alone(const ReplayArguments& arguments) {
   std::string said;
   for (const std::string& name : arguments.tier_options->given()) said += (said.empty() ? "" : ", ") + name;
@@ -384,7 +384,7 @@ int run(const ReplayArguments& arguments, const Output& output) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }
-  // What is wrong with the options is told before the trace is read, which may take long and be wrong too.
+  // Bad options are reported before the trace is read, which may take long and may fail too.
   PolicyPlan plan;
   replay::StoreOptions unread;
   int good = by_policy ? check_policies_alone(arguments) : read_store_arguments(arguments.store, unread);

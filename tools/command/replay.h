@@ -1,4 +1,4 @@
-// `kvbm replay`: a trace over eviction policies, or through the library with real bytes.
+// `kvbm replay`: replays a trace over eviction policies, or through the library with real bytes.
 #pragma once
 
 #include "command/registry.h"

@@ -30,10 +30,10 @@ using Time = std::chrono::steady_clock;
 struct SessionArguments {
   session::SideOptions side;
   std::string request = "request";
-  std::string file;  // what is sent, or where what came goes
+  std::string file;  // file to send, or to write received bytes to
   std::string address_file;
   std::string from = "prefill";  // names or addresses of the nodes that a receiver reads from
-  int rank = -1;                 // all
+  int rank = -1;                 // -1: all
   uint32_t peer_tp = 1;
   double timeout = 60;
   uint32_t layer_ms = 0;
@@ -52,7 +52,8 @@ std::string side_text(const session::SideOptions& side) {
 
 constexpr uint64_t kFirstLookNs = 1'000'000'000;
 
-// Nothing comes of waiting for a side that refuses this one for what it is. One that is not there yet may come.
+// Returns an error if all peers refuse this side, because waiting is useless then. A peer that is not up yet may
+// still connect.
 Status refusal_of_peers(const session::Side& side, uint64_t timeout_ns) {
   Status waited = side.member().wait_for_peers(std::min(timeout_ns, kFirstLookNs));
   if (waited.ok()) return waited;
@@ -61,7 +62,7 @@ Status refusal_of_peers(const session::Side& side, uint64_t timeout_ns) {
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), refused) ? std::move(waited) : Status();
 }
 
-// The side with its node; null with the exit code.
+// Opens the side with its node. Returns null with the exit code on failure.
 std::unique_ptr<session::Side> open_side(SessionArguments& arguments, const Output& output, int& code) {
   session::SideOptions& side = arguments.side;
   side.first_rank = arguments.rank < 0 ? 0 : static_cast<uint32_t>(arguments.rank);
@@ -78,7 +79,7 @@ std::unique_ptr<session::Side> open_side(SessionArguments& arguments, const Outp
   const std::string address = opened.value()->member().address();
   if (!address.empty() && !output.json) std::cerr << "kvbm session: listening on " << address << "\n";
   if (!arguments.address_file.empty()) {
-    // Whole or not at all: who waits for the file reads it as soon as it is there.
+    // The file is written atomically, because a waiting reader reads it as soon as it exists.
     const std::string partial = arguments.address_file + ".partial";
     std::ofstream(partial) << address << "\n";
     if (std::rename(partial.c_str(), arguments.address_file.c_str()) != 0) {
@@ -97,7 +98,8 @@ std::unique_ptr<session::Side> open_side(SessionArguments& arguments, const Outp
 
 // ---- Memory ----
 
-// What the side holds at once: the caches of its ranks, and what is sent. More may be asked for than 64 bits count.
+// Returns the memory that the side needs at once: the caches of its ranks, and the bytes to send. The result may
+// exceed 64 bits.
 double memory_needed(const SessionArguments& arguments, double bytes_per_token, bool sends) {
   // Each rank has a head at least.
   const double each = std::max(1.0 / arguments.side.tp, 1.0 / arguments.side.heads);
@@ -116,7 +118,8 @@ int no_memory(const SessionArguments& arguments, bool sends) {
               "see --tokens, --layers, --heads, --head-size, --element");
 }
 
-// Memory that the machine has not got would be given all the same, and the process killed when it is touched.
+// Checks the memory in advance. The system would grant more memory than the machine has, and kill the process when it
+// is touched.
 bool fits_memory(const SessionArguments& arguments, bool sends) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return true;  // refused elsewhere
@@ -126,7 +129,7 @@ bool fits_memory(const SessionArguments& arguments, bool sends) {
 
 // ---- send ----
 
-// Canonical bytes of the whole model, of a file or made up; `tokens` is set to what they are of.
+// Returns canonical bytes of the whole model, from a file or made up. Sets `tokens` to their number of tokens.
 Result<std::string> bytes_to_send(SessionArguments& arguments) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return each.status();
@@ -152,7 +155,7 @@ Result<std::string> bytes_to_send(SessionArguments& arguments) {
   return bytes;
 }
 
-// The heads of this side's ranks, of one layer of the file.
+// Returns the heads of this side's ranks, of one layer of the file.
 std::string layer_of(const std::string& bytes, const session::SideOptions& side, uint32_t layer) {
   const uint64_t plane = bytes.size() / side.layers / 2;
   const uint64_t head = plane / side.heads;
@@ -193,7 +196,7 @@ class Offers {
     }
     return {};
   }
-  // False: one has ended, and says why when it is waited for.
+  // Publishes a layer of all offers. Returns false if one has ended; wait() then returns the reason.
   bool publish(uint32_t layer) {
     bool all = true;
     for (kvbm_offer_t* offer : offers_) all = kvbm_offer_publish(offer, 0, layer, 1, 0, 0, nullptr) == KVBM_OK && all;
@@ -204,14 +207,14 @@ class Offers {
       kvbm_error_t error{};
       if (kvbm_offer_wait(offer, KVBM_FOREVER, &error) != KVBM_OK) return failed(error);
     }
-    // Each of them has a completion, that is here or about to be.
+    // Each offer has a completion that is here or about to arrive.
     kvbm_completion_t completion{};
     for (size_t i = 0; i < offers_.size() && kvbm_queue_wait(queue_, &completion, 1, KVBM_FOREVER) == 1; ++i) {
       bytes_ += completion.bytes;
     }
     return {};
   }
-  // What the decode ranks took, once all of it has ended well.
+  // Returns the bytes that the decode ranks took, once all offers have ended well.
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -220,7 +223,7 @@ class Offers {
   uint64_t bytes_ = 0;
 };
 
-// What was taken is what was sent: a receiver may want fewer tokens. The hash is of all that was offered.
+// Prints the bytes taken as the bytes sent: a receiver may want fewer tokens. The hash covers all offered bytes.
 void say_sent(const SessionArguments& arguments, const Output& output, const session::Side& side, uint64_t taken,
               double seconds, const std::string& hash) {
   const uint64_t offered = side.bytes();
@@ -277,7 +280,7 @@ int send(SessionArguments& arguments, const Output& output) {
 
 // ---- receive ----
 
-// A node for each prefill rank: of k nodes each has a run of neighbouring ranks.
+// Returns a node for each prefill rank. Each of k nodes has a run of neighbouring ranks.
 Result<std::vector<std::string>> nodes_of(const SessionArguments& arguments) {
   std::vector<std::string> nodes;
   std::istringstream list(arguments.side.node.peers.empty() ? arguments.from : arguments.side.node.peers);
@@ -341,7 +344,7 @@ class Sessions {
   std::vector<kvbm_session_t*> sessions_;
 };
 
-// Layers as they come; hashed and written to `file`, if that is open.
+// Takes layers as they arrive, hashes them, and writes them to `file` if that is open.
 Status take_layers(Sessions& sessions, const session::Side& side, const SessionArguments& arguments, bool quiet,
                    std::ofstream& file, session::Digest& digest, double& first) {
   const auto start = Time::now();
@@ -404,7 +407,7 @@ int receive(SessionArguments& arguments, const Output& output) {
   return kDone;
 }
 
-// A limit of the process, or what else runs here, may leave less than the machine has.
+// Handles std::bad_alloc: a limit of the process, or other programs, may leave less memory than the machine has.
 int within_memory(SessionArguments& arguments, const Output& output, bool sends) {
   try {
     return sends ? send(arguments, output) : receive(arguments, output);

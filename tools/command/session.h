@@ -1,4 +1,4 @@
-// kvbm session send | receive: a request's KV from a prefill side to a decode side, in two shells.
+// `kvbm session send | receive`: moves a request's KV from a prefill side to a decode side, in two shells.
 #pragma once
 
 #include "command/registry.h"

@@ -10,7 +10,7 @@ namespace kvbm::command {
 
 namespace {
 
-// Every word that may follow `app`.
+// Returns every word that may follow `app`.
 std::string words_after(const Command& app) {
   std::string words;
   for (const Command& sub : app.commands()) words += sub.name() + " ";
@@ -40,7 +40,8 @@ void subcommand_paths(const Command& app, const std::string& path, std::string& 
   }
 }
 
-// What bash and zsh share: $path becomes the deepest subcommand typed so far, $words what may follow.
+// Returns the part that bash and zsh share: $path becomes the deepest subcommand typed so far, $words the words that
+// may follow.
 std::string body(const Command& root, const std::string& typed) {
   std::string paths;
   std::string cases;
@@ -73,7 +74,8 @@ std::string zsh_completion(const Command& root) {
          "if [ \"$funcstack[1]\" = _kvbm ]; then _kvbm \"$@\"; else compdef _kvbm kvbm; fi\n";
 }
 
-// A name may be a command's and, further down, another's (`codec`, `bench codec`): what may follow depends on the path.
+// A name may be a command's and, further down, another's (`codec`, `bench codec`), so the completions depend on the
+// path.
 void fish_lines(const Command& app, const std::string& path, std::string& out) {
   const std::string condition = "__kvbm_at \"" + path + "\"";
   for (const Command& sub : app.commands()) {
@@ -112,7 +114,7 @@ std::string fish_completion(const Command& root) {
   return out;
 }
 
-// Text for roff: backslashes and dashes are literal, a line never starts a request.
+// Escapes text for roff: backslashes and dashes are literal, a line never starts a request.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -163,7 +165,7 @@ std::string man_page(const Command& root) {
   return out;
 }
 
-// The text as it is, or in JSON as the one field of an object.
+// Prints the text plainly, or in JSON as the one field of an object.
 int print(const char* field, const std::string& text, const Output& output) {
   const std::string shown = output.json ? nlohmann::json{{field, text}}.dump(2) + "\n" : text;
   std::fputs(shown.c_str(), stdout);

@@ -1,5 +1,5 @@
-// `kvbm completion` and the hidden `kvbm man`: shell completion and the manual page, both generated
-// from the command's own option tree so that they cannot fall behind it.
+// `kvbm completion` and the hidden `kvbm man`: shell completion and the manual page. Both are generated from the
+// command's own option tree, so that they are always up to date.
 #pragma once
 
 #include "command/registry.h"

@@ -132,10 +132,10 @@ Result<Question> question_of(const SizeOptions& options, const Counts& counts) {
 struct Room {
   const char* tier;
   uint64_t capacity;
-  uint64_t tokens;    // each with all its layers, as a cache of blocks holds them
+  uint64_t tokens;    // each with all its layers, as in a cache of blocks
   uint64_t sessions;  // whole sequences of --tokens
   uint64_t longest;   // tokens of one sequence alone
-  bool any_length;    // past their windows its layers do not grow, and there is room for these
+  bool any_length;    // the layers do not grow past their windows, and these fit
 };
 
 Result<std::vector<Room>> rooms_of(const SizeOptions& options, const Question& question) {
@@ -267,7 +267,7 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
               format_size(static_cast<double>(q.usage.total_bytes)).c_str());
   for (const Room& room : rooms) {
     std::printf("%s of %s holds ", room.tier, format_size(static_cast<double>(room.capacity)).c_str());
-    if (q.usage.bytes_per_token == 0) {  // states alone
+    if (q.usage.bytes_per_token == 0) {  // only states
       std::printf("%s of any length\n", count_of(room.sessions, "sequence").c_str());
       continue;
     }

@@ -1,4 +1,4 @@
-// `kvbm size`: how many bytes of KV a model needs.
+// `kvbm size`: computes how many bytes of KV a model needs.
 #pragma once
 
 #include "command/registry.h"

@@ -70,7 +70,7 @@ std::string counted(size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-// Nothing that was asked for is left out: what no tier can follow is refused.
+// Refuses requests that no tier can fulfil, so that no option is silently ignored.
 int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& options) {
   if (options.disks.empty() && !arguments.disk_path.empty()) {
     return fail(kBadInput, "--disk-path: there is no disk tier to keep in " + arguments.disk_path,
@@ -90,7 +90,7 @@ int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& opt
   return kDone;
 }
 
-// What the library would refuse in the words of its own options.
+// Refuses sizes here that the library would refuse with the names of its own options.
 int check_sizes(const StoreArguments& arguments, const replay::StoreOptions& options) {
   constexpr uint64_t kMostBlock = uint64_t{1} << 31;
   if (options.block_bytes == 0 || options.block_bytes > kMostBlock) {
@@ -174,7 +174,7 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
 }
 
 int fail_trace(const std::string& path, const Status& why) {
-  // A file that cannot be read is named by the message, and has no lines to skip.
+  // The message already names an unreadable file, and such a file has no lines to skip.
   if (why.code() == Code::io_error) return fail(kBadInput, why.message());
   return fail(kBadInput, path + ": " + why.message(), "--skip-bad goes on after bad lines");
 }

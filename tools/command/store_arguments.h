@@ -1,5 +1,5 @@
-// What the commands that send a trace through the library share: their options, the reading of the trace and a
-// directory for a disk tier that nobody asked to keep.
+// Shared parts of the commands that send a trace through the library: options, reading the trace, and a temporary
+// directory for a disk tier.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace kvbm::command {
 struct TraceArguments {
   std::string path;
   std::string format = "auto";
-  uint32_t block_tokens = 0;  // 0: found out
+  uint32_t block_tokens = 0;  // 0: detected
   bool skip_bad = false;
 };
 
@@ -34,22 +34,23 @@ struct StoreArguments {
   uint64_t limit = UINT64_MAX;
 };
 
-// The options write to `arguments` when they are parsed.
+// Adds options that write to `arguments` when they are parsed.
 void add_trace_arguments(Command app, TraceArguments& arguments);
-// All but --policy, whose values differ between the commands.
+// Adds all options but --policy, because its values differ between the commands.
 void add_store_arguments(Command app, StoreArguments& arguments);
 
-// Reads any trace into `out`; tells on stderr what was skipped. kDone, or the exit code of what it said on stderr.
+// Reads any trace into `out` and reports skipped lines on stderr. Returns kDone, or the exit code after an error on
+// stderr.
 int read_any_trace(const TraceArguments& arguments, trace::Parsed& out);
-// The same of a trace that can be replayed: it says which prompts begin alike.
+// Reads a trace that can be replayed, which means that it shows which prompts have a common beginning.
 int read_trace(const TraceArguments& arguments, trace::Trace& out);
-// Why a trace with lengths alone cannot be replayed or converted; returns the exit code.
+// Reports why a trace with lengths alone cannot be replayed or converted. Returns the exit code.
 int fail_lengths_alone(const std::string& path, trace::Form form);
 
-// Says on stderr why a trace could not be read; returns the exit code.
+// Prints on stderr why a trace could not be read. Returns the exit code.
 int fail_trace(const std::string& path, const Status& why);
 
-// A directory of our own that goes with the object.
+// A temporary directory, removed with the object.
 class ScratchDirectory {
  public:
   ScratchDirectory() = default;
@@ -63,14 +64,14 @@ class ScratchDirectory {
   std::string path_;
 };
 
-// The part of make_store_options that needs no trace, and leaves nothing behind: for bad options to be told before a
-// trace is read.
+// Checks the arguments that need no trace, without side effects, so that bad options are reported before a trace is
+// read.
 int read_store_arguments(const StoreArguments& arguments, replay::StoreOptions& out);
-// Options out of arguments, for a trace of `requests`; `scratch` is made when a disk tier has no directory. kDone, or
-// the exit code of what it said on stderr.
+// Makes options from arguments, for a trace of `requests`. `scratch` is made if a disk tier has no directory. Returns
+// kDone, or the exit code after an error on stderr.
 int make_store_options(const StoreArguments& arguments, uint64_t requests, ScratchDirectory& scratch,
                        replay::StoreOptions& out);
-// Requests of `options` that a trace of `requests` has.
+// Returns how many of a trace's `requests` these `options` replay.
 uint64_t requests_to_replay(const replay::StoreOptions& options, uint64_t requests);
 
 }  // namespace kvbm::command

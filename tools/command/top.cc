@@ -36,7 +36,7 @@ top::Order order_named(const std::string& name) {
   return top::Order::uses;
 }
 
-// Where frames go: a screen that is redrawn, lines of text one frame after the other, or lines of JSON.
+// Output of frames: a screen that is redrawn, lines of text one frame after the other, or lines of JSON.
 class FrameWriter {
  public:
   FrameWriter(const top::Run& run, bool json, bool in_place)
@@ -47,7 +47,7 @@ class FrameWriter {
     screen_.draw(top::render_text(frame, run_, {terminal::locale_is_utf8(), screen_.lines()}));
   }
 
-  // The last frame stays: it is printed after the screen was given back.
+  // Prints the last frame after the screen was restored, so that it stays visible.
   void finish(const top::Frame* frame, const top::Run& run) {
     screen_.leave();
     if (frame != nullptr) print(*frame, run);
@@ -56,7 +56,7 @@ class FrameWriter {
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
  private:
-  // A reader that has gone ends the replay: nobody is watching.
+  // Ends the replay if the output was closed by its reader.
   void print(const top::Frame& frame, const top::Run& run) {
     const std::string text =
         json_ ? top::render_json(frame, run) + "\n"

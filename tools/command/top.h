@@ -1,4 +1,4 @@
-// `kvbm top`: a store from inside while a trace goes through it.
+// `kvbm top`: shows the inside of a store while a trace goes through it.
 #pragma once
 
 #include "command/registry.h"

@@ -26,7 +26,7 @@ struct GenerateArguments {
   std::string file;
 };
 
-// To `path`, or to standard output where it is empty.
+// Writes to `path`, or to standard output if it is empty.
 int write_trace(const std::string& text, const trace::Trace& trace, const std::string& path, const Output& output) {
   if (path.empty()) {
     return std::fwrite(text.data(), 1, text.size(), stdout) == text.size()
@@ -53,7 +53,7 @@ int convert(const TraceArguments& arguments, const std::string& file, const Outp
   const int read = read_trace(arguments, trace);
   if (read != kDone) return read;
   const std::string text = trace::to_mooncake(trace);
-  // What reads it later may have to be told.
+  // A later reader of this trace may need --block-tokens.
   const auto again = trace::parse(text, {});
   if (!again.ok() || again.value().trace.tokens_per_block != trace.tokens_per_block) {
     std::fprintf(stderr, "kvbm: the lengths do not say the block size: replay it with --block-tokens %u\n",
@@ -78,7 +78,7 @@ int generate(const GenerateArguments& arguments, const Output& output) {
   return write_trace(text, made.value(), arguments.file, output);
 }
 
-// A trace with lengths alone: no word of blocks, which it does not have.
+// Reports a trace with lengths alone, without blocks, which it does not have.
 int stat_lengths(const trace::Parsed& parsed, uint64_t tokens, uint64_t answered, uint64_t span_ms,
                  const Output& output) {
   constexpr const char* kUnsaid = "which prompts begin alike is not in it: blocks, reuse and hit rates cannot be told";
@@ -115,7 +115,7 @@ int stat(const TraceArguments& arguments, const Output& output) {
     tokens += request.input_length;
     answered += request.output_length;
   }
-  // Of traces that were put together the lines may not be in the order of their times.
+  // In concatenated traces the lines may not be in the order of their times.
   const auto [first, last] =
       std::minmax_element(t.requests.begin(), t.requests.end(),
                           [](const auto& a, const auto& b) { return a.timestamp_ms < b.timestamp_ms; });

@@ -29,7 +29,7 @@ double seconds_after(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// "10s", "500ms", "2min", "1h"; a plain number is seconds. Nothing: no end.
+// Parses "10s", "500ms", "2min", "1h"; a plain number is seconds. An empty text means no end.
 Result<double> parse_duration(const std::string& text) {
   if (text.empty()) return 1e18;
   const std::pair<const char*, double> units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
@@ -46,7 +46,7 @@ Result<double> parse_duration(const std::string& text) {
   return Status(Code::invalid_argument, "--for is a time such as 10s, 500ms, 5min or 1h", "not `" + text + "`");
 }
 
-// A screen that is redrawn, lines of text one frame after the other, or a line of JSON for each event.
+// Output: a screen that is redrawn, lines of text one frame after the other, or a line of JSON for each event.
 class Writer {
  public:
   Writer(const WatchArguments& arguments, bool json)
@@ -67,7 +67,7 @@ class Writer {
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
  private:
-  // A reader that has gone ends it: nobody is watching.
+  // Ends the command if the output was closed by its reader.
   void print(const std::string& text) {
     if (failed_ || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0))
       return;

@@ -1,4 +1,4 @@
-// `kvbm watch`: the KV events of an engine, or of kvbm itself, as they happen.
+// `kvbm watch`: shows the KV events of an engine, or of kvbm itself, as they happen.
 #pragma once
 
 #include "command/registry.h"
