@@ -9,11 +9,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What both kinds of edges say.
+// Fields that both kinds of edges have.
 struct Edge {
   bool automatic = false;
   uint32_t setting = 0;  // a mode of the configuration
-  uint32_t mode = 0;     // what is done now
+  uint32_t mode = 0;     // mode in use now
   uint64_t plain_bytes = 0, stored_bytes = 0;
   bool sealed = false;
   double lossy_error = 0;
@@ -109,7 +109,7 @@ std::string id_text(const uint8_t (&node)[16]) {
 
 Json peer_json(const kvbm_node_row_t& row) {
   const std::string id = id_text(row.node);
-  return {{"node", id.find_first_not_of('0') == std::string::npos ? Json() : Json(id)},  // null: never met
+  return {{"node", id.find_first_not_of('0') == std::string::npos ? Json() : Json(id)},  // null: never connected
           {"address", row.address},
           {"state", row.state},
           {"capacity_bytes", row.capacity_bytes},

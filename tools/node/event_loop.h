@@ -1,5 +1,5 @@
-// The main thread of a daemon: sleeps until somebody asks for its end, and answers what was registered with it
-// meanwhile (http_server.h). One thread; idle it costs nothing.
+// The main loop of a daemon: sleeps until it is asked to end, and meanwhile serves what is registered with it
+// (http_server.h). One thread; it costs nothing while idle.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Until `fd` is readable.
+  // Runs until `fd` is readable.
   Status run_until(int fd);
   [[nodiscard]] event_base* base() noexcept { return base_; }
 

@@ -15,7 +15,7 @@ struct Peers {
   size_t absent = 0;
 };
 
-// Waits for a turn of the links' thread: who hangs there is not healthy.
+// Counts peers. This waits for a turn of the links' thread, so a node with a hung thread is not healthy.
 Peers peers_of(const Member& member) {
   Peers out;
   for (const kvbm_node_row_t& row : member.nodes()) ++(std::strcmp(row.state, "ready") == 0 ? out.ready : out.absent);
@@ -27,7 +27,7 @@ HttpServer::Reply health(const Member& member) {
   return {200, "text/plain; charset=utf-8", "ok\n"};
 }
 
-// Other nodes are no condition: a pool that starts has none yet.
+// Other nodes are no condition, because a pool that starts has none yet.
 HttpServer::Reply readiness(const Member& member) {
   HttpServer::Reply out;
   const Peers peers = peers_of(member);

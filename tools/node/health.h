@@ -1,5 +1,5 @@
-// The pages of `kvbm node --http`: /healthz, /readyz, /metrics, and as JSON /peers and /tiers, each from the member as
-// it is now.
+// The pages of `kvbm node --http`: /healthz, /readyz, /metrics, and as JSON /peers and /tiers. Each shows the
+// member's current state.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace kvbm::node {
 
-// Their paths, with commas.
+// Returns their paths, with commas.
 std::string health_pages();
-// `member` outlives the server's last page.
+// `member` must outlive the server's last page.
 void add_health_pages(HttpServer& server, const Member& member);
 
 }  // namespace kvbm::node

@@ -20,7 +20,7 @@ Status no_answer(const std::string& address, int error) {
   return {Code::owner_gone, "nobody answers there", address + ": " + std::strerror(error)};
 }
 
-// Until the socket can be read or written, or has failed, which the call after it says.
+// Waits until the socket can be read or written, or has failed; the next call on the socket returns the error.
 Status wait_for(int fd, short what, const Clock& clock, uint64_t deadline_ns, const std::string& address) {
   for (;;) {
     const uint64_t now = clock.now_ns();
@@ -61,7 +61,7 @@ Status say(int fd, const std::string& text, const Clock& clock, uint64_t deadlin
   return {};
 }
 
-// All that comes until the other side ends.
+// Reads everything until the other side closes.
 Result<std::string> hear(int fd, const Clock& clock, uint64_t deadline_ns, const std::string& address) {
   std::string out;
   std::array<char, 16384> some;

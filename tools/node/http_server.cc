@@ -22,7 +22,7 @@ namespace {
 constexpr int kSilentSeconds = 5;
 constexpr int kBacklog = 128;
 
-// What a numeric address says.
+// A numeric address, parsed.
 struct Place {
   std::string host;
   uint16_t port = 0;
@@ -54,7 +54,7 @@ Result<Place> parse(const std::string& text, sockaddr_storage& address, int& len
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data() + std::min(colon + 1, text.size()), end, port);
   const bool numbered = error == std::errc() && at == end;
-  // The library takes a port of 0 for a mistake.
+  // The library rejects a port of 0.
   if (!numbered || ::evutil_parse_sockaddr_port(host.c_str(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return Status(Code::bad_config, "--http wants a numeric address and a port, such as 127.0.0.1:9400", text);
   }
@@ -192,7 +192,8 @@ void HttpServer::written(bufferevent* stream, void* self) {
   if (server.guests_[stream].answered) server.drop(stream);
 }
 
-// The end of what it says, a fault, or silence; whoever has asked and says no more still gets the answer.
+// Handles the end of input, an error, or silence. A client that has asked and closed its sending side still gets the
+// answer.
 void HttpServer::happened(bufferevent* stream, short what, void* self) {
   auto& server = *static_cast<HttpServer*>(self);
   const bool waits = server.guests_[stream].answered && ::evbuffer_get_length(::bufferevent_get_output(stream)) != 0;
@@ -206,9 +207,9 @@ void HttpServer::drop(bufferevent* stream) {
   look_again();
 }
 
-// ---- Who may stay ----
+// ---- Limits of connections ----
 
-// Accepts again where there is room, and wakes when the next one must be looked at.
+// Accepts again if there is space, and sets the timer for the next check.
 void HttpServer::look_again() {
   accept(guests_.size() < kMost);
   if (guests_.empty()) {

@@ -1,11 +1,11 @@
-// A few pages over HTTP for whoever watches a node: GET and HEAD of fixed paths, nothing is uploaded, nothing is
-// changed. On this machine alone unless told otherwise: there is no authentication.
+// Serves a few pages over HTTP for monitoring a node: GET and HEAD of fixed paths, without uploads or changes. It
+// listens on this machine alone unless configured otherwise, as there is no authentication.
 //
-// A connection is for one page, and runs on the event loop's thread, where pages are made too. Nobody takes the server
-// for himself: a connection that is silent for 5 s is closed, and any after kMostNs, however often it says a byte; 8
-// KiB of head; kMost connections. With so many no more are accepted until one has ended, or has had kTurnNs, a thousand
-// times what a page takes: then all that had their turn are closed, and the next are let in, in the order in which they
-// came. While nobody is connected no timer runs.
+// A connection is for one page, and runs on the event loop's thread, where pages are made too. No client can block
+// the server. A connection is closed after 5 s of silence, and any after kMostNs, even if it sends bytes. Limits are
+// 8 KiB of head and kMost connections. At that number no more are accepted until one has ended, or has had kTurnNs, a
+// thousand times what a page takes. Then all that had their turn are closed, and the next are accepted, in the order
+// of their arrival. Without connections no timer runs.
 #pragma once
 
 #include <cstddef>
@@ -41,21 +41,21 @@ class HttpServer {
   using Page = std::function<Reply()>;
   enum class Reach : uint8_t { this_machine, everybody };
 
-  // `address` is numeric, "127.0.0.1:9400" or "[::1]:9400"; port 0 takes a free one. bad_config for what is no address
-  // and, with Reach::this_machine, for addresses that others can reach; in_use.
+  // Listens on `address`, which is numeric, "127.0.0.1:9400" or "[::1]:9400"; port 0 takes a free one. bad_config for
+  // an invalid address and, with Reach::this_machine, for addresses that other machines can reach; in_use.
   static Result<std::unique_ptr<HttpServer>> listen(EventLoop& loop, const std::string& address, Reach reach);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   void add(const char* path, Page page) { pages_[path] = std::move(page); }
-  // With the port that it got.
+  // Returns the address with the actual port.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
  private:
   struct Guest {
     uint64_t since_ns = 0;
-    bool answered = false;  // it goes when it has taken the answer
+    bool answered = false;  // true: closed once the answer was sent
   };
 
   explicit HttpServer(event_base* base) : base_(base) {}
@@ -64,9 +64,9 @@ class HttpServer {
   static void written(bufferevent* stream, void* self);
   static void happened(bufferevent* stream, short what, void* self);
   static void time(int fd, short what, void* self);
-  // Empty where the head has not come whole.
+  // Returns "" while the head is not complete.
   [[nodiscard]] std::string answer_to(const std::string& head) const;
-  // Which pages there are, for who asks for another.
+  // Returns a list of the pages, as the answer for an unknown path.
   [[nodiscard]] std::string listing() const;
   void drop(bufferevent* stream);
   void look_again();

@@ -18,27 +18,27 @@ namespace kvbm::node {
 
 namespace {
 
-// A kept file begins with this, its length and the SHA-256 of its bytes, in its first block, which the name alone
-// names. The keys of the others come of that hash too: whatever lies under a name on whichever nodes, blocks of two
-// files are never taken for one.
+// Header of a stored file: this text, its length and the SHA-256 of its bytes. It is in the first block. That block's
+// key depends on the name alone. The keys of the other blocks depend on that hash too, so blocks of two files are never
+// mixed up, whatever nodes store under a name.
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', '2'};
 constexpr std::chrono::seconds kOthersWait{1};
-// The state of a peer that will not let this one in begins so (cluster::Mesh::NodeRow).
+// Beginning of the state of a peer that refuses this one (cluster::Mesh::NodeRow).
 constexpr char kRefused[] = "refused: ";
 constexpr uint64_t kFlushNs = 60'000'000'000;
-constexpr uint64_t kAskNs = 5'000'000'000;  // for where blocks are that have just been stored
+constexpr uint64_t kAskNs = 5'000'000'000;  // for the locations of blocks that were stored just now
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t) + sizeof(Member::Digest);
 
-// `status` is not KVBM_OK. That of a batch that ended in part is no error, but what was wanted is not there.
+// Converts a `status` other than KVBM_OK. Partial success of a batch is no error, but the result is incomplete.
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
   std::string detail = error != nullptr && error->message[0] != '\0' ? error->message : kvbm_status_text(status);
   return {status > 0 ? Code::no_room : static_cast<Code>(status), what, std::move(detail)};
 }
 
-// Bytes in words of the options: 1048576 is "1 MiB".
+// Formats bytes in the words of the options: 1048576 is "1 MiB".
 std::string size_text(uint64_t bytes) { return terminal::format_binary_size(static_cast<double>(bytes)); }
 
-// This member's own, not another node's.
+// Returns whether the row is this member's own, not another node's.
 bool is_here(const kvbm_location_t& row) {
   constexpr uint8_t kHere[sizeof row.node] = {};
   return std::memcmp(row.node, kHere, sizeof kHere) == 0;
@@ -145,7 +145,7 @@ std::vector<kvbm_node_row_t> Member::nodes() const {
 Status Member::wait_for_peers(uint64_t timeout_ns) const {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::nanoseconds(timeout_ns);
-  auto settled = until;  // once one is ready, the others have so long to be
+  auto settled = until;  // once one is ready, the others have until then
   std::vector<kvbm_node_row_t> rows;
   bool hopeless = false;
   do {
@@ -156,7 +156,7 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
     size_t undecided = 0;
     for (const kvbm_node_row_t& row : rows) {
       const bool connected = std::strcmp(row.state, "ready") == 0;
-      // Known when it has said what it offers.
+      // The capacity is known after the node has reported its tiers.
       if (connected && row.capacity_bytes != 0) ++ready;
       if (connected && row.path[0] == '\0') ++undecided;
       if (!connected && std::strncmp(row.state, "connecting", std::strlen("connecting")) != 0) ++failed;
@@ -208,7 +208,7 @@ std::string Member::share_role() const {
   return "without an owner";
 }
 
-// The name's bytes make the first key; under it and the hash the other blocks follow each other.
+// Derives the first key from the name's bytes. The keys of the other blocks are chained from it and the hash.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n, const Digest& digest) const {
   std::vector<uint32_t> tokens;
   for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
@@ -235,7 +235,8 @@ size_t Member::blocks_of(uint64_t length) const noexcept {
   return (kHeadBytes + length + block_bytes_ - 1) / block_bytes_;
 }
 
-// What is stored under a name stays until it is evicted: nobody can take it back from all nodes.
+// Refuses another file under a name that is in use. A stored file remains until it is evicted, because it cannot be
+// removed from all nodes.
 Status Member::check_name(const std::string& name, uint64_t length, const Digest& digest) {
   const auto there = head_of(name, kAskNs);
   if (!there.ok()) return there.status().code() == Code::miss ? Status() : there.status();
@@ -260,7 +261,7 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   for (size_t first = 0; first < n && status >= 0;) {
     const kvbm_status_t before = status;
     status = put_some(keys.value(), all, first);
-    if (status >= 0) status = std::max(before, status);  // what was taken in part stays so
+    if (status >= 0) status = std::max(before, status);  // a partial result remains partial
   }
   if (status >= 0 && shared_) {
     status = durable ? kvbm_manager_flush_durable(manager_, kFlushNs) : kvbm_manager_flush(manager_, kFlushNs);
@@ -268,17 +269,18 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
     return Status(Code::mismatch, "the pool did not take all of it", why);
   }
-  // What came before is there.
+  // The blocks before it are stored.
   if (status < 0 && status != KVBM_ERR_NO_ROOM) {
     return failed(shared_ ? "the shared tier set did not take all of it" : "the pool did not take all of it", status);
   }
   if (!shared_) return ask_kept(keys.value());
   if (share_role() == "the owner") return Kept{on_disk_ ? on_disk(keys.value()) : 0, n};
-  // A lookup would find what this member's own host has, which goes with it. The flush asked the owner for each block.
+  // A lookup would find the blocks in this member's own host, which ends with it. The flush asked the owner for each
+  // block.
   return Kept{status == KVBM_OK ? n : n - std::min<uint64_t>(n, metric("kvbm_share_not_kept_total")), n};
 }
 
-// The blocks from `first` on that this member's host has room for, and onwards to where they are to be: then they may
+// Stores the blocks from `first` on that fit this member's host, and moves them to their destination. They may then
 // leave the host for the next ones.
 kvbm_status_t Member::put_some(const std::vector<kvbm_key_t>& keys, const std::string& all, size_t& first) {
   const size_t n = keys.size();
@@ -306,7 +308,7 @@ kvbm_status_t Member::put_some(const std::vector<kvbm_key_t>& keys, const std::s
     status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.data() + first, some, &options);
   }
   if (status == KVBM_OK && !shared_) {
-    // The first is as large as any: where it is refused for its size, nothing of the file is left anywhere.
+    // The first block is as large as any. If it is refused for its size, nothing of the file remains anywhere.
     const size_t alone = first == 0 ? 1 : 0;
     if (alone != 0) status = kvbm_manager_offload(manager_, ns_, nullptr, keys.data(), 1, peers_tier_, nullptr, 0);
     if (status >= 0 && some > alone) {
@@ -331,7 +333,7 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   if (status != KVBM_OK) return failed("the pool could not be asked", status);
   if (!fetch || hits == 0) return hits;
   const uint64_t damage = damaged();
-  // A part of the host at a time.
+  // Fetches a part of the host's size at a time.
   for (size_t first = 0; first < hits;) {
     const auto got = fetch_some(std::span(keys).subspan(first, std::min(hits - first, fetched_at_once_)), bytes);
     if (!got.ok()) return got.status();
@@ -344,7 +346,7 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   return hits;
 }
 
-// How many leading ones came.
+// Fetches blocks. Returns how many leading ones arrived.
 Result<size_t> Member::fetch_some(std::span<const kvbm_key_t> keys, std::string* bytes) {
   kvbm_status_t status = kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), keys.size(), nullptr, 0);
   if (status != KVBM_OK) return failed("blocks could not be fetched", status);
@@ -367,10 +369,10 @@ Result<size_t> Member::fetch_some(std::span<const kvbm_key_t> keys, std::string*
   return hits;
 }
 
-// How much that came from other nodes was not what they have.
+// Returns how much of the data from other nodes was wrong.
 uint64_t Member::damaged() const { return metric("kvbm_node_violations_total") + metric("kvbm_node_damaged_total"); }
 
-// Each key for itself; of other nodes, not of this member.
+// Looks up each key separately, on other nodes, not on this member.
 Result<std::vector<kvbm_location_t>> Member::places(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const {
   const std::vector<size_t> one_each(keys.size(), 1);
   kvbm_locate_options_t options;
@@ -410,7 +412,7 @@ Status Member::check_room(const std::string& name, uint64_t bytes) const {
           name + " takes " + size_text(bytes) + ", " + whose + ": raise --host of a node, or name more nodes"};
 }
 
-// The host of an owner goes with it, as soon as this call is over.
+// Counts blocks on the disk only, because the host of an owner ends with it, as soon as this call is over.
 size_t Member::on_disk(const std::vector<kvbm_key_t>& keys) const {
   std::set<std::string> there;
   const auto text = [](const kvbm_key_t& key) {
@@ -429,7 +431,7 @@ size_t Member::on_disk(const std::vector<kvbm_key_t>& keys) const {
       std::count_if(keys.begin(), keys.end(), [&](const kvbm_key_t& key) { return there.count(text(key)) != 0; }));
 }
 
-// Not what nodes said when they took it: a node that takes the last blocks may have let go the first ones for them.
+// Asks the nodes again, because a node that takes the last blocks may have evicted the first ones for them.
 Result<Member::Kept> Member::ask_kept(const std::vector<kvbm_key_t>& keys) const {
   const auto rows = places(keys, kAskNs);
   if (!rows.ok()) return rows.status();
@@ -449,7 +451,7 @@ Status Member::other_blocks(const std::string& name, uint64_t bytes, const std::
               std::to_string(block_bytes_) + ": give --block-bytes " + std::to_string(bytes)};
 }
 
-// A block that is larger than this member's does not come here, whoever has it.
+// Returns miss or mismatch. A block that is larger than this member's cannot be fetched from any node.
 Status Member::nobody_has(const std::string& name, uint64_t timeout_ns) const {
   const auto first = keys_of(name, 1, {});
   const auto at = first.ok() ? where(first.value(), timeout_ns) : std::nullopt;
@@ -528,7 +530,7 @@ Result<std::vector<kvbm_location_t>> Member::locate(const std::string& name, uin
     if (status < 0) return failed("the pool could not be asked", status);
   } while (found > rows.size());
   rows.resize(found);
-  // The first block came here to be read: that is nobody's having it.
+  // The first block was brought here only to be read, so this member does not count as a location.
   if (!shared_) std::erase_if(rows, [](const kvbm_location_t& row) { return is_here(row); });
   return rows;
 }
