@@ -17,13 +17,14 @@ std::string number_name(size_t i) {
   return std::string(6 - std::min<size_t>(6, digits.size()), '0') + digits;
 }
 
-// In a few folders, beside each other and in one another, so that their order is that of bytes and not of folders.
+// Spreads names over a few folders, beside each other and nested, so that their order is that of bytes and not of
+// folders.
 std::string tail_of(size_t i) {
   constexpr const char* kFolders[] = {"m/", "m-1/", "m.1/", "m/z/", "m0/", ""};
   return std::string("list/") + kFolders[i % 6] + number_name(i);
 }
 
-// Puts them, many at a time; sorted names.
+// Puts objects, many at a time. `out` gets the sorted names.
 std::string put_many(StoreBench& bench, size_t n, std::vector<std::string>& out) {
   for (size_t at = 0; at < n;) {
     std::vector<Request> some;
@@ -46,7 +47,7 @@ std::string put_many(StoreBench& bench, size_t n, std::vector<std::string>& out)
   return {};
 }
 
-// What `got` has not as `wanted` has it.
+// Returns how `got` differs from `wanted`.
 std::string difference(const std::string& what, const std::vector<std::string>& wanted,
                        const std::vector<std::string>& got) {
   std::vector<std::string> missing;
@@ -96,7 +97,7 @@ Outcome check_listing_of_nothing(StoreBench& bench) {
   return got.empty() ? passed() : failed("a list of a place without objects gave " + got.front());
 }
 
-// From when the put finished; of the store itself and of another host's.
+// Measures from the end of the put until it is listed, by the store itself and by another host's.
 Outcome check_visible(StoreBench& bench) {
   const StoreRunner::Opened other = bench.open_another();
   if (other.runner == nullptr) return failed("it could not be opened twice: " + other.message);
@@ -105,7 +106,7 @@ Outcome check_visible(StoreBench& bench) {
     const std::string name = bench.name("soon/" + number_name(static_cast<size_t>(i)));
     StoreRunner& lister = i % 2 == 0 ? bench.store() : *other.runner;
     if (i >= 2) {
-      // What was looked for and not there may be kept as such.
+      // A store may cache that an object was missing.
       std::vector<std::string> before;
       if (std::string wrong = bench.list(lister, name, "", KVBM_STORE_LIST_BYTES, before); !wrong.empty())
         return failed(wrong);

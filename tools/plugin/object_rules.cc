@@ -1,4 +1,5 @@
-// Rules of single objects: what was put is got, in ranges, under any name; what is not there is a miss.
+// Rules of single objects: a get returns the bytes of the put, in ranges, under any name; an object that does not
+// exist is a miss.
 #include <algorithm>
 #include <array>
 
@@ -30,7 +31,7 @@ Outcome check_open(StoreBench& bench) {
                 std::to_string(bench.store().object_bytes()) + " bytes");
 }
 
-// A value that no option has. Some take any text; the others refuse it in a sentence.
+// Uses a value that no option has. Some options take any text; the others must refuse it in a sentence.
 Outcome check_wrong_options(StoreBench& bench) {
   size_t refused = 0;
   for (size_t i = 0; i < bench.table().n_options; ++i) {
@@ -109,7 +110,7 @@ Outcome check_missing(StoreBench& bench) {
   if (std::string wrong = bench.expect_missing(name); !wrong.empty()) return failed(wrong);
   if (std::string wrong = bench.remove(name); !wrong.empty()) return failed(wrong + ", of an object that is not there");
   if (std::string wrong = bench.put(name, content_of(1, 100)); !wrong.empty()) return failed(wrong);
-  // Not there either: what begins like it, and what lies beneath it.
+  // Names that begin like the object's, or lie beneath it, do not exist either.
   for (const char* tail : {"missing/aa", "missing", "missing/a/b"}) {
     if (std::string wrong = bench.expect_missing(bench.prefix() + "/" + tail); !wrong.empty()) return failed(wrong);
     if (std::string wrong = bench.remove(bench.prefix() + "/" + tail); !wrong.empty()) return failed(wrong);

@@ -1,4 +1,4 @@
-// What the rules of store_check share: a store that is open, names of their own, contents that tell what they are.
+// Shared parts of the rules of store_check: an open store, unique names, and contents that identify themselves.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +27,30 @@ class StoreBench {
              const CheckLimits& limits);
   ~StoreBench();
 
-  // "" if the store is open; where it got stuck it is opened anew.
+  // Returns "" if the store is open. Opens it again if it got stuck.
   std::string open();
   [[nodiscard]] StoreRunner& store() { return *runner_; }
-  // One more of the same place, as another host has it.
+  // Opens the same place once more, as another host would.
   StoreRunner::Opened open_another(const capi::StoreOptions* options = nullptr);
   void close() { runner_.reset(); }
 
-  // A name beneath this check's own, which is removed at the end.
+  // Returns a name beneath this check's own prefix, which is removed at the end.
   std::string name(const std::string& tail);
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] const CheckLimits& limits() const { return limits_; }
   [[nodiscard]] const kvbm_store_table_t& table() const { return table_; }
   [[nodiscard]] const capi::StoreOptions& options() const { return options_; }
   [[nodiscard]] Misdeeds& misdeeds() { return *misdeeds_; }
-  // Why the first open failed.
+  // Returns why the first open failed.
   [[nodiscard]] const StoreRunner::Opened& first() const { return first_; }
 
-  // Each says what is wrong, "" if nothing is.
+  // Each of the following returns a fault, or "".
   std::string put(const std::string& name, const Data& data, uint32_t flags = 0);
   std::string expect_data(const std::string& name, const Data& data);
   std::string expect_range(const std::string& name, const Data& data, uint64_t offset, uint64_t bytes);
   std::string expect_missing(const std::string& name);
   std::string remove(const std::string& name, uint32_t flags = 0);
-  // All names, page by page. `out` gets them; what a listing must not do is looked for in each page.
+  // Lists all names into `out`, page by page. Checks each page for violations.
   std::string list(StoreRunner& store, const std::string& prefix, const std::string& after, uint64_t room,
                    std::vector<std::string>& out, size_t* pages = nullptr);
   void remove_all();
@@ -76,7 +76,7 @@ std::span<const Rule> object_rules();
 std::span<const Rule> listing_rules();
 std::span<const Rule> strain_rules();
 
-// Bytes that only this number and length have; a part of another number's is found.
+// Returns bytes that only this number and length have. A part of another number's bytes is detected.
 Data content_of(uint64_t number, size_t bytes);
 bool is_content_of(uint64_t number, const uint8_t* data, size_t bytes);
 

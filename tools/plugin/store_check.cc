@@ -14,7 +14,7 @@ struct WatchRule {
   const char* text;
   std::string Misdeeds::*seen;
 };
-// Of all operations of the other rules; decided at the end.
+// Rules for all operations of the other rules; decided at the end.
 constexpr WatchRule kWatched[] = {
     {"finished_once", "each operation is finished exactly once", &Misdeeds::finished},
     {"untouched", "nothing is written but what an operation gives to write, and nothing after it is finished",

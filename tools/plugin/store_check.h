@@ -1,5 +1,5 @@
-// The rules of kvbm_plugin.h for a store, each as a check that says what it saw. `kvbm plugin check` and the tests of
-// kvbm's own stores run them. They work beneath a name of their own, kvbm-check-<number>, and remove what they wrote.
+// The rules of kvbm_plugin.h for a store, each as a check that reports its observation. `kvbm plugin check` and the
+// tests of kvbm's own stores run them. They use the unique prefix kvbm-check-<number>, and remove their objects.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,28 @@ const char* verdict_name(Verdict verdict);
 
 struct Finding {
   std::string rule;  // "ranges"
-  std::string text;  // what the rule says
+  std::string text;  // text of the rule
   Verdict verdict = Verdict::passed;
   std::string seen;
 };
 
 struct CheckLimits {
   RunnerLimits operations;
-  uint64_t strain_ns = 2'000'000'000;  // how long writers and readers of one name are at it
+  uint64_t strain_ns = 2'000'000'000;  // how long writers and readers of one name run
   uint32_t listed_objects = 1100;
   std::vector<std::string> rules = {};  // empty: all
 };
 
 struct Checked {
-  Code code = Code::ok;     // of opening the store; the rest is empty where that failed
+  Code code = Code::ok;     // result of opening the store; the rest is empty if that failed
   std::string message;      // why it could not be opened
-  std::string description;  // what the store says of itself
+  std::string description;  // the store's own description
   std::vector<Finding> findings;
 };
 
-// `table` and `url` have to live as long as the process: a store that never finishes is left behind. `each` is called
-// as soon as a rule is decided. Thread: one at a time, for threads and descriptors of the process are counted. Blocks.
+// Checks a store. `table` and `url` must live as long as the process, because a store that never finishes is left
+// behind. `each` is called as soon as a rule is decided. Thread: one at a time, because threads and descriptors of
+// the process are counted. Blocks.
 Checked check_store(const kvbm_store_table_t& table, const capi::StoreUrl& url, const CheckLimits& limits,
                     const std::function<void(const Finding&)>& each = {});
 

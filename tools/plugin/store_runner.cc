@@ -23,7 +23,7 @@ const char* kind_name(uint32_t kind) {
   return kNames[kind <= KVBM_STORE_LIST ? kind : 0];
 }
 
-// Up to the first zero or control character.
+// Returns the text up to the first zero or control character.
 std::string text_of(const char* text, size_t room) { return terminal::safe_text({text, ::strnlen(text, room)}, room); }
 
 bool is_status(kvbm_status_t status) {
@@ -56,7 +56,7 @@ std::string Misdeeds::first(std::string Misdeeds::*which) {
   return this->*which;
 }
 
-// Shared with the workers and with a store that does not let go.
+// Shared with the workers and with a store that never finishes.
 struct RunnerState {
   const kvbm_store_table_t* table = nullptr;
   RunnerLimits limits;
@@ -70,7 +70,7 @@ struct RunnerState {
   std::condition_variable changed;
   std::deque<std::unique_ptr<Operation>> all;
   std::map<kvbm_store_op_t*, Operation*> known;
-  Clock::time_point last_step = Clock::now();  // something was begun or finished
+  Clock::time_point last_step = Clock::now();  // last begin or end of an operation
   std::deque<Operation*> queue;                // for the workers
   bool closing = false;
   bool stuck = false;
@@ -166,7 +166,7 @@ void RunnerState::finished(void* context, kvbm_store_op_t* op, kvbm_status_t sta
   state.changed.notify_all();
 }
 
-// Of a store that blocks: one operation at a time and thread.
+// Runs the operations of a store that blocks: one operation at a time per thread.
 void RunnerState::work() {
   std::unique_lock<std::mutex> lock(mutex);
   for (;;) {
@@ -213,7 +213,7 @@ StoreRunner::Opened StoreRunner::open(const kvbm_store_table_t& table, const cap
                    state.get(),
                    RunnerState::finished,
                    RunnerState::log};
-  // Facts with more behind them, as of a library that is newer than the store.
+  // Facts with more behind them, as from a library that is newer than the store.
   alignas(kvbm_store_facts_t) std::array<uint8_t, sizeof(kvbm_store_facts_t) + kFactsGuard> room{};
   auto& facts = *reinterpret_cast<kvbm_store_facts_t*>(room.data());
   facts.struct_size = sizeof facts;
@@ -250,7 +250,7 @@ StoreRunner::~StoreRunner() {
   }
   for (std::thread& worker : workers_) stuck ? worker.detach() : worker.join();
   if (stuck) {
-    // It may still write into what it was given.
+    // The store may still write into the memory of its operations.
     static auto* left_behind = new std::vector<std::shared_ptr<RunnerState>>;
     left_behind->push_back(state_);
     return;
@@ -314,7 +314,7 @@ void StoreRunner::cancel(Operation& operation) {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     operation.cancelled_ = true;
-    // A worker does not begin what is given up.
+    // A worker does not begin a cancelled operation.
     const auto waiting = std::find(state_->queue.begin(), state_->queue.end(), &operation);
     if (waiting != state_->queue.end()) {
       state_->queue.erase(waiting);
@@ -330,7 +330,7 @@ void StoreRunner::cancel(Operation& operation) {
 const Operation& StoreRunner::wait(Operation& operation) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   const auto patience = std::chrono::nanoseconds(operation.op_.timeout_ns + state_->limits.grace_ns);
-  // One that has no thread yet waits as long as others make progress.
+  // An operation without a thread waits as long as others make progress.
   const auto until = [&] { return (operation.begun_ ? operation.started_ : state_->last_step) + patience; };
   while (!operation.finished_ && Clock::now() < until()) state_->changed.wait_until(lock, until());
   if (operation.finished_) return operation;

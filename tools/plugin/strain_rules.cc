@@ -1,4 +1,4 @@
-// Rules of many operations at once, of those that are given up, and of what is left when a store is closed.
+// Rules of many operations at once, of operations that are given up, and of what remains when a store is closed.
 #include <dirent.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ constexpr uint64_t kMillisecond = 1'000'000;
 constexpr size_t kMostInFlight = 256;
 constexpr uint64_t kMostBytes = 64ULL << 20;  // in one rule's operations at a time
 
-// Versions of one object differ in content and length: a read that is of two, or of a part, is of none. The version
-// stands in the first 8 bytes.
+// Returns a version of one object. Versions differ in content and length, so a read of a mixture or a part matches
+// none. The version's number is in the first 8 bytes.
 Data version_of(uint64_t number) {
   Data data = content_of(number, 64 + (number * 7919) % 200'000);
   std::memcpy(data.data(), &number, sizeof number);
@@ -86,7 +86,7 @@ Outcome check_whole(StoreBench& bench) {
   return passed(std::to_string(read) + " reads of " + std::to_string(next) + " versions");
 }
 
-// Four threads, each with a batch of puts, then gets, then removes of its own.
+// Runs four threads, each with a batch of puts, then gets, then removes of its own.
 Outcome check_in_flight(StoreBench& bench) {
   const size_t each = std::min<size_t>(kMostInFlight, 4ULL * bench.store().concurrency()) / 4 + 1;
   FirstFault fault;
@@ -134,7 +134,7 @@ size_t large_bytes(StoreBench& bench) {
   return std::min({bench.store().object_bytes(), most, kMostBytes / 4});
 }
 
-// What a put that was given up may have left: all of it, or nothing.
+// Checks the result of a put that was given up: the complete object, or nothing.
 std::string expect_all_or_nothing(StoreBench& bench, const std::string& name, const Data& data) {
   Operation& get = bench.store().run({.kind = KVBM_STORE_GET, .name = name, .bytes = data.size() + 100});
   if (get.is_finished() && get.status() == KVBM_ERR_MISS) return {};
@@ -189,7 +189,7 @@ Outcome check_cancel(StoreBench& bench) {
       given_up += one->ok() ? 0 : 1;
       one->forget_data();
     }
-    bench.store().cancel(*started.front());  // it has finished long ago
+    bench.store().cancel(*started.front());  // the operation has already finished
     if (std::string wrong = expect_all_or_nothing(bench, name, data); !wrong.empty()) return failed(wrong);
     if (std::string wrong = bench.remove(name); !wrong.empty()) return failed(wrong);
   }
@@ -234,7 +234,7 @@ std::set<std::string> entries_of(const char* path) {
 
 Outcome check_close(StoreBench& bench) {
   bench.close();
-  // Once before: what a library makes once and keeps is not a leak.
+  // The first round is not counted: what a library makes once and retains is not a leak.
   for (int i = 0; i < 2; ++i) {
     const size_t threads = entries_of("/proc/self/task").size();
     const size_t descriptors = entries_of("/proc/self/fd").size();
