@@ -35,7 +35,7 @@ const Names& read_fields() {
   return kRead;
 }
 
-// A cache of a kind that is not counted, where they are there and say something.
+// Fields of caches that are not counted, if they are present and not empty.
 const Names& refused_fields() {
   static const Names kRefused = {
       "H_cycles", "L_cycles", "attn_cfg", "attn_layer_idx", "block_types", "blocksparse_block_size", "cla_share_factor",
@@ -122,7 +122,8 @@ bool contains(std::string_view name, std::initializer_list<std::string_view> wor
   return std::any_of(words.begin(), words.end(), [name](auto each) { return name.find(each) != std::string_view::npos; });
 }
 
-// Of other parts than attention: experts, positions, images, sounds, the tokenizer, training.
+// Returns whether the field belongs to another part than attention: experts, positions, images, sounds, the
+// tokenizer, training.
 bool of_another_part(std::string_view name) {
   return starts(name, {"moe_", "mtp_", "router_", "expert", "shared_expert", "num_expert", "n_expert", "num_shared_expert",
                        "num_local_expert", "mlp_", "ffn_", "feed_forward", "vision_", "image_", "visual_", "video_", "audio_",
@@ -143,7 +144,7 @@ bool harmless_pattern(std::string_view name) {
          name == "top_k" || name == "top_p" || name == "typical_p";
 }
 
-// In the name of a field that decides how much is kept.
+// Returns whether the field's name suggests that it decides the size of the cache.
 bool speaks_of_cache(std::string_view name) {
   return contains(name, {"kv", "key_value", "cache", "compress", "share", "reuse", "loop", "recur", "ssm", "mamba", "window",
                          "sliding", "linear_att", "cross_att", "latent", "cycles", "ut_steps"});
@@ -174,12 +175,12 @@ std::string joined(const Names& names) {
 }  // namespace
 
 void check_fields(Reader& in, bool type_known, uint64_t layers) {
-  Names refused;  // may change what is cached
+  Names refused;  // may change the size of the cache
   Names noted;
   for (const auto& [name, value] : in.all().items()) {
     if (says_nothing(value) || listed(read_fields(), name) || listed(harmless_fields(), name)) continue;
     if (listed(refused_fields(), name)) {
-      // One is no sharing and no compression; -1 is how a few configs say none.
+      // One means no sharing and no compression; a few configs use -1 for none.
       if (value.is_number() && (value == 1 || value == -1)) continue;
       return in.refuse("`" + name + "` is set: what its layers keep then is not counted here");
     }

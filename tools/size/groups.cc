@@ -22,7 +22,7 @@ uint64_t heads_of(Reader& in, const TypeFacts& type) {
   return in.need({"num_attention_heads"});
 }
 
-// The number that a nested object says, as DBRX and MPT have it.
+// Returns the number in a nested object, as in the configs of DBRX and MPT.
 uint64_t kv_heads_of_part(Reader& in, uint64_t heads) {
   const Json& part = in.at("attn_config");
   if (!part.is_object()) {
@@ -39,11 +39,11 @@ uint64_t kv_heads_of_part(Reader& in, uint64_t heads) {
 }
 
 uint64_t kv_heads_of(Reader& in, uint64_t heads, const TypeFacts& type, const std::string& name) {
-  // Falcon's configs have a number of KV heads that counts in its later design alone.
+  // Falcon's configs have a number of KV heads that counts in its later design only.
   if (in.flag("multi_query") && !in.flag("new_decoder_architecture")) {
     return in.derived("num_key_value_heads", 1, "multi_query is true");
   }
-  // Megatron's and ChatGLM's numbers of groups count where a field beside them says so.
+  // The numbers of groups of Megatron and ChatGLM count if a field beside them says so.
   if (in.has("group_query_attention") && !in.flag("group_query_attention")) return heads;
   if (in.has("multi_query_group_num") && in.has("multi_query_attention") && !in.flag("multi_query_attention"))
     return heads;
@@ -103,7 +103,7 @@ LayerGroup group_of_heads(Reader& in, const Heads& h) {
   return {"full attention", 0, 2 * h.kv_heads * h.key_dim, 0, 0, 0, 16, times({2, h.kv_heads, h.key_dim})};
 }
 
-// Step 3.5 says the heads of its sliding layers in an object.
+// Reads the heads of sliding layers from the object in Step 3.5's config.
 void set_others(Reader& in, Heads* h) {
   if (!in.at("attention_other_setting").is_object()) return in.refuse("`attention_other_setting` must be an object");
   Reader part(in.at("attention_other_setting"), in.model());
@@ -158,7 +158,8 @@ LayerGroup mamba_2(Reader& in, uint64_t inner, uint64_t heads) {
   return group;
 }
 
-// A matrix for each head: `key_dim` by `value_dim`, and the last inputs of the short convolutions before it.
+// Returns the group of a matrix for each head: `key_dim` by `value_dim`, and the last inputs of the short
+// convolutions before it.
 LayerGroup matrix_state(uint64_t heads, uint64_t key_dim, uint64_t value_dim, uint64_t conv, std::string conv_text,
                         uint64_t bits) {
   LayerGroup group{"linear attention", 0, 0, 0, conv, heads * key_dim * value_dim, bits, ""};
@@ -219,7 +220,7 @@ LayerGroup mamba_group(Reader& in, const std::string& type_name) {
   LayerGroup group{"mamba", 0, 0, 0, 0, 0, is_32_bits(in) ? 32U : 16U, ""};
   const bool alone = type_name == "mamba" || type_name == "falcon_mamba";
   uint64_t inner = alone ? in.maybe({"intermediate_size"}) : 0;
-  // The configs of the first Mamba say these only where they differ.
+  // Configs of the first Mamba have these fields only if they differ from the usual values.
   const auto said_or = [&in](std::initializer_list<const char*> names, uint64_t usual) {
     const uint64_t said = in.maybe(names);
     return said != 0 || !in.all().contains("ssm_cfg") ? (said != 0 ? said : in.need(names))

@@ -1,4 +1,4 @@
-// How much a layer of each kind keeps.
+// Computes the memory of a layer of each kind.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace kvbm::size {
 
-// One layer's; `layers` of the group is left to the caller.
+// Returns the group of one layer. The caller sets its `layers`.
 LayerGroup group_of(Reader& in, const TypeFacts& type, const std::string& type_name, const Layer& layer);
-// The state of a recurrent mixer beside attention in the same layer.
+// Returns the state of a recurrent mixer beside attention in the same layer.
 LayerGroup mamba_group(Reader& in, const std::string& type_name);
 
 }  // namespace kvbm::size

@@ -13,7 +13,7 @@ using Layers = std::vector<Layer>;
 
 Layers alike(uint64_t layers, Kind kind) { return Layers(layers, Layer{kind}); }
 
-// Every `period`-th layer is `rare`, the others `common`.
+// Returns layers of which every `period`-th is `rare`, the others `common`.
 Layers every(uint64_t layers, uint64_t period, Kind rare, Kind common) {
   Layers list = alike(layers, common);
   for (uint64_t i = period - 1; i < layers; i += period) list[i].kind = rare;
@@ -25,7 +25,7 @@ Layers from_names(Reader& in, const char* field) {
       {"full_attention", Kind::full},       {"attention", Kind::full},        {"sliding_attention", Kind::sliding},
       {"chunked_attention", Kind::chunked}, {"mamba", Kind::mamba},           {"linear_attention", Kind::linear},
       {"conv", Kind::short_conv},           {"mlp", Kind::none},              {"moe", Kind::none},
-      // What an indexer picks out of a cache that holds everything.
+      // Its indexer selects from a cache of all tokens.
       {"deepseek_sparse_attention", Kind::full}};
   Layers layers;
   const Json& list = in.at(field);
@@ -54,7 +54,7 @@ Layers from_letters(Reader& in, const char* field, const std::map<char, Kind>& l
   return layers;
 }
 
-// A list with 0 or 1 for each layer.
+// Reads a list with 0 or 1 for each layer.
 Layers from_bits(Reader& in, const char* field, Kind of_one, Kind of_zero) {
   Layers layers;
   const Json& list = in.at(field);
@@ -69,7 +69,7 @@ Layers from_bits(Reader& in, const char* field, Kind of_one, Kind of_zero) {
   return layers;
 }
 
-// The layers of one kind by their numbers, from `first` on; the others are of the other kind.
+// Reads the numbers of the layers of one kind, from `first` on; the others are of the other kind.
 Layers from_indices(Reader& in, const Json& list, const char* field, uint64_t first, uint64_t layers, Kind named,
                     Kind other) {
   Layers result = alike(layers, other);
@@ -123,7 +123,7 @@ Layers from_blocks(Reader& in) {
       const bool in_group = name == "n_heads_in_group";
       const uint64_t count = value.is_number_unsigned() ? value.get<uint64_t>() : 0;
       if (name == "replace_with_linear" && value == true) {
-        layer.kind = Kind::none;  // a matrix in place of attention
+        layer.kind = Kind::none;  // a matrix instead of attention
       } else if ((in_group || name == "num_key_value_heads") && count != 0 && (!in_group || heads % count == 0)) {
         layer = {Kind::full, in_group ? heads / count : count};
       } else {
@@ -140,7 +140,7 @@ Layers from_blocks(Reader& in) {
   return layers;
 }
 
-// A list with a number of KV heads for each layer, in place of one number.
+// Reads a list with a number of KV heads for each layer, instead of one number.
 Layers from_kv_heads(Reader& in, const char* field) {
   Layers layers;
   for (const Json& entry : in.at(field)) {
@@ -153,7 +153,7 @@ Layers from_kv_heads(Reader& in, const char* field) {
   return layers;
 }
 
-// Mistral's own files: a window for each layer of a run that repeats; null is full attention.
+// Reads the windows in Mistral's own files: one for each layer of a run that repeats; null is full attention.
 Layers from_windows(Reader& in, uint64_t layers) {
   const Json& list = in.at("sliding_window");
   Layers result = alike(layers, Kind::full);
@@ -205,7 +205,7 @@ Layers windowed(Reader& in, const TypeFacts& type, const std::string& name, uint
   return alike(layers, Kind::full);
 }
 
-// Llama 4: the layers without rotary positions attend to all, the others to their chunk.
+// Llama 4: the layers without rotary positions attend to all tokens, the others to their chunk.
 Layers chunked(Reader& in, uint64_t layers) {
   if (in.has("no_rope_layers") && in.at("no_rope_layers").is_array() && !in.at("no_rope_layers").empty()) {
     return from_bits(in, "no_rope_layers", Kind::chunked, Kind::full);
@@ -222,7 +222,7 @@ Layers from_offset(Reader& in, uint64_t layers) {
   return result;
 }
 
-// Ling: the last of each group attends, and so do those after the last whole group.
+// Ling: the last layer of each group attends, and so do those after the last complete group.
 Layers from_groups(Reader& in, uint64_t layers) {
   const uint64_t group = in.number("layer_group_size");
   Layers result = every(layers, group, Kind::full, Kind::linear);
@@ -283,7 +283,7 @@ Layers from_numbers(Reader& in, const TypeFacts& type, const std::string& name, 
       (type.window != 0 && type.full_every != 0 && !says_none)) {
     return windowed(in, type, name, layers);
   }
-  // Fields of layers that no field names.
+  // Fields of layers that no other field lists.
   for (const char* field :
        {"mamba_d_state", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "state_size", "conv_L_cache",
         "linear_num_value_heads", "linear_num_heads", "short_conv_kernel_size", "window_size"}) {
@@ -295,7 +295,7 @@ Layers from_numbers(Reader& in, const TypeFacts& type, const std::string& name, 
 }  // namespace
 
 uint64_t layer_count(Reader& in, const std::string& type_name) {
-  // Two attentions a layer, and `num_hidden_layers` says either number.
+  // Each layer has two attentions, and `num_hidden_layers` may have either number.
   if (type_name == "longcat_flash") return 2 * in.need({"num_layers"});
   for (const char* field : {"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_transformer_layers"}) {
     if (!in.has(field)) continue;
@@ -316,7 +316,7 @@ std::vector<Layer> layers_of(Reader& in, const TypeFacts& type, const std::strin
   if (!in.status().ok()) return {};
   if (list.empty()) list = from_numbers(in, type, type_name, layers);
   if (!in.status().ok()) return {};
-  // Some lists go on over the layers for multi-token prediction.
+  // Some lists continue over the layers for multi-token prediction.
   const uint64_t more = in.maybe({"num_nextn_predict_layers"});
   if (list.size() == layers + more) list.resize(layers);
   if (list.size() != layers) {
@@ -330,7 +330,7 @@ std::vector<Layer> layers_of(Reader& in, const TypeFacts& type, const std::strin
               " layers, which leaves none that keeps KV");
     return {};
   }
-  list.resize(layers - shared);  // the last read what earlier ones keep
+  list.resize(layers - shared);  // the last layers read the KV of earlier ones
   return list;
 }
 

@@ -15,11 +15,11 @@ namespace kvbm::size {
 
 namespace {
 
-// Deeper than any config; what is deeper would take a stack of its own.
+// Deeper than any config. A deeper text could overflow the parser's stack.
 constexpr int kMaxDepth = 32;
 
-// Python writes numbers that JSON does not have. They stand for no limit, and decide nothing here. `depth`: of the
-// nesting.
+// Replaces numbers that Python writes and JSON does not have. They mean no limit, and decide nothing here. Sets
+// `depth` to the depth of nesting.
 std::string without_infinities(std::string_view text, int* depth) {
   std::string out;
   bool quoted = false;
@@ -58,7 +58,7 @@ Result<Json> parse_object(std::string_view text) {
   return config;
 }
 
-// The part about the text model; `around`: the type of the object that holds it, empty where there is none.
+// Returns the part about the text model. `around`: the type of the object that holds it, empty if there is none.
 Result<const Json*> text_part(const Json& config, std::string* around) {
   const Json* part = &config;
   for (bool nested = true; nested;) {
@@ -86,7 +86,7 @@ bool add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t* sum) {
          !__builtin_add_overflow(*sum, product, sum);
 }
 
-// Equal layers together, in the order in which their kinds first come.
+// Groups equal layers, in the order in which their kinds first appear.
 void add_groups(Reader& in, const TypeFacts& type, const std::string& name, const std::vector<Layer>& layers,
                 uint64_t loops) {
   std::map<std::tuple<Kind, uint64_t>, size_t> places;
@@ -136,7 +136,7 @@ Result<Model> parse_model(std::string_view config_json) {
   std::string name = in.text("model_type");
   if (name.empty()) std::swap(name, around);
   if (name.empty() && in.all().contains("ssm_cfg")) name = "mamba";
-  // A config may hold the text model's fields under the type of the whole, and the other way round.
+  // A config may hold the text model's fields under the type of the whole model, and vice versa.
   if (find_type(name) == nullptr && find_type(name + "_text") != nullptr) name += "_text";
   model.model_type = name;
   const TypeFacts* known = find_type(name);
@@ -149,7 +149,7 @@ Result<Model> parse_model(std::string_view config_json) {
   if (!in.status().ok()) return in.status();
   const std::vector<Layer> list = layers_of(in, type, name, layers);
   if (!in.status().ok()) return in.status();
-  // A model that runs its layers several times keeps KV for each time.
+  // A model that runs its layers several times has separate KV for each time.
   const uint64_t loops = std::max<uint64_t>(in.maybe({"total_ut_steps"}), 1);
   add_groups(in, type, name, list, loops);
   add_notes(in, config.value(), around, known != nullptr);

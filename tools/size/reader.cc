@@ -6,7 +6,7 @@ namespace kvbm::size {
 
 namespace {
 
-// No field of a real config comes near it; products of a few such numbers fit 64 bits.
+// No field of a real config is nearly as large. Products of a few such numbers fit 64 bits.
 constexpr uint64_t kMaxField = uint64_t{1} << 24;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One object of fields of a model's configuration. It reads them, remembers each that it used as a factor of the model,
-// and keeps the first failure.
+// Reads one object of fields of a model's configuration. Records each field that was used as a factor of the model,
+// and the first failure.
 #pragma once
 
 #include <initializer_list>
@@ -17,23 +17,23 @@ class Reader {
  public:
   Reader(const Json& config, Model& model) : config_(config), model_(model) {}
 
-  // There and not null.
+  // Returns whether the field is present and not null.
   [[nodiscard]] bool has(const char* name) const { return config_.contains(name) && !config_.at(name).is_null(); }
   [[nodiscard]] const Json& at(const char* name) const { return config_.at(name); }
   [[nodiscard]] const Json& all() const { return config_; }
   [[nodiscard]] Model& model() { return model_; }
 
-  // Empty where it is not there.
+  // Returns "" for a missing field.
   std::string text(const char* name);
-  // False where it is not there.
+  // Returns false for a missing field.
   bool flag(const char* name);
-  // The first of `names` that is there; a failure that names the first where none is.
+  // Returns the first of `names` that is present. If none is, fails with the first name.
   uint64_t need(std::initializer_list<const char*> names);
-  // The first of `names` that is there and not 0; else 0.
+  // Returns the first of `names` that is present and not 0; else 0.
   uint64_t maybe(std::initializer_list<const char*> names);
-  // Of a field that is there: above zero, and no more than any model has.
+  // Reads a present field: above zero, and no more than any model has.
   uint64_t number(const char* name);
-  // A number that no field says, and where it comes from.
+  // Records a number that is in no field, and its origin.
   uint64_t derived(const char* name, uint64_t value, std::string origin);
   void note(std::string text) { model_.notes.push_back(std::move(text)); }
 
@@ -48,7 +48,7 @@ class Reader {
   Status status_;
 };
 
-// A value as a message shows it: short, and text whatever bytes it holds.
+// Formats a value for a message: short, and printable whatever bytes it has.
 std::string shown(const Json& value);
 
 }  // namespace kvbm::size

@@ -7,7 +7,7 @@ namespace kvbm::size {
 namespace {
 
 constexpr TypeFacts kTypes[] = {
-    // Types whose layers differ, or whose configs leave fields out.
+    // Types with different layers, or with configs that leave fields out.
     {"afmoe", 4, 1024, 0, 0, 128},
     {"bailing_hybrid", 0, 0, 0, 0, 128},
     {"bitnet", 0, 0, 20, 5},
@@ -73,7 +73,7 @@ constexpr TypeFacts kTypes[] = {
     {"vaultgemma", 2, 512, 8, 4, 256},
 };
 
-// Types whose fields say everything.
+// Types with complete fields.
 constexpr std::string_view kPlain[] = {
     "AXK1", "apertus", "aquila", "arcee", "aria_text", "axk1", "baichuan", "bailing_moe", "bailing_moe_linear",
     "bailing_moe_v2", "bamba", "bloom", "chameleon", "chatglm", "code_llama", "codegen", "cohere", "dbrx", "deci",

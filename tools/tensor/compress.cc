@@ -126,7 +126,7 @@ Status Decompressor::chunk(const Segment& segment, uint64_t left, uint64_t& raw_
   const auto peek = codec::peek_stream(front);
   if (!peek.ok()) return peek.status();
   const auto [raw, stored] = peek.value();
-  // Leaves are at least half of 64 KiB but for the last, so a stream never is as much as twice its raw bytes.
+  // All leaves but the last are at least half of 64 KiB, so a stream is always smaller than twice its raw bytes.
   if (raw == 0 || raw > kChunkBytes || raw > left || stored > 2 * kChunkBytes) {
     return Status(Code::damaged, "damaged: a chunk says that it is larger than its tensor, or than any chunk",
                   std::to_string(stored) + " bytes at " + std::to_string(at));
@@ -180,7 +180,7 @@ Status Decompressor::end() {
   return {};
 }
 
-// The index, and where the chunks begin.
+// The index, and the offset of the first chunk.
 struct Opened {
   Index index;
   uint64_t chunks_at = 0;

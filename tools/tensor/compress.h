@@ -1,4 +1,4 @@
-// The work of `kvbm codec compress` and `decompress`.
+// Implements `kvbm codec compress` and `decompress`.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace kvbm::tensor {
 
-// What was done, or is known of a file.
+// Result of an operation, or facts of a file.
 struct Summary {
   Index index;
   std::string note;
@@ -26,19 +26,19 @@ struct Summary {
 };
 
 struct Watch {
-  std::function<void(uint64_t plain_bytes)> advance;  // after each chunk
+  std::function<void(uint64_t plain_bytes)> advance;  // called after each chunk
   const std::atomic<bool>* stop = nullptr;            // cancelled at the next chunk
 };
 
-// Reads the front of the file and says where its tensors lie.
+// Reads the front of the file and returns the places of its tensors.
 Result<TensorFile> describe(const Input& input, const Claims& claims);
 
 // Codes the file. Every chunk is decoded again and compared before it is written (lossy ones: decoded).
 Result<Summary> compress(const Input& input, const TensorFile& file, codec::Mode mode, uint64_t row, NewFile& out,
                          const Watch& watch);
-// Gives the file back. not_permitted: lossy, and not allowed.
+// Restores the file. not_permitted: lossy, and not allowed.
 Result<Summary> decompress(const Input& input, bool allow_lossy, NewFile& out, const Watch& watch);
-// What decompress() would say of it, from header and index alone.
+// Returns the index that decompress() would use, from header and index alone.
 Result<Index> read_index(const Input& input);
 
 }  // namespace kvbm::tensor

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The last two bytes tell a file that was sent as text.
+// The last two bytes reveal a file that was transferred as text.
 constexpr char kMagic[8] = {'K', 'V', 'B', 'M', 'Z', '\r', '\n', '\x1a'};
 constexpr char kEndMagic[8] = {'K', 'V', 'B', 'M', 'Z', 'E', 'N', 'D'};
 constexpr uint32_t kVersion = 1;
@@ -97,7 +97,7 @@ codec::LeafForm form_of(const Tensor& tensor, uint64_t row) {
     form.rows = above <= UINT32_MAX ? static_cast<uint32_t>(above) : 0;
     return form;
   }
-  // Not whole dimensions: how many rows a head has is not known.
+  // The row is not made of complete dimensions, so the number of rows of a head is not known.
   if (row != 0 && row_refusal(tensor, row).empty()) form.row = static_cast<uint32_t>(row);
   return form;
 }

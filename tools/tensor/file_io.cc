@@ -16,9 +16,9 @@ namespace kvbm::tensor {
 
 namespace {
 
-// A pipe's content is held in memory; more than this is better given as a file.
+// Limit on a pipe's content, which is held in memory. More should be given as a file.
 constexpr uint64_t kMaxPipe = 16ULL << 30;
-// Names that are tried for a file before it replaces another.
+// Names to try for a file before it replaces another.
 constexpr unsigned kNames = 100;
 
 Result<std::vector<std::byte>> read_all(int fd) {
@@ -43,7 +43,7 @@ Result<Input> Input::open(const std::string& path) {
   Input input;
   const bool standard = path == "-";
   input.path_ = standard ? "standard input" : path;
-  // Opening a pipe that nobody writes to would wait for a writer.
+  // Opening a pipe without a writer would otherwise wait for one.
   input.fd_ = Fd(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                           : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!input.fd_) return errno_status(errno, "the file cannot be opened", input.path_);
@@ -58,7 +58,7 @@ Result<Input> Input::open(const std::string& path) {
     input.bytes_ = end - std::min(end, input.begin_);
     return input;
   }
-  // A device may never end; a person who types does.
+  // A device may never end, but a terminal's user ends the input.
   if (standard && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) || ::isatty(input.fd_.get()) == 1)) {
     auto held = read_all(input.fd_.get());
     if (!held.ok()) return held.status();
@@ -97,12 +97,12 @@ bool Input::is(const std::string& path) const {
          mine.st_ino == other.st_ino;
 }
 
-// A file without a name, which an end by any signal leaves nothing of; else one with another name.
+// Makes a file without a name, of which nothing remains after an end by any signal; else one with another name.
 Status NewFile::open_new() {
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-  // A name can be given to it only through /proc.
+  // The file can get a name only through /proc.
   if (fd_ >= 0 && ::access(link_of(fd_).c_str(), F_OK) == 0) return {};
   if (fd_ >= 0) ::close(fd_);
   temporary_ = path_ + ".XXXXXX";
@@ -111,7 +111,7 @@ Status NewFile::open_new() {
     temporary_.clear();
     return errno_status(errno, "a file cannot be made there", path_);
   }
-  // What a file made by open(2) would have.
+  // Permissions like those of a file made by open(2).
   const mode_t mask = ::umask(0);
   ::umask(mask);
   (void)::fchmod(fd_, 0666 & ~mask);
@@ -168,7 +168,7 @@ Status NewFile::write(ConstBytes bytes) {
   return {};
 }
 
-// 0, or -1 and errno. Nothing is ever replaced without force_, and with it at once.
+// Returns 0, or -1 and errno. Replaces nothing without force_, and replaces atomically with it.
 int NewFile::give_name() {
   if (temporary_.empty()) {
     if (!force_) return ::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW);
@@ -184,7 +184,7 @@ int NewFile::give_name() {
   }
   if (force_) return ::rename(temporary_.c_str(), path_.c_str());
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  // Not every file system has it; a link is refused where something is.
+  // Not every file system has this flag. A link is refused if the name exists.
   if (errno != EINVAL || ::link(temporary_.c_str(), path_.c_str()) != 0) return -1;
   ::unlink(temporary_.c_str());
   return 0;

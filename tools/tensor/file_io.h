@@ -1,4 +1,4 @@
-// Reading a file or a pipe, and writing one that appears whole or not at all.
+// Reads a file or a pipe, and writes a file atomically.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,40 @@
 
 namespace kvbm::tensor {
 
-// A file, by place; "-" is standard input, which is read whole at once where it is no plain file.
+// A file with random access. "-" is standard input, which is read completely at once if it is no plain file.
 class Input {
  public:
-  // invalid_argument: a folder, pipe or device. Waits for nobody: a pipe is given as standard input.
+  // Opens without waiting. invalid_argument: a folder, pipe or device; a pipe must be given as standard input.
   static Result<Input> open(const std::string& path);
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
-  // Fills `out` from `offset`; damaged where the file ends before.
+  // Fills `out` from `offset`; damaged if the file ends before.
   Status read(uint64_t offset, MutableBytes out) const;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // Whether `path` names the same file.
+  // Returns whether `path` names the same file.
   [[nodiscard]] bool is(const std::string& path) const;
 
  private:
   Input() = default;
   std::string path_;
   Fd fd_;
-  uint64_t begin_ = 0;           // in the file; standard input may have been read from before
-  std::vector<std::byte> held_;  // of a pipe
+  uint64_t begin_ = 0;           // in the file; standard input may have been read before
+  std::vector<std::byte> held_;  // content of a pipe
   uint64_t bytes_ = 0;
 };
 
-// A new file. It has no name until commit(), so nothing is left without that, however the process ends; where the file
-// system has no such files, it lies under another name beside its place, and only a kill leaves it. "-" is standard
-// output, where what was written is out.
+// A new file. It has no name until commit(), so nothing remains without that, however the process ends. If the file
+// system has no such files, it has another name beside its place, and only a kill leaves it behind. "-" is standard
+// output, where written bytes cannot be withdrawn.
 class NewFile {
  public:
-  // exists: something is there and `force` is not set.
+  // Fails with exists if the path exists and `force` is not set.
   static Result<NewFile> create(const std::string& path, bool force);
   ~NewFile();
   NewFile(NewFile&& other) noexcept;
   NewFile(const NewFile&) = delete;
   NewFile& operator=(NewFile&&) = delete;
   Status write(ConstBytes bytes);
-  // Makes it durable and gives it its name. exists: something came there meanwhile.
+  // Makes the file durable and gives it its name. exists: another file got that name meanwhile.
   Status commit();
   [[nodiscard]] uint64_t written() const noexcept { return written_; }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kNamed = 5;  // tensors in a message
 
-// All bits of the exponent are set.
+// Returns whether any value has all bits of the exponent set.
 bool has_no_number(Element element, ConstBytes raw) noexcept {
   if (element == Element::fp32) {
     constexpr uint32_t kExponent = 0x7F800000;
@@ -68,7 +68,7 @@ void KeptLossless::add(const Tensor& tensor, const codec::LeafForm& form, const 
   KeptBlocks counts;
   counts.add(form, stream, raw);
   all_.add(counts);
-  // One that has had no such block so far has more blocks than are counted here.
+  // A tensor is listed from its first lossless block on. Its counts include the blocks before that one.
   if (current_ != tensor.offset) before_ = {};
   current_ = tensor.offset;
   before_.add(counts);

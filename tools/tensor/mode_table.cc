@@ -11,8 +11,8 @@ namespace kvbm::tensor {
 
 namespace {
 
-// A sample handles so many bytes, so that the clock does not matter, or takes so long: of a small file a call is mostly
-// what each call costs, and a million of them take minutes.
+// Size and duration of a sample. It handles so many bytes, so that the clock's resolution does not matter, or takes
+// so long. For a small file the fixed cost of a call dominates, and a million calls take minutes.
 constexpr uint64_t kSampleBytes = 32 << 20;
 constexpr double kSampleSeconds = 0.02;
 
@@ -25,11 +25,11 @@ struct Piece {
   Tensor tensor;
   codec::LeafForm form;
   ConstBytes raw;
-  MutableBytes coded;  // room
+  MutableBytes coded;  // buffer
   MutableBytes decoded;
 };
 
-// The tensors in memory, in chunks, with room for what becomes of them.
+// The tensors in memory, in chunks, with buffers for coded and decoded bytes.
 struct Bench {
   std::unique_ptr<Arena> raw, coded, decoded;
   std::vector<Piece> pieces;
@@ -68,7 +68,7 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
       const uint64_t left = limit - bytes;
       const uint64_t whole = next_chunk(segment, at);
       const uint64_t n = whole <= left ? whole : next_chunk(segment, at, left / 64 * 64);
-      // Less than a leaf would be coded as no file is.
+      // No file is coded in parts smaller than a leaf.
       if (n < whole && n < codec::kMaxLeafBytes && !parts.empty()) {
         limit = bytes;
         break;
@@ -137,7 +137,7 @@ void Bench::copy() {
   }
 }
 
-// Bytes a second. The clock is read after 1, 2, 4, .. calls, so that it is no part of what is measured.
+// Returns bytes per second. The clock is read after 1, 2, 4, .. calls, so that it does not affect the measurement.
 template <class Work>
 Result<double> Bench::rate(Work&& work) const {
   const benchmark::ThreadStopwatch watch;

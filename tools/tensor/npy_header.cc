@@ -135,7 +135,7 @@ Result<Element> element_of(const Header& header, const Claims& claims, std::stri
                 shown + "; taken are <f2, <f4, <u2, |V2 (bf16), |i1, |u1, |V1, and anything with --element bytes");
 }
 
-// Bytes of a value, from the digits of its type: '<f8' has 8.
+// Returns the bytes of a value, from the digits of its type: '<f8' has 8.
 uint64_t value_bytes(const std::string& descr) {
   uint64_t n = 0;
   if (descr.size() < 3) return 0;
@@ -144,7 +144,7 @@ uint64_t value_bytes(const std::string& descr) {
   return descr[1] == 'U' ? 4 * n : n;
 }
 
-// The dictionary's text, and where the values begin.
+// Returns the dictionary's text, and sets the offset of the values.
 Result<std::string_view> literal_text(ConstBytes front, uint64_t file_bytes) {
   if (front.size() < 12 || std::memcmp(front.data(), "\x93NUMPY", 6) != 0) {
     return Status(Code::invalid_argument, "not an .npy file", "it does not begin with \\x93NUMPY");

@@ -17,7 +17,7 @@ struct ElementType {
   Element element;
   uint64_t bytes;
 };
-// What is no element of KV caches is coded as opaque bytes: a file may have a few of them beside the cache.
+// Types that are no element of KV caches are coded as opaque bytes: a file may have a few of them beside the cache.
 constexpr ElementType kElementTypes[] = {
     {"BF16", Element::bf16, 2},        {"F16", Element::fp16, 2},         {"F32", Element::fp32, 4},
     {"F8_E4M3", Element::fp8_e4m3, 1}, {"F8_E5M2", Element::fp8_e5m2, 1}, {"I8", Element::int8, 1},

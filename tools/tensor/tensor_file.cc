@@ -16,7 +16,7 @@ bool begins_with(ConstBytes front, std::string_view magic) {
   return front.size() >= magic.size() && std::memcmp(front.data(), magic.data(), magic.size()) == 0;
 }
 
-// A length and an open brace: what no other format begins with by chance.
+// Looks for a length and an open brace, with which no other format begins by chance.
 bool looks_like_safetensors(ConstBytes front, uint64_t file_bytes) {
   return front.size() >= 9 && front[8] == std::byte{'{'} && load_le<uint64_t>(front.data()) <= file_bytes - 8;
 }
@@ -54,7 +54,8 @@ Result<Kind> kind_of(ConstBytes front, uint64_t file_bytes, const Claims& claims
     return Status(Code::invalid_argument, "the file is compressed by kvbm already", "kvbm codec decompress opens it");
   }
   if (looks_like_safetensors(front, file_bytes)) return Kind::safetensors;
-  // Damaged ones too, where nobody says that it is something else: what is wrong is told by their reader.
+  // Damaged files are taken for safetensors too, unless the caller claims another kind. Their reader then reports the
+  // fault.
   const bool said = claims.element.has_value() || !claims.shape.empty();
   if (!said && front.size() >= 9 && front[8] == std::byte{'{'}) return Kind::safetensors;
   if (!claims.shape.empty() || claims.element.has_value()) return Kind::raw;
