@@ -1,7 +1,7 @@
-// Ctrl-C as a flag: the first SIGINT or SIGTERM asks for an end, the second ends the process as if nobody listened,
-// after the terminal was given back.
+// Handles Ctrl-C as a flag: the first SIGINT or SIGTERM requests the end, the second ends the process by the default
+// action, after the terminal was restored.
 //
-// One object at a time; the signals are as before when it goes. While it lives a closed output, and a file
+// There may be one object at a time; its destructor restores the signals. While it lives, a closed output, and a file
 // beyond `ulimit -f`, is an error of the write and no signal.
 #pragma once
 
@@ -18,11 +18,11 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // True once somebody asked for an end.
+  // Returns true once the end was requested.
   [[nodiscard]] static const std::atomic<bool>& asked() noexcept;
-  // The same from inside the process.
+  // Requests the end from inside the process.
   static void ask() noexcept;
-  // Readable from then on, for whoever sleeps in poll(2); -1 where the system gave none.
+  // Returns a descriptor that becomes readable at the request, for use in poll(2); -1 if the system gave none.
   [[nodiscard]] static int fd() noexcept;
 
  private:

@@ -23,7 +23,7 @@ struct Range {
   [[nodiscard]] double place(double v) const { return high > low ? (v - low) / (high - low) : 0.5; }
 };
 
-// Two by four dots a cell, numbered as Unicode's braille block numbers them (U+2800).
+// A canvas of two by four dots per cell, numbered as Unicode's braille block numbers them (U+2800).
 class Canvas {
  public:
   Canvas(size_t width, size_t height) : width_(width), height_(height), dots_(width * height), marks_(width * height) {}

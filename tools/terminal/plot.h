@@ -1,5 +1,5 @@
-// A plot of lines in the terminal, such as hit rate against capacity: braille dots, or ASCII where the
-// locale is not UTF-8. Each series has a letter, put on its points; the legend says which is which.
+// Draws a plot of lines in the terminal, such as hit rate against capacity: braille dots, or ASCII if the locale is
+// not UTF-8. Each series has a letter, put on its points, and the legend lists the letters.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A progress bar on stderr: drawn when stderr is a terminal and the output is not JSON, silent otherwise.
-// Used by one thread. advance() is cheap: it draws at most ten times a second.
+// A progress bar on stderr: drawn when stderr is a terminal and the output is not JSON, silent otherwise. Used by one
+// thread. advance() is cheap: it draws at most ten times a second.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,9 @@ struct ProgressState {
   Unit unit = Unit::items;
 };
 
-// A bar of so many cells, `share` (0 to 1) of them full.
+// Returns a bar of so many cells, `share` (0 to 1) of them full.
 std::string render_bar(double share, size_t cells, bool utf8);
-// One line without its end: label, bar, share, rate and the time left.
+// Returns one line without its end: label, bar, share, rate and the time left.
 std::string render_progress(const ProgressState& state, bool utf8);
 
 class Progress {

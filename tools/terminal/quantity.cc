@@ -55,7 +55,7 @@ Result<uint64_t> scaled(const Parts& parts, uint64_t factor, std::string_view te
   const double value = std::strtod(parts.number.c_str(), &end);
   if (end == parts.number.c_str() || *end != '\0') return bad;
   const double exact = value * static_cast<double>(factor);
-  // 0.29 of 100 is a little less than 29 in a double; half a block is none.
+  // 0.29 of 100 is a little less than 29 in a double. Half a block is no block.
   const double product = whole ? std::round(exact) : std::floor(exact);
   if (whole && std::fabs(exact - product) > 1e-9 * exact) {
     return Status(Code::invalid_argument, "not a whole number", quoted(text));

@@ -1,4 +1,4 @@
-// Text that came from outside, made fit for a terminal.
+// Makes external text safe for a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace kvbm::terminal {
 
-// Other than printable ASCII becomes '?' (no escape sequence, no new line, no text that runs backwards), and more than
-// `most` bytes are cut, with ... for an end.
+// Replaces everything but printable ASCII by '?' (no escape sequence, no new line, no text that runs backwards). Cuts
+// text beyond `most` bytes, with ... at the end.
 std::string safe_text(std::string_view text, size_t most);
 
 }  // namespace kvbm::terminal

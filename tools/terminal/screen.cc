@@ -29,7 +29,7 @@ winsize size_of(int fd) {
   return size;
 }
 
-// The first `columns` code points.
+// Returns the first `columns` code points.
 std::string_view cut(std::string_view line, size_t columns) {
   size_t seen = 0;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -45,7 +45,7 @@ std::string screen_text(std::string_view text, size_t lines, size_t columns) {
   std::string out = "\033[H";
   for (size_t line = 0; line < lines && !text.empty(); ++line) {
     const size_t end = text.find('\n');
-    // The last line has no end: one would scroll the screen.
+    // The last line has no end, because one would scroll the screen.
     if (line != 0) out += "\r\n";
     out += cut(text.substr(0, end), columns);
     out += "\033[K";

@@ -88,7 +88,8 @@ std::string Table::render(size_t width) const {
 std::vector<std::string> wrapped(std::string_view text, size_t width) {
   std::vector<std::string> lines;
   do {
-    // As many bytes as `width` code points have, then back to a blank if there is one, or to a folder of a path.
+    // Takes as many bytes as `width` code points have, then goes back to a blank if there is one, or to a folder of a
+    // path.
     size_t end = 0;
     for (size_t points = 0; end < text.size() && points < std::max<size_t>(width, 1); ++points) {
       do ++end;

@@ -1,5 +1,5 @@
-// The directory for temporary files: TMPDIR and its like, as std::filesystem looks for them, else /tmp. Where the
-// variable names nothing the answer is its value, and who uses it fails with its name.
+// Returns the directory for temporary files: TMPDIR and similar variables, as in std::filesystem, else /tmp. If the
+// variable names no directory, its value is returned, so that an error of the caller shows that name.
 #pragma once
 
 #include <string>

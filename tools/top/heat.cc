@@ -7,8 +7,8 @@ namespace kvbm::top {
 
 namespace {
 
-// Sixty-four bits that tell blocks apart: keys and namespace ids are hashes already, so two blocks of a billion share
-// them with a chance of 3 %, and then one line on a screen is wrong.
+// Returns sixty-four bits that distinguish blocks. Keys and namespace ids are hashes already, so two blocks of a
+// billion share these bits with a chance of 3 %, and then one line on a screen is wrong.
 uint64_t name_of(const kvbm_scan_row_t& row) {
   uint64_t key[2];
   uint64_t space[2];
@@ -19,10 +19,10 @@ uint64_t name_of(const kvbm_scan_row_t& row) {
   return z ^ (z >> 31);
 }
 
-// Unknown is longest ago: the block is not in the host tier.
+// Returns the age. An unknown age counts as the longest, because the block is not in the host tier.
 uint64_t age_of(const Block& block) { return block.age.has_value() ? *block.age : uint64_t{1} << 32; }
 
-// Larger is hotter.
+// Returns a measure that is larger for hotter blocks.
 uint64_t measure(Order order, const Block& block) {
   switch (order) {
     case Order::uses:

@@ -1,8 +1,8 @@
-// The hottest and the coldest blocks out of a scan's rows, one row at a time.
+// Finds the hottest and the coldest blocks in a scan's rows, one row at a time.
 //
-// A block has a row in every tier that holds it, faster tiers first, as kvbm_manager_scan walks. Its counts are
-// those of the first row, from the fastest tier that holds it; later rows only add their tier. Memory: the blocks
-// kept (2 K), and about 40 bytes for each block seen, for telling its later rows.
+// A block has a row in every tier that holds it, faster tiers first, as kvbm_manager_scan walks. Its counts are those
+// of the first row, from the fastest tier that holds it; later rows only add their tier. Memory: 2 K blocks, and
+// about 40 bytes for each block seen, to recognise its later rows.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace kvbm::top {
 
-// What hot means: more uses, a more recent last use, more holds, more pins. Blocks that are alike in it are
-// ordered by uses, then by last use, then by key.
+// Definition of hot: more uses, a more recent last use, more holds, more pins. Ties are ordered by uses, then by last
+// use, then by key.
 enum class Order { uses, age, holds, pins };
 
 struct Block {
@@ -34,9 +34,9 @@ class Heat {
   Heat(Order order, size_t keep) : order_(order), keep_(keep) {}
 
   void add(const kvbm_scan_row_t& row);
-  // At most `keep`, the hottest first.
+  // Returns at most `keep` blocks, the hottest first.
   [[nodiscard]] std::vector<Block> hottest() const;
-  // At most `keep`, the coldest first.
+  // Returns at most `keep` blocks, the coldest first.
   [[nodiscard]] std::vector<Block> coldest() const;
   [[nodiscard]] uint64_t blocks() const noexcept { return tiers_.size(); }
 
@@ -50,13 +50,13 @@ class Heat {
 
   const Order order_;
   const size_t keep_;
-  // Heaps whose front is the block that goes when a better one comes.
+  // Heaps. The front is the block that a better one replaces.
   std::vector<Kept> hot_;
   std::vector<Kept> cold_;
   std::unordered_map<uint64_t, uint32_t> tiers_;  // by name
 };
 
-// Whether `a` is hotter than `b`: a strict order.
+// Returns whether `a` is hotter than `b`: a strict order.
 bool hotter(Order order, const Block& a, const Block& b) noexcept;
 
 }  // namespace kvbm::top

@@ -187,7 +187,7 @@ const char* order_name(Order order) noexcept {
 std::string render_text(const Frame& frame, const Run& run, const Shape& shape) {
   std::string out = header(frame, run, shape) + "\n" + tier_table(frame, run, shape) + "\n";
   size_t rows = std::max(frame.hottest.size(), frame.coldest.size());
-  // Two lists, each with a line that names it and two of titles, and an empty line between them.
+  // The two lists each have a line that names them and two of titles, and there is an empty line between them.
   const size_t fixed_lines = line_count(out) + 7;
   if (shape.lines != 0) rows = std::min(rows, shape.lines > fixed_lines + 2 ? (shape.lines - fixed_lines) / 2 : 1);
   const std::string order = order_name(run.order);

@@ -1,4 +1,4 @@
-// A frame as a person reads it, and as one line of JSON.
+// Renders a frame as text, and as one line of JSON.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace kvbm::top {
 
-// What a frame does not know about the run it belongs to.
+// Facts of the run that a frame does not have.
 struct Run {
   std::string trace;
-  uint64_t requests = 0;           // that will be replayed
-  std::vector<std::string> tiers;  // their names, the host first
+  uint64_t requests = 0;           // number to replay
+  std::vector<std::string> tiers;  // names of the tiers, the host first
   Order order = Order::uses;
-  bool stopped = false;  // somebody ended it early
+  bool stopped = false;  // true: ended early on request
 };
 
 struct Shape {
@@ -23,9 +23,9 @@ struct Shape {
 };
 
 const char* order_name(Order order) noexcept;
-// Lines, each with its end.
+// Returns lines, each with its end.
 std::string render_text(const Frame& frame, const Run& run, const Shape& shape);
-// One line without its end.
+// Returns one line without its end.
 std::string render_json(const Frame& frame, const Run& run);
 
 }  // namespace kvbm::top

@@ -8,7 +8,7 @@ namespace kvbm::top {
 namespace {
 
 constexpr size_t kPageRows = 1024;
-// A look's share of the thread's time is at most one in this many.
+// The thread spends at most one part in this many of its time on frames.
 constexpr double kLeastPause = 20;
 // The first frame comes soon, so that a screen does not stay empty.
 constexpr double kFirstSeconds = 0.2;
@@ -69,7 +69,7 @@ void Viewer::watch() {
     const auto start = Clock::now();
     const Frame frame = take(false);
     if (ending_.load(std::memory_order_relaxed)) {
-      --frames_;  // nobody sees it: the last one takes its number
+      --frames_;  // this frame is not shown, and the last one takes its number
       return;
     }
     if (options_.show) options_.show(frame);

@@ -1,8 +1,8 @@
-// Looks into a manager while a replay uses it, and makes a frame of what it sees once an interval.
+// Inspects a manager while a replay uses it, and makes a frame of its state once an interval.
 //
-// Its own thread, which starts when the manager is opened; a scan is paged, so that work goes on between two pages.
-// However large the store, looking takes at most a twentieth of the thread's time: after a look of s seconds the next
-// one is at least 20 s later.
+// A separate thread starts when the manager is opened. A scan is paged, so that other work can continue between two
+// pages. However large the store, inspecting takes at most a twentieth of the thread's time: after an inspection of s
+// seconds the next one is at least 20 s later.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@ struct Frame {
   double seconds = 0;  // since the manager was opened
   replay::StoreProgress progress;
   kvbm_manager_stats_t stats{};
-  // In the interval before this frame; of the last frame, and of the first, the whole run until then.
+  // Of the interval before this frame; in the first and the last frame, of the whole run until then.
   double rate_seconds = 0;
-  double in_gb_per_s[8] = {};   // by tier: what was stored
-  double out_gb_per_s[8] = {};  // what was loaded
+  double in_gb_per_s[8] = {};   // by tier: stored bytes
+  double out_gb_per_s[8] = {};  // loaded bytes
   uint64_t scanned_blocks = 0;
   uint64_t scanned_rows[8] = {};  // by tier
   double scan_seconds = 0;
@@ -43,7 +43,7 @@ class Viewer {
     bool last_only = false;
     size_t rows = 10;
     Order order = Order::uses;
-    // Every frame but the last, on the viewer's thread.
+    // Called for every frame but the last, on the viewer's thread.
     std::function<void(const Frame&)> show;
   };
 
@@ -52,11 +52,11 @@ class Viewer {
   Viewer(const Viewer&) = delete;
   Viewer& operator=(const Viewer&) = delete;
 
-  // StoreOptions::opened: begins; with null takes the last frame and ends.
+  // Implements StoreOptions::opened. Begins with a manager; with null takes the last frame and ends.
   void opened(kvbm_manager_t* manager);
-  // StoreOptions::progress. Thread: any.
+  // Implements StoreOptions::progress. Thread: any.
   void progress(const replay::StoreProgress& so_far);
-  // The last frame, once there is one. Not while the manager is open.
+  // Returns the last frame, once there is one. Must not be called while the manager is open.
   [[nodiscard]] const std::optional<Frame>& last() const noexcept { return last_; }
 
  private:
@@ -71,13 +71,13 @@ class Viewer {
   const Options options_;
   kvbm_manager_t* manager_ = nullptr;
   Clock::time_point began_;
-  Clock::time_point before_at_;      // when `before_` was
+  Clock::time_point before_at_;      // time of `before_`
   kvbm_manager_stats_t before_{};    // of the frame before
   kvbm_manager_stats_t at_first_{};  // when the manager was opened
   uint64_t frames_ = 0;
   std::optional<Frame> last_;
   std::thread thread_;
-  std::atomic<bool> ending_{false};  // a scan that nobody waits for stops at its next page
+  std::atomic<bool> ending_{false};  // an unneeded scan stops at its next page
   Mutex mutex_;
   std::condition_variable_any wake_;
   bool closing_ KVBM_GUARDED_BY(mutex_) = false;

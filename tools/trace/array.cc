@@ -6,7 +6,8 @@ namespace kvbm::trace {
 
 namespace {
 
-// Where the first comma or closing bracket is that belongs to the array itself; text.size() where none is.
+// Returns the place of the first comma or closing bracket that belongs to the array itself; text.size() if there is
+// none.
 size_t end_of_element(std::string_view text) {
   size_t depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -46,8 +47,8 @@ bool Elements::next(std::string_view& element) {
   done_ = end == text_.size() || text_[end] == ']';
   closed_ = end != text_.size() && done_;
   text_.remove_prefix(std::min(end + 1, text_.size()));
-  // Nothing between the brackets, or nothing left of an array that is cut off, is no element; nothing between commas
-  // is.
+  // Blank text between the brackets, or at the end of an array that is cut off, is no element; blank text between
+  // commas is one.
   const bool none = blank(element) && done_ && (first_ || !closed_);
   first_ = false;
   return !none;

@@ -1,4 +1,4 @@
-// The elements of a JSON array, one after the other: an array of any length is read with the memory of one element.
+// The elements of a JSON array, one after the other. An array of any length is read with the memory of one element.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ class Elements {
   // `text` begins behind the opening bracket.
   explicit Elements(std::string_view text) : text_(text) {}
 
-  // The text of the next element with the spaces around it, which need not be valid JSON; false: there is none. Where
-  // the array is cut off, what is left of the last one, if anything is.
+  // Returns in `element` the text of the next element with the spaces around it, which need not be valid JSON.
+  // Returns false if there is none. In an array that is cut off, the last element may be incomplete.
   bool next(std::string_view& element);
-  // After next() has given false: whether the closing bracket was there, and what follows it.
+  // Return, after next() has returned false, whether the closing bracket was there, and the text after it.
   [[nodiscard]] bool closed() const { return closed_; }
   [[nodiscard]] std::string_view rest() const { return text_; }
 

@@ -16,7 +16,7 @@ bool fits(uint64_t length, uint64_t ids, uint64_t tokens) {
 }
 
 void BlockSize::Range::narrow(uint64_t low, uint64_t high, uint64_t line) {
-  if (empty()) return;  // the lines that contradict each other are known
+  if (empty()) return;  // the contradicting lines are already known
   if (low > least) {
     least = low;
     least_line = line;

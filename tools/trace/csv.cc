@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// Neither form quotes its fields.
+// Splits a line at commas, because neither form quotes its fields.
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
   for (bool more = true; more && fields.size() < kMostColumns;) {
@@ -30,7 +30,7 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   return fields;
 }
 
-// Where the three things that are read stand in a line.
+// Places of the three fields in a line.
 struct Columns {
   size_t time = SIZE_MAX, input = SIZE_MAX, output = SIZE_MAX, count = 0;
 };
@@ -59,14 +59,14 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-// Days since 1970 of a day of the Gregorian calendar.
+// Returns the days since 1970 of a day of the Gregorian calendar.
 int64_t days_of(int64_t year, int64_t month, int64_t day) {
   const int64_t y = month <= 2 ? year - 1 : year;
   const int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
   return 365 * y + y / 4 - y / 100 + y / 400 + of_year - 719468;
 }
 
-// "2023-11-16 18:15:46.6805900", or with a T and a zone of +00:00 or Z, in milliseconds.
+// Parses "2023-11-16 18:15:46.6805900", or with a T and a zone of +00:00 or Z, in milliseconds.
 std::optional<double> date_of(std::string_view text) {
   if (text.size() < 19 || text[4] != '-' || text[7] != '-' || (text[10] != ' ' && text[10] != 'T') || text[13] != ':' ||
       text[16] != ':') {

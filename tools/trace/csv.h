@@ -1,6 +1,6 @@
-// Traces with the lengths of requests alone: Azure's LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens) and
-// BurstGPT (Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type; later with Session ID and Elapsed
-// time). Which prompts begin alike is in neither, so of reuse they say nothing.
+// Traces with the lengths of requests alone: Azure's LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens)
+// and BurstGPT (Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type; later with Session ID and
+// Elapsed time). Neither shows which prompts have a common beginning, so they contain nothing about reuse.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace kvbm::trace {
 
-// The form whose header this line is; automatic where it is none.
+// Returns the form with this header line; automatic if there is none.
 [[nodiscard]] Form form_of_header(std::string_view line);
-// Of Form::azure or Form::burstgpt; the first line is the header. Times count from the first request.
+// Parses Form::azure or Form::burstgpt; the first line is the header. Times count from the first request.
 [[nodiscard]] Result<Parsed> parse_csv(std::string_view text, Form form, const ParseOptions& options);
 
 }  // namespace kvbm::trace

@@ -19,7 +19,7 @@ struct Spread {
   uint32_t spread;
 };
 
-// Share of sessions (of 100) whose every turn is followed by another with `goes_on` of 100.
+// Share of sessions (of 100) in which every turn is followed by another with probability `goes_on` of 100.
 struct Stay {
   uint32_t share;
   uint32_t goes_on;
@@ -28,10 +28,10 @@ struct Stay {
 struct Model {
   std::array<Stay, 3> stays;
   Spread gap_ms;
-  Spread first_prompt;  // tokens after what is shared
+  Spread first_prompt;  // tokens after the shared ones
   Spread turn;          // tokens that a turn's question or tool adds
   Spread output;
-  uint32_t shared;         // how many shared prefixes (system prompts, documents) there are
+  uint32_t shared;         // number of shared prefixes (system prompts, documents)
   Spread shared_tokens;
   uint32_t common_tokens;  // in front of the shared prefixes, the same for all
 };
@@ -68,7 +68,7 @@ uint64_t mix(uint64_t z) noexcept {
   return z ^ (z >> 31);
 }
 
-// 2^(x / 2^32) of a fraction x < 2^32, times 2^32: the Taylor series of 2^x to the fifth term.
+// Returns 2^(x / 2^32) of a fraction x < 2^32, times 2^32: the Taylor series of 2^x to the fifth term.
 uint64_t exp2_fraction(uint64_t x) noexcept {
   constexpr std::array<uint64_t, 5> kTerms = {2977044472, 1031764991, 238388332, 41309550, 5726720};
   uint64_t sum = 0;
@@ -76,7 +76,7 @@ uint64_t exp2_fraction(uint64_t x) noexcept {
   return sum + (uint64_t{1} << 32);
 }
 
-// A standard normal in units of 2^-16, by the sum of twelve uniforms (tails end at 6).
+// Returns a standard normal in units of 2^-16, by the sum of twelve uniforms (tails end at 6).
 int64_t normal(Random& random) noexcept {
   int64_t sum = 0;
   for (int i = 0; i < 12; ++i) sum += static_cast<int64_t>(random.next() >> 48);
@@ -91,7 +91,7 @@ uint64_t draw(Random& random, const Spread& spread) noexcept {
   return (whole >= 0 ? scaled << std::min<int64_t>(whole, 16) : scaled >> std::min<int64_t>(-whole, 63)) >> 20;
 }
 
-// Zipf of exponent about 1: rank n has weight 1 / (n + 1), found by walking the harmonic sum.
+// Zipf of exponent about 1: rank n has weight 1 / (n + 1), found in the harmonic sum.
 class Zipf {
  public:
   explicit Zipf(uint32_t n) {
@@ -115,7 +115,7 @@ struct Prompt {
   uint32_t output;
 };
 
-// Its blocks' text: `common` tokens, then `shared` tokens of prefix `prefix`, then its own.
+// A session's prompt has `common` tokens, then `shared` tokens of prefix `prefix`, then its own.
 struct Session {
   uint32_t model;
   uint32_t prefix;
@@ -147,7 +147,7 @@ class Generator {
     const Model& model = which == 0 ? kChat : which == 1 ? kAgent : kRetrieval;
     const auto id = static_cast<uint32_t>(sessions_.size());
     const uint32_t prefix = zipf_[which].draw(random_);
-    // The length of a shared prefix is its own, whichever session asks.
+    // The length of a shared prefix depends on the prefix alone, for every session.
     SeededRandom of_prefix(mix(options_.seed ^ (uint64_t{which} << 32) ^ prefix));
     const auto shared =
         static_cast<uint32_t>(std::clamp<uint64_t>(draw(of_prefix, model.shared_tokens), 64, kMaxTokens / 2));
@@ -179,7 +179,7 @@ class Generator {
     request.count = (prompt.input + kTokensPerBlock - 1) / kTokensPerBlock;
     uint64_t parent = 0;
     for (uint32_t block = 0; block < request.count; ++block) {
-      // A block's name is its parent's mixed with what its tokens are a part of.
+      // A block's name is its parent's mixed with a number for the source of its tokens.
       parent = mix(parent * 0x9E3779B97F4A7C15ULL + content(prompt, block));
       const auto [it, fresh] = ids_.try_emplace(parent, ids_.size());
       trace.hash_ids.push_back(it->second);
@@ -194,7 +194,7 @@ class Generator {
     if (end <= session.common) return origin;
     if (end <= session.common + session.shared) return origin | uint64_t{session.prefix + 1} << 1;
     if (end <= prompt.input) return origin | uint64_t{session.prefix + 1} << 1 | (uint64_t{prompt.session} + 1) << 28;
-    // The partial last block also holds where the prompt ends, which differs by turn.
+    // The partial last block also contains the end of the prompt, which differs by turn.
     return origin | (uint64_t{prompt.turn} + 1) << 1 | (uint64_t{prompt.session} + 1) << 28 | 1;
   }
 

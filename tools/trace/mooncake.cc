@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reads a whole number in [0, limit]; on failure says what is wrong in `what`.
+// Reads a whole number in [0, limit]; on failure puts the error into `what`.
 bool read_number(const json& object, const char* field, bool needed, uint64_t limit, uint64_t& out, std::string& what) {
   const auto it = object.find(field);
   if (it == object.end() || it->is_null()) {
@@ -33,7 +33,8 @@ bool read_number(const json& object, const char* field, bool needed, uint64_t li
   return true;
 }
 
-// In milliseconds, or in seconds where `scale` is 1000. A request that says none comes with the one before it.
+// Reads a time in milliseconds, or in seconds if `scale` is 1000. A request without a time gets that of the request
+// before it.
 bool read_time(const json& object, double scale, const ParseLimits& limits, uint64_t before, uint64_t& out,
                std::string& what) {
   const auto it = object.find("timestamp");
@@ -82,7 +83,7 @@ class Lines {
  public:
   explicit Lines(const ParseOptions& options) : options_(options) { parsed_.form = options.form; }
 
-  // These fail where something is bad and bad lines are not to be skipped.
+  // These functions fail for bad input if bad lines are not to be skipped.
   Status read_lines(std::string_view text) {
     Status so_far;
     while (!text.empty() && so_far.ok()) {
@@ -140,7 +141,7 @@ class Lines {
     const json object = json::parse(text.begin(), text.end(), nullptr, false);
     if (object.is_discarded()) return bad("not valid JSON");
     if (!object.is_object()) return bad("not a JSON object");
-    // The first request decides, as no file is of both.
+    // The first request decides, because no file has both forms.
     if (parsed_.form == Form::automatic) parsed_.form = is_bailian(object) ? Form::bailian : Form::mooncake;
     std::string what;
     return read_request(object, what) ? Status() : bad(what);

@@ -24,7 +24,7 @@ Status too_long(size_t most, const std::string& name) {
 #endif
 
 #ifdef KVBM_HAVE_ZLIB
-// Several parts one after the other are one file, as gzip has it.
+// Unpacks several concatenated parts as one file, as gzip defines it.
 Result<std::string> from_gzip(const std::string& packed, size_t most, const std::string& name) {
   std::string out;
   size_t used = 0;

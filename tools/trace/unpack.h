@@ -1,4 +1,4 @@
-// Files that are compressed, by their first bytes: gzip and zstd are unpacked, others are named.
+// Detects compressed files by their first bytes: gzip and zstd are unpacked, others are refused by name.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kvbm::trace {
 
-// `text` as it is, or unpacked. io_error, with `name` in it, where it is damaged, ends early, is longer than `most`
-// bytes or this build cannot read it.
+// Returns `text` unchanged, or unpacked. Fails with io_error, with `name` in it, if the text is damaged, ends early,
+// is longer than `most` bytes or this build cannot read it.
 [[nodiscard]] Result<std::string> unpacked(std::string text, size_t most, const std::string& name);
 
 }  // namespace kvbm::trace

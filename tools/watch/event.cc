@@ -29,7 +29,7 @@ constexpr std::array kStoredFields = {"block_hashes",
                                       "session_id"};
 constexpr std::array kRemovedFields = {"block_hashes", "medium", "group_idx", "locality", "ownership"};
 
-// A first walk that keeps nothing: the parser recurses, so depth is refused before it is reached.
+// A first walk that stores nothing. The parser recurses, so the depth is checked before it runs.
 class Limits : public json::json_sax_t {
  public:
   bool null() override { return count(); }
@@ -57,7 +57,7 @@ Status wrong(const char* what) { return {Code::damaged, what}; }
 
 bool is_text(const json& value) { return value.is_string() && value.get_ref<const std::string&>().size() <= kMaxText; }
 
-// Absent and null are the same.
+// Returns null for an absent field.
 const json& field(const json& fields, const char* name) {
   static const json kNone;
   const auto found = fields.find(name);
@@ -94,7 +94,7 @@ bool is_token(const json& value) {
   return value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
 }
 
-// Numbers, or pairs of them where keys are bigrams.
+// Returns whether these are numbers, or pairs of them if keys are bigrams.
 bool are_tokens(const json& value) {
   if (!value.is_array()) return value.is_null();
   for (const json& token : value) {

@@ -1,7 +1,7 @@
-// KV events of engines as bytes: vLLM's and SGLang's. The formats and who sends which are in docs/engines/events.md.
+// Decodes KV events of engines: vLLM's and SGLang's. docs/engines/events.md has the formats and their senders.
 //
-// What is decoded comes from a socket that anybody may write to: nesting, the number of values and every field are
-// checked before anything is kept. An event that is not right is counted and left out; the rest of its batch stays.
+// Input comes from a socket that any process may write to. Nesting, the number of values and every field are checked
+// before anything is stored. An invalid event is counted and left out; the rest of its batch is used.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace kvbm::watch {
 
-// Of one message. A batch of 8 million tokens is below it.
+// Limit of one message. A batch of 8 million tokens is below it.
 inline constexpr size_t kMaxPayload = size_t{64} << 20;
-// Values in one message, and how deep they nest: what a value costs in memory is many times its byte on the wire.
+// Limits of values in one message, and of their nesting: a value's memory is many times its byte on the wire.
 inline constexpr size_t kMaxValues = size_t{4} << 20;
 inline constexpr size_t kMaxDepth = 16;
 
@@ -25,10 +25,10 @@ enum class Kind { stored, removed, cleared };
 
 struct Event {
   Kind kind = Kind::cleared;
-  std::string medium;            // "GPU" where the event names none
+  std::string medium;            // "GPU" if the event names none
   std::vector<uint64_t> hashes;  // of byte strings the last 8 bytes, as the engines shorten them
   uint64_t tokens = 0;
-  // All fields that were sent, by name, whichever encoding they came in.
+  // All fields of the event, by name, in either encoding.
   nlohmann::json fields;
 };
 
@@ -41,9 +41,10 @@ struct Batch {
 };
 
 const char* kind_name(Kind kind) noexcept;
-// Code::damaged where the whole is no batch.
+// Fails with Code::damaged if the payload is no batch.
 Result<Batch> decode(std::string_view payload);
-// The event as an object that can be printed: byte strings become hexadecimal digits. Tokens are left out unless asked.
+// Returns the event as a printable object: byte strings become hexadecimal digits. Tokens are left out without
+// `with_tokens`.
 nlohmann::ordered_json printable(const Event& event, bool with_tokens);
 
 }  // namespace kvbm::watch

@@ -10,7 +10,7 @@ namespace {
 constexpr int kHighWaterMark = 100'000;
 constexpr size_t kMaxTopic = 1024;
 constexpr int kTakenAtOnce = 1024;
-// Of one replay: what an engine keeps by default is 10,000 batches.
+// Limit of one replay. By default an engine holds 10,000 batches.
 constexpr uint64_t kMaxReplayBytes = uint64_t{256} << 20;
 constexpr uint64_t kEnd = ~uint64_t{0};
 
@@ -46,7 +46,7 @@ Result<std::unique_ptr<Reader>> Reader::open(Zmq& zmq, const ReaderOptions& opti
                                                 : socket.value()->connect(options.endpoint);
   if (!opened.ok()) return opened;
   if (!options.replay.empty()) {
-    // Found out now, not at the first gap.
+    // A bad endpoint is detected now, not at the first gap.
     auto asked = zmq.socket(SocketKind::dealer, static_cast<int64_t>(kMaxPayload), 0);
     if (!asked.ok()) return asked.status();
     if (Status connected = asked.value()->connect(options.replay); !connected.ok()) return connected;
@@ -99,7 +99,7 @@ void Reader::take(const Socket::Frames& frames, int wake_fd, const Heard& heard)
   const uint64_t recovered = counts_.recovered;
   if (arrival.missing != 0) {
     const uint64_t lost = recover(frames[0], message.stream, arrival, wake_fd, heard);
-    if (!arrival.first) {  // what was before somebody looked is not lost
+    if (!arrival.first) {  // messages before the first one seen are not lost
       ++counts_.gaps;
       counts_.missed += arrival.missing;
       counts_.lost += lost;
@@ -147,7 +147,7 @@ uint64_t Reader::recover(const std::string& topic, const std::string& stream, co
     add(batch.value());
     ++counts_.recovered;
     Message message;
-    message.restarted = arrival.restarted && lost == arrival.missing;  // said with the first of what is new
+    message.restarted = arrival.restarted && lost == arrival.missing;  // reported with the first new message
     --lost;
     message.stream = stream;
     message.sequence = sequence;

@@ -1,6 +1,6 @@
-// Reads an engine's events from its sockets: SUB for what happens, DEALER to its replay socket for what was missed.
+// Reads an engine's events from its sockets: SUB for new events, DEALER to its replay socket for missed ones.
 //
-// Used by one thread. Nothing that arrives ends it: what is not right is counted.
+// Used by one thread. No input ends it: invalid input is counted.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace kvbm::watch {
 
 struct ReaderOptions {
   std::string endpoint;
-  std::string replay;  // empty: what was missed is lost
+  std::string replay;  // empty: missed messages are lost
   std::string topic;
   int replay_timeout_ms = 2000;
 };
@@ -25,8 +25,8 @@ struct Message {
   std::string stream;
   uint64_t sequence = 0;
   bool replayed = false;
-  bool restarted = false;  // what was known of the stream no longer holds
-  uint64_t lost = 0;       // messages before this one that could not be got back
+  bool restarted = false;  // earlier knowledge of the stream is invalid
+  uint64_t lost = 0;       // messages before this one that could not be recovered
   Batch batch;
 };
 
@@ -37,20 +37,20 @@ struct ReaderCounts {
   uint64_t unknown = 0;
   uint64_t gaps = 0;       // after the first message of a stream
   uint64_t missed = 0;     // messages in them
-  uint64_t recovered = 0;  // messages that the replay socket gave, also those from before the first
+  uint64_t recovered = 0;  // messages from the replay socket, also those from before the first
   uint64_t lost = 0;
   uint64_t restarts = 0;
-  uint64_t ignored = 0;  // messages of more streams than are followed
+  uint64_t ignored = 0;  // messages of streams beyond the limit
 };
 
 class Reader {
  public:
   using Heard = std::function<void(Message&&)>;
 
-  // Code::invalid_argument for an endpoint that is none.
+  // Fails with Code::invalid_argument for an invalid endpoint.
   static Result<std::unique_ptr<Reader>> open(Zmq& zmq, const ReaderOptions& options);
 
-  // Takes what is there, waiting up to `timeout_ms` for the first or until `wake_fd` is readable.
+  // Takes available messages, waiting up to `timeout_ms` for the first or until `wake_fd` is readable.
   Status poll(int timeout_ms, int wake_fd, const Heard& heard);
   [[nodiscard]] const ReaderCounts& counts() const noexcept { return counts_; }
 
@@ -58,7 +58,8 @@ class Reader {
   Reader(Zmq& zmq, const ReaderOptions& options, std::unique_ptr<Socket> socket)
       : zmq_(zmq), options_(options), socket_(std::move(socket)) {}
   void take(const Socket::Frames& frames, int wake_fd, const Heard& heard);
-  // The readable messages of [first, end) that the replay socket has, in order; returns how many of them are lost.
+  // Requests the messages of [first, end) from the replay socket, in order, and passes on the readable ones. Returns
+  // how many are lost.
   uint64_t recover(const std::string& topic, const std::string& stream, const Arrival& arrival, int wake_fd,
                    const Heard& heard);
   void add(const Batch& batch);
@@ -70,7 +71,7 @@ class Reader {
   ReaderCounts counts_;
 };
 
-// Whether `endpoint` is listened on: wildcards, to which engines connect. A named host is connected to.
+// Returns whether the reader listens on `endpoint`: wildcards, to which engines connect. It connects to a named host.
 bool is_wildcard(const std::string& endpoint);
 
 }  // namespace kvbm::watch

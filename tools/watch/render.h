@@ -1,4 +1,4 @@
-// Events and what they add up to, as a person reads them and as lines of JSON.
+// Renders events and their totals, as text and as lines of JSON.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace kvbm::watch {
 
-// Lines, each with its end. `lines`: of the screen; the list of events becomes shorter to fit; 0: any number.
+// Returns lines, each with its end. `lines`: of the screen; the list of events becomes shorter to fit; 0: any number.
 std::string render_text(const Frame& frame, const ReaderOptions& options, size_t lines);
-// A line for each event, and for what happened to the stream; each with its end.
+// Returns a line for each event, and for changes of the stream; each with its end.
 std::string render_events(const Message& message, bool with_tokens);
-// The closing line of JSON, with its end.
+// Returns the closing line of JSON, with its end.
 std::string render_summary(const Frame& frame);
 
 }  // namespace kvbm::watch

@@ -95,7 +95,7 @@ Frame Tally::frame(const ReaderCounts& counts, double seconds, bool last) {
   frame.too_many = too_many_;
   frame.counts = counts;
   frame.recent.assign(recent_.begin(), recent_.end());
-  // The last frame is of the whole time.
+  // The last frame covers the whole time.
   const double interval = last ? seconds : seconds - frame_at_;
   for (auto& [key, one] : rows_) {
     one.row.blocks_known = one.blocks.size();

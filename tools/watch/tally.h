@@ -1,7 +1,7 @@
-// What events add up to: for each stream and medium, what came, what went and what is there.
+// Counts events for each stream and medium: stored, removed and present blocks.
 //
-// Memory: at most kMaxRows rows and kMaxBlocks blocks of all of them; what is beyond is counted and not known to be
-// there (`blocks_known` of a row is then a lower bound, and the frame says so).
+// Memory: at most kMaxRows rows and kMaxBlocks blocks in all. Blocks beyond that are counted, but not tracked
+// (`blocks_known` of a row is then a lower bound, and the frame reports it).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Row {
   std::string medium;
   uint64_t stored = 0;   // blocks
   uint64_t removed = 0;  // blocks
-  uint64_t tokens = 0;   // of stored blocks, where the events say them
+  uint64_t tokens = 0;   // of stored blocks, if the events have them
   uint64_t blocks_known = 0;
   double stored_per_s = 0;  // in the interval before the frame
   double removed_per_s = 0;

@@ -27,7 +27,7 @@ namespace {
 
 struct Loaded {
   ZmqFunctions functions{};
-  std::string missing;  // empty: all there
+  std::string missing;  // empty: all found
 };
 
 const Loaded& loaded() {
@@ -174,7 +174,7 @@ Result<std::unique_ptr<Zmq>> Zmq::load() {
                 "install libzmq3-dev and build with KVBM_WITH_ZMQ=on");
 }
 
-// Neither is ever made.
+// No object of either class is ever made in this build.
 Zmq::~Zmq() { static_cast<void>(zmq_), static_cast<void>(context_); }
 std::string Zmq::version() const { return ""; }
 Result<std::unique_ptr<Socket>> Zmq::socket(SocketKind, int64_t, int) { return Status(Code::unsupported, "no ZeroMQ"); }

@@ -1,6 +1,7 @@
-// ZeroMQ, loaded when it is needed: a machine without it has the rest of the command.
+// Loads ZeroMQ when it is needed, so that a machine without it has the rest of the command.
 //
-// Built with zmq.h (KVBM_WITH_ZMQ); its sonames are tried at run time. The library stays loaded to the end.
+// The command is built with zmq.h (KVBM_WITH_ZMQ); its sonames are tried at run time. The library stays loaded to the
+// end.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,11 @@ class Socket {
   Status connect(const std::string& endpoint);
   Status bind(const std::string& endpoint);
   Status subscribe(std::string_view topic);
-  // The endpoint that was bound or connected to last: the system may have chosen its port.
+  // Returns the endpoint that was bound or connected last: the system may have chosen its port.
   [[nodiscard]] std::string endpoint() const;
-  // True when a message can be received; false after the time, or once `wake_fd` (-1: none) is readable.
+  // Returns true when a message can be received; false after the time, or once `wake_fd` (-1: none) is readable.
   Result<bool> wait(int timeout_ms, int wake_fd) const;
-  // Code::again where there is no message. More than kMaxFrames frames are read and dropped.
+  // Fails with Code::again if there is no message. More than kMaxFrames frames are read and dropped.
   Result<Frames> receive();
   Status send(std::span<const std::string> frames);
 
@@ -48,14 +49,14 @@ class Socket {
 
 class Zmq {
  public:
-  // Code::unsupported where it is not installed, or kvbm was built without its header.
+  // Fails with Code::unsupported if it is not installed, or kvbm was built without its header.
   static Result<std::unique_ptr<Zmq>> load();
-  // Sockets must have gone before.
+  // All sockets must be destroyed before.
   ~Zmq();
   Zmq(const Zmq&) = delete;
   Zmq& operator=(const Zmq&) = delete;
 
-  // Messages above `max_message` bytes are refused by the socket, which then ends that connection.
+  // The socket refuses messages above `max_message` bytes, and then ends that connection.
   Result<std::unique_ptr<Socket>> socket(SocketKind kind, int64_t max_message, int high_water_mark);
   [[nodiscard]] std::string version() const;
 
