@@ -1,5 +1,6 @@
-// arc4random() of the C library, which is in glibc from 2.36 on, by getrandom(2): static libraries (libevent's, that of C++)
-// ask for it where they were built with it, and what is linked with this runs with glibc 2.35 (Ubuntu 22.04) all the same.
+// Defines arc4random() of the C library, which glibc has from 2.36 on, by getrandom(2). Static libraries (libevent's,
+// that of C++) use it if they were built with it. A binary linked with this file still runs with glibc 2.35 (Ubuntu
+// 22.04).
 #include <cstdint>
 #include <cstdlib>
 #include <span>
@@ -13,7 +14,7 @@ void arc4random_buf(void* out, size_t bytes) noexcept;
 
 __attribute__((visibility("hidden"))) void arc4random_buf(void* out, size_t bytes) noexcept {
   static kvbm::SystemRandom random;
-  if (!random.ready().ok()) std::abort();  // as the C library's does: it has no way to say so
+  if (!random.ready().ok()) std::abort();  // like the C library: the function cannot report an error
   random.fill({static_cast<std::byte*>(out), bytes});
 }
 

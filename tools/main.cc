@@ -32,15 +32,16 @@
 
 namespace {
 
-// Whether what was printed did not arrive, as on a full disk. A reader of a pipe that has gone has what it wanted.
+// Returns whether printed output was lost, as on a full disk. A pipe closed by its reader does not count.
 bool output_is_lost() {
   struct stat facts {};
   return (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && ::fstat(STDOUT_FILENO, &facts) == 0 &&
          !S_ISFIFO(facts.st_mode) && !S_ISSOCK(facts.st_mode);
 }
 
-// A standard descriptor that is closed would be that of the next file that is opened, a tier's for one, and what is
-// printed would be written into it. With this one it is lost, and found to be.
+// Opens the standard descriptors that are closed. Otherwise the next opened file, such as a tier's, would get such a
+// descriptor, and printed output would be written into it. With /dev/null the output is lost, and output_is_lost()
+// detects it.
 void fill_standard_descriptors() {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDONLY);

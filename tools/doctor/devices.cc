@@ -9,7 +9,7 @@ namespace kvbm::doctor {
 
 namespace {
 
-// A host that hears nothing: the transport is opened, asked, and closed.
+// Returns a host that ignores all events. The transport is only opened, asked, and closed.
 kvbm_transport_host_t deaf_host() {
   kvbm_transport_host_t host{};
   host.struct_size = sizeof host;
@@ -24,8 +24,8 @@ kvbm_transport_host_t deaf_host() {
   return host;
 }
 
-// What the transport says of itself with every device; `error` where it does not open. For that moment UCX has a socket
-// on each of them.
+// Returns the transport's description of itself with every device, or sets `error` if it does not open. For that
+// moment UCX has a socket on each device.
 std::string described(const kvbm_transport_ops_t& ops, std::string* error) {
   kvbm_transport_options_t options{};
   options.struct_size = sizeof options;
@@ -80,7 +80,7 @@ void probe_devices(Findings& out) {
   }
   out.push_back({"devices", "RDMA", names.empty() ? State::absent : State::ok, names.empty() ? "no device" : names,
                  names.empty() ? "transfers would use TCP or shared memory" : ""});
-  // What a node would use here that was told nothing else.
+  // The transport that a node would use here by default.
   const auto transport = manager::choose_transport({});
   out.push_back({"devices", "node transport", State::ok,
                  transport.ok() ? transport.value().why : transport.status().message(), ""});

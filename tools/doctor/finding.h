@@ -1,4 +1,4 @@
-// What `kvbm doctor` finds: each thing the library can use, whether it is here, and what follows.
+// Findings of `kvbm doctor`: each thing the library can use, whether it is here, and the consequence.
 #pragma once
 
 #include <string>
@@ -23,21 +23,21 @@ using Findings = std::vector<Finding>;
 const char* state_name(State state) noexcept;
 void probe_cpu(const MachineLimits& limits, Findings& out);
 void probe_memory(const MachineLimits& limits, Findings& out);
-// Why io_uring is refused and what to do, where `call` failed with `error`: `disabled` is what kernel.io_uring_disabled
-// says
-// ("" where there is no such setting), `filtered` whether a seccomp filter is in force on this process.
+// Returns why io_uring is refused and the remedy, after `call` failed with `error`. `disabled`: the value of
+// kernel.io_uring_disabled ("" if there is no such setting). `filtered`: whether a seccomp filter is in force on this
+// process.
 std::string ring_advice(const std::string& call, int error, const std::string& disabled, bool filtered);
-// Opens an unlinked temporary file in `dir`, and a ring of io_uring; leaves nothing behind.
+// Opens an unlinked temporary file in `dir`, and a ring of io_uring. Leaves nothing behind.
 void probe_storage(const std::string& dir, Findings& out);
-// Loads UCX where it is installed; the process keeps its own signal dispositions.
+// Loads UCX if it is installed. The process retains its own signal dispositions.
 void probe_devices(Findings& out);
-// Loads the CUDA driver (`library`, or libcuda.so.1 where that is empty) and opens each device for a moment, so that
-// what is said of it is what attaching a cache would meet; then cuFile's, as device.storage = auto would.
+// Loads the CUDA driver (`library`, or libcuda.so.1 if that is empty) and opens each device for a moment, because
+// attaching a cache would do that too. Loads cuFile's library like device.storage = auto.
 void probe_gpu(const std::string& library, const std::string& cufile, Findings& out);
 // Makes and seals 2 MiB of memory, and the directory for nodes' sockets.
 void probe_same_host(Findings& out);
 
-// The first line of a file of /proc or /sys; "" when it cannot be read.
+// Returns the first line of a file of /proc or /sys; "" when it cannot be read.
 std::string first_line(const std::string& path);
 
 }  // namespace kvbm::doctor

@@ -12,7 +12,7 @@ namespace {
 
 using device::DeviceFacts;
 
-// What stands in this libkvbm; of the driver only where it brings its own.
+// Reports the kernels in this libkvbm, or the driver's if it has its own.
 void probe_kernels(const device::DriverLibrary* library, Findings& out) {
   if (library != nullptr && library->driver.own_kernels != nullptr) {
     out.push_back({"gpu", "kernels", State::ok, "the driver's own", "this driver is not NVIDIA's"});
@@ -33,7 +33,8 @@ std::string described(const DeviceFacts& facts) {
          std::to_string(facts.multiprocessors) + " multiprocessors, " + facts.pci;
 }
 
-// Opened, for only that tells whether the driver takes the kernels; its context lives for that moment.
+// Opens the device, because only this shows whether the driver accepts the kernels. Its context lives for that
+// moment.
 void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findings& out) {
   const std::string name = "device " + std::to_string(facts.ordinal);
   const auto opened = device::Device::open(driver, facts.ordinal, nullptr);
@@ -44,7 +45,8 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
   out.push_back({"gpu", name, State::ok, described(facts), ""});
 }
 
-// What a device says, and the kernel; whether a card reaches it, a transport finds out when it registers memory.
+// Reports what the device and the kernel offer. Whether a card reaches the device is known only when a transport
+// registers memory.
 void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
   const std::string what = "direct rdma " + std::to_string(facts.ordinal);
   if (!facts.cards_reach) {
@@ -68,8 +70,8 @@ void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
   }
 }
 
-// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through
-// host memory, and its opening has crashed on machines that it did not know.
+// Loads and opens cuFile only if the kernel has its module, or if its path is given. Without the module it can only
+// copy through host memory, and opening it has crashed on unknown machines.
 void probe_direct_storage(const std::string& library, bool has_driver, Findings& out) {
   const char* const host = "disks are read through host memory";
   if (library.empty() && !has_driver) {

@@ -16,7 +16,7 @@ namespace {
 
 using terminal::format_size;
 
-// The number of a `Name:   12345 kB` line of /proc/meminfo, as bytes for kB and as is for counts.
+// Returns the number of a `Name:   12345 kB` line of /proc/meminfo, as bytes for kB and unchanged for counts.
 uint64_t meminfo(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -45,7 +45,7 @@ size_t numa_nodes() {
   return nodes;
 }
 
-// Locks as much as a small staging ring needs, for the limit alone does not tell (CAP_IPC_LOCK ignores it).
+// Locks as much as a small staging ring needs, because the limit alone does not tell (CAP_IPC_LOCK ignores it).
 bool can_lock(size_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;

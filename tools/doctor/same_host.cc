@@ -1,4 +1,4 @@
-// Whether nodes of this machine can read each other's host memory in place.
+// Checks whether nodes of this machine can read each other's host memory in place.
 #include <sys/socket.h>
 
 #include "base/shared_memory.h"

@@ -23,7 +23,7 @@ struct Refusal {
   int error = 0;
 };
 
-// No error when a ring was made and completed a no-op.
+// Makes a ring and completes a no-op. Returns no error if both succeeded.
 Refusal try_ring() {
   io_uring ring{};
   const int made = io_uring_queue_init(4, &ring, 0);
@@ -41,7 +41,7 @@ Refusal try_ring() {
   return refused;
 }
 
-// "Seccomp:\t2" of /proc/self/status: a filter is in force.
+// Returns whether a seccomp filter is in force: "Seccomp:\t2" of /proc/self/status.
 bool has_seccomp_filter() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -50,7 +50,7 @@ bool has_seccomp_filter() {
   return false;
 }
 
-// 0 when an aligned page went out and came back past the page cache, else the errno.
+// Writes and reads an aligned page past the page cache. Returns 0, or the errno.
 int try_direct(const std::string& dir) {
   std::string path = dir + "/kvbm-doctor-XXXXXX";
   const int fd = ::mkostemp(path.data(), O_CLOEXEC);
@@ -91,7 +91,7 @@ std::string file_system_name(unsigned long magic) {
 std::string ring_advice(const std::string& call, int error, const std::string& disabled, bool filtered) {
   const std::string meanwhile = "the disk tier uses pread and pwrite; ";
   const bool forbidden = error == EPERM || error == EACCES || error == ENOSYS;
-  // The setting refuses the making of a ring alone, and with EPERM.
+  // The setting refuses only the creation of a ring, with EPERM.
   const bool by_setting = error == EPERM && call == "io_uring_setup" && !disabled.empty() && disabled != "0";
   const std::string setting = "set kernel.io_uring_disabled, which is " + disabled + ", to 0 with sysctl";
   const std::string filter =

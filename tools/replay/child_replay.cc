@@ -62,7 +62,7 @@ struct Pipe {
   _exit(127);
 }
 
-// Reads what both pipes give until they end.
+// Reads both pipes until they end.
 class Listener {
  public:
   Listener(pid_t child, ChildEnd& end, const std::function<bool(const StoreProgress&)>& watch)

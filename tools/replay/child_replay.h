@@ -1,4 +1,4 @@
-// `kvbm replay` in a process of its own, so that it can be killed in the middle.
+// Runs `kvbm replay` in a child process, so that it can be killed in the middle.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace kvbm::replay {
 
-// The line by which a replay reports to its parent, and back; false for any other line.
+// Writes and reads the line by which a replay reports to its parent. read_report() returns false for any other line.
 void write_report(FILE* out, const StoreProgress& so_far);
 bool read_report(const std::string& line, StoreProgress& so_far);
 
@@ -22,11 +22,11 @@ struct ChildEnd {
   int exit_code = 0;
   StoreProgress last;      // the last report before it ended
   std::string output;      // its standard output
-  std::string complaints;  // what it said on standard error beside its reports
+  std::string complaints;  // its standard error without the reports
 };
 
-// Runs this program with `arguments`. `watch` is called with every report; when it returns false the child
-// is killed with SIGKILL. Blocks until the child has ended; a child never outlives its parent.
+// Runs this program with `arguments`. `watch` is called with every report; when it returns false the child is killed
+// with SIGKILL. Blocks until the child has ended. A child never outlives its parent.
 Result<ChildEnd> run_child(const std::vector<std::string>& arguments,
                            const std::function<bool(const StoreProgress&)>& watch);
 

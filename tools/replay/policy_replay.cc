@@ -16,7 +16,7 @@ uint64_t mix(uint64_t z) noexcept {
   return z ^ (z >> 31);
 }
 
-// Of this thread alone: what else the machine does is not the policy's cost.
+// Returns the time of this thread alone, because other load on the machine is not the policy's cost.
 double thread_nanoseconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -32,7 +32,7 @@ PolicyResult finished(std::string_view policy, uint64_t refs, uint64_t hits) {
   return result;
 }
 
-// The resident set: which node is in which slot, how many resident children and whether held.
+// The resident set: the node in each slot, its number of resident children, and whether it is held.
 class ResidentSet final : public policy::Residents {
  public:
   ResidentSet(const PathTrace& trace, size_t capacity)
@@ -115,7 +115,7 @@ class ResidentSet final : public policy::Residents {
   std::vector<Slot> slots_;
   std::vector<SlotId> slot_of_;  // by node
   std::vector<SlotId> free_;
-  std::vector<SlotId> path_;  // of the request in hand
+  std::vector<SlotId> path_;  // slots of the current request
 };
 
 PolicyResult run(const PathTrace& trace, ResidentSet& residents, policy::EvictionPolicy& policy) {
@@ -131,7 +131,7 @@ PolicyResult run(const PathTrace& trace, ResidentSet& residents, policy::Evictio
   return result;
 }
 
-// Position of the next request that uses the same node, for every reference.
+// Returns, for every reference, the position of the next request that uses its node.
 std::vector<uint32_t> next_uses(const PathTrace& trace) {
   std::vector<uint32_t> next(trace.nodes.size(), UINT32_MAX);
   std::vector<uint32_t> last(trace.parent.size(), UINT32_MAX);

@@ -17,7 +17,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using SteadyClock = std::chrono::steady_clock;
 
-// SplitMix64's finaliser over (node, word): every 8 bytes differ, and loops over it vectorise.
+// Returns SplitMix64's finaliser over (node, word): every 8 bytes differ, and loops over it vectorise.
 inline uint64_t word_of(uint64_t node, uint64_t i) {
   uint64_t z = node * 0x9E3779B97F4A7C15ULL + i * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 31)) * 0x94D049BB133111EBULL;
@@ -28,7 +28,7 @@ template <class T, void (*kRelease)(T*)>
 struct Release {
   void operator()(T* p) const { kRelease(p); }
 };
-// How long a lookup waits for the answers of nodes; one that is gone costs it once.
+// Limit on a lookup's wait for answers of nodes. A node that is down costs this time once.
 constexpr uint64_t kAskNodesNs = 200'000'000;
 
 using Context = std::unique_ptr<kvbm_context_t, Release<kvbm_context_t, kvbm_context_release>>;
@@ -41,7 +41,7 @@ Status failed(const char* what, kvbm_status_t status, const kvbm_error_t& error)
   return {static_cast<Code>(status), what, error.message[0] != '\0' ? error.message : kvbm_status_text(status)};
 }
 
-// What the library warns of, as of a full file system. Called on any of its threads.
+// The library's warnings, such as those of a full file system. Called on any of its threads.
 class Warnings {
  public:
   static constexpr size_t kMost = 8;
@@ -53,7 +53,7 @@ class Warnings {
     if (all.lines_.size() == kMost || std::find(all.lines_.begin(), all.lines_.end(), line) != all.lines_.end()) return;
     all.lines_.push_back(std::move(line));
   } catch (const std::bad_alloc&) {
-    return;  // a warning less
+    return;  // drops the warning
   }
   [[nodiscard]] std::vector<std::string> lines() {
     std::lock_guard lock(mutex_);
@@ -65,7 +65,7 @@ class Warnings {
   std::vector<std::string> lines_;
 };
 
-// What all engine threads share.
+// State shared by all engine threads.
 struct Shared {
   const trace::Trace& trace;
   const PathTrace& paths;
@@ -73,21 +73,22 @@ struct Shared {
   kvbm_manager_t* manager;
   kvbm_namespace_t* ns;
   std::vector<kvbm_key_t> keys;           // by node
-  std::vector<std::atomic<bool>> stored;  // by node: by this run
+  std::vector<std::atomic<bool>> stored;  // by node: stored by this run
   std::atomic<uint64_t> next{0};
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   StoreProgress so_far;
   StoreResult total;
   Status failure;
 };
 
-// Waits until what was stored has come down. What a tier did not take is a miss later, and counted as its error.
+// Waits until stored blocks have reached the tiers below. A block that a tier did not take is a miss later, and is
+// counted as the tier's error.
 Status settle(kvbm_manager_t* manager) {
   const kvbm_status_t status = kvbm_manager_flush(manager, 60'000'000'000ULL);
   return status >= 0 ? Status{} : failed("the offload queue did not drain in a minute", status, {});
 }
 
-// One engine: its paged cache and its share of the requests.
+// An engine: its paged cache and its share of the requests.
 class Engine {
  public:
   explicit Engine(Shared& shared) : shared_(shared) {}
@@ -98,7 +99,7 @@ class Engine {
     memory_.resize(most * shared_.options.block_bytes);
     ids_.resize(most);
     status_.resize(most);
-    // Ids out of order, as an engine's are after a while: the odd ones backwards, then the even ones.
+    // Ids are out of order, as in an engine after a while: the odd ones backwards, then the even ones.
     for (uint32_t i = 0; i < most; ++i) ids_[i] = i < most / 2 ? 2 * (most / 2 - i) - 1 : 2 * (i - most / 2);
     kvbm_tensor_t tensor{memory_.data(), memory_.size(), 0, shared_.options.block_bytes};
     kvbm_cache_part_t part{};
@@ -158,7 +159,7 @@ class Engine {
     return stored.ok() && shared_.options.settle ? settle(shared_.manager) : stored;
   }
 
-  // Adds what this engine counted since its last report.
+  // Adds this engine's counts since its last report.
   void report() {
     if (!shared_.options.progress) return;
     std::lock_guard lock(shared_.mutex);
@@ -190,12 +191,12 @@ class Engine {
     const auto began = SteadyClock::now();
     const kvbm_status_t loaded = kvbm_cache_load(cache_.get(), match.get(), ids_.data(), matched, &options, nullptr, 0);
     mine_.load_seconds += Seconds(SteadyClock::now() - began).count();
-    // A tier that fails costs its blocks alone: they are computed.
+    // A failing tier costs only its blocks, which are computed.
     const bool tier_failed = loaded == KVBM_ERR_IO || loaded == KVBM_ERR_TIER_DISABLED;
     if (!tier_failed && (loaded <= -500 || (loaded < 0 && loaded > -300))) return failed("a load failed", loaded, {});
     while (good < matched && status_[good] == KVBM_OK) ++good;
     mine_.failed_blocks += matched - good;
-    // What came behind the first that did not is of no use.
+    // Blocks after the first failed one cannot be used, even if they were loaded.
     if (good < matched) mine_.failed_as[status_[good]] += matched - good;
     for (size_t i = 0; i < good; ++i) {
       if (!shared_.stored[nodes[i]].load(std::memory_order_relaxed)) ++mine_.found_again;
@@ -251,7 +252,7 @@ class Engine {
   StoreResult told_;
 };
 
-// Shows the manager to whoever wants to look into it, and takes it away before it goes, however the replay ends.
+// Shows the manager to the observer, and withdraws it before it is released, however the replay ends.
 class Opened {
  public:
   Opened(const StoreOptions& options, kvbm_manager_t* manager) : tell_(options.opened) {
@@ -267,7 +268,7 @@ class Opened {
   const std::function<void(kvbm_manager_t*)>& tell_;
 };
 
-// The table of a plug-in library; the library stays loaded, for its code may be running to the end.
+// Returns the table of a plug-in library. The library stays loaded, because its code may run until the process ends.
 Result<const kvbm_tier_table_t*> load_plugin(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Status(Code::invalid_argument, "the plug-in cannot be loaded", dlerror());
@@ -289,7 +290,8 @@ Status make_keys(Shared& shared) {
   return made == KVBM_OK ? Status{} : failed("keys could not be made", made, {});
 }
 
-// Until every address is connected and has said what it offers: a block's home is one of those that are there.
+// Waits until every address is connected and has reported its tiers, because a block's home is one of the connected
+// nodes.
 Status wait_for_nodes(kvbm_manager_t* manager) {
   const auto until = SteadyClock::now() + std::chrono::seconds(5);
   for (;;) {
@@ -350,7 +352,7 @@ bool check_block(uint64_t node, const std::byte* bytes, size_t n) {
 
 namespace {
 
-// The tiers below the host, in order. They point into `options` and `paths_of_disks`.
+// Makes the tiers below the host, in order. They point into `options` and `paths_of_disks`.
 Status make_tiers(const StoreOptions& options, std::vector<std::string>& paths_of_disks, std::vector<kvbm_tier_t>& tiers) {
   tiers.resize(options.disks.size());
   for (size_t i = 0; i < options.disks.size(); ++i) {

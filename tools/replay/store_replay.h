@@ -1,8 +1,8 @@
-// A trace through the library itself, as an engine would drive it: look up, load what hits, verify
-// every byte of it, compute (here: fill) and store what missed.
+// Replays a trace through the library itself, like an engine: look up, load the hits, verify every byte of them,
+// compute (here: fill) and store the misses.
 //
-// The content of a block follows from its place in the trace's prefix trees alone, so a run can check
-// bytes that another run stored. Only the C interface is used.
+// The content of a block depends only on its place in the trace's prefix trees, so a run can check bytes that another
+// run stored. Only the C interface is used.
 #pragma once
 
 #include <atomic>
@@ -42,15 +42,15 @@ struct StoreOptions {
   std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
   uint32_t threads = 1;     // engines at a time
-  bool settle = false;      // after each request, wait until what it stored has come down
-  uint64_t first = 0;       // requests to pass over
+  bool settle = false;      // after each request, wait until its stored blocks have reached the tiers below
+  uint64_t first = 0;       // requests to skip
   uint64_t limit = UINT64_MAX;  // requests to replay
   // Called after each request, by one engine thread at a time.
   std::function<void(const StoreProgress&)> progress;
-  // The manager once its tiers are open, and null before it goes, on the thread that replays: in between another
-  // thread may look into it.
+  // Called with the manager once its tiers are open, and with null before its release, on the replaying thread.
+  // Between these calls another thread may use it.
   std::function<void(kvbm_manager_t*)> opened;
-  // Once true, no engine begins another request, and what was begun ends as usual. Null: never.
+  // Once true, no engine begins another request, and requests in progress end as usual. Null: never.
   const std::atomic<bool>* stop = nullptr;
 };
 
@@ -58,12 +58,12 @@ struct StoreResult {
   uint64_t requests = 0;
   uint64_t block_bytes = 0;
   uint64_t block_refs = 0;
-  uint64_t hits = 0;             // references whose block came back right
+  uint64_t hits = 0;             // references to blocks that were loaded with the right bytes
   uint64_t verified_blocks = 0;
-  uint64_t wrong_blocks = 0;     // came back as right and were not; must be 0
-  uint64_t failed_blocks = 0;    // matched, then reported as not loaded,
+  uint64_t wrong_blocks = 0;     // reported as good with wrong bytes; must be 0
+  uint64_t failed_blocks = 0;    // matched, then reported as not loaded
   std::map<kvbm_status_t, uint64_t>
-      failed_as{};               // by why; one that came behind the first that did not is counted as that
+      failed_as{};               // by status; blocks after the first failed one count under its status
   uint64_t found_again = 0;      // hits on blocks that this run had not stored
   uint64_t stored_blocks = 0;
   uint64_t tokens_saved = 0;     // of the trace, by its input lengths
@@ -72,7 +72,7 @@ struct StoreResult {
   double load_seconds = 0;   // inside load calls, all threads
   double store_seconds = 0;  // inside store calls
   kvbm_manager_stats_t stats{};
-  std::vector<std::string> warnings{};  // what the library warned of, each once, the first few
+  std::vector<std::string> warnings{};  // the library's first few warnings, each once
   [[nodiscard]] double hit_rate() const {
     return block_refs == 0 ? 0 : 100.0 * static_cast<double>(hits) / static_cast<double>(block_refs);
   }
@@ -80,7 +80,7 @@ struct StoreResult {
 
 Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& paths, const StoreOptions& options);
 
-// The bytes of a block, and whether they are right.
+// Fill a block's bytes, and return whether they are right.
 void fill_block(uint64_t node, std::byte* out, size_t bytes);
 bool check_block(uint64_t node, const std::byte* bytes, size_t n);
 

@@ -43,7 +43,7 @@ Heads heads_of(const SideOptions& options, uint32_t rank, uint32_t ranks) {
 Result<std::unique_ptr<Side>> Side::open(const SideOptions& options) {
   const auto element = element_named(options.element);
   if (!element.ok()) return element.status();
-  // Ranks that outnumber the heads share them; else each has as many.
+  // If there are more ranks than heads, they share them; else each has an equal number.
   if (options.tp == 0 || (options.tp < options.heads && options.heads % options.tp != 0) || options.ranks == 0 ||
       options.first_rank + options.ranks > options.tp) {
     return Status(Code::invalid_argument, "the ranks do not fit the heads",
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Side>> Side::open(const SideOptions& options) {
   node::MemberOptions node = options.node;
   const uint64_t block = 2 * uint64_t{options.layers} * options.block_tokens * options.heads * side->row_bytes_;
   node.block_bytes = std::max<uint64_t>(64 << 10, (block + 4095) / 4096 * 4096);
-  node.host_bytes = 4 * node.block_bytes + (1 << 20);  // nothing is stored; a manager has a host tier
+  node.host_bytes = 4 * node.block_bytes + (1 << 20);  // nothing is stored, but a manager needs a host tier
   auto member = node::Member::open(node);
   if (!member.ok()) return member.status();
   side->member_ = std::move(member).value();
@@ -104,7 +104,7 @@ Status Side::open_rank(uint32_t number) {
   Rank& rank = ranks_.emplace_back();
   rank.number = number;
   rank.heads = heads;
-  // As in an engine that has been running for a while: blocks of a request lie anywhere.
+  // Blocks of a request lie anywhere, as in an engine that has been running for a while.
   rank.blocks.resize((options_.tokens + options_.block_tokens - 1) / options_.block_tokens);
   std::iota(rank.blocks.begin(), rank.blocks.end(), 0U);
   SeededRandom random(number + 1);
@@ -141,7 +141,7 @@ Status Side::make_cache(Rank& rank, uint32_t form, const kvbm_shard_t& shard) {
   return failed("the cache is refused", error);
 }
 
-// visit(row in a cache, its place among the layer's canonical bytes), of each rank that holds it in turn
+// Calls visit(row in a cache, its place among the layer's canonical bytes), for each rank with that row in turn.
 template <class Visit>
 void Side::rows_of(uint32_t layer, Visit&& visit) const {
   for (const Rank& rank : ranks_) {
@@ -169,7 +169,7 @@ void Side::write_layer(uint32_t layer, const std::byte* from) {
 bool Side::read_layer(uint32_t layer, std::byte* to) const {
   bool equal = true;
   rows_of(layer, [&](const Rank& rank, uint32_t head, const std::byte* row, uint64_t at) {
-    const bool again = &rank != ranks_.data() && head < (&rank - 1)->heads.end;  // read with an earlier rank
+    const bool again = &rank != ranks_.data() && head < (&rank - 1)->heads.end;  // already read with an earlier rank
     if (again) {
       equal = std::memcmp(to + at, row, row_bytes_) == 0 && equal;
     } else {

@@ -1,7 +1,7 @@
-// One side of a prefill->decode session on the public C interface, as an engine would be it: ranks with attached caches
-// of a given form and block size, all in this process and behind one node. Their bytes are read and written here in
-// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, each head once, so that two
-// sides with different shapes can be compared. Where there are more ranks than heads, several ranks hold the same head.
+// One side of a prefill->decode session on the public C interface, in the role of an engine. Ranks have attached
+// caches of a given form and block size, all in this process and behind one node. Their bytes are read and written
+// here in canonical order: [layer][K, V][head][position][element] of the heads of these ranks, each head once. So two
+// sides with different shapes can be compared. If there are more ranks than heads, several ranks hold the same head.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct SideOptions {
   std::string order = "nhd";  // a form of layout/engine_forms.h
   uint32_t block_tokens = 16;
   uint32_t tp = 1;
-  uint32_t first_rank = 0, ranks = 1;  // of the tp, those that are here
+  uint32_t first_rank = 0, ranks = 1;  // the ranks of tp in this process
   uint64_t tokens = 1024;
 };
 
-// Bytes of all heads of one token; invalid_argument for an element that is none.
+// Returns the bytes of all heads of one token; invalid_argument for an unknown element.
 Result<uint64_t> bytes_per_token(const SideOptions& options);
 
 // The heads of a run of ranks: [first, end).
@@ -39,7 +39,7 @@ struct Heads {
   uint32_t end = 0;
   [[nodiscard]] uint32_t count() const noexcept { return end - first; }
 };
-// Of the ranks [rank, rank + ranks) of options.tp. Needs the ranks to fit the heads.
+// Returns the heads of the ranks [rank, rank + ranks) of options.tp. The ranks must fit the heads.
 Heads heads_of(const SideOptions& options, uint32_t rank, uint32_t ranks);
 
 class Side {
@@ -55,16 +55,16 @@ class Side {
     Heads heads;
     std::vector<uint32_t> blocks;  // in the order of the request
     std::vector<std::vector<std::byte>> memory;
-    std::unique_ptr<layout::Arrangement> arrangement;  // the same as the cache's, to read and write it by hand
+    std::unique_ptr<layout::Arrangement> arrangement;  // equal to the cache's, for direct reads and writes
   };
 
   [[nodiscard]] std::vector<Rank>& ranks() noexcept { return ranks_; }
   [[nodiscard]] const node::Member& member() const noexcept { return *member_; }
-  // Of the heads of the ranks here: a layer, and all.
+  // Return the bytes of the local ranks' heads: of a layer, and of all layers.
   [[nodiscard]] uint64_t layer_bytes() const noexcept { return layer_bytes_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return layer_bytes_ * options_.layers; }
-  // Canonical bytes of one layer, into or out of the caches. False: ranks that hold the same head hold other bytes of
-  // it.
+  // Copy canonical bytes of one layer into or out of the caches. Returns false if ranks that share a head have
+  // different bytes of it.
   void write_layer(uint32_t layer, const std::byte* from);
   [[nodiscard]] bool read_layer(uint32_t layer, std::byte* to) const;
 
@@ -85,7 +85,7 @@ class Side {
   uint64_t layer_bytes_ = 0;
 };
 
-// 16 hexadecimal digits over the bytes; what both sides print.
+// Hashes bytes to 16 hexadecimal digits, which both sides print.
 class Digest {
  public:
   void add(const std::byte* data, uint64_t bytes);
@@ -95,7 +95,7 @@ class Digest {
   std::vector<uint64_t> hashes_;
 };
 
-// 32 hexadecimal digits, or up to 16 characters.
+// Parses 32 hexadecimal digits, or up to 16 characters.
 Result<kvbm_request_id_t> request_named(const std::string& text);
 
 }  // namespace kvbm::session
