@@ -19,7 +19,7 @@ inline kvbm_status_t to_c(Code code) noexcept { return static_cast<kvbm_status_t
 // Writes code and text into a caller's error slot, or without one into this thread's own, for kvbm_error_last.
 kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept;
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept;
-// For calls without an error slot.
+// Report an error of a call without an error slot.
 inline kvbm_status_t refuse(Code code, const char* text) noexcept { return fail(nullptr, code, text); }
 inline kvbm_status_t invalid(const char* text) noexcept { return refuse(Code::invalid_argument, text); }
 // Marks the content of this thread's own slot as from an earlier call.

@@ -33,7 +33,7 @@ class CodedSource final : public RecordSource {
   bool pin(const Identity& id) override { return inner_.pin(id); }
   void unpin(const Identity& id) override { inner_.unpin(id); }
   [[nodiscard]] Room room() const noexcept override { return inner_.room(); }
-  // For peers that do not mention coding: plain, or a miss if everything is sealed.
+  // Opens a record for a peer that does not mention coding: plain, or a miss if everything is sealed.
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
             UniqueFunction<void(const OpenedRecord&)> done) override {
     open_coded(id, location, first_leaf, leaves, {}, deadline_ns, std::move(done));

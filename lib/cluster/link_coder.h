@@ -118,7 +118,7 @@ class LinkCoder {
   void count_plain_given() noexcept { given_.plain.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] CodingCounts counts() const noexcept;
-  // How large batches of records are now requested from a node, and what arrived from it, slices included.
+  // Coding of large batches that are requested from a node now, and counts of what arrived from it, slices included.
   struct NodeState {
     bool automatic = false;  // `mode` was chosen by measurement
     bool sealed = false;     // only sealed records are accepted from it

@@ -26,7 +26,7 @@ class MappedPools {
     std::shared_ptr<const copy::local::RemotePool> memory;
     NodeId node;
     uint64_t incarnation = 0;
-    // Of records read here; used for figures only, and publishes nothing.
+    // Counts of reads in place here. They are figures only, and publish nothing.
     mutable std::atomic<uint64_t> records{0}, bytes{0}, stale{0};
 
     // Returns an empty place if `location` names no slot.

@@ -182,7 +182,7 @@ PeerLink* Mesh::link_to(const NodeId& node) const {
 }
 
 size_t Mesh::homes(const Key& key, std::span<PeerLink*> out) const {
-  // One more, because this node may be among them.
+  // One home more is ranked, because this node may be among them.
   std::array<uint32_t, Placement::kMaxReplicas> ranked{};
   const size_t wanted = std::min(out.size() + 1, ranked.size());
   const size_t found = placement_.homes(key, std::span(ranked).first(wanted));

@@ -20,7 +20,7 @@ constexpr size_t kCopyHere = 256ULL << 10;
 constexpr size_t kDecodeHere = 64ULL << 10;
 constexpr size_t kDecodeTask = 256ULL << 10;
 
-// How long, and at what interval, a node without memory for lending is asked again.
+// Time, and interval, of repeated requests to a node that has no memory for lending.
 constexpr uint64_t kRoomWaitNs = 1'000'000'000;
 constexpr uint64_t kAskAgainNs = 200'000;
 

@@ -1,4 +1,4 @@
-// Which node has which record, as far as the tier of other nodes has learnt, and that tier's figures.
+// Locations of records on other nodes, as far as the tier of other nodes has learnt them, and that tier's figures.
 //
 // All knowledge is a hint: a record that is gone is a miss and forgotten, and a wrong record is detected when it
 // arrives. Thread: any. Lock: mutex_, a leaf.

@@ -68,7 +68,7 @@ class EpochTable {
     std::vector<tier::EpochRow> floored;
   };
   void begin() { opened_.clear(); }
-  // Which part of a row is still needed; queried for rows that may have to be dropped.
+  // Part of a row that is still needed; queried for rows that may have to be dropped.
   enum class Need : uint8_t {
     nothing,
     epoch,  // the namespace must not begin at an earlier one

@@ -171,7 +171,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] block::BlockTable& table() noexcept { return *table_; }
   [[nodiscard]] block::HoldTable& holds() noexcept { return *holds_; }
   [[nodiscard]] tier::HostArena& arena() noexcept { return *arena_; }
-  // For writers that may outlive the manager.
+  // Returns the arena for writers that may outlive the manager.
   [[nodiscard]] const std::shared_ptr<tier::HostArena>& shared_arena() const noexcept { return arena_; }
   [[nodiscard]] DeviceCaches& devices() noexcept { return *devices_; }
   [[nodiscard]] FamilyTable& families() noexcept { return families_; }

@@ -129,7 +129,7 @@ void PrefetchOperation::conclude(Code why, copy::Completion& completion) {
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = bytes_.load(std::memory_order_relaxed);
   completion.status = why;
-  // As for loads: nothing stays held when the completion is seen, unless reads still need the tiers' pins.
+  // The match is released before the completion is visible, like a load's, unless reads still need the tiers' pins.
   if (waiting_.load(std::memory_order_acquire) == 0) match_ = nullptr;
 }
 

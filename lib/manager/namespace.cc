@@ -106,7 +106,7 @@ Result<FamilyId> Namespace::default_family() {
   const auto plan_of_default = plan(Part{});
   if (!plan_of_default.ok()) return plan_of_default.status();
   const FamilyId family = plan_of_default.value().family;
-  // Not cached if the family's epoch has ended meanwhile.
+  // The family is not cached if its epoch has ended meanwhile.
   MutexLock lock(mutex_);
   const auto now = plans_.find(Part{});
   if (now != plans_.end() && now->second.family == family) default_family_.store(family, std::memory_order_release);

@@ -19,10 +19,10 @@ class Manager;
 
 class Newcomers final : public block::Precedence {
  public:
-  // For a record from a tier below.
+  // Stands for a record from a tier below.
   Newcomers(Manager& manager, bool lossy) : manager_(manager), takes_lossy_(lossy), knows_positions_(false) {}
-  // For blocks that a caller made. `takes_lossy` as NamespaceOptions::allow_lossy; positions are empty or one for
-  // each.
+  // Stands for blocks that a caller made. `takes_lossy`: see NamespaceOptions::allow_lossy. Positions are empty or one
+  // for each.
   Newcomers(Manager& manager, bool takes_lossy, std::span<const codec::Position> positions)
       : manager_(manager), takes_lossy_(takes_lossy), knows_positions_(true), positions_(positions) {}
 

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.incarnation = environment.random->next();
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
-  // As over sockets; make_tier() knows the transport of the links.
+  // The protection that sockets would have; make_tier() knows the transport of the links.
   mesh.self.protect = wanted_protection(options);
   mesh.unprotected_beyond = options.trusted_network || seal_keys != nullptr;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
@@ -208,7 +208,7 @@ void Node::meet(cluster::PeerLink& link, const cluster::HostFacts* said) {
   }
   const auto facts =
       same_host_ != nullptr ? same_host_->ready(link.peer(), link.role()) : std::optional<cluster::HostFacts>();
-  // Sent even if no node can connect: machine and user alone.
+  // Machine and user are sent even if no node can connect in place.
   link.send_host(facts.value_or(cluster::HostFacts{boot_, geteuid(), {}, {}, {}}));
 }
 

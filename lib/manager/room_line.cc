@@ -92,7 +92,7 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
     if (came) {
       turn = Turn::try_it;
     } else if (one.ends && something_moves(offloading)) {
-      // Since it was chosen, another waiter has got a slot, or an operation has begun that will release some.
+      // Since this waiter was chosen, another has got a slot, or an operation has begun that will release some.
       one.ends = false;
     } else if (one.ends || !may_expect(one, offloading, &other)) {
       turn = Turn::refused;

@@ -50,7 +50,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   // written there in time.
   enum class Loss : uint8_t { nothing, what_must };
   static constexpr size_t kChunk = 64;  // keys that take slots, and are published, together
-  // On a device, which should not idle between two chunks, a chunk has as many keys as have these bytes.
+  // A chunk on a device has as many keys as fit these bytes, because a device should not idle between two chunks.
   static constexpr size_t kDeviceChunk = 1024;
   static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
   // One key of the chunk that must be copied.

@@ -201,7 +201,7 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
         for (const Landed& one : landed) {
           if (one.code != Code::ok) continue;
           came.push_back(one.slot);
-          // Not if the block was stored here meanwhile: such a block is offered on.
+          // A block that was stored here meanwhile does not count as given, so it is offered on.
           const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
           if (given) manager->taken().given({&one.slot, 1});
         }

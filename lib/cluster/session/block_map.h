@@ -41,7 +41,7 @@ struct Extent {
   uint16_t first_head = 0;
   uint16_t heads = 0;
   Range range;
-  // Of a slice: none of its leaves crosses a multiple of this position. 0: leaves are as long as allowed.
+  // No leaf of a slice crosses a multiple of this position. 0: leaves are as long as allowed.
   uint32_t grain = 0;
   bool operator==(const Extent&) const = default;
 };

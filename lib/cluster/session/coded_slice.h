@@ -46,7 +46,7 @@ struct SliceInSlot {
 // Returns the size of the memory that one call needs beside the slot, aligned to 64.
 [[nodiscard]] uint64_t slice_scratch_bytes(uint32_t leaves, uint64_t payload_bytes) noexcept;
 
-// As codec::encode_record() and decode_record(), with the caller's modes and keys.
+// Functions like codec::encode_record() and decode_record(), with the caller's modes and keys.
 using RecordEncoder = std::function<Result<codec::CodedSizes>(const codec::HeadView& head, ConstBytes payload,
                                                               const codec::RecordForm& form, MutableBytes out_head,
                                                               MutableBytes out_payload)>;

@@ -195,7 +195,7 @@ void Sender::turn_away(Offer& offer, const Header& header, const Open& open, con
     give_up(offer, why);
     return forget_if_quiet(request);
   }
-  // Other ranks of its side are served; it may try again while they are, like any failed rank.
+  // Other ranks of that side are served. Meanwhile this rank may try again, like any failed rank.
   if (open.sink_count != offer.sink_count || header.sink_rank >= open.sink_count) return;
   if (!offer.sinks.try_emplace(header.sink_rank, Sink{SinkState::failed}).second) return;
   if (offer.failure.ok()) offer.failure = why;
