@@ -20,8 +20,8 @@ namespace kvbm::ucx {
 // CUDA's bit in ucp_context_attr_t.memory_types (UCS_MEMORY_TYPE_CUDA).
 inline constexpr uint64_t kCudaMemory = 1U << 1;
 
-// True if UCX was built with CUDA and has a driver: it can tell device memory from host memory, so device memory is
-// never read as if it were the host's.
+// Returns true if UCX was built with CUDA and has a driver: it can tell device memory from host memory, so device
+// memory is never read as if it were the host's.
 constexpr bool knows_device_memory(uint64_t memory_types) { return (memory_types & kCudaMemory) != 0; }
 
 // First version in which UCX passes device memory to cards as dma-buf, if kernel, driver and card support it.
@@ -37,9 +37,9 @@ constexpr bool offers_device_memory(uint64_t memory_types, bool rdma, bool kerne
   return rdma && kernel && knows_device_memory(memory_types);
 }
 
-// True if one of `cards` (a bit for each memory domain) holds the CUDA memory of a packed UCX key. UCX writes the
-// domains that hold it first (8 bytes), then the type of memory (1 byte): from 1.13 to 1.22, as other nodes read it.
-// A key of another form counts as not reached.
+// Returns true if one of `cards` (a bit for each memory domain) holds the CUDA memory of a packed UCX key. UCX writes
+// the domains that hold it first (8 bytes), then the type of memory (1 byte): from 1.13 to 1.22, as other nodes read
+// it. A key of another form counts as not reached.
 inline bool is_reached(const void* key, size_t size, uint64_t cards) {
   constexpr uint8_t kCudaType = 1;
   uint64_t domains = 0;

@@ -7,7 +7,7 @@
 
 namespace kvbm::ucx {
 
-// True for a network with cards that read by themselves.
+// Returns true for a network with cards that read by themselves.
 inline bool is_rdma(const std::string& transport) {
   for (const char* start : {"rc", "dc", "gga"}) {
     if (transport.rfind(start, 0) == 0) return true;
@@ -15,10 +15,10 @@ inline bool is_rdma(const std::string& transport) {
   return false;
 }
 
-// True if a read over that transport needs no processor of the other side.
+// Returns true if a read over that transport needs no processor of the other side.
 inline bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
 
-// True if one of an endpoint's lanes for reading is such a transport.
+// Returns true if one of an endpoint's lanes for reading is such a transport.
 inline bool has_lane(const std::string& printed, bool (*such)(const std::string&)) {
   std::istringstream lines(printed);
   for (std::string line; std::getline(lines, line);) {

@@ -29,7 +29,7 @@ class Memory {
   int32_t remove(uint64_t memory);
   // Returns the registration that covers the whole range, or NULL.
   ucp_mem_h covering(const void* data, uint64_t bytes) const;
-  // True if any of the range is device memory.
+  // Returns true if any of the range is device memory.
   bool on_device(const void* data, uint64_t bytes) const;
   // Sets UCX's parameters for a range: its registration, and its memory type, which UCX would otherwise ask the CUDA
   // driver for on each call.

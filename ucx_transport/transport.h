@@ -139,7 +139,7 @@ class Transport {
   void end(Peer& peer, Get& get, ucs_status_t status);
   void ask_lanes(Peer& peer);
   bool reads_natively(Peer& peer);
-  // True if cards carry bulk of that open peer, so that it can be read from a device and written into one.
+  // Returns true if cards carry bulk of that open peer, so that it can be read from a device and written into one.
   bool reaches_devices(Peer& peer);
 
   const kvbm_transport_host_t host_;

@@ -70,8 +70,8 @@ std::vector<Resource> resources_of(ucp_context_h context) {
   return out;
 }
 
-// True for a transport that reaches other processes. Excludes a process's own memory, memory of one host (which UCX
-// does not use when dead peers must be detected), and transports that only serve others.
+// Returns true for a transport that reaches other processes. Excludes a process's own memory, memory of one host
+// (which UCX does not use when dead peers must be detected), and transports that only serve others.
 bool reaches_peers(const std::string& transport) {
   for (const char* local : {"self", "sysv", "posix", "cma", "knem", "xpmem", "cuda", "gdr", "rocm", "ze"}) {
     if (transport.rfind(local, 0) == 0) return false;

@@ -77,13 +77,13 @@ void settle(Manager& manager, std::span<const HoldValue> values, std::span<const
   }
 }
 
-// True if the arrays are not null and have no more elements than a call may have.
+// Returns true if the arrays are not null and have no more elements than a call may have.
 template <class... Array>
 bool is_batch(const kvbm_block_t* blocks, size_t n, Array... others) {
   return n == 0 || (blocks != nullptr && (... && (others != nullptr)) && !kvbm::capi::too_many(n));
 }
 
-// True if a batch has two holds on one block, which would be completed or registered twice.
+// Returns true if a batch has two holds on one block, which would be completed or registered twice.
 bool repeats(const kvbm_block_t* blocks, size_t n) {
   for (size_t i = 1; i < n; ++i) {
     if (blocks[i] > blocks[i - 1]) continue;  // the usual case: fresh holds ascend

@@ -115,7 +115,7 @@ Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager
   return manager.devices().place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
 }
 
-// True if this process has memory at an address. An unknown result counts as true.
+// Returns true if this process has memory at an address. An unknown result counts as true.
 bool is_mapped(uintptr_t at) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   unsigned char resident = 0;

@@ -12,7 +12,7 @@ namespace kvbm::capi {
 
 // Returns this thread's workspace, which is kept until the thread ends.
 codec::StreamWorkspace& coding_workspace() noexcept;
-// True if `number` is a KVBM_CODEC_* value.
+// Returns true if `number` is a KVBM_CODEC_* value.
 bool is_mode(uint32_t number) noexcept;
 // Makes the form from fields of options. Returns KVBM_OK, or the code written to err.
 kvbm_status_t take_form(uint32_t element, uint32_t row_elements, uint32_t rows, codec::LeafForm& form,

@@ -141,8 +141,8 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns
 manager::Part to_part(const kvbm_part_t* part) noexcept;
 // Returns KVBM_OK, or the refusal of a call in a forked child.
 kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept;
-// True in a forked child; writes no text. There, a parent's object may be locked forever, unmapped, or refer to the
-// parent's files.
+// Returns true in a forked child; writes no text. There, a parent's object may be locked forever, unmapped, or refer to
+// the parent's files.
 inline bool forked(const Tenancy& tenancy) noexcept { return tenancy.context->fork.forked(); }
 // Ends a handle. A child leaves its parent's objects as they are: the threads they would wait for do not exist there.
 template <class T>

@@ -12,7 +12,7 @@ namespace kvbm::capi {
 std::unique_ptr<policy::EvictionPolicy> make_plugin_policy(const kvbm_policy_table_t& table, void* user,
                                                            std::span<policy::Facts> facts,
                                                            const policy::Residents& residents);
-// True if the table has every function.
+// Returns true if the table has every function.
 bool policy_table_complete(const kvbm_policy_table_t& table) noexcept;
 
 }  // namespace kvbm::capi

@@ -58,7 +58,7 @@ struct Answered {
   std::vector<std::vector<std::byte>> payloads;
   size_t bytes = 0;
 
-  // True if a status was written since the last call of this function.
+  // Returns true if a status was written since the last call of this function.
   bool again() noexcept {
     bool found = false;
     for (kvbm_status_t& one : status) {
@@ -379,8 +379,8 @@ void refuse(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch> batc
   core->executor_.post([held = std::shared_ptr<Batch>(std::move(batch))] { held->done(*held); });
 }
 
-// True if no call can begin: the tier is out of service, or every thread hangs in an expired call. So the caller need
-// not wait for its own deadline.
+// Returns true if no call can begin: the tier is out of service, or every thread hangs in an expired call. So the
+// caller need not wait for its own deadline.
 template <class Batch>
 bool refused(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch>& batch) {
   const bool hangs = core->stuck >= static_cast<int64_t>(core->concurrency());

@@ -41,7 +41,7 @@ uint16_t known_codecs() noexcept {
   return static_cast<uint16_t>(lossless_codecs() | kLossy);
 }
 
-// True if the peer decodes everything that a lossless mode produces here.
+// Returns true if the peer decodes everything that a lossless mode produces here.
 bool wants_coded(const wire::Coding& coding) noexcept {
   return coding.mode >= static_cast<uint8_t>(codec::Mode::fast) &&
          coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & lossless_codecs()) == lossless_codecs();

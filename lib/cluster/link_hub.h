@@ -57,7 +57,7 @@ class LinkHub final : public copy::TransportListener {
   [[nodiscard]] std::shared_ptr<PeerLink> link(copy::Peer peer) const;
   // Closes all links.
   void close();
-  // True if this link connects the node to itself.
+  // Returns true if this link connects the node to itself.
   [[nodiscard]] bool is_own(const PeerLink& link) const;
   [[nodiscard]] uint64_t refused_strangers() const noexcept { return refused_strangers_; }
 

@@ -214,7 +214,7 @@ class LinkOutlet {
   // Returns the buffer for the body of the next message; commit() seals and sends it.
   virtual MutableBytes body() noexcept = 0;
   virtual void commit(size_t bytes) = 0;
-  // True if no message waits to be sent.
+  // Returns true if no message waits to be sent.
   [[nodiscard]] virtual bool clear() const noexcept = 0;
   [[nodiscard]] virtual PeerPort& port() noexcept = 0;
   [[nodiscard]] virtual std::weak_ptr<PeerLink> handle() noexcept = 0;

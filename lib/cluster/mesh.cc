@@ -8,13 +8,13 @@ namespace kvbm::cluster {
 
 namespace {
 
-// True if a peer connected and was refused for its identity or protocol; false if it left, or was too slow.
+// Returns true if a peer connected and was refused for its identity or protocol; false if it left, or was too slow.
 bool not_let_in(Code why) noexcept {
   return why != Code::ok && why != Code::closed && why != Code::owner_gone && why != Code::deadline &&
          why != Code::no_room && why != Code::at_limit && why != Code::no_memory;
 }
 
-// True if a difference of the two sides caused the refusal (Handshake::check_peer): a retry is useless.
+// Returns true if a difference of the two sides caused the refusal (Handshake::check_peer): a retry is useless.
 bool keeps_apart(Code why) noexcept {
   return why == Code::newer_version || why == Code::not_permitted || why == Code::mismatch;
 }

@@ -35,7 +35,7 @@ struct MeshOptions {
   LinkLimits limits;
 };
 
-// True for a loopback address, or a name of one.
+// Returns true for a loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
 // Refuses bad addresses, names of hosts, and other machines without a key or without protection: bad_config with the
 // remedy. On this machine, without a key, the transport admits only processes of this user; begin() refuses a

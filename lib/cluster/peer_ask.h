@@ -28,7 +28,7 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
   };
 
   void put_question(const std::shared_ptr<Question>& question);
-  // True if nothing has arrived from the node since a query to it expired.
+  // Returns true if nothing has arrived from the node since a query to it expired.
   [[nodiscard]] bool is_silent(const PeerLink& link);
   void note_silence(const NodeFacts& facts, const FindBatch& answer);
   // Leaves in the query the records that no node is known to have.

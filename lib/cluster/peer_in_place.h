@@ -24,7 +24,7 @@ class PeerInPlace {
   Code read(tier::GetItem& item, const tier::InPlace& what) const;
   // Reports the outcome of such reads; if another record has taken a record's place, its slot is forgotten.
   void ended(std::span<const tier::InPlace> items) const;
-  // True if the node's memory is mapped here, and the record's place in it is not known.
+  // Returns true if the node's memory is mapped here, and the record's place in it is not known.
   [[nodiscard]] bool worth_asking(const Place& where) const;
 
  private:

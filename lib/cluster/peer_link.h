@@ -47,7 +47,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   uint64_t offer(std::unique_ptr<OfferBatch> batch);
   // Returns how many records an offer would get a lease for now.
   [[nodiscard]] size_t lease_room() const noexcept { return service_.lease_room(); }
-  // True while an offer's lease lasts: the peer has not released it, and it has not expired.
+  // Returns true while an offer's lease lasts: the peer has not released it, and it has not expired.
   [[nodiscard]] bool holds(uint64_t lease) const noexcept { return service_.holds(lease); }
   uint64_t ask_status(uint64_t deadline_ns, LinkRequests::StatusDone done);
   uint64_t renew(uint64_t lease, uint64_t lease_ns, uint64_t deadline_ns, LinkRequests::LeaseDone done);
@@ -68,12 +68,12 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   void close();
   // Ends the link at once, even one that waits for its last message to be read.
   void drop(Status why);
-  // True if the peer has proved nothing, and the link was not dropped.
+  // Returns true if the peer has proved nothing, and the link was not dropped.
   [[nodiscard]] bool is_stranger() const noexcept {
     return !proven() && !dropped_ && state_ != State::ended;
   }
 
-  // True if the peer has proved at some time that it belongs to the pool.
+  // Returns true if the peer has proved at some time that it belongs to the pool.
   [[nodiscard]] bool proven() const noexcept { return channel_.has_value(); }
 
   [[nodiscard]] State state() const noexcept { return state_; }

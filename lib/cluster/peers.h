@@ -25,8 +25,8 @@ class Peers {
   // Writes the homes of a key among the ready links to `out`, the best one first, as many as exist and fit; this
   // process is left out. Returns their number.
   virtual size_t homes(const Key& key, std::span<PeerLink*> out) const = 0;
-  // True if the node takes no record of that size, which is then logged. Called for a record that the node did not
-  // want.
+  // Returns true if the node takes no record of that size, which is then logged. Called for a record that the node
+  // did not want.
   virtual bool too_large(const NodeId& /*node*/, uint64_t /*payload_bytes*/) { return false; }
 };
 

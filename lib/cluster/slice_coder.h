@@ -25,7 +25,7 @@ class LinkSliceCoder final : public session::SliceCoder {
     std::shared_ptr<LinkCoder> coder;
     Executor* core = nullptr;
     std::function<std::optional<NodeId>(session::PeerId)> node_of;
-    // True if the node's memory is read in place; may be null.
+    // Returns true if the node's memory is read in place; may be null.
     std::function<bool(const NodeId&)> in_place;
   };
   // The executors outlive this object, the links' until detach().

@@ -54,7 +54,7 @@ class StrangerLog {
   size_t next_said_ = 0;
 };
 
-// True if the end of an unauthenticated connection was a refusal of what it sent.
+// Returns true if the end of an unauthenticated connection was a refusal of what it sent.
 bool is_refusal(Code why) noexcept;
 
 }  // namespace kvbm::cluster

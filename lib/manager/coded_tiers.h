@@ -10,7 +10,7 @@ namespace kvbm::manager {
 
 class Manager;
 
-// True for a disk or a plug-in: a tier that stores records outside this host's memory until they are read.
+// Returns true for a disk or a plug-in: a tier that stores records outside this host's memory until they are read.
 [[nodiscard]] bool is_storage(const tier::Tier& tier) noexcept;
 
 // Wraps disks and plug-ins: their records leave this host's memory, so they are coded and sealed as configured, and

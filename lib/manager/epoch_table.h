@@ -33,7 +33,7 @@ class EpochTable {
   static constexpr uint64_t kMaxStep = uint64_t{1} << 32;
   static constexpr uint64_t kMaxFromPeer = uint64_t{1} << 63;
 
-  // True if a pool can have reached the epoch that a peer reports.
+  // Returns true if a pool can have reached the epoch that a peer reports.
   [[nodiscard]] static bool plausible(uint64_t known, uint64_t said) noexcept {
     return said <= kMaxFromPeer && (said <= known || said - known <= kMaxStep);
   }
@@ -46,8 +46,8 @@ class EpochTable {
   [[nodiscard]] bool is_foreign(const NamespaceId& base) const;
   [[nodiscard]] size_t size() const noexcept { return rows_.size(); }
   [[nodiscard]] size_t foreign() const noexcept { return by_age_.size(); }
-  // True if this process has ensured that its tiers have no record of an older epoch, except of families that it
-  // knows. A row that was raised again is not clean until note_clean() is called for the new epoch.
+  // Returns true if this process has ensured that its tiers have no record of an older epoch, except of families that
+  // it knows. A row that was raised again is not clean until note_clean() is called for the new epoch.
   [[nodiscard]] bool is_clean(const NamespaceId& base) const;
   void note_clean(const NamespaceId& base, uint64_t epoch);
   // Returns the rows, most recently raised first and foreign ones last.

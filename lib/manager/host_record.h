@@ -40,7 +40,7 @@ void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept;
 // Returns the checked head of a held slot. damaged: it does not verify or names another block.
 Result<codec::HeadView> read_head(Manager& manager, SlotId slot);
 
-// True if a held slot's record was coded with loss.
+// Returns true if a held slot's record was coded with loss.
 [[nodiscard]] bool lies_lossy(Manager& manager, SlotId slot) noexcept;
 
 // Returns the position of a held slot's block, if it has one.

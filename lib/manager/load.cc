@@ -44,7 +44,7 @@ void LoadOperation::settle(size_t key, Code code) {
   --pending_[k];
 }
 
-// True if any wanted unit lies behind the matching units of a partly matching block: those units are another
+// Returns true if any wanted unit lies behind the matching units of a partly matching block: those units are another
 // prompt's.
 bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept {
   const uint32_t units = request_.match->partial_units();
@@ -346,8 +346,8 @@ Code LoadOperation::open_item() {
   return Code::ok;
 }
 
-// True if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A block that
-// its engine registered has no part known to kvbm (opaque_leaves()).
+// Returns true if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A
+// block that its engine registered has no part known to kvbm (opaque_leaves()).
 bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
   const CachePart& part = request_.cache->parts()[current_.part];
   if (head.header().leaf_count != part.leaf_count()) return false;

@@ -73,7 +73,7 @@ class LoadOperation final : public Operation {
     std::shared_ptr<StorageLanding> landing = {};  // record read into device memory, without a slot
     bool by_host = false;  // must be read through host memory
     [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
-    // True if the item was read into memory of this process: a slot of its own, or beside the host.
+    // Returns true if the item was read into memory of this process: a slot of its own, or beside the host.
     [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
     [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
   };

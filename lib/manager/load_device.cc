@@ -122,7 +122,7 @@ bool LoadOperation::next_entry() {
   }
 }
 
-// True if every item that can still be read has joined.
+// Returns true if every item that can still be read has joined.
 bool LoadOperation::all_are_here() {
   if (!below_.empty() || !never_came_.empty()) return false;
   MutexLock lock(mutex_);

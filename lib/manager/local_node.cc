@@ -39,7 +39,7 @@ std::string default_directory() {
          std::to_string(geteuid());
 }
 
-// True if no process listens there: a connection is refused, and the file is not new.
+// Returns true if no process listens there: a connection is refused, and the file is not new.
 bool is_stale(int directory, const char* name) {
   struct stat st {};
   if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode)) return false;

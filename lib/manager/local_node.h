@@ -16,8 +16,9 @@ namespace kvbm::manager {
 
 class Manager;
 
-// True if the host tier is made of memory that other processes may map. A node that others can connect to needs it.
-// So does every process of a shared tier set, which may come to own the set. A tier kept in a file is never shared.
+// Returns true if the host tier is made of memory that other processes may map. A node that others can connect to
+// needs it. So does every process of a shared tier set, which may come to own the set. A tier kept in a file is never
+// shared.
 [[nodiscard]] bool shares_host_memory(const Options& options) noexcept;
 
 // Returns the directory for sockets: `wanted`, else $XDG_RUNTIME_DIR/kvbm, else kvbm-<user> in the directory for

@@ -101,15 +101,16 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Returns how many of `n` slots can be filled from below without losing a last copy. If a tier gets only blocks
   // that the host evicts, these are the free slots: the blocks in other slots must be written there first.
   [[nodiscard]] size_t slots_to_land_in(size_t n);
-  // True if a tier in use gets only blocks that the host evicts. A store that must lose nothing then allocates
-  // without evicting.
+  // Returns true if a tier in use gets only blocks that the host evicts. A store that must lose nothing then
+  // allocates without evicting.
   [[nodiscard]] bool host_has_last_copies() const noexcept;
   // Returns how many of `n` slots a store can fill now without losing a last copy; the store waits for more. If there
   // are none, `why` has the reason.
   [[nodiscard]] size_t slots_to_store_in(block::AccountId account, size_t n, Code& why);
   // Sends a held block to the tiers that would get it at its eviction.
   void write_back(SlotId slot);
-  // True if no tier has the block. False if that is not known, because other processes or nodes own a tier below.
+  // Returns true if no tier has the block. False if that is not known, because other processes or nodes own a tier
+  // below.
   [[nodiscard]] bool is_nowhere(const Identity& id);
   // Allocates as many leading slots as possible; `got` is their number. ok, or why there was none.
   Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got, bool evicting = true);
@@ -142,8 +143,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void keep_over_restart(SlotId slot) noexcept {
     if (!arena_->marks().empty()) table_->keep(slot, arena_->mark_of(slot));
   }
-  // True if a held slot's bytes may be used. Blocks that an earlier process left are verified once, here. False: the
-  // bytes do not match the head, and the block was dropped.
+  // Returns true if a held slot's bytes may be used. Blocks that an earlier process left are verified once, here.
+  // False: the bytes do not match the head, and the block was dropped.
   [[nodiscard]] bool trust(SlotId slot) { return !recovered_.has(slot) || check_recovered(slot); }
   // Verifies whatever blocks these keys have. Missing blocks are ignored.
   void trust_present(FamilyId family, std::span<const Key> keys);
@@ -192,10 +193,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] const std::shared_ptr<CodingTerms>& coding_terms() const noexcept { return coding_terms_; }
   [[nodiscard]] const std::shared_ptr<const codec::KeyRing>& seal_keys() const noexcept { return options_.seal_keys; }
   [[nodiscard]] copy::SourceCost& link_cost(TierIndex index) noexcept { return link_costs_[index]; }
-  // True if a lossy record was ever in this host: only then lookups check for one.
+  // Returns true if a lossy record was ever in this host: only then lookups check for one.
   [[nodiscard]] bool has_lossy() const noexcept { return has_lossy_.load(std::memory_order_relaxed); }
   void note_lossy() noexcept { has_lossy_.store(true, std::memory_order_relaxed); }
-  // True if a record with a position was ever in this host.
+  // Returns true if a record with a position was ever in this host.
   [[nodiscard]] bool has_positions() const noexcept { return has_positions_.load(std::memory_order_relaxed); }
   void note_positions() noexcept { has_positions_.store(true, std::memory_order_relaxed); }
   // ---- A shared tier set (share.h) ----

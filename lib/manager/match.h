@@ -58,7 +58,7 @@ class Match {
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
   [[nodiscard]] LookupMode mode() const noexcept { return mode_; }
-  // True if part `part` of key `i` is needed for the hit (a window or state may not be).
+  // Returns true if part `part` of key `i` is needed for the hit (a window or state may not be).
   [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
   // Returns the tier that part `part` of key `i` is read from: 0 host, kNoTier nowhere, kOtherSize.
   [[nodiscard]] TierIndex tier_of(size_t part, size_t i) const noexcept;

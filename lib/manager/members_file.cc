@@ -55,7 +55,7 @@ void MembersFile::members_changed(const cluster::MemberList& now, const std::vec
   told_(now);
 }
 
-// True if the file lists this start of this node.
+// Returns true if the file lists this start of this node.
 bool MembersFile::listed() const {
   const cluster::MemberList& members = file_->members();
   return std::find(members.begin(), members.end(), self_) != members.end();

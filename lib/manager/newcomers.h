@@ -26,12 +26,12 @@ class Newcomers final : public block::Precedence {
   Newcomers(Manager& manager, bool takes_lossy, std::span<const codec::Position> positions)
       : manager_(manager), takes_lossy_(takes_lossy), knows_positions_(true), positions_(positions) {}
 
-  // True if a held block may replace the i-th new one.
+  // Returns true if a held block may replace the i-th new one.
   [[nodiscard]] bool stands_in(SlotId there, size_t i) const noexcept;
   bool gives_way(SlotId there, size_t i) noexcept override;
   [[nodiscard]] bool are_callers() const noexcept { return knows_positions_; }
-  // True if a tier below may have another block under one of these keys. Those records are not read: a caller that
-  // wants one would have loaded it.
+  // Returns true if a tier below may have another block under one of these keys. Those records are not read: a caller
+  // that wants one would have loaded it.
   [[nodiscard]] bool doubt_what_is_below() const noexcept;
   // Indices of the new blocks that have replaced a resident one.
   [[nodiscard]] const std::vector<size_t>& replaced() const noexcept { return replaced_; }

@@ -51,7 +51,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // Called before the operation ends, for any reason. False while something that cannot be recalled still touches the
   // caller's memory or the host's (a device's batches). Its end wakes the operation, which then ends without a step.
   [[nodiscard]] virtual bool quiet() noexcept { return true; }
-  // True if something in flight will wake the operation.
+  // Returns true if something in flight will wake the operation.
   [[nodiscard]] virtual bool expects() { return false; }
   // Signals that an input of step() has arrived. Thread: any.
   void wake();

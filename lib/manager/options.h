@@ -114,7 +114,7 @@ struct Options {
   std::shared_ptr<const codec::KeyRing> seal_keys;
 };
 
-// True if `name` names a lossless codec for tiers.
+// Returns true if `name` names a lossless codec for tiers.
 [[nodiscard]] bool is_tier_codec(std::string_view name) noexcept;
 
 // Returns every option, for configuration files, the environment and the docs.

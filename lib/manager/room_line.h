@@ -64,7 +64,7 @@ class RoomLine {
   // caller that was not queued yet. It must then try once more: a release in between has notified no one.
   [[nodiscard]] Turn refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                              bool holds, Code code);
-  // True if blocks in use cause the refusal, not the limit of the namespace.
+  // Returns true if blocks in use cause the refusal, not the limit of the namespace.
   [[nodiscard]] bool may_wait_after(Code code, block::AccountId account) const;
   // Removes a waiter that has got slots, or ends, and wakes the next one. No-op if it is not queued.
   void leave(uint64_t place, bool got_some) noexcept;
@@ -95,9 +95,9 @@ class RoomLine {
   [[nodiscard]] bool has_before(uint64_t place, block::AccountId account) const KVBM_REQUIRES(mutex_);
   Stands& stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account)
       KVBM_REQUIRES(mutex_);
-  // True if anything in progress is not waiting here.
+  // Returns true if anything in progress is not waiting here.
   [[nodiscard]] bool something_moves(bool offloading) const KVBM_REQUIRES(mutex_);
-  // True if this waiter may expect a slot. The waiter chosen to end for it is returned in *other.
+  // Returns true if this waiter may expect a slot. The waiter chosen to end for it is returned in *other.
   [[nodiscard]] bool may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other)
       KVBM_REQUIRES(mutex_);
   void look_soon() noexcept;

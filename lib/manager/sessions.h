@@ -125,8 +125,8 @@ class Sessions {
   };
   struct ReceiveRequest {
     cluster::session::RequestId request;
-    uint16_t rank = 0;   // rank 0..
-    uint16_t ranks = 1;  // .. of so many decode ranks
+    uint16_t rank = 0;   // this decode rank
+    uint16_t ranks = 1;  // number of decode ranks
     SessionParts what;
     std::shared_ptr<Cache> cache;
     std::vector<cluster::session::NamedSource> sources;

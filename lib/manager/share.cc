@@ -35,7 +35,7 @@ uint64_t staging_bytes(uint64_t block_bytes) {
   return std::max(kStagingBytes, kBlocksStaged * (block_bytes + block_bytes / 8 + 65536));
 }
 
-// True for refusals that a retry does not change.
+// Returns true for refusals that a retry does not change.
 bool is_final(Code code) {
   return code == Code::mismatch || code == Code::newer_version || code == Code::not_permitted;
 }

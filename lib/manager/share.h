@@ -73,7 +73,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // deadline has passed, or at once if there is no owner to ask. A query to an owner that did not answer the last one
   // does not wait.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
-  // True if another process is the owner and is connected.
+  // Returns true if another process is the owner and is connected.
   [[nodiscard]] bool can_ask() const noexcept;
   // Limit of a lookup's wait for the owner.
   [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }

@@ -22,7 +22,7 @@ class ShareElection {
    public:
     virtual ~Host() = default;
     [[nodiscard]] virtual bool is_owner() const = 0;
-    // True if this process is a client with a link to the owner.
+    // Returns true if this process is a client with a link to the owner.
     [[nodiscard]] virtual bool is_connected() const = 0;
     // Tries to become the owner. ok: this process is the owner. in_use: another one is. Anything else: it could be
     // the owner, but an error prevents it.

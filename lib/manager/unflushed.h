@@ -43,7 +43,7 @@ class Unflushed {
   // Removes an entry that a flush has reported, unless it was stored again. False: it was gone already, or is another
   // one.
   bool told(const Entry& entry);
-  // True if the flush must still report the entry.
+  // Returns true if the flush must still report the entry.
   [[nodiscard]] bool has(const Entry& entry) const;
 
  private:

@@ -50,7 +50,7 @@ struct Extent {
 // of it, all heads of a layer are one run of memory. 0: of a state.
 uint32_t block_grain(const layout::ComponentGeometry& c, const BlockMap& map) noexcept;
 
-// True if the rectangle lies in the part.
+// Returns true if the rectangle lies in the part.
 bool inside(const Part& part, const Extent& extent) noexcept;
 
 // Appends the runs of plane `plane` of heads [first_head, first_head + heads) at `range`, in the order

@@ -40,7 +40,7 @@ struct SliceInSlot {
   std::byte* slot = nullptr;
 };
 
-// True if the received bytes look like a coded slice; nothing of it is checked yet.
+// Returns true if the received bytes look like a coded slice; nothing of it is checked yet.
 [[nodiscard]] bool is_coded_slice(const std::byte* slot, uint64_t bytes) noexcept;
 
 // Returns the size of the memory that one call needs beside the slot, aligned to 64.
@@ -74,7 +74,7 @@ class SliceCoder {
   using Done = UniqueFunction<void(const Status&, uint64_t bytes)>;
 
   virtual ~SliceCoder() = default;
-  // True if unsealed slices must be neither accepted nor sent.
+  // Returns true if unsealed slices must be neither accepted nor sent.
   [[nodiscard]] virtual bool seals() const = 0;
 
   // ---- The decode side ----

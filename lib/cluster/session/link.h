@@ -28,12 +28,12 @@ class Link {
   virtual Code push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) = 0;
   // Asks that the token ends soon; its completion still follows.
   virtual void cancel(PeerId peer, uint64_t token) = 0;
-  // True if messages to the peer may name a grain (README.md, Slice).
+  // Returns true if messages to the peer may name a grain (README.md, Slice).
   [[nodiscard]] virtual bool takes_grain(PeerId peer) const = 0;
-  // True if messages to the peer may name ways (README.md, Ways).
+  // Returns true if messages to the peer may name ways (README.md, Ways).
   [[nodiscard]] virtual bool takes_ways(PeerId peer) const = 0;
-  // True if transfers may use device memory that add_memory() has accepted (it refuses without hardware for it); else
-  // that memory is for the host only.
+  // Returns true if transfers may use device memory that add_memory() has accepted (it refuses without hardware for
+  // it); else that memory is for the host only.
   [[nodiscard]] virtual bool takes_device_memory() const = 0;
   // Registers memory with the transport, until the link ends. Any error: transfers must not use it.
   virtual Status add_memory(MutableBytes memory) = 0;

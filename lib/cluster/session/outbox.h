@@ -32,7 +32,7 @@ class Outbox {
     queue.messages.push_back(std::move(message));
     return Code::ok;
   }
-  // True if nothing is queued: messages that are not urgent (pulls) are only made then.
+  // Returns true if nothing is queued: messages that are not urgent (pulls) are only made then.
   [[nodiscard]] bool clear(PeerId peer) const { return waiting_.find(peer) == waiting_.end(); }
   void writable(PeerId peer) {
     const auto it = waiting_.find(peer);

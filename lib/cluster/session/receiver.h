@@ -174,7 +174,7 @@ class Receiver {
   // Returns the grain at which each leaf is one run of memory on both sides, if one of them is a device's.
   static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
-  // True if a requested slice may arrive coded; a batch is requested in one way.
+  // Returns true if a requested slice may arrive coded; a batch is requested in one way.
   [[nodiscard]] bool may_come_coded(const Source& source) const noexcept {
     return options_.coder != nullptr && (source.ways & kWayCoded) != 0;
   }
@@ -195,7 +195,7 @@ class Receiver {
   void mapped(PeerId peer, uint16_t rank, const SliceMover* mover, Result<SharedMemory> memory);
   void refused(Mapped& mapped, const Status& why);
   Mapped* find_mapped(PeerId peer, uint16_t rank, const SliceMover* mover);
-  // True if a pull of this may use shared memory.
+  // Returns true if a pull of this may use shared memory.
   bool may_share(const Session& session, const Slice& slice, const Extent& extent);
   // Sets the payload to that place of the rank's shared memory, if there is such a place.
   bool place_shared(const Transfer& transfer, const SourceRank& rank, uint32_t place, const LocalPart& target,

@@ -196,7 +196,7 @@ class Sender {
   [[nodiscard]] SliceHead head_of(const Offer& offer, const Push& push, const SliceShape& shape) const;
   // Sets pieces_ of a plain slice: its front, and its payload unless that stays in place.
   void lay(uint32_t slot, const SliceShape& shape);
-  // True if a pull is answered with front and payload apart.
+  // Returns true if a pull is answered with front and payload apart.
   static bool goes_apart(const PullEntry& entry, const SliceCoding& coding);
   // Takes a slot of the device for the payload of a pull, if it may be sent from there and one is free.
   void place_direct(const LocalPart& local, uint32_t slot, SliceMove& move);

@@ -33,7 +33,7 @@ struct SliceLeaf {
 // as fit.
 class SliceShape {
  public:
-  // True if a slice may have this grain: one head of a cell fits a leaf, and there are at most max_leaves().
+  // Returns true if a slice may have this grain: one head of a cell fits a leaf, and there are at most max_leaves().
   static bool fits_grain(const layout::ComponentGeometry& c, const Extent& extent) noexcept;
   SliceShape(const layout::ComponentGeometry& c, const Extent& extent) noexcept;
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return head_bytes_ * extent_.heads * planes_; }

@@ -48,7 +48,7 @@ class Reader {
   void zero() {
     if (le<T>() != 0) good_ = false;
   }
-  // True if exactly `count` items of `size` bytes are left, and `count` is at most `most`.
+  // Returns true if exactly `count` items of `size` bytes are left, and `count` is at most `most`.
   bool items(size_t count, size_t size, size_t most) {
     if (count > most || rest_.size() != count * size) good_ = false;
     return good_;

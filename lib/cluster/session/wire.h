@@ -180,7 +180,7 @@ inline std::byte* slice_hashes(std::byte* front) noexcept { return front + kSlic
 void encode_slice_front(const SliceHead& head, std::byte* front) noexcept;
 // Returns the head's value for the payload's place; nothing of it is checked yet.
 uint32_t slice_place(const std::byte* front) noexcept;
-// True if `front` (slice_front_bytes(want.leaves) long) exactly matches `want`, and is undamaged.
+// Returns true if `front` (slice_front_bytes(want.leaves) long) exactly matches `want`, and is undamaged.
 bool check_slice_front(const SliceHead& want, std::byte* front) noexcept;
 
 }  // namespace kvbm::cluster::session
