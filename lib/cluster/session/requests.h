@@ -26,8 +26,8 @@ struct SenderEvent {
   RequestId request;
   // ok: every decode rank has all it wants. Otherwise the first error.
   Status status;
-  uint32_t sinks_done = 0;  // decode ranks that are done ..
-  uint32_t sinks = 0;       // .. of so many; 0: the source is not open yet
+  uint32_t sinks_done = 0;  // decode ranks that are done
+  uint32_t sinks = 0;       // all decode ranks; 0: the source is not open yet
   uint64_t bytes = 0;       // sent bytes
 };
 

@@ -159,8 +159,8 @@ class Sender {
     bool moving = false;  // a mover gathers it, or it is being coded; not yet passed to the link
     PullEntry entry;
     SliceCoding coding;  // coding to apply; zero: plain
-    SharedSlots* shared = nullptr;  // memory in which the payload stays, ..
-    uint32_t shared_slot = 0;       // .. and its slot there
+    SharedSlots* shared = nullptr;  // shared memory in which the payload stays
+    uint32_t shared_slot = 0;       // slot of the payload in that memory
     DirectStaging::Slot direct = {};  // slot with the payload, if any
     bool apart = false;               // the payload is sent under a tag of its own
     uint8_t under_way = 0;            // pushes that the link has not ended
