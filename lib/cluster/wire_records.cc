@@ -94,8 +94,8 @@ Status decode(ConstBytes body, Found& out) {
   return r.end("peer: an answer to a find is damaged");
 }
 
-// fetch: head | u64 budget_ns, u32 families, u8 mode, u8 flags, u16 codecs | families | key, u16 family, u16 zero, u32 first leaf, u32
-// leaves, u32 zero, u64 location, u64 tag, u64 room ...
+// fetch: head | u64 budget_ns, u32 families, u8 mode, u8 flags, u16 codecs | families | key, u16 family, u16 zero, u32
+// first leaf, u32 leaves, u32 zero, u64 location, u64 tag, u64 room ...
 size_t encode(const Fetch& m, MutableBytes out) noexcept {
   if (m.items.size() > kMaxFetchItems || m.families.size() > kMaxFamiliesPerMessage) return 0;
   Writer w(out, kHeadBytes + 16 + m.families.size() * kFamilyBytes + m.items.size() * kFetchItemBytes, Type::fetch,
