@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -59,6 +60,11 @@ ThreadExecutor::~ThreadExecutor() {
     timer_.notify_all();
   }
   for (pthread_t thread : threads_) pthread_join(thread, nullptr);
+}
+
+bool ThreadExecutor::is_current() const noexcept {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](pthread_t thread) { return pthread_equal(thread, pthread_self()) != 0; });
 }
 
 void* ThreadExecutor::entry(void* self) {

@@ -36,6 +36,8 @@ class ThreadExecutor final : public Executor {
   void post_at(uint64_t when_ns, Task task) override;
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
   [[nodiscard]] size_t threads() const noexcept { return threads_.size(); }
+  // Whether the calling thread is one of the pool.
+  [[nodiscard]] bool is_current() const noexcept;
 
  private:
   ThreadExecutor() = default;

@@ -54,7 +54,7 @@ Status BlockCoder::reach(const StreamPoint* after) {
   if (after == nullptr) return {};
   const Device::Scope scope(*device_);
   if (!scope.entered()) return device_->lost();
-  while (after->query() == kCuNotReady) {
+  while (after->query() == kCuNotReady) {  // a sign of life each time
     if (device_->is_lost()) return device_->lost();
     const timespec pause{0, kLookEveryNs};
     (void)::nanosleep(&pause, nullptr);

@@ -139,12 +139,11 @@ Status CoderRoom::move_window(uint64_t from, uint64_t to, uint64_t bytes) {
 
 // Not cuEventSynchronize: a device that never ends must not keep the caller for ever.
 Status CoderRoom::wait() {
-  const Driver& driver = device_->driver();
-  if (Status s = device_->check(driver.cuEventRecord(end_, stream_), "cuEventRecord"); !s.ok()) return s;
+  if (Status s = device_->check(device_->driver().cuEventRecord(end_, stream_), "cuEventRecord"); !s.ok()) return s;
   const SystemClock clock;
   const uint64_t until = deadline_after(clock, stall_ns_);
   for (;;) {
-    const CuResult result = driver.cuEventQuery(end_);
+    const CuResult result = device_->driver().cuEventQuery(end_);
     if (result == kCuSuccess) late_ = false;
     if (result != kCuNotReady) return device_->check(result, "cuEventQuery");
     if (device_->is_lost()) return device_->lost();
@@ -169,6 +168,7 @@ void CoderRoom::settle() noexcept {
   const uint64_t until = deadline_after(clock, stall_ns_);
   bool recorded = false;
   while (!device_->is_lost()) {
+    DriverCall::alive();
     const CuResult result = recorded ? driver.cuEventQuery(end_) : driver.cuEventRecord(end_, stream_);
     device_->note(result, recorded ? "cuEventQuery" : "cuEventRecord");
     if (recorded && result == kCuSuccess) return;

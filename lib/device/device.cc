@@ -8,6 +8,7 @@
 
 #include "base/memory_wait.h"
 #include "device/driver_error.h"
+#include "device/driver_thread.h"
 #include "device/kernel_set.h"
 
 namespace kvbm::device {
@@ -16,6 +17,8 @@ namespace {
 
 constexpr char kNoDevice[] = "no usable CUDA device";
 constexpr char kNoWaits[] = "layers of a load cannot be waited for on a stream";
+// A driver that has no machine code for the device compiles the kernels: most of a minute on a slow processor.
+constexpr uint64_t kLoadNs = 120'000'000'000;
 constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
 constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself
 
@@ -106,7 +109,7 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
   return all;
 }
 
-Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, Log* log) {
+Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, Log* log, uint64_t lost_after_ns) {
   int version = 0, count = 0;
   if (Status status = begin(driver, &version); !status.ok()) return status;
   if (const CuResult result = driver.cuDeviceGetCount(&count); result != kCuSuccess) {
@@ -119,7 +122,8 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
                        : count == 1 ? "there is only device 0"
                                     : "there are devices 0 to " + std::to_string(count - 1))};
   }
-  std::shared_ptr<Device> device(new Device(driver, log));
+  std::shared_ptr<Device> device(new Device(driver, log, lost_after_ns));
+  if (Status s = device->start(); !s.ok()) return s;
   Result<DeviceFacts> facts = facts_of(driver, ordinal, version, &device->handle_);
   if (!facts.ok()) return facts.status();
   device->facts_ = std::move(facts).value();
@@ -141,13 +145,25 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   device->context_ = context;
   const Scope scope(*device);
   if (!scope.entered()) return Status{Code::tier_disabled, kLost, who};
+  DriverCall::alive(kLoadNs);
   auto kernels = KernelSet::load(driver, ordinal, device->facts_.major, device->facts_.minor);
   if (!kernels.ok()) return kernels.status();
   device->kernels_ = std::move(kernels).value();
   return device;
 }
 
-Device::Device(const Driver& driver, Log* log) : driver_(driver), log_(log) {}
+Device::Device(const Driver& driver, Log* log, uint64_t lost_after_ns)
+    : driver_(driver), log_(log), watch_(std::make_shared<DriverWatch>(lost_after_ns)) {}
+
+Status Device::start() {
+  auto thread = start_driver_thread("device", watch_->limit_ns());
+  if (!thread.ok()) return thread.status();
+  thread_ = std::move(thread).value();
+  watch_->add([this](DriverWatch::Step step) {
+    if (step == DriverWatch::Step::give_up) lose("a call of the driver did not return within device.lost_after", kCuSuccess);
+  });
+  return watch_->start();
+}
 
 Device::~Device() {
   // A child that was forked has neither the context nor the driver's threads.
@@ -155,12 +171,19 @@ Device::~Device() {
     if (kernels_) kernels_->abandon();
     return;
   }
+  thread_.reset();
   {
     const Scope scope(*this);
     if (kernels_ && !scope.entered()) kernels_->abandon();
     kernels_.reset();
   }
-  if (context_ != nullptr) (void)driver_.cuDevicePrimaryCtxRelease(handle_);
+  drop_events();
+  {
+    const DriverCall watched(watch_.get());
+    // Not where calls do not return.
+    if (context_ != nullptr && !watch_->has_given_up()) (void)driver_.cuDevicePrimaryCtxRelease(handle_);
+  }
+  watch_->stop();
 }
 
 Status Device::check(CuResult result, const char* what) {
@@ -233,7 +256,43 @@ void CaptureMode::restore(const Driver& driver) noexcept {
   if (before_ >= 0) (void)driver.cuThreadExchangeStreamCaptureMode(&before_);
 }
 
-Device::Scope::Scope(Device& device) noexcept : device_(device), entered_(false) {
+CuResult Device::take_event(CuEvent* event) noexcept {
+  {
+    MutexLock lock(events_mutex_);
+    if (!events_.empty()) {
+      *event = events_.back();
+      events_.pop_back();
+      return kCuSuccess;
+    }
+  }
+  return driver().cuEventCreate(event, kCuEventDisableTiming);
+}
+
+void Device::give_back_event(CuEvent event) noexcept {
+  const MemoryWait nobody_to_tell;
+  {
+    MutexLock lock(events_mutex_);
+    if (keeps_events_) return events_.push_back(event);
+  }
+  const Scope scope(*this);
+  if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");
+}
+
+void Device::drop_events() noexcept {
+  std::vector<CuEvent> events;
+  {
+    MutexLock lock(events_mutex_);
+    keeps_events_ = false;
+    events.swap(events_);
+  }
+  const Scope scope(*this);
+  for (CuEvent event : events) {
+    if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");
+  }
+}
+
+Device::Scope::Scope(Device& device, DriverCall::Late late) noexcept
+    : call_(device.watch_.get(), late), device_(device), entered_(false) {
   if (device.is_lost() || device.context_ == nullptr || device.fork_guard_.forked()) return;
   const CuResult result = device.driver_.cuCtxPushCurrent(device.context_);
   if (result == kCuSuccess) {

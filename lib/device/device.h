@@ -2,8 +2,8 @@
 //
 // The context is the one that the engine uses (the primary context), retained while the Device lives. Scope makes it
 // current for a piece of code and gives back what was there. After an error that the driver calls sticky (driver_error.h)
-// the device is lost: every later call says tier_disabled, and the log has said so once. In a child that was forked the
-// driver is never called. Thread: any.
+// the device is lost: every later call says tier_disabled, and the log has said so once. So it is after a call of the
+// driver that does not return (driver_watch.h). In a child that was forked the driver is never called. Thread: any.
 #pragma once
 
 #include <array>
@@ -12,12 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/driver.h"
 #include "device/driver_library.h"
+#include "device/driver_watch.h"
 
 namespace kvbm::device {
 
@@ -69,15 +71,28 @@ inline constexpr char kLost[] = "the device is lost";
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Retains the context and loads the kernels. unsupported: driver too old, no such ordinal, or kernels for none of its
-  // architectures (the message names both); no_memory. `driver` must outlive it, and `log`, which may be null. Blocks: the
-  // first context of a process takes the driver up to a second.
-  static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log);
+  // architectures (the message names both); no_memory. `driver` must outlive it, and `log`, which may be null.
+  // `lost_after_ns`: a call of the driver that does not return within so long loses the device; kNever: none does.
+  // Blocks: the first context of a process takes the driver up to a second.
+  static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log, uint64_t lost_after_ns = kNever);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] const DeviceFacts& facts() const noexcept { return facts_; }
-  [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+  // For the next call: that is a sign of life of this thread.
+  [[nodiscard]] const Driver& driver() const noexcept {
+    DriverCall::alive();
+    return driver_;
+  }
+  [[nodiscard]] DriverWatch& watch() noexcept { return *watch_; }
+  // A thread of the device's, for calls that nobody should wait for: tasks of the executor never call the driver.
+  [[nodiscard]] const std::shared_ptr<Executor>& thread() const noexcept { return thread_; }
+  // An event without times, in the device's context, which is current; kept for the next one when it is given back.
+  CuResult take_event(CuEvent* event) noexcept;
+  void give_back_event(CuEvent event) noexcept;
+  // Destroys those that are kept; none is from now on. Transfers end so: the device itself may have to stay.
+  void drop_events() noexcept;
   [[nodiscard]] CuContext context() const noexcept { return context_; }
   [[nodiscard]] const KernelSet& kernels() const noexcept { return *kernels_; }
   // ok: streams can be made to wait for a word of a load (landmark.h). unsupported: why not. Says it of the environment that
@@ -100,31 +115,39 @@ class Device : public std::enable_shared_from_this<Device> {
   // To the log: what the driver refused while the device is not lost.
   void complain(const char* text, const Status& why) const;
 
-  // Makes the context current until the end of the scope. Not entered, and the driver not called: the device is lost.
+  // Makes the context current until the end of the scope, and has its calls watched. Not entered, and the driver not
+  // called: the device is lost.
   class Scope {
    public:
-    explicit Scope(Device& device) noexcept;
+    explicit Scope(Device& device, DriverCall::Late late = DriverCall::Late::loses) noexcept;
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
     [[nodiscard]] bool entered() const noexcept { return entered_; }
 
    private:
+    const DriverCall call_;
     Device& device_;
     bool entered_;
     CaptureMode mode_;
   };
 
  private:
-  Device(const Driver& driver, Log* log);
+  Device(const Driver& driver, Log* log, uint64_t lost_after_ns);
+  Status start();
   const Driver& driver_;
   Log* log_;
+  const std::shared_ptr<DriverWatch> watch_;
+  std::shared_ptr<Executor> thread_;
   ForkGuard fork_guard_;
   DeviceFacts facts_;
   bool blocking_launches_ = false;
   CuDevice handle_ = -1;
   CuContext context_ = nullptr;  // retained, where it is set
   std::unique_ptr<KernelSet> kernels_;
+  Mutex events_mutex_;
+  std::vector<CuEvent> events_ KVBM_GUARDED_BY(events_mutex_);
+  bool keeps_events_ KVBM_GUARDED_BY(events_mutex_) = true;
   Mutex losing_;
   // Written once, under losing_, before lost_ is: who has seen that reads it without a lock.
   std::array<char, 112> lost_why_{};

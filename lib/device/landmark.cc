@@ -39,12 +39,25 @@ bool LandmarkPool::grow() {
   MutexLock lock(mutex_);
   // Giving words back then needs no memory.
   free_.reserve((memory_.size() + 1) * kWords);
+  out_.reserve((memory_.size() + 1) * kWords);
   memory_.emplace_back(std::move(memory).value());
   for (size_t i = 0; i < kWords; ++i) {
     const size_t at = i * kWordStep;
     free_.push_back({reinterpret_cast<uint64_t*>(memory_.back()->data() + at), memory_.back()->device_pointer() + at});
   }
   return true;
+}
+
+void LandmarkPool::grow_soon() {
+  const MemoryWait patient;
+  growing_ = true;
+  device_->thread()->post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    (void)self->grow();
+    MutexLock lock(self->mutex_);
+    self->growing_ = false;
+  });
 }
 
 std::shared_ptr<Landmark> LandmarkPool::take() {
@@ -60,6 +73,8 @@ std::shared_ptr<Landmark> LandmarkPool::take() {
         landmark->word_ = word.word;
         landmark->address_ = word.address;
         landmark->base_ = load(word.word);
+        out_.push_back(landmark.get());
+        if (free_.size() < kFewWords && !growing_) grow_soon();
         return landmark;
       }
     }
@@ -73,6 +88,23 @@ void LandmarkPool::give_back(Landmark& landmark) noexcept {
   MutexLock lock(mutex_);
   write(landmark, std::max({landmark.waited_, landmark.promised_, landmark.raised_}));
   free_.push_back({landmark.word_, landmark.address_});
+  std::erase(out_, &landmark);
+}
+
+void LandmarkPool::release_waiters() {
+  MutexLock lock(mutex_);
+  for (Landmark* const landmark : out_) {
+    if (load(landmark->word_) >= landmark->base_ + landmark->waited_) continue;
+    // Before the word: who sees that says that the batch has failed.
+    landmark->released_ = true;
+    landmark->raised_ = std::max(landmark->raised_, landmark->waited_);
+    write(*landmark, landmark->raised_);
+  }
+}
+
+bool LandmarkPool::was_released(const Landmark& landmark) const {
+  MutexLock lock(mutex_);
+  return landmark.released_;
 }
 
 void LandmarkPool::write(Landmark& landmark, uint64_t value) {
@@ -112,7 +144,7 @@ void LandmarkPool::settle(Landmark& landmark) {
 }
 
 bool LandmarkPool::reached(const Landmark& landmark, uint64_t value) const noexcept {
-  return load(landmark.word_) >= landmark.base_ + value;
+  return load(landmark.word_) >= landmark.base_ + value || was_released(landmark);
 }
 
 bool LandmarkPool::met(const LandmarkNeed& need) const {
@@ -121,20 +153,22 @@ bool LandmarkPool::met(const LandmarkNeed& need) const {
   return landmark == nullptr || landmark->promised_ >= need.value;
 }
 
-void LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream) {
+bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream) {
   MutexLock lock(mutex_);
+  if (landmark->released_) return false;
   waited_ever_ = true;
   landmark->waited_ = std::max(landmark->waited_, value);
-  if (landmark->promised_ >= value) return;
+  if (landmark->promised_ >= value) return true;
   for (StreamWait& wait : waits_) {
     if (wait.context != context || wait.stream != stream || wait.need.identity != landmark.get()) continue;
     // Another one of the same address: what was waited for before is of one that is gone.
     if (wait.need.landmark.expired()) wait.need.value = 0;
     wait.need.landmark = landmark;
     wait.need.value = std::max(wait.need.value, value);
-    return;
+    return true;
   }
   waits_.push_back({context, stream, {landmark, landmark.get(), value, true}});
+  return true;
 }
 
 std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream stream) {

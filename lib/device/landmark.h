@@ -6,7 +6,9 @@
 // 64-bit difference, so values far below 2^62 of rising owners never wrap in practice (2^62 values are centuries).
 //
 // The CPU never writes a word while batches that hold it are under way (pending): a write of the device for a lower value
-// could come after it and lower the word under a waiter. Lock: LandmarkPool::mutex_, a leaf. Thread: any.
+// could come after it and lower the word under a waiter. The exception is release_waiters(), for streams that may keep the
+// driver itself from going on: their landmarks count as given up from then on, nobody waits for them any more, and every
+// batch of theirs that ends later has failed. Lock: LandmarkPool::mutex_, a leaf. Thread: any.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +41,7 @@ class Landmark {
   uint64_t raised_ = 0;    // asked of the CPU
   uint64_t waited_ = 0;    // the highest that a stream waits for
   uint32_t pending_ = 0;   // batches under way
+  bool released_ = false;  // waiters were let go before its batches had ended
 };
 
 // What must be promised before a stream gets to a point: it waits there for a landmark.
@@ -58,6 +61,8 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
 
   // Null: no memory, or a lost device.
   std::shared_ptr<Landmark> take();
+  // Makes words before they are asked for: their memory is registered with the driver, which may wait for streams.
+  bool grow() KVBM_EXCLUDES(mutex_);
 
   // A batch that will raise it comes under way, and ends; `last` is its last value. `by_cpu`: the device did not write
   // it and will not any more, and nothing of the landmark is on the device now.
@@ -67,6 +72,9 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   void promise(Landmark& landmark, uint64_t value);
   // At once, or when what is pending has ended.
   void raise(Landmark& landmark, uint64_t value);
+  // Raises every word that a stream may be waiting for as high as any waits.
+  void release_waiters();
+  [[nodiscard]] bool was_released(const Landmark& landmark) const;
   // What was asked of the CPU is written once more where a late write of a lost device may have lowered the word.
   void settle(Landmark& landmark);
 
@@ -78,11 +86,12 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   [[nodiscard]] static Target target(const Landmark& landmark, uint64_t value) noexcept {
     return {landmark.address_, landmark.base_ + value};
   }
+  // True too where nobody shall wait for it any more.
   [[nodiscard]] bool reached(const Landmark& landmark, uint64_t value) const noexcept;
 
   // A stream was, or will be, made to wait. The memory of all words then stays for ever: the stream may get to its wait
-  // after everything of ours is gone.
-  void waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream);
+  // after everything of ours is gone. False: it shall not wait, nobody does any more.
+  bool waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream);
   // What a point taken of this stream now lies behind, or may lie behind, as far as nothing was promised yet: an event can
   // put any stream behind any other's wait.
   std::vector<LandmarkNeed> needs_of(CuContext context, CuStream stream);
@@ -91,6 +100,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
  private:
   friend class Landmark;
   static constexpr size_t kWords = 64;       // in one allocation
+  static constexpr size_t kFewWords = 16;    // more are made before it comes to that
   static constexpr size_t kWordStep = 64;    // bytes: a line each, so that waiters of one do not slow writes of another
   struct FreeWord {
     uint64_t* word;
@@ -101,7 +111,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
     CuStream stream;
     LandmarkNeed need;
   };
-  bool grow() KVBM_EXCLUDES(mutex_);
+  void grow_soon() KVBM_REQUIRES(mutex_);
   void give_back(Landmark& landmark) noexcept;
   void write(Landmark& landmark, uint64_t value) KVBM_REQUIRES(mutex_);
   static void store(uint64_t* word, uint64_t value) noexcept;
@@ -110,9 +120,11 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   const std::shared_ptr<Device> device_;
   mutable Mutex mutex_;
   std::vector<FreeWord> free_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Landmark*> out_ KVBM_GUARDED_BY(mutex_);  // those that were taken
   std::vector<std::shared_ptr<PinnedMemory>> memory_ KVBM_GUARDED_BY(mutex_);
   std::vector<StreamWait> waits_ KVBM_GUARDED_BY(mutex_);
   bool waited_ever_ KVBM_GUARDED_BY(mutex_) = false;
+  bool growing_ KVBM_GUARDED_BY(mutex_) = false;  // on the device's thread
 };
 
 }  // namespace kvbm::device

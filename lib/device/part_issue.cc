@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/direct_memory.h"
 #include "device/leaf_table.h"
 #include "device/stream_point.h"
 
@@ -67,7 +68,8 @@ std::byte* PartIssue::host(const TransferWork& work, size_t i, const StagingPlac
 }
 
 Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
-  Status s = order(work);
+  Status s = settle(work);
+  if (s.ok()) s = order(work);
   if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place, landmarks);
   if (s.ok()) return Code::ok;
   // A driver that goes on refusing is heard once.
@@ -79,6 +81,13 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   if (behind.ok()) behind = record(place.end, streams_.kernels);
   if (!behind.ok()) device_.lose("the end of a transfer that the driver refused in part could not be marked", kCuSuccess);
   return s.code();
+}
+
+// Once a batch.
+Status PartIssue::settle(TransferWork& work) {
+  if (!std::exchange(work.batch.settles, false)) return {};
+  Status s = settle_direct_writes(device_);
+  return s.ok() || s.code() == Code::tier_disabled ? s : Status(Code::damaged, "what network cards wrote", s.message());
 }
 
 // Once a batch. Copies of a scatter into staging need not wait: nothing of the caller's is there.

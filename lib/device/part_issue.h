@@ -37,6 +37,7 @@ class PartIssue {
   [[nodiscard]] static std::byte* host(const TransferWork& work, size_t i, const StagingPlace& place) noexcept;
 
  private:
+  Status settle(TransferWork& work);
   Status order(TransferWork& work);
   Status gather(TransferWork& work, const PlannedPart& part, StagingPlace& place);
   Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);

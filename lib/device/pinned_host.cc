@@ -71,10 +71,12 @@ struct PinnedHost::Share {
     std::span<Share> shares;
     std::atomic<size_t> next{0};
     std::atomic<bool> ended{false};
+    DriverCall* call = nullptr;  // of the thread that waits for all of them
 
     static void* run(void* self) {
       const MemoryWait patient;
       auto& line = *static_cast<Line*>(self);
+      const DriverCall::Helper helper(line.call);
       for (;;) {
         if (line.ended.load(std::memory_order_relaxed)) return nullptr;
         const size_t i = line.next.fetch_add(1, std::memory_order_relaxed);
@@ -91,6 +93,7 @@ struct PinnedHost::Share {
   static void run_all(std::span<Share> shares, size_t threads) {
     Line line;
     line.shares = shares;
+    line.call = DriverCall::current();
     std::vector<pthread_t> running;
     running.reserve(threads);
     const MemoryWait patient;  // threads are out with what is on this one's stack

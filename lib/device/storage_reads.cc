@@ -165,7 +165,8 @@ void StorageReads::run(Trip& trip, size_t i) {
 Status StorageReads::read_one(const Read& read) {
   if (!usable()) return {Code::tier_disabled, "reads past host memory were given up"};
   if (read.fd < 0 || read.to == nullptr || read.bytes > read.to->bytes_) return {Code::invalid_argument, "no such read"};
-  const Device::Scope scope(*device_);
+  // A disk may take long.
+  const Device::Scope scope(*device_, DriverCall::Late::waits);
   if (!scope.entered()) return device_->lost();
   const auto handle = handle_of(read.fd);
   if (!handle.ok()) return handle.status();

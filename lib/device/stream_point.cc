@@ -75,11 +75,13 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
   if (!context.ok()) return context.status();
   std::shared_ptr<StreamPoint> point(new StreamPoint(device, context.value()));
   point->needs_ = landmarks.needs_of(context.value(), stream);
+  const DriverCall watched(&device->watch());
   const Driver& driver = device->driver();
   // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
   const ContextScope entered(driver, context.value());
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
-  CuResult result = driver.cuEventCreate(&point->event_, kCuEventDisableTiming);
+  CuResult result = context.value() == device->context() ? device->take_event(&point->event_)
+                                                         : driver.cuEventCreate(&point->event_, kCuEventDisableTiming);
   if (Status s = check_on_stream(*device, result, context.value(), "cuEventCreate"); !s.ok()) return s;
   result = driver.cuEventRecord(point->event_, stream);
   if (Status s = check_on_stream(*device, result, context.value(), "cuEventRecord"); !s.ok()) return s;
@@ -88,6 +90,12 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
 
 StreamPoint::~StreamPoint() {
   if (event_ == nullptr) return;
+  // Points end with operations and batches, on threads that must not wait for the driver.
+  if (context_ == device_->context()) {
+    device_->give_back_event(event_);
+    return;
+  }
+  const DriverCall watched(&device_->watch());
   const ContextScope entered(device_->driver(), context_);
   // Where the context is gone its events went with it.
   if (entered.result() == kCuSuccess) (void)device_->driver().cuEventDestroy(event_);

@@ -8,6 +8,7 @@
 #include "base/memory_wait.h"
 #include "base/thread_executor.h"
 #include "codec/leaf_hash.h"
+#include "device/driver_thread.h"
 
 namespace kvbm::device {
 
@@ -22,6 +23,10 @@ Result<std::shared_ptr<TransferLane>> TransferLane::create(Direction direction, 
   if (!staging.ok()) return staging.status();
   lane->staging_ = std::move(staging.value());
   lane->issue_ = std::make_unique<PartIssue>(*device, direction, lane->staging_->streams(), options.multiprocessors);
+  Result<std::shared_ptr<Executor>> issuer =
+      start_driver_thread(direction == Direction::gather ? "gather" : "scatter", kLeaveAfterNs);
+  if (!issuer.ok()) return issuer.status();
+  lane->issuer_ = std::move(issuer).value();
   lane->ring_.resize(places);
   for (size_t i = 0; i < places; ++i) lane->ring_[i].memory = &lane->staging_->place(i);
   {
@@ -62,29 +67,43 @@ void TransferLane::submit(std::shared_ptr<TransferWork> work) {
 void TransferLane::pump() {
   {
     MutexLock lock(mutex_);
-    if (pumping_ || dead_) return;
+    if (pumping_ || dead_ || closed_) return;
     pumping_ = true;
   }
   const MemoryWait patient;
+  issuer_->post([self = shared_from_this()] { self->issue_all(); });
+}
+
+void TransferLane::issue_all() {
   const Device::Scope scope(*device_);
   if (!scope.entered()) device_->lose("making the device's context current", kCuInvalidContext);
   if (device_->is_lost()) abandon_both();
   for (bool asked = false;;) {
+    Place* bare = nullptr;
     Place* place = nullptr;
+    std::shared_ptr<TransferWork> of_bare;
     std::vector<std::shared_ptr<TransferWork>> to_ask;
+    bool look = false;
     {
       MutexLock lock(mutex_);
-      assign();
-      place = next_to_issue();
-      if (place == nullptr && !asked) to_ask = unsure();
-      if (place == nullptr && to_ask.empty()) {
+      look = std::exchange(look_due_, false);
+      if (!look) assign();
+      if (!look) bare = next_bare();
+      if (bare != nullptr) of_bare = bare->work;
+      place = bare == nullptr && !look ? next_to_issue() : nullptr;
+      if (bare == nullptr && place == nullptr && !look && !asked) to_ask = unsure();
+      if (bare == nullptr && place == nullptr && !look && to_ask.empty()) {
         pumping_ = false;
         wake();
         return;
       }
     }
-    asked = place == nullptr;
-    if (asked) {
+    asked = !to_ask.empty();
+    if (look) {
+      look_for_stall();
+    } else if (bare != nullptr) {
+      give_memory(*bare, of_bare);
+    } else if (asked) {
       ask_points(to_ask);
     } else {
       issue(*place);
@@ -165,11 +184,30 @@ void TransferLane::assign() {
     place.part = current_->assigned++;
     place.nothing = place.failed = false;
     place.state = State::ready;
-    if (part_of(place).bounced || part_of(place).coded_leaves() > 0) {
-      place.state = State::preparing;
-      post_task(place);
-    }
+    if (part_of(place).bounced || part_of(place).coded_leaves() > 0) place.state = State::bare;
   }
+}
+
+TransferLane::Place* TransferLane::next_bare() {
+  for (uint64_t i = issued_; i < assigned_ && !dead_; ++i) {
+    if (at(i).state == State::bare) return &at(i);
+  }
+  return nullptr;
+}
+
+// What a place needs the first time, of the driver: here, and not in a task of the executor's, which must never wait for it.
+void TransferLane::give_memory(Place& place, const std::shared_ptr<TransferWork>& work) {
+  const PlannedPart& part = work->plan.parts[place.part];
+  Status s;
+  if (part.bounced) s = staging_->pin(*place.memory);
+  if (s.ok() && part.coded_leaves() > 0) s = staging_->make_coded(*place.memory, multiprocessors_);
+  MutexLock lock(mutex_);
+  if (dead_) return;
+  if (!s.ok() && work->code == Code::ok) work->code = s.code();
+  place.state = State::ready;
+  if (work->code != Code::ok) return;
+  place.state = State::preparing;
+  post_task(place);
 }
 
 bool TransferLane::behind_failed(const TransferWork& work) const {
@@ -183,7 +221,7 @@ bool TransferLane::behind_failed(const TransferWork& work) const {
 TransferLane::Place* TransferLane::next_to_issue() {
   while (!dead_ && !closing_ && issued_ < assigned_) {
     Place& place = at(issued_);
-    if (place.state == State::preparing) return nullptr;
+    if (place.state == State::preparing || place.state == State::bare) return nullptr;
     if (place.work->code != Code::ok) {
       place.nothing = true;
       place.state = State::issued;
@@ -242,6 +280,7 @@ Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t valu
 
 void TransferLane::post_task(Place& place) {
   ++place.work->tasks;
+  ++tasks_;
   executor_.post([self = shared_from_this(), work = place.work, &place, in = place.state == State::preparing] {
     in ? self->prepare(place, work) : self->finish(place, work);
   });
@@ -273,6 +312,7 @@ void TransferLane::finish(Place& place, const std::shared_ptr<TransferWork>& wor
 // True when the device was given up meanwhile: the last task of a batch answers it.
 bool TransferLane::task_ended(const std::shared_ptr<TransferWork>& work) {
   --work->tasks;
+  if (--tasks_ == 0) wake();
   if (!dead_) return false;
   answer_lost(work);
   return true;
@@ -281,13 +321,7 @@ bool TransferLane::task_ended(const std::shared_ptr<TransferWork>& work) {
 Code TransferLane::copy_in(const Place& place, const TransferWork& work) {
   if (device_->is_lost()) return Code::tier_disabled;
   const PlannedPart& part = work.plan.parts[place.part];
-  if (part.bounced) {
-    if (Status s = staging_->pin(*place.memory); !s.ok()) return s.code();
-  }
-  if (part.coded_leaves() > 0) {
-    if (Status s = staging_->make_coded(*place.memory, multiprocessors_); !s.ok()) return s.code();
-  }
-  if (direction_ == Direction::gather) return Code::ok;
+  if (direction_ == Direction::gather || !part.bounced) return Code::ok;
   const codec::CopiesOrdered ordered;
   for (size_t i = part.first; i < part.first + part.count; ++i) {
     if (!work.plan.leaves[i].bounced) continue;

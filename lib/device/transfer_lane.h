@@ -1,23 +1,25 @@
 // One direction of the transfers of a device: batches in order, parts of them in a ring, and the thread that waits.
 //
 // A part has a place in the ring from when it is begun until its last byte is where it belongs:
-//   preparing (a task copies records that are not pinned)  ->  ready  ->  issued (the driver has it)  ->  landed
-//   ->  finishing (a task copies to records that are not pinned)  ->  finished
+//   bare (its place lacks memory)  ->  preparing (a task copies records that are not pinned)  ->  ready
+//   ->  issued (the driver has it)  ->  landed  ->  finishing (a task copies to records that are not pinned)  ->  finished
 // Parts enter, are issued, land and leave in one order, so four counters say where the ring is. Whoever changes something
-// calls pump(), which gives places and issues; one thread at a time does, the others leave it to it. Driver calls are
-// made under no lock.
+// calls pump(), which has the lane's own thread give places and issue. Driver calls are made there and by the watcher,
+// under no lock, and by nobody who submits: a call that does not return (driver_watch.h) keeps no operation, no task of
+// the executor and no timer.
 //
 // A batch that fails stops the lane until what was issued has landed; then the watcher overwrites what did not land,
 // raises its landmark, and the lane goes on. A lost device ends everything at once: batches are answered, and what the
 // device may still touch stays referenced by the ring, where it ends when the device is proven quiet, or never.
 //
 // Threads: the watcher, kvbm-gather or kvbm-scatter, sleeps on a condition variable while nothing is issued and in the
-// driver (blocking, not spinning) while something is. Lock: mutex_, held over Executor::post, LandmarkPool calls and
+// driver (blocking, not spinning) while something is; the one that issues is kvbm-gather-0 or kvbm-scatter-0. Lock: mutex_, held over Executor::post, LandmarkPool calls and
 // nothing else.
 #pragma once
 
 #include <pthread.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -49,17 +51,20 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   // Each is told when the other gives the device up. Before anything is submitted.
   void set_peer(const std::shared_ptr<TransferLane>& peer) { peer_ = peer; }
   void submit(std::shared_ptr<TransferWork> work);
-  // Gives places and issues as far as possible. Never under a lock.
+  // Places are given and parts issued as far as possible, on the lane's thread. Never under a lock.
   void pump();
+  // The watch of the device found a call that does not return.
+  void give_up();
   // Makes `stream` wait for the end of the issued part that brings the landmark to `value`; false where none is issued.
   // `context` is the stream's, and current.
   Result<bool> wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream, CuContext context);
-  // Waits until all that was submitted has ended, and ends the watcher; gives up what does not get on. Once.
+  // Waits until all that was submitted has ended, ends the threads and gives back what the device and the driver hold;
+  // gives up what does not get on. Once.
   void close();
   [[nodiscard]] TransferStats stats() const;
 
  private:
-  enum class State : uint8_t { free, preparing, ready, issuing, issued, finishing, finished };
+  enum class State : uint8_t { free, bare, preparing, ready, issuing, issued, finishing, finished };
   struct Place {
     StagingPlace* memory = nullptr;
     State state = State::free;
@@ -73,6 +78,8 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   // A stream of the engine is asked first after a quarter of a millisecond, then twice as long each time.
   static constexpr uint64_t kFirstLookNs = 250'000;
   static constexpr uint64_t kLastLookNs = 4'000'000;
+  // close() waits so long for threads that are in the driver of a device given up; then they are left there.
+  static constexpr uint64_t kLeaveAfterNs = 1'000'000'000;
 
   TransferLane(Direction direction, std::shared_ptr<Device> device, std::shared_ptr<LandmarkPool> landmarks,
                const TransferOptions& options, Executor& executor)
@@ -89,8 +96,11 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   }
 
   // ---- Giving places and issuing ----
+  void issue_all() KVBM_EXCLUDES(mutex_);
   std::shared_ptr<TransferWork> next_batch() KVBM_REQUIRES(mutex_);
   void assign() KVBM_REQUIRES(mutex_);
+  Place* next_bare() KVBM_REQUIRES(mutex_);
+  void give_memory(Place& place, const std::shared_ptr<TransferWork>& work) KVBM_EXCLUDES(mutex_);
   Place* next_to_issue() KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool behind_failed(const TransferWork& work) const KVBM_REQUIRES(mutex_);
   void issue(Place& place) KVBM_EXCLUDES(mutex_);
@@ -126,8 +136,11 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void ask_points(const std::vector<std::shared_ptr<TransferWork>>& works) KVBM_EXCLUDES(mutex_);
   // pump() will be called in a moment: no call of ours tells when a stream of the engine gets on.
   void look_again() KVBM_REQUIRES(mutex_);
-  void tick();
+  // Finds out whether the lane gets on. On its thread.
+  void look_for_stall() KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
+  // False: nothing was told until then.
+  bool wait_until(std::chrono::system_clock::time_point until) KVBM_REQUIRES(mutex_);
   void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
 
   const Direction direction_;
@@ -137,7 +150,8 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   const uint64_t stall_ns_;
   Executor& executor_;
   std::unique_ptr<Staging> staging_;
-  std::unique_ptr<PartIssue> issue_;  // of whoever pumps, and of the watcher while the lane stands still for it
+  std::unique_ptr<PartIssue> issue_;  // of whoever issues, and of the watcher while the lane stands still for it
+  std::shared_ptr<Executor> issuer_;  // one thread
   std::weak_ptr<TransferLane> peer_;
   pthread_t thread_{};
 
@@ -154,14 +168,17 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   bool pumping_ KVBM_GUARDED_BY(mutex_) = false;
   bool closing_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher cleans up behind a failed batch
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
+  bool closed_ KVBM_GUARDED_BY(mutex_) = false;  // no task is posted to the lane's thread any more
+  size_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;     // of the executor, under way
   bool dead_ KVBM_GUARDED_BY(mutex_) = false;
   bool quiet_ KVBM_GUARDED_BY(mutex_) = true;      // false: the device may still touch what the ring refers to
   bool watching_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher runs
-  bool armed_ KVBM_GUARDED_BY(mutex_) = false;     // a tick will come
+  bool armed_ KVBM_GUARDED_BY(mutex_) = false;     // look_due_ will be set
+  bool look_due_ KVBM_GUARDED_BY(mutex_) = false;  // look_for_stall() is next
   bool looking_ KVBM_GUARDED_BY(mutex_) = false;   // look_again() will call pump()
   uint64_t look_after_ns_ KVBM_GUARDED_BY(mutex_) = kFirstLookNs;
   uint32_t stuck_ticks_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t ticked_at_ KVBM_GUARDED_BY(mutex_) = 0;  // landed_ at the last tick
+  uint64_t ticked_at_ KVBM_GUARDED_BY(mutex_) = 0;  // landed_ at the last look
   TransferStats stats_ KVBM_GUARDED_BY(mutex_);
 };
 

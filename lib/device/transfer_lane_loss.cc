@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "device/driver_thread.h"
+#include "device/driver_watch.h"
 #include "device/parked.h"
 #include "device/transfer_lane.h"
 
@@ -13,8 +15,9 @@ namespace {
 
 // A stall is found in so many looks, so that what begins to wait between two of them has most of the time left.
 constexpr uint32_t kTicks = 4;
-// How long close() waits for a watcher that is in the driver of a device given up; then it is left there.
-constexpr auto kLeaveAfter = std::chrono::seconds(1);
+// Words that streams wait for are raised so many looks before: a copy of the engine's behind such a wait may stand before
+// ours in a queue of the hardware.
+constexpr uint32_t kRaiseAtTick = 3;
 
 }  // namespace
 
@@ -72,7 +75,13 @@ void TransferLane::arm() {
   if (armed_ || dead_ || stall_ns_ == kNever) return;
   armed_ = true;
   executor_.post_at(deadline_after(executor_.clock(), stall_ns_ / kTicks), [weak = weak_from_this()] {
-    if (const std::shared_ptr<TransferLane> self = weak.lock()) self->tick();
+    const std::shared_ptr<TransferLane> self = weak.lock();
+    if (self == nullptr) return;
+    {
+      MutexLock lock(self->mutex_);
+      self->look_due_ = true;
+    }
+    self->pump();
   });
 }
 
@@ -91,20 +100,20 @@ void TransferLane::look_again() {
   look_after_ns_ = std::min(2 * look_after_ns_, kLastLookNs);
 }
 
-void TransferLane::tick() {
-  const MemoryWait patient;
+void TransferLane::look_for_stall() {
   std::shared_ptr<TransferWork> oldest;
-  bool stalled = false;
+  uint32_t stuck = 0;
   {
     MutexLock lock(mutex_);
     armed_ = false;
-    if (dead_ || (landed_ == issued_ && waiting_.empty())) return;
+    const bool away = landed_ != issued_ || closing_;
+    if (dead_ || (!away && waiting_.empty())) return;
     arm();
-    if (landed_ == issued_ || landed_ != ticked_at_) {
+    if (!away || landed_ != ticked_at_) {
       stuck_ticks_ = 0;
     } else {
-      stalled = ++stuck_ticks_ >= kTicks;
-      oldest = at(landed_).work;
+      stuck = ++stuck_ticks_;
+      oldest = landed_ != issued_ ? at(landed_).work : active_.front();
     }
     ticked_at_ = landed_;
   }
@@ -113,48 +122,68 @@ void TransferLane::tick() {
     if (!oldest->batch.after->reached()) {
       // The engine's stream is not there yet: that is no stall of ours.
       MutexLock lock(mutex_);
-      stuck_ticks_ = 0;
-      stalled = false;
+      stuck_ticks_ = stuck = 0;
     }
   }
-  if (stalled) device_->lose("a transfer had no end within device.lost_after", kCuSuccess);
-  if (device_->is_lost()) {
-    abandon_both();
-  } else {
-    pump();  // a landmark that was dropped promises nothing any more
-  }
+  if (stuck == kRaiseAtTick) landmarks_->release_waiters();
+  if (stuck >= kTicks) device_->lose("a transfer had no end within device.lost_after", kCuSuccess);
+  if (device_->is_lost()) abandon_both();
+  // Else the lane's thread goes on: a landmark that was dropped promises nothing any more.
+}
+
+void TransferLane::give_up() { abandon(); }
+
+bool TransferLane::wait_until(std::chrono::system_clock::time_point until) {
+  std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
+  const bool told = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+  lock.release();
+  return told;
 }
 
 void TransferLane::close() {
-  const auto patience = std::chrono::nanoseconds(stall_ns_ == kNever ? 3'600'000'000'000ULL : stall_ns_);
+  using std::chrono::system_clock;
+  const uint64_t patience_ns = std::min<uint64_t>(stall_ns_, 3'600'000'000'000ULL);
   bool given_up = false;
-  mutex_.lock();
-  stopping_ = true;
-  wake();
-  while (!dead_ && !idle() && !given_up) {
-    const uint64_t before = finished_;
-    std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
-    const bool told = changed_.wait_for(lock, patience) == std::cv_status::no_timeout;
-    lock.release();
-    given_up = !told && finished_ == before && stall_ns_ != kNever;
+  uint64_t leave_after_ns = kLeaveAfterNs;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake();
+    while (!dead_ && !idle() && !given_up) {
+      const uint64_t before = finished_;
+      DriverCall::alive(patience_ns);  // a wait for others is no call that does not return
+      const bool told = wait_until(system_clock::now() + std::chrono::nanoseconds(patience_ns));
+      given_up = !told && finished_ == before && stall_ns_ != kNever;
+    }
+    closed_ = true;
+    if (!dead_ && !given_up) leave_after_ns = patience_ns;  // no call of the driver is known not to return
   }
-  mutex_.unlock();
   if (given_up) abandon();
-  mutex_.lock();
-  bool left = false;
-  while (watching_ && !left) {
-    std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
-    left = changed_.wait_for(lock, kLeaveAfter) == std::cv_status::timeout && watching_;
-    lock.release();
+  DriverCall::alive(3 * leave_after_ns);
+  bool left = !has_run(*issuer_, leave_after_ns);
+  bool watching = false;
+  {
+    MutexLock lock(mutex_);
+    const auto until = system_clock::now() + std::chrono::nanoseconds(leave_after_ns);
+    bool told = true;
+    while ((watching_ || tasks_ > 0) && told) told = wait_until(until);
+    watching = watching_;
+    left = left || watching_ || tasks_ > 0 || !quiet_;
   }
-  const bool parked = left || !quiet_;
-  mutex_.unlock();
-  if (left) {
+  if (watching) {
     pthread_detach(thread_);
   } else {
     pthread_join(thread_, nullptr);
   }
-  if (parked) park(shared_from_this());
+  if (left) {
+    park(shared_from_this());
+  } else {
+    // Not where the last reference ends: that may be a task of the executor, which must not call the driver.
+    issue_.reset();
+    staging_.reset();
+    issuer_.reset();
+  }
+  DriverCall::alive();
 }
 
 }  // namespace kvbm::device

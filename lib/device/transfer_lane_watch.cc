@@ -29,6 +29,7 @@ void TransferLane::watch() {
       break;
     } else if (must_close()) {
       closing_ = true;
+      arm();
       mutex_.unlock();
       close_failed();
       pump();
@@ -144,6 +145,11 @@ void TransferLane::close_failed() {
     (void)issue_->poison(*work, *ring_[0].memory, staging_->part_leaves());
   }
   if (device_->is_lost()) {
+    {
+      // A kernel that overwrites may still run: no call says any more when it has ended.
+      MutexLock lock(mutex_);
+      quiet_ = false;
+    }
     abandon_both();
     return;
   }
@@ -155,6 +161,8 @@ void TransferLane::close_failed() {
 
 void TransferLane::end(std::shared_ptr<TransferWork> work) {
   if (work->batch.landmark != nullptr) {
+    // A stream was let past a wait before what it waited for was there: it must not be told that all is well.
+    if (work->code == Code::ok && landmarks_->was_released(*work->batch.landmark)) work->code = Code::deadline;
     landmarks_->end(*work->batch.landmark, work->last_value(), work->code != Code::ok);
   }
   count(*work);

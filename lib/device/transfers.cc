@@ -8,6 +8,7 @@
 #include "codec/frame.h"
 #include "codec/leaf_codec.h"
 #include "codec/record.h"
+#include "device/driver_thread.h"
 #include "device/kernel_set.h"
 #include "device/landmark.h"
 #include "device/stream_point.h"
@@ -37,9 +38,12 @@ class DeviceTransfers final : public Transfers {
   ~DeviceTransfers() override {
     if (gathers_ != nullptr) gathers_->close();
     if (scatters_ != nullptr) scatters_->close();
+    (void)has_run(*device_->thread(), device_->watch().limit_ns());
+    device_->drop_events();
   }
 
   Status start(Executor& executor) {
+    (void)landmarks_->grow();  // else the first load with layers finds out why not
     const uint64_t places = std::clamp(options_.staging_bytes / 2 / options_.part_bytes, kFewestPlaces, kMostPlaces);
     for (Direction direction : {Direction::gather, Direction::scatter}) {
       Result<std::shared_ptr<TransferLane>> lane =
@@ -49,6 +53,16 @@ class DeviceTransfers final : public Transfers {
     }
     gathers_->set_peer(scatters_);
     scatters_->set_peer(gathers_);
+    device_->watch().add([landmarks = std::weak_ptr(landmarks_), gathers = std::weak_ptr(gathers_),
+                          scatters = std::weak_ptr(scatters_)](DriverWatch::Step step) {
+      if (step == DriverWatch::Step::raise) {
+        if (const auto pool = landmarks.lock()) pool->release_waiters();
+        return;
+      }
+      for (const auto& one : {gathers.lock(), scatters.lock()}) {
+        if (one != nullptr) one->give_up();
+      }
+    });
     return {};
   }
 
@@ -77,13 +91,14 @@ class DeviceTransfers final : public Transfers {
     Result<CuContext> context = context_of(*device_, stream);
     if (!context.ok()) return context.status();
     if (landmarks_->reached(*landmark, value)) return {};
+    const DriverCall watched(&device_->watch());
     const ContextScope entered(device_->driver(), context.value());
     // What the driver was told already is waited for by its event, an order that the driver sees; the word alone says
     // nothing to its scheduler, and is for what was not issued yet.
     Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream, context.value());
     if (!issued.ok()) return issued.status();
     if (issued.value()) return {};
-    landmarks_->waits(landmark, value, context.value(), stream);
+    if (!landmarks_->waits(landmark, value, context.value(), stream)) return {};
     const LandmarkPool::Target target = LandmarkPool::target(*landmark, value);
     const CuResult result =
         device_->driver().cuStreamWaitValue64(stream, target.address, target.value, kCuWaitValueGeq);

@@ -79,6 +79,7 @@ struct TransferBatch {
   std::vector<LeafMove> leaves;        // in the order that they should land; some of them may be many (LeafMove::table)
   std::vector<uint64_t> expected;      // hashes of those
   std::shared_ptr<StreamPoint> after;  // begins behind it; null: at once
+  bool settles = false;                // what network cards have written to its records is made visible before (direct_memory.h)
   // Into the device: when entries [0, marks[i].leaf_count) of `leaves` have landed and been checked, `landmark` becomes at least
   // marks[i].value. Both rise from mark to mark, and values also from batch to batch of one landmark.
   // Whatever becomes of the batch, the last value is reached in the end; leaves that did not land are overwritten with
@@ -99,7 +100,8 @@ struct TransferBatch {
   std::vector<uint8_t> good;
   // ok: everything was moved (look at `good`). Else nothing may be believed, and what `batch` holds is unspecified
   // (after tier_disabled even `leaves` is empty). tier_disabled: the device is lost; a scatter's pages may still be
-  // written. no_memory, invalid_argument (of a leaf or mark), internal (the driver refused): it will not touch them again.
+  // written. no_memory, invalid_argument (of a leaf or mark), internal (the driver refused), damaged (`settles` was
+  // refused), deadline (a stream that waits for its landmark had to be let past, DriverWatch): it will not touch them again.
   UniqueFunction<void(TransferBatch& batch, Code code)> done;
 };
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "device/block_coder.h"
 #include "device/device.h"
 #include "device/device_memory.h"
 #include "device/device_link.h"
 #include "device/driver_library.h"
+#include "device/driver_watch.h"
 #include "device/pinned_host.h"
 #include "device/storage_reads.h"
 #include "device/transfers.h"
@@ -49,10 +51,19 @@ std::string AttachedDevice::state() {
 // ---- DeviceCaches ----
 
 DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads,
-                           uint64_t slot_bytes)
-    : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes) {}
+                           uint64_t slot_bytes, std::shared_ptr<void> memory)
+    : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes), memory_(std::move(memory)) {}
 
-DeviceCaches::~DeviceCaches() = default;
+// Each device ends on a thread of its own, which stays behind where a call of the driver does not return. What is registered
+// there stays mapped with it.
+DeviceCaches::~DeviceCaches() {
+  const MemoryWait nobody_to_tell;
+  MutexLock lock(mutex_);
+  for (std::shared_ptr<AttachedDevice>& one : devices_) {
+    (void)device::call_beside("kvbm-closing", options_.lost_after_ns,
+                              [one = std::move(one), memory = memory_]() mutable { one.reset(); });
+  }
+}
 
 Result<const device::Driver*> DeviceCaches::driver() {
   if (options_.driver != nullptr) return options_.driver;
@@ -137,7 +148,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open(uint32_t ordinal) {
 
 Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Driver& driver, uint32_t ordinal) {
   if (ordinal > INT16_MAX) return Status(Code::unsupported, "there is no such device", std::to_string(ordinal));
-  auto device = device::Device::open(driver, static_cast<int>(ordinal), env_.log);
+  auto device = device::Device::open(driver, static_cast<int>(ordinal), env_.log, options_.lost_after_ns);
   if (!device.ok()) return device.status();
   if (device::has_one_connection()) {
     env_.log->write(LogLevel::warning, "device",

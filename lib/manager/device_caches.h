@@ -77,8 +77,10 @@ struct TensorPlace {
 
 class DeviceCaches {
  public:
-  // `payloads`: the host tier's, which outlive this, in slots of `slot_bytes`.
-  DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads, uint64_t slot_bytes);
+  // `payloads`: the host tier's, in slots of `slot_bytes`; they lie in `memory`.
+  DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads, uint64_t slot_bytes,
+               std::shared_ptr<void> memory);
+  // Blocks until what is under way on the devices has ended, device.lost_after at most for each call of the driver.
   ~DeviceCaches();
   DeviceCaches(const DeviceCaches&) = delete;
   DeviceCaches& operator=(const DeviceCaches&) = delete;
@@ -102,6 +104,7 @@ class DeviceCaches {
   const DeviceOptions options_;
   const MutableBytes payloads_;
   const uint64_t slot_bytes_;
+  const std::shared_ptr<void> memory_;
   Mutex opening_;
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<AttachedDevice>> devices_ KVBM_GUARDED_BY(mutex_);

@@ -9,24 +9,21 @@ namespace kvbm::manager {
 
 using cluster::session::SharedMemory;
 
-DeviceDirect::DeviceDirect(std::shared_ptr<device::Device> device, bool whatever_it_says, Executor& work,
+DeviceDirect::DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says,
                            std::shared_ptr<LinksTurn> links)
-    : device_(std::move(device)), whatever_it_says_(whatever_it_says), work_(work), links_(std::move(links)) {}
+    : whatever_it_says_(whatever_it_says), asks_(DeviceAsks::create(device, std::move(links))) {}
 
 void DeviceDirect::make(uint64_t bytes, bool written, Done done) {
-  work_.post([device = device_, whatever = whatever_it_says_, work = &work_, links = links_, bytes, written,
-              done = std::move(done)]() mutable {
+  const auto make = [device = asks_->device(), whatever = whatever_it_says_, bytes, written]() -> DeviceAsks::Memory {
     auto made = device::allocate_direct(device, bytes, written, whatever);
-    Result<SharedMemory> result = made.status();
-    if (made.ok()) {
-      SharedMemory memory;
-      memory.data = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(made.value()->address()));
-      memory.bytes = bytes;
-      memory.keep = kept(std::shared_ptr<device::DeviceMemory>(std::move(made).value()), *work);
-      result = std::move(memory);
-    }
-    links->post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
-  });
+    if (!made.ok()) return made.status();
+    SharedMemory memory;
+    memory.data = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(made.value()->address()));
+    memory.bytes = bytes;
+    memory.keep = kept(std::shared_ptr<device::DeviceMemory>(std::move(made).value()), device->thread());
+    return memory;
+  };
+  asks_->ask(make, std::move(done));
 }
 
 }  // namespace kvbm::manager

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/own_memory.h"
+#include "manager/device_asks.h"
 #include "manager/kept_memory.h"
 
 namespace kvbm::manager {
@@ -25,12 +26,10 @@ Status elsewhere() { return {Code::unsupported, "device memory is not shared", "
 }  // namespace
 
 struct DeviceShare::Core {
-  Core(std::shared_ptr<device::Device> the_device, const BootId& the_boot, Executor& the_work,
-       std::shared_ptr<LinksTurn> the_links)
+  Core(std::shared_ptr<device::Device> the_device, const BootId& the_boot, std::shared_ptr<LinksTurn> links)
       : device(std::move(the_device)),
         boot(the_boot),
-        work(the_work),
-        links(std::move(the_links)),
+        asks(DeviceAsks::create(device, std::move(links))),
         mappings(device) {}
 
   [[nodiscard]] bool is_here(const std::byte* said) const noexcept {
@@ -48,7 +47,7 @@ struct DeviceShare::Core {
     device::encode(exported.value(), out.said.data() + kBootBytes);
     out.data = address(memory.value()->address());
     out.bytes = bytes;
-    out.keep = kept(std::move(memory).value(), work);
+    out.keep = kept(std::move(memory).value(), device->thread());
     return out;
   }
   // `said` has been checked for its size and machine.
@@ -66,28 +65,22 @@ struct DeviceShare::Core {
       if (own == nullptr) return mapped.status();
       out.data = address(own->address());
       out.bytes = bytes;
-      out.keep = kept(std::move(own), work);
+      out.keep = kept(std::move(own), device->thread());
       return out;
     }
     out.data = address(mapped.value()->pointer());
     out.bytes = bytes;
-    out.keep = kept(std::move(mapped).value(), work);
+    out.keep = kept(std::move(mapped).value(), device->thread());
     return out;
   }
-  void answer(Done done, Result<SharedMemory> result) {
-    links->post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
-  }
-
   const std::shared_ptr<device::Device> device;
   const BootId boot;
-  Executor& work;
-  const std::shared_ptr<LinksTurn> links;
+  const std::shared_ptr<DeviceAsks> asks;
   device::IpcMappings mappings;
 };
 
-DeviceShare::DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, Executor& work,
-                         std::shared_ptr<LinksTurn> links)
-    : core_(std::make_shared<Core>(std::move(device), boot, work, std::move(links))) {}
+DeviceShare::DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links)
+    : core_(std::make_shared<Core>(std::move(device), boot, std::move(links))) {}
 
 std::vector<std::byte> DeviceShare::place() const {
   if (core_->boot == BootId{} || core_->device->is_lost()) return {};
@@ -102,8 +95,7 @@ Status DeviceShare::near(ConstBytes place) const {
 }
 
 void DeviceShare::share(uint64_t bytes, Done done) {
-  core_->work.post(
-      [core = core_, bytes, done = std::move(done)]() mutable { core->answer(std::move(done), core->make(bytes)); });
+  core_->asks->ask([core = core_, bytes] { return core->make(bytes); }, std::move(done));
 }
 
 void DeviceShare::map(ConstBytes said, uint64_t bytes, Done done) {
@@ -113,10 +105,11 @@ void DeviceShare::map(ConstBytes said, uint64_t bytes, Done done) {
   } else if (!core_->is_here(said.data())) {
     refused = elsewhere();
   }
-  core_->work.post([core = core_, said = std::vector<std::byte>(said.begin(), said.end()), bytes,
-                    refused = std::move(refused), done = std::move(done)]() mutable {
-    core->answer(std::move(done), refused.ok() ? core->open(said, bytes) : Result<SharedMemory>(refused));
-  });
+  core_->asks->ask(
+      [core = core_, said = std::vector<std::byte>(said.begin(), said.end()), bytes, refused = std::move(refused)] {
+        return refused.ok() ? core->open(said, bytes) : Result<SharedMemory>(refused);
+      },
+      std::move(done));
 }
 
 }  // namespace kvbm::manager

@@ -6,15 +6,14 @@
 // boot id, so that a name never reaches a driver that it does not come from, and the memory. What a mapping holds is
 // whatever the other process put there last, also after its end: who reads it checks it.
 //
-// Thread: any. The driver is called on `work`, where that takes its milliseconds; ends come on the links' thread, and not
-// at all once that is gone. What nobody holds any more is freed and unmapped on `work`, too.
+// Thread: any. The driver is called on the device's own thread (device_asks.h); ends come on the links' thread, and not at
+// all once that is gone. What nobody holds any more is freed and unmapped on the device's thread, too.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <vector>
 
-#include "base/executor.h"
 #include "cluster/session/mover.h"
 #include "device/device.h"
 #include "device/ipc.h"
@@ -27,9 +26,8 @@ class DeviceShare {
   using BootId = std::array<uint8_t, 16>;
   using Done = cluster::session::SliceMover::MemoryDone;
 
-  // boot: of this machine; zero: nothing is shared. `work` outlives this and what it gives.
-  DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, Executor& work,
-              std::shared_ptr<LinksTurn> links);
+  // boot: of this machine; zero: nothing is shared.
+  DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links);
 
   // cluster/session/mover.h.
   [[nodiscard]] std::vector<std::byte> place() const;

@@ -1,4 +1,4 @@
-// Memory of a device that sessions hold, given up where the driver may take its time: on an executor that outlives it.
+// Memory of a device that sessions hold, given up where the driver may take its time: on the device's own thread.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 namespace kvbm::manager {
 
 template <class T>
-std::shared_ptr<void> kept(std::shared_ptr<T> memory, Executor& work) {
+std::shared_ptr<void> kept(std::shared_ptr<T> memory, std::shared_ptr<Executor> thread) {
   T* const raw = memory.get();
-  return {static_cast<void*>(raw), [&work, memory = std::move(memory)](void*) mutable {
+  return {static_cast<void*>(raw), [thread = std::move(thread), memory = std::move(memory)](void*) mutable {
             const MemoryWait patient;
-            work.post([last = std::move(memory)] {});
+            thread->post([last = std::move(memory)] {});
           }};
 }
 

@@ -101,7 +101,8 @@ Status Manager::open_host() {
   DeviceOptions device = options_.device;
   device.has_disk = std::any_of(options_.tiers.begin(), options_.tiers.end(),
                                 [](const TierOptions& tier) { return !tier.path.empty(); });
-  devices_ = std::make_unique<DeviceCaches>(env_, device, arena_->payloads(), arena_->payload(0).size());
+  devices_ = std::make_unique<DeviceCaches>(env_, device, arena_->payloads(), arena_->payload(0).size(),
+                                             arena_);
   if (Status there = devices_->require(); !there.ok()) return there;
 
   block::BlockTable::Options table;

@@ -19,10 +19,10 @@ namespace kvbm::manager {
 
 namespace {
 
-struct FreeAligned {
+struct FreeResliced {
   void operator()(std::byte* p) const noexcept { std::free(p); }
 };
-using Memory = std::unique_ptr<std::byte, FreeAligned>;
+using Memory = std::unique_ptr<std::byte, FreeResliced>;
 
 Memory take_memory(uint64_t bytes) {
   return Memory(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, round_up(std::max<uint64_t>(bytes, 1), kIoAlign))));

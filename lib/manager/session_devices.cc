@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/device.h"
+#include "device/driver_watch.h"
 #include "device/pinned_host.h"
 #include "device/transfers.h"
 
@@ -25,12 +26,12 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
     const std::string name = "device " + std::to_string(device->device().facts().ordinal);
     std::unique_ptr<DeviceShare> share;
     if (boot_ != DeviceShare::BootId{}) {
-      share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, work_, turn_);
+      share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, turn_);
     }
     std::unique_ptr<DeviceDirect> direct;
     if (rdma_ != NodeOptions::DeviceRdma::off) {
       const bool whatever = rdma_ == NodeOptions::DeviceRdma::on;
-      direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, work_, turn_);
+      direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, turn_);
     }
     known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share),
                                                  std::move(direct));
@@ -44,14 +45,25 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
 
 // The device keeps what it knows until its transfers have ended, and the arena with it.
 void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) {
-  auto pinned = device::PinnedHost::pin(device.device().shared_from_this(), {arena->data(), arena->bytes()}, 1);
-  if (pinned.ok()) {
-    const device::PinnedHost* raw = pinned.value().release();
-    device.transfers().know({raw, [arena](const device::PinnedHost* p) { delete p; }});
+  struct Made {
+    std::shared_ptr<const device::PinnedHost> memory;
+    Status status;
+  };
+  const auto made = std::make_shared<Made>();
+  auto on = device.device().shared_from_this();
+  const uint64_t limit_ns = on->watch().limit_ns();
+  const bool over = device::call_beside("kvbm-register", limit_ns, [made, arena, on = std::move(on)] {
+    auto pinned = device::PinnedHost::pin(on, {arena->data(), arena->bytes()}, 1);
+    made->status = pinned.status();
+    if (!pinned.ok()) return;
+    made->memory = {pinned.value().release(), [arena](const device::PinnedHost* p) { delete p; }};
+  });
+  const Status status = over ? made->status : Status(Code::tier_disabled, "a call of the driver did not return");
+  if (status.ok()) {
+    device.transfers().know(std::move(made->memory));
   } else if (log_ != nullptr) {
     log_->write(LogLevel::warning, "session",
-                "staging of sessions is not registered with a device, its copies take a step more: " +
-                    pinned.status().message());
+                "staging of sessions is not registered with a device, its copies take a step more: " + status.message());
   }
 }
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "codec/leaf_hash.h"
-#include "device/direct_memory.h"
 
 namespace kvbm::manager {
 
@@ -146,11 +145,6 @@ void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
 void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   const SliceMove& slice = *job->move;
   if (slice.shared && !is_one_run_each(slice)) return end(job, {Code::damaged, kManyRuns, job->device});
-  if (slice.landed) {
-    const Status there = device::settle_direct_writes(job->transfers.device());
-    if (there.code() == Code::tier_disabled) return end(job, job->failed(there.code()));
-    if (!there.ok()) return end(job, {Code::damaged, kNotThere, there.message()});  // it comes again by the host
-  }
   job->expected.resize(slice.runs.size());
   for (size_t i = 0; i < slice.leaves.size(); ++i) {
     const SliceMove::Leaf& leaf = slice.leaves[i];
@@ -164,7 +158,9 @@ void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
     }
   }
   device::TransferBatch batch = batch_of(*job);
+  batch.settles = slice.landed;
   batch.done = [job](device::TransferBatch& moved, Code code) {
+    if (code == Code::damaged) return end(job, {code, kNotThere, job->device});  // it comes again by the host
     if (code != Code::ok) return end(job, job->failed(code));
     bool right = true;
     for (const uint8_t good : moved.good) right = right && good != 0;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/memory_wait.h"
+
 namespace kvbm::manager {
 
 std::shared_ptr<StreamWaits> StreamWaits::create(Executor& executor) {
@@ -12,7 +14,8 @@ void StreamWaits::wait(std::shared_ptr<device::Device> device, std::shared_ptr<d
                        UniqueFunction<void(Code)> reached) {
   MutexLock lock(mutex_);
   if (closed_) return;
-  waits_.push_back({std::move(device), std::move(point), std::move(reached)});
+  waits_.push_back({std::move(device), std::move(point), std::move(reached), std::make_shared<std::atomic<int>>(kNothing)});
+  ask(waits_.back());
   arm();
 }
 
@@ -29,6 +32,17 @@ void StreamWaits::arm() {
   executor_.post_at(executor_.clock().now_ns() + kEveryNs, [self = shared_from_this()] { self->tick(); });
 }
 
+void StreamWaits::ask(const Wait& wait) {
+  const MemoryWait patient;
+  wait.said->store(kNothing, std::memory_order_relaxed);
+  wait.device->thread()->post([device = wait.device, point = wait.point, said = wait.said] {
+    device::CuResult result = device::kCuContextDestroyed;
+    const device::Device::Scope scope(*device);
+    if (scope.entered()) result = point->query();
+    said->store(result, std::memory_order_relaxed);
+  });
+}
+
 void StreamWaits::tick() {
   std::vector<Wait> now;
   {
@@ -37,12 +51,10 @@ void StreamWaits::tick() {
   }
   std::vector<Wait> later;
   for (Wait& wait : now) {
-    device::CuResult said = device::kCuContextDestroyed;
-    if (!wait.device->is_lost()) {
-      const device::Device::Scope scope(*wait.device);
-      if (scope.entered()) said = wait.point->query();
-    }
-    if (said == device::kCuNotReady) {
+    int said = wait.said->load(std::memory_order_relaxed);
+    if (wait.device->is_lost()) said = device::kCuContextDestroyed;
+    if (said == device::kCuNotReady) ask(wait);
+    if (said == device::kCuNotReady || said == kNothing) {
       later.push_back(std::move(wait));
     } else {
       wait.reached(said == device::kCuSuccess ? Code::ok : Code::tier_disabled);

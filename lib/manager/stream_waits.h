@@ -1,9 +1,11 @@
 // Calls that come when a stream of the engine has got somewhere. The points are asked every kEveryNs while there are any:
-// a batch of a device's transfers would stand in the way of what others have to move meanwhile.
+// a batch of a device's transfers would stand in the way of what others have to move meanwhile. They are asked on the
+// device's own thread; of one that is lost meanwhile nothing is waited for.
 //
 // Thread: any; calls come on the executor's threads, under no lock. Blocks: no. Lock: mutex_, a leaf.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -32,10 +34,13 @@ class StreamWaits : public std::enable_shared_from_this<StreamWaits> {
     std::shared_ptr<device::Device> device;
     std::shared_ptr<device::StreamPoint> point;
     UniqueFunction<void(Code)> reached;
+    std::shared_ptr<std::atomic<int>> said;  // of the driver, once it was asked; kNothing before
   };
+  static constexpr int kNothing = -1;
   explicit StreamWaits(Executor& executor) : executor_(executor) {}
   void arm() KVBM_REQUIRES(mutex_);
   void tick();
+  static void ask(const Wait& wait);
 
   Executor& executor_;
   Mutex mutex_;

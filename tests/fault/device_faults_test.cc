@@ -305,13 +305,17 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   third.landmark = landmark;
   third.marks = {{third.leaves.size(), 1}};
   Outcome a = world.gather(std::move(first));
+  while (world.cuda.calls("cuLaunchKernel") == 0) std::this_thread::yield();
   Outcome b = world.gather(std::move(second));
   Outcome c = world.scatter(std::move(third));
-  // Looked at four times in the time that a stall is given.
+  // Looked at four times in the time that a stall is given, on a thread that issues as well.
   for (int look = 0; look < 3; ++look) world.timers->advance(options.stall_ns / 4);
   EXPECT_FALSE(world.device->is_lost());
   EXPECT_FALSE(a.over());
-  world.timers->advance(options.stall_ns / 4);
+  while (!a.over()) {
+    world.timers->advance(options.stall_ns / 4);
+    std::this_thread::yield();
+  }
   EXPECT_EQ(a.wait(), Code::tier_disabled);
   EXPECT_EQ(b.wait(), Code::tier_disabled);
   EXPECT_EQ(c.wait(), Code::tier_disabled);
@@ -322,6 +326,72 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   world.cuda.synchronize(engine);  // its landmark was raised
   world.cuda.hold_all(false);
   issued.wait_dropped();
+}
+
+// Calls of the driver that transfers make, each in turn kept for ever: all that was asked is answered within the limit, and
+// nothing that the device may still write is given back.
+class DriverHang : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DriverHang, answers_all_that_was_asked_within_the_limit) {
+  constexpr uint64_t kLimitNs = 400'000'000;
+  TransferWorld world;
+  TransferOptions options = options_of(0);
+  options.stall_ns = kLimitNs;
+  ASSERT_TRUE(world.open(options).ok());
+  const auto landmark = world.transfers->landmark();
+  const CuStream engine = world.cuda.make_stream(1);
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());
+  Keepsake kept[2];
+  TransferBatch out, in;
+  out.leaves = in.leaves = world.make_leaves(30, 1U << 20, 30, true);
+  for (LeafMove& leaf : in.leaves) leaf.check = false;
+  out.keep = kept[0].give();
+  in.keep = kept[1].give();
+  in.landmark = landmark;
+  in.marks = {{in.leaves.size(), 1}};
+  world.cuda.block(GetParam());
+  const auto began = std::chrono::steady_clock::now();
+  Outcome a = world.gather(std::move(out));
+  Outcome b = world.scatter(std::move(in));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::nanoseconds(kLimitNs / 2)) << "submitting waited";
+  (void)a.wait();
+  (void)b.wait();
+  world.cuda.synchronize(engine);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  EXPECT_EQ(world.cuda.blocked(), 1U);
+  EXPECT_TRUE(a.calls() == 1 && b.calls() == 1);
+  world.transfers.reset();
+  EXPECT_EQ(world.cuda.blocked(), 1U);
+  // Without a context nothing was given to the device.
+  EXPECT_TRUE(!kept[0].dropped() || !kept[1].dropped() || std::strcmp(GetParam(), "cuCtxPushCurrent") == 0);
+  world.cuda.unblock();
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, DriverHang,
+                         ::testing::Values("cuLaunchKernel", "cuMemcpyAsync", "cuEventRecord", "cuStreamWaitEvent",
+                                           "cuMemHostRegister", "cuCtxPushCurrent", "cuStreamWriteValue64",
+                                           "cuEventElapsedTime", "cuEventSynchronize"));
+
+// A call that waits for a lock of the engine's, which waits for a word: the word is raised, the call returns, the device lives.
+TEST(DriverHangOfALock, is_ended_by_raising_the_words_that_streams_wait_for) {
+  TransferWorld world;
+  TransferOptions options = options_of(0);
+  options.stall_ns = 400'000'000;
+  ASSERT_TRUE(world.open(options).ok());
+  const auto landmark = world.transfers->landmark();
+  const CuStream engine = world.cuda.make_stream(1);
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());
+  TransferBatch in;
+  in.leaves = world.make_leaves(30, 1U << 20, 0, true);
+  for (LeafMove& leaf : in.leaves) leaf.check = false;
+  in.landmark = landmark;
+  in.marks = {{in.leaves.size(), 1}};
+  world.cuda.block("cuLaunchKernel", 1, [&] { return world.cuda.idle(engine); });
+  EXPECT_EQ(world.scatter(std::move(in)).wait(), Code::deadline) << "its stream went on before it was there";
+  EXPECT_FALSE(world.device->is_lost());
+  TransferBatch later;
+  later.leaves = world.make_leaves(30, 1U << 20, 0, true);
+  EXPECT_EQ(world.gather(std::move(later)).wait(), Code::ok);
 }
 
 // The event behind a part could not be recorded: that it was reached says nothing of the part.
@@ -406,8 +476,11 @@ TEST(DeviceStall, does_not_blame_the_device_for_a_stream_of_the_engine) {
   batch.leaves = world.make_leaves(30, 1U << 20, 0, true);
   batch.after = world.transfers->point(engine).value();
   Outcome outcome = world.gather(std::move(batch));
-  for (int look = 0; look < 40; ++look) world.timers->advance(options.stall_ns / 4);
-  EXPECT_GE(world.cuda.calls("cuEventQuery"), 30U);
+  const uint64_t asked = world.cuda.calls("cuEventQuery");
+  while (world.cuda.calls("cuEventQuery") < asked + 30) {
+    world.timers->advance(options.stall_ns / 4);
+    std::this_thread::yield();
+  }
   EXPECT_FALSE(world.device->is_lost());
   EXPECT_FALSE(outcome.over());
   world.cuda.release(engine);

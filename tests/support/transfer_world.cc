@@ -110,7 +110,7 @@ Status TransferWorld::open_timed(const device::TransferOptions& options) {
 }
 
 Status TransferWorld::open_on(const device::TransferOptions& options, Executor& on) {
-  auto opened = device::Device::open(cuda.driver(), 1, nullptr);
+  auto opened = device::Device::open(cuda.driver(), 1, nullptr, options.stall_ns);
   if (!opened.ok()) return opened.status();
   device = std::move(opened).value();
   std::vector<std::shared_ptr<const device::PinnedHost>> known;

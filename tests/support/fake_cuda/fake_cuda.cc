@@ -160,6 +160,22 @@ void FakeCuda::fail(const std::string& entry, uint64_t nth, CuResult code, uint6
   state_->entry_faults.push_back(State::Fault{entry, from, from + count - 1, code});
 }
 
+void FakeCuda::block(const std::string& entry, uint64_t nth, std::function<bool()> until) {
+  const Guard lock(state_->mutex);
+  state_->blocks.push_back({entry, state_->entry_calls[entry] + nth, std::move(until)});
+}
+
+void FakeCuda::unblock() {
+  const Guard lock(state_->mutex);
+  state_->blocks.clear();
+  state_->changed.notify_all();
+}
+
+size_t FakeCuda::blocked() const {
+  const Guard lock(state_->mutex);
+  return state_->kept;
+}
+
 void FakeCuda::fail_kernel(const std::string& name, uint64_t nth, CuResult code) {
   const Guard lock(state_->mutex);
   const uint64_t from = (name.empty() ? state_->executions : state_->kernels[name].executed) + nth;

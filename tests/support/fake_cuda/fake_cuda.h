@@ -106,6 +106,11 @@ class FakeCuda {
   // Faults. The nth call from now of an entry, by the table's name ("cuMemAlloc"; n from 1), and `count` - 1 calls after
   // it do nothing and return `code`; nothing else changes.
   void fail(const std::string& entry, uint64_t nth, device::CuResult code, uint64_t count = 1);
+  // The nth call from now of an entry does not return before `until` says so (asked now and then, under no lock; none:
+  // never) or unblock() is called; then it goes on as it would have.
+  void block(const std::string& entry, uint64_t nth = 1, std::function<bool()> until = {});
+  void unblock();
+  [[nodiscard]] size_t blocked() const;  // calls that are so kept
   // The nth execution from now of a kernel (any where the name is empty) ends with `code`, and the device with it.
   void fail_kernel(const std::string& name, uint64_t nth, device::CuResult code);
   // From now on everything on this device's context says `code`, work in flight is dropped.

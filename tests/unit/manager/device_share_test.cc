@@ -12,6 +12,7 @@
 
 #include "base/thread_executor.h"
 #include "codec/leaf_hash.h"
+#include "device/driver_thread.h"
 #include "device/transfers.h"
 #include "support/cuda_emulation/fake_kernels.h"
 
@@ -31,24 +32,33 @@ struct Side {
     work = std::move(ThreadExecutor::create("test", 1)).value();
     turn = std::make_shared<manager::LinksTurn>(*work);
     device = device::Device::open(cuda.driver(), 0, nullptr).value();
-    share = std::make_unique<DeviceShare>(device, boot, *work, turn);
+    share = std::make_unique<DeviceShare>(device, boot, turn);
   }
+  // What was given back on the device's thread holds the device.
+  ~Side() {
+    if (device != nullptr) (void)device::has_run(*device->thread(), kNever);
+  }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
   Result<SharedMemory> made(uint64_t bytes) {
-    return wait([&](DeviceShare::Done done) { share->share(bytes, std::move(done)); });
+    return wait(device, [&](DeviceShare::Done done) { share->share(bytes, std::move(done)); });
   }
   Result<SharedMemory> mapped(ConstBytes said, uint64_t bytes) {
-    return wait([&](DeviceShare::Done done) { share->map(said, bytes, std::move(done)); });
+    return wait(device, [&](DeviceShare::Done done) { share->map(said, bytes, std::move(done)); });
   }
+  // Waits also for the end of the task on the device's thread, which holds the device.
   template <class Call>
-  static Result<SharedMemory> wait(Call&& call) {
+  static Result<SharedMemory> wait(const std::shared_ptr<device::Device>& on, Call&& call) {
     std::promise<Result<SharedMemory>> promise;
     auto future = promise.get_future();
     call([&promise](Result<SharedMemory> result) { promise.set_value(std::move(result)); });
-    return future.get();
+    Result<SharedMemory> result = future.get();
+    EXPECT_TRUE(device::has_run(*on->thread(), kNever));
+    return result;
   }
 
   FakeCuda cuda;
-  std::unique_ptr<ThreadExecutor> work;  // before all that gives memory back on it
+  std::unique_ptr<ThreadExecutor> work;  // of the links
   std::shared_ptr<manager::LinksTurn> turn;
   std::shared_ptr<device::Device> device;
   std::unique_ptr<DeviceShare> share;
@@ -196,14 +206,9 @@ TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keep
   auto work = std::move(ThreadExecutor::create("test", 1)).value();
   const auto turn = std::make_shared<manager::LinksTurn>(*work);
   auto device = device::Device::open(prefill.cuda.driver(), 0, nullptr).value();
-  DeviceShare decode(device, kBoot, *work, turn);
+  DeviceShare decode(device, kBoot, turn);
   const auto map = [&](DeviceShare& share, const std::vector<std::byte>& said) {
-    return Side::wait([&](DeviceShare::Done done) { share.map(said, kBytes, std::move(done)); });
-  };
-  const auto settle = [](ThreadExecutor& executor) {  // behind what gives memory back there
-    std::promise<void> after;
-    executor.post([&after] { after.set_value(); });
-    after.get_future().wait();
+    return Side::wait(device, [&](DeviceShare::Done done) { share.map(said, kBytes, std::move(done)); });
   };
   {
     auto memory = prefill.made(kBytes);
@@ -212,22 +217,24 @@ TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keep
     auto mapped = map(decode, said);
     ASSERT_TRUE(mapped.ok()) << mapped.status().message();
     EXPECT_EQ(mapped.value().data, memory.value().data);
-    DeviceShare elsewhere(device::Device::open(prefill.cuda.driver(), 1, nullptr).value(), kBoot, *work, turn);
-    EXPECT_EQ(map(elsewhere, said).status().code(), Code::unsupported) << "another device does not reach it";
+    const auto other_device = device::Device::open(prefill.cuda.driver(), 1, nullptr).value();
+    DeviceShare elsewhere(other_device, kBoot, turn);
+    const auto refused = Side::wait(other_device, [&](auto done) { elsewhere.map(said, kBytes, std::move(done)); });
+    EXPECT_EQ(refused.status().code(), Code::unsupported) << "another device does not reach it";
     auto other = said;  // nothing was ever said by that name
     store_le<uint64_t>(other.data() + other.size() - 16, 4096);
     EXPECT_EQ(map(decode, other).status().code(), Code::unsupported);
     for (uint64_t i = 0; i < kBytes; ++i) memory.value().data[i] = pattern(i);
     // The manager that made it ends before the one that reads.
     memory = Status(Code::internal, "let go");
-    settle(*prefill.work);
+    EXPECT_TRUE(device::has_run(*prefill.device->thread(), kNever));
     prefill.share.reset();
     prefill.device.reset();
     EXPECT_TRUE(is_right(mapped.value().data));
     EXPECT_TRUE(map(decode, said).ok()) << "somebody holds it";
     EXPECT_EQ(prefill.cuda.left(0).device_bytes, kBytes);
     mapped = Status(Code::internal, "let go");
-    settle(*work);
+    EXPECT_TRUE(device::has_run(*device->thread(), kNever));
     EXPECT_EQ(prefill.cuda.left(0).device_bytes, 0U);
     EXPECT_EQ(map(decode, said).status().code(), Code::unsupported) << "a name does not outlive its memory";
   }
@@ -242,9 +249,7 @@ TEST(DeviceShare, memory_is_given_back_when_nobody_holds_it) {
     ASSERT_TRUE(mapped.ok());
     EXPECT_EQ(side.cuda.left(0).ipc_mappings, 1U);
   }
-  std::promise<void> after;  // behind what gives it back
-  side.work->post([&after] { after.set_value(); });
-  after.get_future().wait();
+  ASSERT_TRUE(device::has_run(*side.device->thread(), kNever));
   EXPECT_EQ(side.cuda.left(0).ipc_mappings, 0U);
   EXPECT_EQ(side.cuda.left(0).device_bytes, 0U);
 }

@@ -128,11 +128,11 @@ struct World {
       const int ordinal = shared ? 0 : i;
       devices.push_back(device::Device::open(cuda.driver(), ordinal, &log).value());
       const auto boot = manager::DeviceShare::BootId{static_cast<uint8_t>(shared ? 1 : 0)};
-      auto share = std::make_unique<manager::DeviceShare>(devices.back(), boot, *work, turn);
+      auto share = std::make_unique<manager::DeviceShare>(devices.back(), boot, turn);
       transfers.push_back(device::Transfers::create(devices.back(), options, *work).value());
       movers.push_back(std::make_unique<Counted>(std::make_unique<manager::SessionMover>(
           *transfers.back(), "device " + std::to_string(i), *work, inbox, std::move(share),
-          std::make_unique<manager::DeviceDirect>(devices.back(), false, *work, turn))));
+          std::make_unique<manager::DeviceDirect>(devices.back(), false, turn))));
       memory.push_back(std::make_unique<DeviceMemory>(cuda, ordinal));
     }
   }
