@@ -225,6 +225,16 @@ KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *k
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
                                         uint64_t user_data);
 
+/* How streams wait for the layers of a load (kvbm_cache_wait_layer).
+ * KVBM_WAIT_LAYERS_ON_DEVICE: the stream waits on the device for a word in memory, also for a layer that was not given
+ *   to the driver yet: it is still on a disk, say. The CPU never blocks. Only for a caller that makes no call of the
+ *   driver that waits for the stream (cudaFree, a copy to pageable memory, the first launch of a lazily loaded kernel)
+ *   until the load has ended: such a call may hold a lock of the driver that the load needs. The load then gets on only
+ *   after 5/8 of device.lost_after, and fails with KVBM_ERR_DEADLINE.
+ * KVBM_WAIT_LAYERS_ISSUED: kvbm_cache_wait_layer blocks until the layer was given to the driver, and the stream then
+ *   waits for an event. The driver sees the order, so any call may follow. Works on every device. Take this one unless
+ *   every call of the engine is known. */
+enum { KVBM_WAIT_LAYERS_OFF = 0, KVBM_WAIT_LAYERS_ON_DEVICE = 1, KVBM_WAIT_LAYERS_ISSUED = 2 };
 typedef struct kvbm_load_options {
   uint32_t struct_size;
   uint32_t first_key;          /* skip this many keys of the match */
@@ -241,8 +251,9 @@ typedef struct kvbm_load_options {
                                   Then the load is never slower than that (see kvbm_cache_load); 0 = unknown */
   void *stream;                /* as in kvbm_store_options_t: the blocks are written after what `stream` holds now */
   uint32_t has_stream;
-  uint32_t wait_layers;        /* CUDA: 1: kvbm_cache_wait_layer will be called; layers then land in their order, of all
-                                  keys together, the first layer first. Needs a queue and out_operation */
+  uint32_t wait_layers;        /* CUDA: KVBM_WAIT_LAYERS_*. Unless OFF kvbm_cache_wait_layer may be called; layers then
+                                  land in their order, of all keys together, the first layer first. Needs a queue and
+                                  out_operation */
 } kvbm_load_options_t;
 
 /* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline,
@@ -264,8 +275,8 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  * one block a second, which nothing waits for, so that one that recovers is used again.
  *
  * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
- * in host memory; KVBM_ERR_UNSUPPORTED: wait_layers on a device whose streams cannot wait for memory, or in a
- * process with CUDA_LAUNCH_BLOCKING: nothing was begun, and without wait_layers it works; KVBM_ERR_FOREIGN;
+ * in host memory; KVBM_ERR_UNSUPPORTED: KVBM_WAIT_LAYERS_ON_DEVICE on a device whose streams cannot wait for memory,
+ * or in a process with CUDA_LAUNCH_BLOCKING: nothing was begun, and KVBM_WAIT_LAYERS_ISSUED works; KVBM_ERR_FOREIGN;
  * KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
@@ -284,7 +295,8 @@ KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match,
  * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the
  * load does not bring, a stream as in kvbm_cache_store), KVBM_ERR_STALE (no such load of this cache, or one that
  * 1,024 later ones with wait_layers came after: look at its completion), KVBM_ERR_TIER_DISABLED (the device was lost).
- * Thread: any. Blocks: no. Since 0.1. */
+ * Thread: any. Blocks: with KVBM_WAIT_LAYERS_ISSUED until the layer was given to the driver or the load has ended; else
+ * no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, void *stream);
 
 /* ----------------------------------------------------- coding blocks by hand */

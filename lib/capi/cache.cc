@@ -193,12 +193,14 @@ Status check_match(const kvbm::manager::Cache& cache, const kvbm::manager::Match
 kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest request, const kvbm_load_options_t& given,
                              kvbm_queue_t* queue, uint64_t user_data) {
   const auto& core = cache.cache;
-  if (given.wait_layers != 1) return refuse_submission(*core, Status(Code::unsupported, "wait_layers is neither 0 nor 1"));
+  if (given.wait_layers > KVBM_WAIT_LAYERS_ISSUED) {
+    return refuse_submission(*core, Status(Code::unsupported, "wait_layers is none of KVBM_WAIT_LAYERS_*"));
+  }
   if (core->device() == nullptr || queue == nullptr || given.out_operation == nullptr) {
     return refuse_submission(*core, Status(Code::invalid_argument,
                                 "wait_layers needs a cache on a device, a queue and out_operation"));
   }
-  auto marks = core->mark_layers(given.first_layer, given.n_layers);
+  auto marks = core->mark_layers(given.first_layer, given.n_layers, given.wait_layers == KVBM_WAIT_LAYERS_ISSUED);
   if (!marks.ok()) return refuse_submission(*core, marks.status());
   request.layers = marks.value();
   kvbm::manager::LayerWaits::Place place = kvbm::manager::LayerWaits::place(std::move(marks).value());

@@ -153,7 +153,7 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
 }
 
 Device::Device(const Driver& driver, Log* log, uint64_t lost_after_ns)
-    : driver_(driver), log_(log), watch_(std::make_shared<DriverWatch>(lost_after_ns)) {}
+    : driver_(driver), log_(std::make_shared<DeviceLog>(log)), watch_(std::make_shared<DriverWatch>(lost_after_ns)) {}
 
 Status Device::start() {
   auto thread = start_driver_thread("device", watch_->limit_ns());
@@ -215,9 +215,8 @@ void Device::lose(const char* what, CuResult result) noexcept {
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
   }
-  if (log_ == nullptr) return;
-  const MemoryWait nobody_to_tell;
-  log_->write(LogLevel::error, "device", "the GPU is lost to kvbm until the process begins anew; its cache is not used",
+  const MemoryWait patient;
+  log_->write(LogLevel::error, "the GPU is lost to kvbm until the process begins anew; its cache is not used",
               {{"device", std::to_string(facts_.ordinal)},
                {"name", facts_.name},
                {"call", what},
@@ -228,11 +227,12 @@ Status Device::check_waits() const {
   if (!facts_.streams_wait_for_words) {
     return {Code::unsupported, kNoWaits,
             "device " + std::to_string(facts_.ordinal) +
-                " or its driver has no 64-bit stream memory operations; load without wait_layers"};
+                " or its driver has no 64-bit stream memory operations; load with wait_layers = KVBM_WAIT_LAYERS_ISSUED"};
   }
   if (!blocking_launches_) return {};
   return {Code::unsupported, kNoWaits,
-          "CUDA_LAUNCH_BLOCKING is set, so a launch behind the wait would block its thread; unset it or load without wait_layers"};
+          "CUDA_LAUNCH_BLOCKING is set, so a launch behind the wait would block its thread; unset it or load with "
+          "wait_layers = KVBM_WAIT_LAYERS_ISSUED"};
 }
 
 std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }
@@ -242,8 +242,8 @@ Status Device::lost() const {
 }
 
 void Device::complain(const char* text, const Status& why) const {
-  if (log_ == nullptr || is_lost()) return;
-  log_->write(LogLevel::warning, "device", text,
+  if (is_lost()) return;
+  log_->write(LogLevel::warning, text,
               {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
 }
 

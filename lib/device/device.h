@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/device_log.h"
 #include "device/driver.h"
 #include "device/driver_library.h"
 #include "device/driver_watch.h"
@@ -85,6 +85,7 @@ class Device : public std::enable_shared_from_this<Device> {
     DriverCall::alive();
     return driver_;
   }
+  [[nodiscard]] const std::shared_ptr<DeviceLog>& log() const noexcept { return log_; }
   [[nodiscard]] DriverWatch& watch() noexcept { return *watch_; }
   // A thread of the device's, for calls that nobody should wait for: tasks of the executor never call the driver.
   [[nodiscard]] const std::shared_ptr<Executor>& thread() const noexcept { return thread_; }
@@ -136,7 +137,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Device(const Driver& driver, Log* log, uint64_t lost_after_ns);
   Status start();
   const Driver& driver_;
-  Log* log_;
+  const std::shared_ptr<DeviceLog> log_;
   const std::shared_ptr<DriverWatch> watch_;
   std::shared_ptr<Executor> thread_;
   ForkGuard fork_guard_;

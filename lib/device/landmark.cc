@@ -60,9 +60,9 @@ void LandmarkPool::grow_soon() {
   });
 }
 
-std::shared_ptr<Landmark> LandmarkPool::take() {
+std::shared_ptr<Landmark> LandmarkPool::take(LandmarkKind kind) {
   if (device_->is_lost()) return nullptr;
-  std::shared_ptr<Landmark> landmark(new Landmark(shared_from_this()));
+  std::shared_ptr<Landmark> landmark(new Landmark(shared_from_this(), kind));
   for (int attempt = 0; attempt < 2; ++attempt) {
     {
       MutexLock lock(mutex_);
@@ -100,6 +100,7 @@ void LandmarkPool::release_waiters() {
     landmark->raised_ = std::max(landmark->raised_, landmark->waited_);
     write(*landmark, landmark->raised_);
   }
+  changed_.notify_all();
 }
 
 bool LandmarkPool::was_released(const Landmark& landmark) const {
@@ -108,6 +109,7 @@ bool LandmarkPool::was_released(const Landmark& landmark) const {
 }
 
 void LandmarkPool::write(Landmark& landmark, uint64_t value) {
+  if (landmark.promised_ < value) changed_.notify_all();
   landmark.promised_ = std::max(landmark.promised_, value);
   if (load(landmark.word_) < landmark.base_ + value) store(landmark.word_, landmark.base_ + value);
 }
@@ -130,6 +132,16 @@ void LandmarkPool::end(Landmark& landmark, uint64_t last, bool by_cpu) {
 void LandmarkPool::promise(Landmark& landmark, uint64_t value) {
   MutexLock lock(mutex_);
   landmark.promised_ = std::max(landmark.promised_, value);
+  changed_.notify_all();
+}
+
+void LandmarkPool::await_promise(const Landmark& landmark, uint64_t value) const {
+  MutexLock lock(mutex_);
+  while (landmark.promised_ < value && !landmark.released_) {
+    std::unique_lock<std::mutex> native(mutex_.native(), std::adopt_lock);
+    changed_.wait(native);
+    native.release();
+  }
 }
 
 void LandmarkPool::raise(Landmark& landmark, uint64_t value) {

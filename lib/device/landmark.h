@@ -11,6 +11,7 @@
 // batch of theirs that ends later has failed. Lock: LandmarkPool::mutex_, a leaf. Thread: any.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/mutex.h"
 #include "device/device.h"
 #include "device/device_memory.h"
+#include "device/transfers.h"
 
 namespace kvbm::device {
 
@@ -31,8 +33,9 @@ class Landmark {
 
  private:
   friend class LandmarkPool;
-  explicit Landmark(std::shared_ptr<LandmarkPool> pool) : pool_(std::move(pool)) {}
+  Landmark(std::shared_ptr<LandmarkPool> pool, LandmarkKind kind) : pool_(std::move(pool)), kind_(kind) {}
   const std::shared_ptr<LandmarkPool> pool_;
+  const LandmarkKind kind_;
   uint64_t* word_ = nullptr;
   CuPointer address_ = 0;   // of the word, for the device
   uint64_t base_ = 0;       // what the word was at value 0
@@ -60,7 +63,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   LandmarkPool& operator=(const LandmarkPool&) = delete;
 
   // Null: no memory, or a lost device.
-  std::shared_ptr<Landmark> take();
+  std::shared_ptr<Landmark> take(LandmarkKind kind = LandmarkKind::on_device);
   // Makes words before they are asked for: their memory is registered with the driver, which may wait for streams.
   bool grow() KVBM_EXCLUDES(mutex_);
 
@@ -68,8 +71,10 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   // it and will not any more, and nothing of the landmark is on the device now.
   void begin(Landmark& landmark);
   void end(Landmark& landmark, uint64_t last, bool by_cpu);
-  // The device was told to write `value`: what a stream waits for up to there will come without anybody's help.
+  // The device was given all that `value` stands for: a wait for it ends without the CPU.
   void promise(Landmark& landmark, uint64_t value);
+  // Blocks until `value` was promised or raised, or waiters were released.
+  void await_promise(const Landmark& landmark, uint64_t value) const;
   // At once, or when what is pending has ended.
   void raise(Landmark& landmark, uint64_t value);
   // Raises every word that a stream may be waiting for as high as any waits.
@@ -78,6 +83,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   // What was asked of the CPU is written once more where a late write of a lost device may have lowered the word.
   void settle(Landmark& landmark);
 
+  [[nodiscard]] static LandmarkKind kind(const Landmark& landmark) noexcept { return landmark.kind_; }
   // Where the device finds the word, and what is to be written or waited for there for a value.
   struct Target {
     CuPointer address;
@@ -119,6 +125,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
 
   const std::shared_ptr<Device> device_;
   mutable Mutex mutex_;
+  mutable std::condition_variable changed_;  // promised, raised or released
   std::vector<FreeWord> free_ KVBM_GUARDED_BY(mutex_);
   std::vector<Landmark*> out_ KVBM_GUARDED_BY(mutex_);  // those that were taken
   std::vector<std::shared_ptr<PinnedMemory>> memory_ KVBM_GUARDED_BY(mutex_);

@@ -67,10 +67,10 @@ std::byte* PartIssue::host(const TransferWork& work, size_t i, const StagingPlac
   return leaf.bounced ? place.pinned->data() + leaf.offset : work.batch.leaves[i].record;
 }
 
-Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
+Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place) {
   Status s = settle(work);
   if (s.ok()) s = order(work);
-  if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place, landmarks);
+  if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place);
   if (s.ok()) return Code::ok;
   // A driver that goes on refusing is heard once.
   if (std::string why = s.message(); why != complaint_) {
@@ -111,7 +111,7 @@ Status PartIssue::gather(TransferWork& work, const PlannedPart& part, StagingPla
   return record(place.end, streams_.copies);
 }
 
-Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
+Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place) {
   write_jobs(work, part, place);
   if (part.copies > 0) {
     if (Status s = record(place.begin, streams_.copies); !s.ok()) return s;
@@ -121,12 +121,11 @@ Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPl
     return s;
   }
   if (Status s = launch(part, place); !s.ok()) return s;
-  if (part.has_mark) {
+  if (part.has_mark && LandmarkPool::kind(*work.batch.landmark) == LandmarkKind::on_device) {
     const uint64_t value = work.batch.marks[part.mark].value;
     const LandmarkPool::Target target = LandmarkPool::target(*work.batch.landmark, value);
     const CuResult result = device_.driver().cuStreamWriteValue64(streams_.kernels, target.address, target.value, 0);
     if (Status s = device_.check(result, "cuStreamWriteValue64"); !s.ok()) return s;
-    landmarks.promise(*work.batch.landmark, value);
   }
   return record(place.end, streams_.kernels);
 }

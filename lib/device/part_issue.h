@@ -26,7 +26,7 @@ class PartIssue {
 
   // Enqueues the part, and `place.end` behind all of it. Where something is refused, `place.end` still comes behind what
   // was enqueued; where even that is refused the device is lost.
-  Code issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
+  Code issue(TransferWork& work, const PlannedPart& part, StagingPlace& place);
   // Reads what the kernels answered into the batch. The part has ended.
   void collect(TransferWork& work, const PlannedPart& part, const StagingPlace& place) const;
   // Overwrites with 0xFF what did not land, behind everything that the direction was told, and waits. `place` is free.
@@ -40,7 +40,7 @@ class PartIssue {
   Status settle(TransferWork& work);
   Status order(TransferWork& work);
   Status gather(TransferWork& work, const PlannedPart& part, StagingPlace& place);
-  Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
+  Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place);
   void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place);
   Status launch(const PlannedPart& part, const StagingPlace& place);
   Status launch_poison(const PlannedPart& part, const StagingPlace& place);

@@ -85,8 +85,8 @@ StorageReads::Piece StorageReads::reserve(uint64_t bytes) noexcept {
 // ---- Begin and end ----
 
 Result<std::shared_ptr<StorageReads>> StorageReads::create(std::shared_ptr<Device> device, const CuFileLibrary& library,
-                                                           uint64_t bytes, Log* log) {
-  std::shared_ptr<StorageReads> made(new StorageReads(device, library, log));
+                                                           uint64_t bytes) {
+  std::shared_ptr<StorageReads> made(new StorageReads(device, library));
   auto memory = DeviceMemory::allocate(device, bytes / kGranule * kGranule);
   if (!memory.ok()) return memory.status();
   auto pool = std::make_shared<Pool>(device, library.table);
@@ -215,18 +215,18 @@ void StorageReads::failed(const std::string& why) noexcept {
   const uint32_t in_a_row = failures_.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool last = in_a_row >= kFailures && !given_up_.exchange(true, std::memory_order_relaxed);
   const bool first = !told_.exchange(true, std::memory_order_relaxed);
-  if (log_ == nullptr || (!first && !last) || device_->is_lost()) return;
-  log_->write(LogLevel::warning, "device",
-              std::string(last ? "disks are read through host memory from now on: "
-                               : "a read past host memory failed, and went through it: ") + why);
+  if ((!first && !last) || device_->is_lost()) return;
+  device_->log()->write(LogLevel::warning,
+                        std::string(last ? "disks are read through host memory from now on: "
+                                         : "a read past host memory failed, and went through it: ") + why);
 }
 
 void StorageReads::checked(bool right) noexcept {
   if (right) return wrong_.store(0, std::memory_order_relaxed);
   if (wrong_.fetch_add(1, std::memory_order_relaxed) + 1 < kFailures) return;
-  if (given_up_.exchange(true, std::memory_order_relaxed) || log_ == nullptr) return;
-  log_->write(LogLevel::error, "device",
-              "disks are read through host memory from now on: records that were read past it were damaged");
+  if (given_up_.exchange(true, std::memory_order_relaxed)) return;
+  device_->log()->write(LogLevel::error,
+                        "disks are read through host memory from now on: records that were read past it were damaged");
 }
 
 StorageReads::Stats StorageReads::stats() const noexcept {

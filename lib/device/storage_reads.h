@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/function.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/thread_executor.h"
@@ -72,9 +71,9 @@ class StorageReads {
     uint64_t failed = 0;
   };
 
-  // no_memory; unsupported: the buffer cannot be registered; tier_disabled. `log` may be null, and outlives this.
+  // no_memory; unsupported: the buffer cannot be registered; tier_disabled.
   static Result<std::shared_ptr<StorageReads>> create(std::shared_ptr<Device> device, const CuFileLibrary& library,
-                                                      uint64_t bytes, Log* log);
+                                                      uint64_t bytes);
   ~StorageReads();
   StorageReads(const StorageReads&) = delete;
   StorageReads& operator=(const StorageReads&) = delete;
@@ -95,8 +94,8 @@ class StorageReads {
     CuFileHandle handle = nullptr;
   };
   struct Trip;
-  StorageReads(std::shared_ptr<Device> device, const CuFileLibrary& library, Log* log)
-      : device_(std::move(device)), table_(library.table), log_(log) {}
+  StorageReads(std::shared_ptr<Device> device, const CuFileLibrary& library)
+      : device_(std::move(device)), table_(library.table) {}
   void run(Trip& trip, size_t i);
   Status read_one(const Read& read);
   Result<CuFileHandle> handle_of(int fd);
@@ -104,7 +103,6 @@ class StorageReads {
 
   const std::shared_ptr<Device> device_;
   const CuFile table_;
-  Log* const log_;
   std::shared_ptr<Pool> pool_;
   std::unique_ptr<ThreadExecutor> threads_;
   Mutex mutex_;

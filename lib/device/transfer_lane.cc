@@ -237,7 +237,7 @@ TransferLane::Place* TransferLane::next_to_issue() {
 }
 
 void TransferLane::issue(Place& place) {
-  const Code code = issue_->issue(*place.work, part_of(place), *place.memory, *landmarks_);
+  const Code code = issue_->issue(*place.work, part_of(place), *place.memory);
   {
     MutexLock lock(mutex_);
     place.failed = code != Code::ok;
@@ -246,6 +246,11 @@ void TransferLane::issue(Place& place) {
     if (place.failed && device_->is_lost()) quiet_ = false;
     place.state = State::issued;
     ++issued_;
+    const PlannedPart& part = part_of(place);
+    // From here on wait_for_part() finds it.
+    if (!place.failed && part.has_mark) {
+      landmarks_->promise(*place.work->batch.landmark, place.work->batch.marks[part.mark].value);
+    }
     arm();
     wake();
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codec/record.h"
+#include "device/landmark.h"
 #include "device/leaf_table.h"
 
 namespace kvbm::device {
@@ -208,7 +209,8 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   }
   std::vector<PlanLeaf> leaves;
   PlanLimits own = limits;
-  own.always_mapped |= b.landmark != nullptr && !limits.copies_behind_waits;
+  const bool waited_for = b.landmark != nullptr && LandmarkPool::kind(*b.landmark) == LandmarkKind::on_device;
+  own.always_mapped |= waited_for && !limits.copies_behind_waits;
   const Look look{known, own, part_bytes, part_leaves};
   if (!look.take(*work, leaves)) {
     expand(b);

@@ -84,20 +84,22 @@ class DeviceTransfers final : public Transfers {
     return decodes_on(*device_, codec, coded);
   }
 
-  std::shared_ptr<Landmark> landmark() override { return landmarks_->take(); }
+  std::shared_ptr<Landmark> landmark(LandmarkKind kind) override { return landmarks_->take(kind); }
 
   Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream) override {
     if (value >= uint64_t{1} << 62) return Status(Code::invalid_argument, "a landmark's value must be below 2^62");
     Result<CuContext> context = context_of(*device_, stream);
     if (!context.ok()) return context.status();
     if (landmarks_->reached(*landmark, value)) return {};
+    const bool by_event = LandmarkPool::kind(*landmark) == LandmarkKind::issued;
+    if (by_event) landmarks_->await_promise(*landmark, value);
     const DriverCall watched(&device_->watch());
     const ContextScope entered(device_->driver(), context.value());
     // What the driver was told already is waited for by its event, an order that the driver sees; the word alone says
     // nothing to its scheduler, and is for what was not issued yet.
     Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream, context.value());
     if (!issued.ok()) return issued.status();
-    if (issued.value()) return {};
+    if (issued.value() || by_event) return {};  // with neither it has landed, or it will not come
     if (!landmarks_->waits(landmark, value, context.value(), stream)) return {};
     const LandmarkPool::Target target = LandmarkPool::target(*landmark, value);
     const CuResult result =

@@ -74,6 +74,11 @@ class StreamPoint;
 // The word in which batches say on the device how far they are, for streams of the engine that wait for it without the
 // CPU (Transfers::wait_on). Values only rise: device/landmark.h.
 class Landmark;
+// How streams wait for a landmark.
+enum class LandmarkKind : uint8_t {
+  on_device,  // for its word, also before the part that writes it was issued
+  issued,     // for the event behind the part; the CPU blocks until that was issued. The device writes no word
+};
 
 struct TransferBatch {
   std::vector<LeafMove> leaves;        // in the order that they should land; some of them may be many (LeafMove::table)
@@ -148,9 +153,10 @@ class Transfers {
   // decodes_on() of the device.
   [[nodiscard]] virtual bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept = 0;
   // A landmark at value 0; null where there is no memory for one or the device is lost.
-  virtual std::shared_ptr<Landmark> landmark() = 0;
-  // What is enqueued on `stream` from now on waits until the landmark has reached `value` (below 2^62). Errors as of
-  // point(). Never blocks the caller.
+  virtual std::shared_ptr<Landmark> landmark(LandmarkKind kind = LandmarkKind::on_device) = 0;
+  // Makes what is enqueued on `stream` from now on wait until the landmark has reached `value` (below 2^62). Errors as of
+  // point(). Blocks for LandmarkKind::issued alone: until the driver was given what `value` stands for, or the landmark
+  // was raised.
   virtual Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream) = 0;
   // Raises a landmark from the CPU, for batches that will never come; not before those of it that are under way ended.
   virtual void raise(Landmark& landmark, uint64_t value) = 0;

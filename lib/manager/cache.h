@@ -72,11 +72,13 @@ class Cache {
   [[nodiscard]] const std::vector<CachePart>& parts() const noexcept { return parts_; }
   // Null: the tensors are host memory.
   [[nodiscard]] const std::shared_ptr<AttachedDevice>& device() const noexcept { return device_; }
-  // What the layers [first, first + n) of a load (n = 0: all) are waited for by; remembered by layer_waits(). Of a cache
-  // on a device. no_memory, tier_disabled.
-  Result<std::shared_ptr<LayerMarks>> mark_layers(uint32_t first, uint32_t n);
+  // Makes the marks by which streams wait for the layers [first, first + n) of a load (n = 0: all); layer_waits() keeps
+  // them. `issued`: streams wait for events alone, and their callers until the layer was issued. For caches on a device.
+  // unsupported (of those that are not `issued`), no_memory, tier_disabled.
+  Result<std::shared_ptr<LayerMarks>> mark_layers(uint32_t first, uint32_t n, bool issued);
   [[nodiscard]] LayerWaits& layer_waits() noexcept { return layer_waits_; }
-  // What is enqueued on `stream` from now on waits for a layer of that load. stale_handle, invalid_argument.
+  // Makes what is enqueued on `stream` from now on wait for a layer of that load. Blocks as Transfers::wait_on().
+  // stale_handle, invalid_argument.
   Status wait_layer(uint64_t operation, uint32_t layer, device::CuStream stream);
   // Engine blocks in one stored block.
   [[nodiscard]] uint32_t units() const noexcept { return units_; }

@@ -54,14 +54,16 @@ DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& 
                            uint64_t slot_bytes, std::shared_ptr<void> memory)
     : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes), memory_(std::move(memory)) {}
 
-// Each device ends on a thread of its own, which stays behind where a call of the driver does not return. What is registered
+// Ends each device on a thread of its own, which stays behind where a call of the driver does not return. What is registered
 // there stays mapped with it.
 DeviceCaches::~DeviceCaches() {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait patient;
   MutexLock lock(mutex_);
   for (std::shared_ptr<AttachedDevice>& one : devices_) {
+    const std::shared_ptr<device::DeviceLog> log = one->device().log();
     (void)device::call_beside("kvbm-closing", options_.lost_after_ns,
                               [one = std::move(one), memory = memory_]() mutable { one.reset(); });
+    log->close();  // of what holds the device still, as a session may
   }
 }
 
@@ -158,7 +160,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   if (device::has_blocking_launches()) {
     env_.log->write(LogLevel::warning, "device",
                     "CUDA_LAUNCH_BLOCKING is set: a launch behind a stream's wait for a layer would not return, so loads with "
-                    "wait_layers are refused; unset it");
+                    "wait_layers = KVBM_WAIT_LAYERS_ON_DEVICE are refused; unset it, or use KVBM_WAIT_LAYERS_ISSUED");
   }
   device::TransferOptions options;
   options.multiprocessors = options_.multiprocessors;
@@ -210,7 +212,7 @@ void DeviceCaches::add_storage(AttachedDevice& attached, const std::shared_ptr<d
   if (!asked && library.value()->compatible_only()) {
     return refused(library.value()->path + " is in compatibility mode: it copies through host memory itself");
   }
-  auto reads = device::StorageReads::create(device, *library.value(), options_.staging_bytes, env_.log);
+  auto reads = device::StorageReads::create(device, *library.value(), options_.staging_bytes);
   if (!reads.ok()) return refused(reads.status().message());
   attached.set_storage(std::move(reads).value(), asked);
 }

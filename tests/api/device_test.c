@@ -177,7 +177,7 @@ static void what_is_stored_comes_back(void) {
   close_engine(&e);
 }
 
-static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
+static void load_by_layers(uint32_t how) {
   device_engine_t e;
   kvbm_key_t keys[8];
   kvbm_match_t *match = NULL;
@@ -198,7 +198,7 @@ static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
   options.item_status = status;
   options.stream = stream;
   options.has_stream = 1;
-  options.wait_layers = 1;
+  options.wait_layers = how;
   CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_INVALID); /* no out_operation */
   options.out_operation = &operation;
   CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, NULL, 5), KVBM_ERR_INVALID); /* no queue */
@@ -223,15 +223,22 @@ static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
   close_engine(&e);
 }
 
-/* A load with wait_layers is refused with words before anything of it began, and works without. */
+static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
+  load_by_layers(KVBM_WAIT_LAYERS_ON_DEVICE);
+  load_by_layers(KVBM_WAIT_LAYERS_ISSUED);
+}
+
+/* A load whose layers are to be waited for on the device is refused with words before anything of it began. By events it
+ * works, and so it does without waits. */
 static void waits_are_refused(const char *says) {
   device_engine_t e;
   kvbm_key_t keys[4];
   kvbm_match_t *match = NULL;
   kvbm_load_options_t options;
   kvbm_device_row_t row;
+  kvbm_completion_t done;
   uint64_t operation = 0;
-  uint32_t ids[4];
+  uint32_t ids[4], layer;
   size_t hits = 0, rows = 0, i;
   if (!open_engine(&e)) return;
   store_some(&e, 1, 4);
@@ -239,7 +246,7 @@ static void waits_are_refused(const char *says) {
   OK(kvbm_cache_lookup(e.cache, keys, 4, NULL, &match, &hits));
   for (i = 0; i < 4; ++i) ids[i] = 20 + (uint32_t)i;
   kvbm_load_options_init(&options, sizeof options);
-  options.wait_layers = 1;
+  options.wait_layers = KVBM_WAIT_LAYERS_ON_DEVICE;
   options.out_operation = &operation;
   CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_UNSUPPORTED);
   CHECK(strstr(last_log, says) != NULL);
@@ -247,16 +254,27 @@ static void waits_are_refused(const char *says) {
   OK(kvbm_manager_devices(e.manager, &row, 1, &rows));
   CHECK_U64(row.lost, 0);
   CHECK_U64(row.scatters.batches, 0);
-  options.wait_layers = 0;
-  OK(kvbm_cache_load(e.cache, match, ids, hits, &options, NULL, 0));
+  options.wait_layers = KVBM_WAIT_LAYERS_ISSUED;
+  options.stream = fake.make_stream(DEVICE);
+  options.has_stream = 1;
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5));
+  for (layer = 0; layer < LAYERS; ++layer) OK(kvbm_cache_wait_layer(e.cache, operation, layer, options.stream));
+  fake.synchronize(options.stream);
   for (i = 0; i < 4; ++i) CHECK(block_is(&e, 20 + i, i));
+  CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1 && done.items_done == 4);
+  options.wait_layers = KVBM_WAIT_LAYERS_ISSUED + 1;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_UNSUPPORTED);
+  for (i = 0; i < 4; ++i) ids[i] = 10 + (uint32_t)i;
+  options.wait_layers = KVBM_WAIT_LAYERS_OFF;
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &options, NULL, 0));
+  for (i = 0; i < 4; ++i) CHECK(block_is(&e, 10 + i, i));
   kvbm_match_release(match);
   close_engine(&e);
 }
 
 static void waits_for_layers_are_refused_where_they_could_not_end(void) {
   CHECK(fake.apply("waits=0"));
-  waits_are_refused("device 1 or its driver has no 64-bit stream memory operations; load without wait_layers");
+  waits_are_refused("device 1 or its driver has no 64-bit stream memory operations; load with wait_layers = KVBM_WAIT_LAYERS_ISSUED");
   CHECK(fake.apply("waits=1"));
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   waits_are_refused("CUDA_LAUNCH_BLOCKING is set");

@@ -119,7 +119,7 @@ class HostWorld {
     request.n_ids = kBlocks;
     request.block_ids = ids();
     if (by_layers) {
-      auto marks = cache_->mark_layers(0, 0);
+      auto marks = cache_->mark_layers(0, 0, false);
       if (!marks.ok()) return marks.status();
       request.layers = std::move(marks).value();
     }

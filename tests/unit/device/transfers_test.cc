@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -436,19 +437,99 @@ TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
   }
 }
 
+// The CPU blocks until a part was given to the driver, and the stream then waits for that part's event: no word of memory is
+// written or waited for.
+TEST(Transfers, issued_landmarks_are_waited_for_by_events) {
+  for (const bool waits_first : {true, false}) {
+    TransferWorld world;
+    TransferOptions options = TransferWorld::small_options();
+    options.plan.mark_bytes = 8U << 10;
+    ASSERT_TRUE(world.open(options).ok());
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(40, 1U << 20, 20, true);
+    TransferWorld::expect_records(batch.leaves);
+    const std::vector<LeafMove> leaves = batch.leaves;
+    batch.landmark = world.transfers->landmark(LandmarkKind::issued);
+    ASSERT_NE(batch.landmark, nullptr);
+    const auto landmark = batch.landmark;
+    for (size_t i = 0; i < leaves.size(); i += 3) batch.marks.push_back({i + 1, i + 1});
+    batch.marks.push_back({leaves.size(), leaves.size()});
+    const std::vector<TransferBatch::Mark> marks = batch.marks;
+    Reader reader(world);
+    std::atomic<bool> submitted{false};
+    std::thread engine;
+    const auto read_all = [&] {
+      size_t from = 0;
+      for (const TransferBatch::Mark& mark : marks) {
+        ASSERT_TRUE(world.transfers->wait_on(landmark, mark.value, reader.stream).ok());
+        ASSERT_TRUE(submitted) << "it did not block";
+        for (; from < mark.leaf_count; ++from) reader.read(leaves[from]);
+      }
+    };
+    if (waits_first) engine = std::thread(read_all);
+    submitted = true;
+    Outcome outcome = world.scatter(std::move(batch));
+    if (!waits_first) engine = std::thread(read_all);
+    engine.join();
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    world.cuda.synchronize(reader.stream);
+    ASSERT_EQ(reader.copies.size(), leaves.size());
+    for (const auto& [leaf, seen] : reader.copies) ASSERT_EQ(std::memcmp(seen, leaf.record, leaf.device.total()), 0);
+    EXPECT_EQ(world.cuda.calls("cuStreamWaitValue64"), 0U);
+    EXPECT_EQ(world.cuda.calls("cuStreamWriteValue64"), 0U);
+  }
+}
+
+TEST(Transfers, issued_landmarks_let_the_caller_go_on_when_nothing_will_come) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const auto raised = world.transfers->landmark(LandmarkKind::issued);
+  std::atomic<bool> told{false};
+  std::thread engine([&] {
+    EXPECT_TRUE(world.transfers->wait_on(raised, 5, stream).ok());
+    EXPECT_TRUE(told);
+  });
+  told = true;
+  world.transfers->raise(*raised, 5);
+  engine.join();
+  // A batch that the driver refuses.
+  const auto failed = world.transfers->landmark(LandmarkKind::issued);
+  std::thread other([&] { EXPECT_TRUE(world.transfers->wait_on(failed, 1, stream).ok()); });
+  world.cuda.fail("cuLaunchKernel", 1, kCuInvalidValue);
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(3, 1U << 20, 0, true);
+  batch.landmark = failed;
+  batch.marks = {{batch.leaves.size(), 1}};
+  EXPECT_EQ(world.scatter(std::move(batch)).wait(), Code::internal);
+  other.join();
+  // A device that is lost.
+  const auto lost = world.transfers->landmark(LandmarkKind::issued);
+  std::thread last([&] { (void)world.transfers->wait_on(lost, 1, stream); });
+  world.cuda.lose(1);
+  TransferBatch never;
+  never.leaves = world.make_leaves(3, 1U << 20, 0, true);
+  never.landmark = lost;
+  never.marks = {{never.leaves.size(), 1}};
+  EXPECT_EQ(world.scatter(std::move(never)).wait(), Code::tier_disabled);
+  last.join();
+}
+
 // A copy of the engine's behind its wait may stand before theirs in the copy engine's queue.
 TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   for (Way way : ways()) {
-    for (const bool copies : {false, true}) {
-      SCOPED_TRACE(std::string(way.name) + (copies ? ", copies" : ""));
+    for (const int variant : {0, 1, 2}) {
+      const LandmarkKind kind = variant == 2 ? LandmarkKind::issued : LandmarkKind::on_device;
+      const bool copies = variant != 0;  // a stream that waits for an event stands before nothing
+      SCOPED_TRACE(std::string(way.name) + (copies ? ", copies " : " ") + std::to_string(variant));
       TransferWorld world;
-      way.options.plan.copies_behind_waits = copies;
+      way.options.plan.copies_behind_waits = variant == 1;
       ASSERT_TRUE(world.open(way.options).ok());
       TransferBatch batch;
       batch.leaves = world.make_leaves(40, 700U << 10, way.loose, way.flat);
       TransferWorld::expect_records(batch.leaves);
       const std::vector<LeafMove> leaves = batch.leaves;
-      batch.landmark = world.transfers->landmark();
+      batch.landmark = world.transfers->landmark(kind);
       ASSERT_NE(batch.landmark, nullptr);
       batch.marks = {{10, 1}, {leaves.size(), 2}};
       Outcome outcome = world.scatter(std::move(batch));

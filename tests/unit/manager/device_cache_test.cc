@@ -302,7 +302,7 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
   ASSERT_EQ(store_all(host, 1, 0, kBlocks).status, Code::ok);
   fill(device, 8);
   const device::CuStream stream = engine_stream();
-  auto marks = device.cache->mark_layers(0, 0);
+  auto marks = device.cache->mark_layers(0, 0, false);
   ASSERT_TRUE(marks.ok());
   EXPECT_EQ(marks.value()->last(), kLayers);
   device.cache->layer_waits().add(77, manager::LayerWaits::place(marks.value()));
@@ -342,7 +342,7 @@ TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_
   stored.block_ids.assign(kKeys, 5);
   ASSERT_EQ(store(std::move(stored))->wait().status, Code::ok);
   const device::CuStream stream = engine_stream();
-  auto marks = device.cache->mark_layers(0, 0);
+  auto marks = device.cache->mark_layers(0, 0, false);
   ASSERT_TRUE(marks.ok());
   device.cache->layer_waits().add(7, manager::LayerWaits::place(marks.value()));
   std::vector<std::byte> seen(kCacheBytes);
@@ -383,7 +383,7 @@ TEST_F(DeviceCache, all_layers_of_blocks_that_never_came_are_overwritten_before_
   fill(host, 3);
   ASSERT_EQ(store_all(host, 1, 0, 4).status, Code::ok);
   const device::CuStream stream = engine_stream();
-  auto marks = device.cache->mark_layers(0, 0);
+  auto marks = device.cache->mark_layers(0, 0, false);
   ASSERT_TRUE(marks.ok());
   device.cache->layer_waits().add(7, manager::LayerWaits::place(marks.value()));
   std::vector<std::vector<std::byte>> seen(kLayers, std::vector<std::byte>(kCacheBytes));
@@ -428,7 +428,7 @@ TEST_F(DeviceCache, who_waits_for_layers_is_released_whatever_becomes_of_the_loa
   enum class End { damaged, cancelled, deadline };
   for (const End end : {End::damaged, End::cancelled, End::deadline}) {
     const device::CuStream stream = engine_stream();
-    auto marks = device.cache->mark_layers(0, 0);
+    auto marks = device.cache->mark_layers(0, 0, false);
     ASSERT_TRUE(marks.ok());
     const uint64_t number = 10 + static_cast<uint64_t>(end);
     device.cache->layer_waits().add(number, manager::LayerWaits::place(marks.value()));

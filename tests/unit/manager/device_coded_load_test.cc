@@ -194,7 +194,7 @@ TEST_F(DeviceCodedLoad, who_waits_for_layers_is_released_when_the_load_is_cancel
     make(32, directory.path() + "/tier");
     const Paged device = attach_device(Form::nhd);
     const device::CuStream stream = fake_.make_stream(kOrdinal);
-    auto marks = device.cache->mark_layers(0, 0);
+    auto marks = device.cache->mark_layers(0, 0, false);
     ASSERT_TRUE(marks.ok());
     device.cache->layer_waits().add(5, manager::LayerWaits::place(marks.value()));
     ASSERT_TRUE(device.cache->wait_layer(5, kLayers - 1, stream).ok());

@@ -205,7 +205,7 @@ TEST_F(LoadStorage, layers_are_waited_for_as_ever_and_some_can_be_left_out) {
   open(Use::on);
   if (IsSkipped() || HasFatalFailure()) return;
   const device::CuStream stream = fake_.make_stream(kOrdinal);
-  auto marks = paged_.cache->mark_layers(1, 2);
+  auto marks = paged_.cache->mark_layers(1, 2, false);
   ASSERT_TRUE(marks.ok());
   paged_.cache->layer_waits().add(7, manager::LayerWaits::place(marks.value()));
   for (uint32_t layer = 1; layer < kLayers; ++layer) ASSERT_TRUE(paged_.cache->wait_layer(7, layer, stream).ok());

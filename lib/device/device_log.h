@@ -1,0 +1,29 @@
+// Where a device writes its lines, until its owner ends: a thread that is left behind in the driver may still hold the device
+// then. Thread: any. Lock: mutex_, a leaf; not held while a line is written.
+#pragma once
+
+#include <condition_variable>
+#include <initializer_list>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace kvbm::device {
+
+class DeviceLog {
+ public:
+  // `log`: may be null; outlives this until close() has returned.
+  explicit DeviceLog(const Log* log) noexcept : log_(log) {}
+  void write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
+  // Waits for the lines that are being written. No line is written from then on.
+  void close() noexcept;
+
+ private:
+  Mutex mutex_;
+  std::condition_variable written_;
+  const Log* log_ KVBM_GUARDED_BY(mutex_);
+  size_t writing_ KVBM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace kvbm::device
