@@ -18,6 +18,7 @@
 #include "base/thread_executor.h"
 #include "layout/engine_forms.h"
 #include "manager/cache.h"
+#include "manager/device_caches.h"
 #include "manager/load.h"
 #include "manager/lookup.h"
 #include "manager/manager.h"
@@ -87,7 +88,7 @@ class DeviceEngine : public ::testing::Test {
     options.device = std::move(device);
     options.device.driver = &fake_.driver();
     options.device.pin_threads = 2;
-    options.device.lost_after_ns = 600'000'000'000;  // kernels on the CPU take as long as they take
+    options.device.lost_after_ns = lost_after_ns_;
     if (!disk.empty()) {
       options.tiers.resize(1);
       options.tiers[0].path = disk;
@@ -278,7 +279,8 @@ class DeviceEngine : public ::testing::Test {
     return load(load_request(cache, std::move(match), first_id))->wait();
   }
 
-  // Of the disk and the namespace of managers that are made from now on.
+  // Of managers that are made from now on.
+  uint64_t lost_after_ns_ = 600'000'000'000;  // kernels on the CPU take as long as they take
   std::string codec_ = "off";
   std::optional<codec::Recipe> recipe_;
   FakeCuda fake_{two_devices()};

@@ -107,7 +107,8 @@ class FakeCuda {
   // it do nothing and return `code`; nothing else changes.
   void fail(const std::string& entry, uint64_t nth, device::CuResult code, uint64_t count = 1);
   // The nth call from now of an entry does not return before `until` says so (asked now and then, under no lock; none:
-  // never) or unblock() is called; then it goes on as it would have.
+  // never), and then goes on as it would have. unblock(), or the end of this, ends it without an effect, as
+  // kCuDeinitialized.
   void block(const std::string& entry, uint64_t nth = 1, std::function<bool()> until = {});
   void unblock();
   [[nodiscard]] size_t blocked() const;  // calls that are so kept

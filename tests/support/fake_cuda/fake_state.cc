@@ -85,26 +85,28 @@ CuResult FakeCuda::State::count(const char* entry) {
   return kCuSuccess;
 }
 
-void FakeCuda::State::keep(const char* entry, std::unique_lock<std::mutex>& lock) {
+CuResult FakeCuda::State::keep(const char* entry, std::unique_lock<std::mutex>& lock) {
   const uint64_t call = entry_calls[entry] + 1;
   const auto is_this = [&](const Block& one) { return one.entry == entry && one.call == call; };
   const auto found = std::find_if(blocks.begin(), blocks.end(), is_this);
-  if (found == blocks.end()) return;
+  if (found == blocks.end()) return kCuSuccess;
   const std::function<bool()> until = found->until;
   found->call = 0;  // the calls after it pass, and so does this one when it is asked again
   ++kept;
   changed.notify_all();
+  bool goes_on = false;
   const auto released = [&] {
     if (stopping || blocks.empty()) return true;
     if (!until) return false;
     lock.unlock();
-    const bool over = until();
+    goes_on = until();
     lock.lock();
-    return over;
+    return goes_on;
   };
   while (!released()) changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(1));
   --kept;
   changed.notify_all();
+  return goes_on ? kCuSuccess : kCuDeinitialized;
 }
 
 FakeContext* FakeCuda::State::find_context(CuContext handle) {

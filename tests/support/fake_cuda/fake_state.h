@@ -113,7 +113,8 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   // All below: with the lock.
   device::CuResult beside_captures(const char* entry);
   device::CuResult count(const char* entry);  // an injected error, if this call is to fail
-  void keep(const char* entry, std::unique_lock<std::mutex>& lock);  // for as long as it is blocked; before count()
+  // Returns when the call is not blocked (any more); success: it goes on. Before count().
+  device::CuResult keep(const char* entry, std::unique_lock<std::mutex>& lock);
   FakeContext* find_context(device::CuContext handle);
   FakeContext* context_of(int ordinal);  // the living primary context, if there is one
   FakeContext& retain(int ordinal, bool engine);
@@ -215,7 +216,7 @@ device::CuResult fake_entry(const char* name, Need need, Body&& body) {
   if (state == nullptr) return device::kCuDeinitialized;
   const InPlace driver(Place::nowhere);  // no driver throws what operator new does
   std::unique_lock<std::mutex> lock(state->mutex);
-  state->keep(name, lock);
+  if (const device::CuResult ended = state->keep(name, lock); ended != device::kCuSuccess) return ended;
   if (const device::CuResult injected = state->count(name); injected != device::kCuSuccess) return injected;
   if (need != Need::nothing && !state->initialized) return device::kCuNotInitialized;
   FakeContext* context = nullptr;
