@@ -215,6 +215,7 @@ void Device::lose(const char* what, CuResult result) noexcept {
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
   }
+  if (!log_->wants(LogLevel::error)) return;
   const MemoryWait patient;
   log_->write(LogLevel::error, "the GPU is lost to kvbm until the process begins anew; its cache is not used",
               {{"device", std::to_string(facts_.ordinal)},
@@ -242,7 +243,7 @@ Status Device::lost() const {
 }
 
 void Device::complain(const char* text, const Status& why) const {
-  if (is_lost()) return;
+  if (is_lost() || !log_->wants(LogLevel::warning)) return;
   log_->write(LogLevel::warning, text,
               {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
 }

@@ -4,6 +4,11 @@
 
 namespace kvbm::device {
 
+bool DeviceLog::wants(LogLevel level) noexcept {
+  MutexLock lock(mutex_);
+  return log_ != nullptr && log_->wants(level);
+}
+
 void DeviceLog::write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
   const Log* log = nullptr;
   {

@@ -15,6 +15,8 @@ class DeviceLog {
  public:
   // `log`: may be null; outlives this until close() has returned.
   explicit DeviceLog(const Log* log) noexcept : log_(log) {}
+  // Whether a line of this level is written: without one, none is put together, which takes memory.
+  [[nodiscard]] bool wants(LogLevel level) noexcept;
   void write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
   // Waits for the lines that are being written. No line is written from then on.
   void close() noexcept;
