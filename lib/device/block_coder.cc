@@ -12,10 +12,10 @@ namespace {
 
 constexpr long kLookEveryNs = 100'000;
 
-// A call, once it may have enqueued something. However it is left, also by the exception of host memory that was refused:
-// nothing of it is under way then, or the room is parked with a device that was given up, or late: what is under way then writes
-// to the room alone, and the next call waits for it. Otherwise the device might write
-// to the caller's blocks, and read jobs that the next call writes, when the caller believes that the call is over.
+// A call that may have enqueued work. However it ends, also by an exception for lack of host memory, no work of it is
+// under way afterwards. Exceptions: the room is parked with a device that was given up, or late; then its work writes
+// only to the room, and the next call waits for it. Otherwise the device might write to the caller's blocks, and read
+// jobs that the next call writes, while the caller believes that the call is over.
 class Call {
  public:
   Call(const Device& device, std::shared_ptr<CoderRoom>& room) noexcept : device_(device), room_(room) {}
@@ -29,7 +29,7 @@ class Call {
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
-  // It came to its end, which it has waited for.
+  // Notes that the call has waited for all of its work.
   void ended() noexcept { ended_ = true; }
 
  private:
@@ -72,7 +72,7 @@ Result<CoderRoom*> BlockCoder::enter(const StreamPoint* after, bool writes_outsi
     if (Status s = room_->wait(); !s.ok()) return s;
   }
   room_->begin(writes_outside);
-  // Says it too where the stream will never come there.
+  // If the stream will never reach the point, order() returns the error.
   if (after != nullptr) {
     if (Status s = after->order(room_->stream()); !s.ok()) return s;
   }

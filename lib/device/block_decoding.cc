@@ -32,7 +32,7 @@ CoderWay BlockDecoding::way_of(const codec::StreamLeaf& leaf) const noexcept {
   return leaf.codec == codec::LeafCodec::planar ? CoderWay::planar : CoderWay::quantized;
 }
 
-// What crosses the bus of a leaf into the landing: as it is stored, its planes, or its plain bytes.
+// Puts the bytes that cross the bus for a leaf into the landing: its stored form, its planes, or its plain bytes.
 Status BlockDecoding::take(const codec::StreamLeaf& leaf) {
   const uint64_t room = round_up(leaf.raw_bytes, codec::kCodedLeafUnit);
   if (held_ + leaf.raw_bytes > room_.window_bytes() || landed_ + room > room_.coded_bytes() ||
@@ -57,13 +57,14 @@ Status BlockDecoding::take(const codec::StreamLeaf& leaf) {
   return {};
 }
 
-// Everything that was taken into the window, and whole runs of it into the cache.
+// Decodes all taken leaves into the window, and scatters whole runs of it into the cache.
 Status BlockDecoding::flush() {
   if (Status s = decode_there(); !s.ok()) return s;
   leaves_.clear();
   landed_ = 0;
   if (Status s = scatter(); !s.ok()) return s;
-  // Less than a run is left: where that has come about too early to move it without overlap, there is room behind it.
+  // Less than a run is left. If it lies too near the begin to be moved without overlap, the window has enough space
+  // behind it.
   const uint64_t left = held_ - begin_;
   if (left <= begin_) {
     if (Status s = room_.move_window(begin_, 0, left); !s.ok()) return s;
@@ -89,7 +90,7 @@ Status BlockDecoding::decode_there() {
   bool again = false;
   for (size_t job = 0; job < jobs; ++job) {
     if (room_.result(job).status == kCodedOk) continue;
-    // The CPU has the last word: what is wrong with it, or what kernels do not take.
+    // The CPU decides: the leaf is wrong, or has a form that kernels do not take.
     const Leaf& leaf = leaves_[order_[job]];
     if (Status s = codec::decode_stream_leaf(leaf.stored, room_.landing() + leaf.coded_at, workspace_); !s.ok()) return s;
     if (Status s = room_.send_window(leaf.coded_at, leaf.window_at, leaf.stored.raw_bytes); !s.ok()) return s;

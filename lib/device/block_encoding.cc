@@ -8,7 +8,7 @@ namespace kvbm::device {
 
 namespace {
 
-// What of a mode kernels do.
+// Returns the part of a mode's work that kernels do.
 CoderWay way_of(const Device& device, const codec::LeafForm& form, codec::Mode mode) noexcept {
   const size_t width = codec::element_bytes(form.element);
   if (mode >= codec::Mode::fp8_e4m3 && mode <= codec::Mode::int4) {
@@ -46,7 +46,8 @@ Result<uint64_t> BlockEncoding::run() {
   return writer_.finish();
 }
 
-// Gathers as many runs as there is room for. What is left of the turn before is less than a leaf wherever it must move.
+// Gathers as many runs as fit into the window. The rest of the turn before is less than a leaf whenever it must be
+// moved.
 Status BlockEncoding::fill() {
   if (held_ - begin_ >= codec::kMaxLeafBytes) return {};  // a whole leaf: the turn before had more than it could take
   if (run_ < runs_.size() && held_ + runs_[run_].total() > room_.window_bytes()) {
@@ -64,7 +65,7 @@ Status BlockEncoding::fill() {
   return room_.gather(jobs);
 }
 
-// The leaves whose bytes are all there.
+// Chooses the leaves with all their bytes in the window.
 void BlockEncoding::choose() {
   leaves_.clear();
   uint64_t ahead = 0;
@@ -98,9 +99,9 @@ Status BlockEncoding::code_here() {
   return room_.launch(kernel, 0, leaves_.size());
 }
 
-// To the landing: what the kernel made of each leaf, or the leaf itself.
+// Copies to the landing: the kernel's result of each leaf, or the leaf itself.
 Status BlockEncoding::bring() {
-  // Also where no leaf is whole yet: the jobs are written anew.
+  // Wait also if no leaf is whole yet, because the jobs are rewritten.
   if (way_ != CoderWay::none || leaves_.empty()) {
     if (Status s = room_.wait(); !s.ok()) return s;
   }
@@ -141,7 +142,7 @@ Status BlockEncoding::write_planes(size_t i) {
   return {};
 }
 
-// A leaf that coding does not make smaller: it is still in the window.
+// Writes a leaf that coding did not make smaller; its plain bytes are still in the window.
 Status BlockEncoding::write_plain(size_t i) {
   const Leaf& leaf = leaves_[i];
   if (Status s = room_.bring_window(leaf.window_at, leaf.coded_at, leaf.bytes); !s.ok()) return s;

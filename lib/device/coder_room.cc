@@ -72,7 +72,7 @@ Status CoderRoom::make_stream() {
       !s.ok()) {
     return s;
   }
-  // Of the lowest priority: nobody's stream waits for it.
+  // Of the lowest priority, because no stream waits for it.
   const CuResult made = driver.cuStreamCreateWithPriority(&stream_, kCuStreamNonBlocking, least);
   if (Status s = device_->check(made, "cuStreamCreateWithPriority"); !s.ok()) return s;
   return device_->check(driver.cuEventCreate(&end_, kCuEventDisableTiming), "cuEventCreate");
@@ -87,7 +87,7 @@ CoderRoom::~CoderRoom() {
 
 void CoderRoom::set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept {
   const DeviceRun pieces = make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1);
-  // Not compared: what goes into the cache was checked where it was decoded, in the window.
+  // Not compared: data for the cache was checked when it was decoded into the window.
   jobs_[job] = make_leaf_job(pieces, run.count0, window() + window_at, false, 0);
 }
 
@@ -137,7 +137,7 @@ Status CoderRoom::move_window(uint64_t from, uint64_t to, uint64_t bytes) {
   return copy(window() + to, window() + from, bytes);
 }
 
-// Not cuEventSynchronize: a device that never ends must not keep the caller for ever.
+// Polls instead of calling cuEventSynchronize: a device that never ends must not block the caller for ever.
 Status CoderRoom::wait() {
   if (Status s = device_->check(device_->driver().cuEventRecord(end_, stream_), "cuEventRecord"); !s.ok()) return s;
   const SystemClock clock;
@@ -156,7 +156,7 @@ Status CoderRoom::wait() {
   }
 }
 
-// No end in time, and the driver knows of one to come.
+// Called if work did not end in time and the driver still reports it as running.
 void CoderRoom::give_up() noexcept {
   late_ = !writes_outside_;
   if (writes_outside_) device_->lose(kNoEnd, kCuSuccess);

@@ -1,8 +1,8 @@
-// What coding blocks of a cache on a device works with (block_coder.h): a window of plain bytes and room for coded leaves on
-// the device, pinned memory for what crosses the bus and for jobs, one stream.
+// Memory and stream for coding blocks of a cache on a device (block_coder.h): a window of plain bytes and room for
+// coded leaves on the device, pinned memory for the bytes that cross the bus and for jobs, one stream.
 //
-// Everything is enqueued on that stream, so each step sees what those before it did; what the CPU reads, or writes again,
-// needs a wait() in between. Thread: one at a time, with the device's context current.
+// Everything is enqueued on that stream, so each step sees the results of those before it. Before the CPU reads results
+// or writes that memory again, it calls wait(). Thread: one at a time, with the device's context current.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ namespace kvbm::device {
 
 struct CoderOptions {
   uint32_t multiprocessors = 8;        // that kernels use at most
-  uint64_t window_bytes = 8ULL << 20;  // plain bytes that are on the device at a time; 256 KiB at least
-  // Without an end of what was enqueued within so long the call ends, and of a decode the device is given up. kNever: never.
+  uint64_t window_bytes = 8ULL << 20;  // plain bytes on the device at a time; at least 256 KiB
+  // Time within which enqueued work must end. After it the call ends, and in a decode the device is given up. kNever:
+  // no limit.
   uint64_t stall_ns = 10'000'000'000ULL;
 };
 
@@ -30,9 +31,9 @@ class CoderRoom {
   static constexpr size_t kRuns = 8192;   // of one gather or scatter
   static constexpr size_t kLeaves = 512;  // of one launch of a coder
 
-  // no_memory, tier_disabled, internal. Gives back what it took when it fails.
+  // no_memory, tier_disabled, internal. Releases what it allocated when it fails.
   static Result<std::shared_ptr<CoderRoom>> create(std::shared_ptr<Device> device, const CoderOptions& options);
-  // Only once the device is done with all of it; else it is parked.
+  // Frees the memory if the device is done with all of it; otherwise the room must be parked.
   ~CoderRoom();
   CoderRoom(const CoderRoom&) = delete;
   CoderRoom& operator=(const CoderRoom&) = delete;
@@ -40,17 +41,17 @@ class CoderRoom {
   [[nodiscard]] CuStream stream() const noexcept { return stream_; }
   [[nodiscard]] CuPointer window() const noexcept { return window_->address(); }
   [[nodiscard]] uint64_t window_bytes() const noexcept { return window_->bytes(); }
-  // Coded leaves on the device, and on their way in pinned memory: places of one have the same offset in the other, and
-  // begin at multiples of 64. Each has room for a window in kLeaves leaves.
+  // Coded leaves on the device, and in pinned memory on their way: places of one have the same offset in the other, and
+  // begin at multiples of 64. Each has space for a window in kLeaves leaves.
   [[nodiscard]] CuPointer coded() const noexcept { return coded_->address(); }
   [[nodiscard]] std::byte* landing() const noexcept { return landing_->data(); }
   [[nodiscard]] uint64_t coded_bytes() const noexcept { return coded_->bytes(); }
 
-  // Between runs of the cache and the window, from job 0 on; `run` must lie in memory of the device.
+  // Sets a job between a run of the cache and the window, from job 0 on; `run` must lie in memory of the device.
   void set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept;
   Status gather(size_t jobs) { return move(jobs, true); }
   Status scatter(size_t jobs) { return move(jobs, false); }
-  // Leaves of a coder's kernel: jobs [first, first + n). What it answers is there after wait().
+  // Jobs of a coder's kernel, [first, first + n). Results are valid after wait().
   [[nodiscard]] CodedJob& leaf(size_t job) noexcept { return coded_jobs_[job]; }
   [[nodiscard]] const CodedResult& result(size_t job) const noexcept { return results_[job]; }
   Status launch(Kernel kernel, size_t first, size_t n);
@@ -61,19 +62,19 @@ class CoderRoom {
   Status send_window(uint64_t at, uint64_t window_at, uint64_t bytes);  // out of the landing at `at`
   Status move_window(uint64_t from, uint64_t to, uint64_t bytes);       // no overlap
 
-  // What the calls from now on write to. Nothing but the room, which stays: one that has no end in time leaves the room late and
-  // the device as it is, for a stream of the lowest priority may be kept from the multiprocessors for long. Memory of the
-  // caller's: then the device is given up.
+  // Begins a call. `writes_outside` is false if its work writes only to the room. Such work, if it does not end in
+  // time, leaves the room late and the device usable: other work may keep a stream of the lowest priority from the
+  // multiprocessors for long. If the work writes to the caller's memory, the device is given up.
   void begin(bool writes_outside) noexcept { writes_outside_ = writes_outside; }
-  // The device may still be at what a call enqueued that has returned: nothing may be enqueued before a wait() that is ok.
+  // Returns true if the device may still run work of a call that has returned: nothing may be enqueued before a wait()
+  // that is ok.
   [[nodiscard]] bool is_late() const noexcept { return late_; }
 
-  // Until everything that was enqueued has ended. tier_disabled: the device is lost, or has been given up by this;
-  // deadline: it is late.
+  // Waits until everything enqueued has ended. tier_disabled: the device is lost, or was given up by this call;
+  // deadline: the room is late.
   Status wait();
-  // The same behind a failure, where the driver may refuse to say: it is asked until it does, or the device is given up, or
-  // the room late.
-  // Allocates nothing but for the log.
+  // Waits like wait() behind a failure, where the driver may refuse to answer. Queries until it answers, or the device
+  // is given up, or the room is late. Allocates only for the log.
   void settle() noexcept;
 
  private:

@@ -1,6 +1,6 @@
-// Jobs of kvbm_copy_runs (kernels/copy_runs.cu) out of runs, and out of what re-slicing has to move. Pure.
+// Makes jobs of kvbm_copy_runs (kernels/copy_runs.cu) from runs, and from the moves of re-slicing. Pure.
 //
-// Addresses are the device's; a run's own `data` is not looked at.
+// Addresses are the device's; a run's own `data` is ignored.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,11 @@
 
 namespace kvbm::device {
 
-// from.total() == to.total(), below 4 GiB and not 0; they may be cut into different pieces but must not overlap.
+// Requires from.total() == to.total(), below 4 GiB and not 0. Both may be cut into different pieces but must not
+// overlap.
 void append_copy_jobs(const StridedRun& from, CuPointer from_address, const StridedRun& to, CuPointer to_address,
                       std::vector<CopyJob>& jobs);
-// Payloads of the source and of the target begin at these addresses.
+// Copies a move; payloads of the source and of the target begin at these addresses.
 void append_copy_jobs(const layout::Move& move, CuPointer source, CuPointer target, std::vector<CopyJob>& jobs);
 
 }  // namespace kvbm::device

@@ -2,15 +2,15 @@
 // entry points.
 //
 // Declared here and not taken from cufile.h, as driver.h is not from cuda.h. Names, types and values are those of
-// NVIDIA's cuFile API Reference Guide, sections 4.1 and 5.1 to 5.3, and of cufile.h of cuFile 1.15 (CUDA 13.0); a test
-// compares them with cufile.h where that is installed. What the guide says of the entries:
-// - all of them may be called on any thread, none in a child that was forked (section 3);
-// - cuFileRead blocks, and takes device memory of the context that is current; in a registered buffer the address is the
-//   one that was registered and the place is the last argument; it gives the bytes read, -1 with errno, or an error of
-//   its own negated (5.2.3);
+// NVIDIA's cuFile API Reference Guide, sections 4.1 and 5.1 to 5.3, and of cufile.h of cuFile 1.15 (CUDA 13.0). A test
+// compares them with cufile.h if it is installed. The guide on the entries:
+// - all of them may be called on any thread, none in a forked child (section 3);
+// - cuFileRead blocks, and takes device memory of the context that is current. In a registered buffer the address is
+//   the registered one and the offset is the last argument. It returns the bytes read, -1 with errno, or a negated
+//   error of its own (5.2.3);
 // - any offset and size are read; multiples of 4 KiB without a detour (5.2.3);
-// - where something is in the way of GPUDirect it reads into host memory and copies ("compatibility mode"), unless
-//   cufile.json forbids that (4.3): cuFileDriverGetProperties then has no version of the nvidia-fs module;
+// - if something prevents GPUDirect it reads into host memory and copies ("compatibility mode"), unless cufile.json
+//   forbids that (4.3): cuFileDriverGetProperties then has no version of the nvidia-fs module;
 // - batches beyond its bounce buffer are read in compatibility mode always (4.7): kvbm calls cuFileRead on threads.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace kvbm::device {
 
 struct CuFileError {
   int code = 0;    // CUfileOpError
-  int cuda = 0;    // CUresult, where code is kCuFileCudaDriver
+  int cuda = 0;    // CUresult, if code is kCuFileCudaDriver
 };
 using CuFileHandle = void*;
 
@@ -44,7 +44,7 @@ struct CuFileProperties {  // CUfileDrvProps_t
   unsigned feature_flags = 0;
   unsigned device_cache_kib = 0, buffer_cache_kib = 0, pinned_kib = 0;
   unsigned batch_size = 0, batch_timeout_ms = 0;
-  // Of later versions, which may write more than 1.15 did.
+  // Reserve for later versions, which may write more than 1.15 did.
   unsigned char room[256] = {};
 };
 
@@ -57,7 +57,7 @@ inline constexpr int kCuFileNotSupported = 5008;
 inline constexpr int kCuFileCudaDriver = 5011;
 inline constexpr int kCuFilePermission = 5025;
 inline constexpr int kCuFileInternal = 5030;
-inline constexpr int kCuFileSetup = 5033;  // without a CUDA driver, too (seen of 1.15)
+inline constexpr int kCuFileSetup = 5033;  // returned without a CUDA driver, too (seen with 1.15)
 inline constexpr int kCuFileByDescriptor = 1;  // CU_FILE_HANDLE_TYPE_OPAQUE_FD
 
 struct CuFile {
@@ -68,7 +68,8 @@ struct CuFile {
   CuFileError (*cuFileBufRegister)(const void* base, size_t bytes, int flags) = nullptr;
   CuFileError (*cuFileBufDeregister)(const void* base) = nullptr;
   ssize_t (*cuFileRead)(CuFileHandle handle, void* base, size_t bytes, off_t file_offset, off_t buffer_offset) = nullptr;
-  // Never cuFileDriverClose: versions crashed in it at the end of the process, which closes all the same.
+  // Lacks cuFileDriverClose on purpose: versions crashed in it at the end of the process, which closes the driver
+  // anyway.
 };
 
 }  // namespace kvbm::device

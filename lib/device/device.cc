@@ -17,10 +17,11 @@ namespace {
 
 constexpr char kNoDevice[] = "no usable CUDA device";
 constexpr char kNoWaits[] = "layers of a load cannot be waited for on a stream";
-// A driver that has no machine code for the device compiles the kernels: most of a minute on a slow processor.
+// Loading time: a driver without machine code for the device compiles the kernels, most of a minute on a slow
+// processor.
 constexpr uint64_t kLoadNs = 120'000'000'000;
 constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
-constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself
+constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process uses it exclusively
 
 int attribute(const Driver& driver, CuDevice device, int which) {
   int value = 0;
@@ -60,7 +61,7 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   if (driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device) == kCuSuccess) {
     facts.name = name.data();
   }
-  // As the system writes it: in small letters.
+  // The system writes it in small letters.
   if (driver.cuDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size() - 1), device) == kCuSuccess) {
     facts.pci = text(pci.data());
   }
@@ -129,7 +130,7 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   device->facts_ = std::move(facts).value();
   device->blocking_launches_ = has_blocking_launches();
   const std::string who = "device " + std::to_string(ordinal) + " (" + device->facts_.name + ")";
-  // One address space tells what a pointer is; mapped memory is how kernels are told what to do, and answer.
+  // Pointers are classified by the one address space; kernels get their jobs and answer through mapped memory.
   if (attribute(driver, device->handle_, kCuUnifiedAddressing) == 0 || !device->facts_.maps_host) {
     return Status{Code::unsupported, kNoDevice, who + " has no unified addressing or does not map host memory"};
   }
@@ -166,7 +167,7 @@ Status Device::start() {
 }
 
 Device::~Device() {
-  // A child that was forked has neither the context nor the driver's threads.
+  // A forked child has neither the context nor the driver's threads.
   if (fork_guard_.forked()) {
     if (kernels_) kernels_->abandon();
     return;
@@ -180,7 +181,7 @@ Device::~Device() {
   drop_events();
   {
     const DriverCall watched(watch_.get());
-    // Not where calls do not return.
+    // Skipped if calls of the driver do not return.
     if (context_ != nullptr && !watch_->has_given_up()) (void)driver_.cuDevicePrimaryCtxRelease(handle_);
   }
   watch_->stop();
@@ -188,7 +189,7 @@ Device::~Device() {
 
 Status Device::check(CuResult result, const char* what) {
   if (is_sticky(result)) lose(what, result);
-  // What lost it is what there is to know; what a call on it says afterwards is its echo.
+  // Only the first loss has a cause; later results on the device are its echo.
   if (is_lost()) {
     if (!is_sticky(result)) return lost();
     return {Code::tier_disabled, kLost, std::string(what) + ": " + driver_error_text(driver_, result)};

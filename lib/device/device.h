@@ -1,9 +1,10 @@
 // One GPU: its primary context, the kernels loaded into it, and whether it still works.
 //
 // The context is the one that the engine uses (the primary context), retained while the Device lives. Scope makes it
-// current for a piece of code and gives back what was there. After an error that the driver calls sticky (driver_error.h)
-// the device is lost: every later call says tier_disabled, and the log has said so once. So it is after a call of the
-// driver that does not return (driver_watch.h). In a child that was forked the driver is never called. Thread: any.
+// current for a piece of code and restores the context that was current before.
+// A device is lost after an error that the driver calls sticky (driver_error.h), and after a call of the driver that
+// does not return (driver_watch.h). From then on every call returns tier_disabled; the log reports it once. The driver
+// is never called in a forked child. Thread: any.
 #pragma once
 
 #include <array>
@@ -25,9 +26,9 @@ namespace kvbm::device {
 
 class KernelSet;
 
-// What the driver lets this thread do while anybody captures a stream into a graph: everything, for nothing that is done
-// here is about a stream that is captured. Without it a call that the driver takes for unsafe is refused beside a capture
-// of another thread, and ends that capture.
+// Sets the calling thread to relaxed capture mode, because some stream of the process may be under capture into a
+// graph. Otherwise the driver refuses calls that it regards as unsafe while another thread captures, and ends that
+// capture. Relaxed mode is right here: none of our calls concerns a captured stream.
 class CaptureMode {
  public:
   void relax(const Driver& driver) noexcept;
@@ -46,78 +47,84 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int copy_engines = 0;
   uint64_t memory_bytes = 0;
-  bool integrated = false;         // it has no memory but the host's
+  bool integrated = false;         // no memory but the host's
   bool maps_host = false;          // kernels may read and write pinned host memory
-  // Network cards and its memory (direct_memory.h): whether they read and write it; whether kernels launched after a write
-  // see it; whether they do after a flush.
+  // Network cards and the device's memory (direct_memory.h): whether cards read and write it, whether kernels launched
+  // after a write see it, and whether they see it after a flush.
   bool cards_reach = false, cards_ordered = false, cards_flushed = false;
-  bool cards_dma_buf = false;      // without a module of the kernel for it
-  bool streams_wait_for_words = false;  // of 64 bits: layers are waited for by them (not on WSL and some virtual GPUs)
-  int driver_version = 0;          // of CUDA that the driver speaks
+  bool cards_dma_buf = false;      // cards reach it without a kernel module for it
+  bool streams_wait_for_words = false;  // 64-bit words; layers are awaited with them (not on WSL and some virtual GPUs)
+  int driver_version = 0;          // the CUDA version that the driver supports
 };
 
-// Whether the environment leaves devices one hardware queue for all streams of this process (CUDA_DEVICE_MAX_CONNECTIONS):
-// a stream that waits for a word may then stand before the very work that writes it (README.md, "Landmarks").
+// Returns whether the environment leaves devices one hardware queue for all streams of this process
+// (CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits for a word may then stand before the very work that writes it
+// (README.md, "Landmarks").
 bool has_one_connection() noexcept;
-// Whether the environment has each launch wait for its end (CUDA_LAUNCH_BLOCKING): one behind a stream's wait for a word then
-// keeps the thread that made it, and with it what is to raise the word.
+// Returns whether each launch waits for its end (CUDA_LAUNCH_BLOCKING). A launch behind a stream's wait for a word then
+// blocks its thread, and so may block the work that raises the word.
 bool has_blocking_launches() noexcept;
 
-// Every device that the driver shows, without making a context. unsupported with the reason: no driver, too old, none.
+// Lists every device that the driver shows, without creating a context. unsupported with the reason: no driver, too
+// old, none.
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
 
 inline constexpr char kLost[] = "the device is lost";
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Retains the context and loads the kernels. unsupported: driver too old, no such ordinal, or kernels for none of its
-  // architectures (the message names both); no_memory. `driver` must outlive it, and `log`, which may be null.
-  // `lost_after_ns`: a call of the driver that does not return within so long loses the device; kNever: none does.
-  // Blocks: the first context of a process takes the driver up to a second.
+  // Retains the context and loads the kernels. unsupported: the driver is too old, there is no such ordinal, or the
+  // kernels support none of its architectures (the message names both); no_memory. `driver` and `log` (may be null)
+  // must outlive the device. `lost_after_ns`: a call of the driver that does not return within this time loses the
+  // device; kNever: none does. Blocks: the driver needs up to a second for the first context of a process.
   static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log, uint64_t lost_after_ns = kNever);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] const DeviceFacts& facts() const noexcept { return facts_; }
-  // For the next call: that is a sign of life of this thread.
+  // Returns the table for the next call. Taking it is a sign of life of this thread (DriverCall::alive).
   [[nodiscard]] const Driver& driver() const noexcept {
     DriverCall::alive();
     return driver_;
   }
   [[nodiscard]] const std::shared_ptr<DeviceLog>& log() const noexcept { return log_; }
   [[nodiscard]] DriverWatch& watch() noexcept { return *watch_; }
-  // A thread of the device's, for calls that nobody should wait for: tasks of the executor never call the driver.
+  // Returns the device's own thread, for calls that no caller should wait for: tasks of the executor never call the
+  // driver.
   [[nodiscard]] const std::shared_ptr<Executor>& thread() const noexcept { return thread_; }
-  // An event without times, in the device's context, which is current; kept for the next one when it is given back.
+  // Returns an event without times, in the device's context, which is current. give_back_event() keeps it for reuse.
   CuResult take_event(CuEvent* event) noexcept;
   void give_back_event(CuEvent event) noexcept;
-  // Destroys those that are kept; none is from now on. Transfers end so: the device itself may have to stay.
+  // Destroys the cached events; none is cached from now on. Called at the end of transfers, because the device may
+  // outlive them.
   void drop_events() noexcept;
   [[nodiscard]] CuContext context() const noexcept { return context_; }
   [[nodiscard]] const KernelSet& kernels() const noexcept { return *kernels_; }
-  // ok: streams can be made to wait for a word of a load (landmark.h). unsupported: why not. Says it of the environment that
-  // the device was opened in, as the driver does.
+  // Returns ok if streams can be made to wait for a word of a load (landmark.h); unsupported with the reason if not.
+  // Refers to the environment in which the device was opened, as the driver does.
   [[nodiscard]] Status check_waits() const;
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
-  // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call. Of a lost
-  // device every result is tier_disabled, success too. Not for results that a handle of the caller's may be to blame for.
+  // Converts a result of the driver to a Status; a sticky one loses the device. `what` is static and names the call. On
+  // a lost device every result is tier_disabled, success too. Not for results that a handle of the caller's may have
+  // caused.
   Status check(CuResult result, const char* what);
-  // As check, where there is nobody to be told: destructors. Allocates nothing but for the log.
+  // Like check, for destructors, which cannot report a status. Allocates only for the log.
   void note(CuResult result, const char* what) noexcept;
-  // From now on the device is lost, and lost_why() says so; the log, the first time. `what` is static: the call that failed;
-  // with kCuSuccess, what else it is. Allocates nothing but for the log.
+  // Marks the device as lost: lost_why() then gives the reason, and the first loss is logged. `what` is static and
+  // names the call that failed, or the reason if `result` is kCuSuccess. Allocates only for the log.
   void lose(const char* what, CuResult result) noexcept;
-  // What lost it, in words: "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)"; empty while it is not lost. Asks the driver nothing.
+  // Returns the reason in words: "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)"; empty while the device is not lost.
+  // Does not call the driver.
   [[nodiscard]] std::string lost_why() const;
-  // What a call is answered whose Scope was not entered: tier_disabled, with lost_why().
+  // Returns the status for a call that could not enter its Scope: tier_disabled, with lost_why().
   [[nodiscard]] Status lost() const;
-  // To the log: what the driver refused while the device is not lost.
+  // Logs a refusal of the driver, unless the device is lost.
   void complain(const char* text, const Status& why) const;
 
-  // Makes the context current until the end of the scope, and has its calls watched. Not entered, and the driver not
-  // called: the device is lost.
+  // Makes the context current until the end of the scope, and has its calls watched. A Scope that is not entered means
+  // that the device is lost and that the driver must not be called.
   class Scope {
    public:
     explicit Scope(Device& device, DriverCall::Late late = DriverCall::Late::loses) noexcept;
@@ -144,13 +151,13 @@ class Device : public std::enable_shared_from_this<Device> {
   DeviceFacts facts_;
   bool blocking_launches_ = false;
   CuDevice handle_ = -1;
-  CuContext context_ = nullptr;  // retained, where it is set
+  CuContext context_ = nullptr;  // retained, if set
   std::unique_ptr<KernelSet> kernels_;
   Mutex events_mutex_;
   std::vector<CuEvent> events_ KVBM_GUARDED_BY(events_mutex_);
   bool keeps_events_ KVBM_GUARDED_BY(events_mutex_) = true;
   Mutex losing_;
-  // Written once, under losing_, before lost_ is: who has seen that reads it without a lock.
+  // Written once, under losing_, before lost_ is set: a reader that has seen lost_ needs no lock.
   std::array<char, 112> lost_why_{};
   std::atomic<bool> lost_{false};
 };

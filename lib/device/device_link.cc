@@ -12,11 +12,11 @@ namespace {
 constexpr uint64_t kUnknown = 256ULL << 10;
 constexpr uint64_t kLeast = 16ULL << 10;
 constexpr uint64_t kMost = 1ULL << 20;
-// 8 KiB for each GT/s of 16 lanes: 5 us of 128 GB/s a lane and GT/s, encoded and framed, come to about as much.
+// 8 KiB for each GT/s of 16 lanes: 5 us at 0.125 GB/s a lane and GT/s, less encoding and framing, are about as much.
 constexpr double kBytesPerTransfer = 512;
 constexpr unsigned kMostLanes = 32;
 
-// The number that a file begins with ("32.0 GT/s PCIe"); 0 where there is none.
+// Returns the number that a file begins with ("32.0 GT/s PCIe"); 0 if there is none.
 double number_in(const std::string& file) {
   std::ifstream in(file);
   double out = 0;
@@ -25,7 +25,7 @@ double number_in(const std::string& file) {
 
 }  // namespace
 
-// The largest that both ends can do: a link that is idle is slower for that time.
+// Uses the device's maximum speed and width, because an idle link reports a lower current speed.
 uint64_t staged_run_of_link(const std::string& pci, const std::string& devices) {
   std::string name = pci;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -1,5 +1,5 @@
-// Where a device writes its lines, until its owner ends: a thread that is left behind in the driver may still hold the device
-// then. Thread: any. Lock: mutex_, a leaf; not held while a line is written.
+// Log of a device until its owner ends: a thread that is left behind in the driver may still hold the device then.
+// Thread: any. Lock: mutex_, a leaf; not held while a line is written.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class DeviceLog {
   // Whether a line of this level is written: without one, none is put together, which takes memory.
   [[nodiscard]] bool wants(LogLevel level) noexcept;
   void write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
-  // Waits for the lines that are being written. No line is written from then on.
+  // Waits for the lines being written. No line is written from then on.
   void close() noexcept;
 
  private:

@@ -14,14 +14,14 @@ namespace {
 constexpr char kNotOfDevice[] = "not memory of the cache's device";
 constexpr uint64_t kDevicePage = 4096;
 
-// Attributes are of 1 to 8 bytes, and the reference does not say of how many a boolean is.
+// Reads an attribute. Attributes have 1 to 8 bytes, and the reference does not say how many a boolean has.
 bool ask(const Driver& driver, CuPointer pointer, int attribute, uint64_t* value) {
   *value = 0;
   return driver.cuPointerGetAttribute(value, attribute, pointer) == kCuSuccess;
 }
 
-// What is mapped around a pointer: of a reserved range that is mapped piece by piece the piece, else the allocation. Both
-// are asked for, and what they have in common holds: drivers tell the mapping of an allocation differently.
+// Finds the mapping around a pointer: the piece, in a reserved range that is mapped piece by piece, else the
+// allocation. Both are queried and intersected, because drivers report the mapping of an allocation differently.
 void find_range(const Driver& driver, CuPointer pointer, PointerFacts* facts) {
   uint64_t start = 0, bytes = 0, mapping = 0, mapping_bytes = 0;
   if (!ask(driver, pointer, kCuPointerRangeStart, &start) || !ask(driver, pointer, kCuPointerRangeSize, &bytes)) return;
@@ -73,7 +73,7 @@ PointerFacts pointer_facts(const Driver& driver, const void* pointer) {
   } else if (type == kCuMemoryHost) {
     facts.kind = PointerKind::pinned;
   } else {
-    return facts;  // an array, which no engine gives an address of
+    return facts;  // an array; engines give no address of one
   }
   if (ask(driver, address, kCuPointerDeviceOrdinal, &ordinal)) facts.ordinal = static_cast<int32_t>(ordinal);
   find_range(driver, address, &facts);
@@ -150,7 +150,7 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Dev
   return memory;
 }
 
-// Where the device is lost its memory went with it.
+// Frees nothing if the device is lost, because its memory is lost too.
 DeviceMemory::~DeviceMemory() {
   if (address_ == 0) return;
   const Device::Scope scope(*device_);
@@ -163,7 +163,7 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Dev
   void* const data = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return Status{Code::no_memory, "no host memory to pin"};
   memory->data_ = static_cast<std::byte*>(data);
-  // A child that is forked must not share pages that a device writes.
+  // A forked child must not share pages that a device writes.
   (void)::madvise(data, mapped, MADV_DONTFORK);
   const Device::Scope scope(*device);
   if (!scope.entered()) return device->lost();
@@ -181,7 +181,7 @@ PinnedMemory::~PinnedMemory() {
     const Device::Scope scope(*device_);
     const CuResult result = scope.entered() ? device_->driver().cuMemHostUnregister(data_) : kCuSuccess;
     device_->note(result, "cuMemHostUnregister");
-    // It stays mapped: who got its addresses next would find them registered, and could not register them.
+    // Stays mapped: a new mapping at this address could not be registered, as the driver still has it registered.
     if (result != kCuSuccess) return;
   }
   if (data_ != nullptr) ::munmap(data_, mapped_bytes_);

@@ -1,9 +1,9 @@
 // The CUDA driver API, as far as kvbm uses it: its types, the values it gives meaning to, and a table of entry points.
 //
-// Declared here and not taken from cuda.h, so that kvbm builds where there is no CUDA. Names, types and values are those
-// of NVIDIA's driver API reference (CUDA 13.0); a test compares them with cuda.h where that is installed. The table is
-// filled by device/driver_library from libcuda, or by tests with a fake of it (tests/support/fake_cuda).
-// Thread: any. An entry that an older driver lacks is null only where its comment says so.
+// Declared here and not taken from cuda.h, so that kvbm builds without CUDA. Names, types and values are those of
+// NVIDIA's driver API reference (CUDA 13.0); a test compares them with cuda.h if it is installed.
+// The table is filled by device/driver_library from libcuda, or by tests with a fake of it (tests/support/fake_cuda).
+// Thread: any. An entry that an older driver lacks is null only if its comment says so.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct CuIpcHandle {  // CUipcMemHandle and CUipcEventHandle
   char reserved[64];
 };
 
-// CUresult, those that are told apart.
+// CUresult, the values that kvbm distinguishes.
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuInvalidValue = 1;
 inline constexpr CuResult kCuOutOfMemory = 2;
@@ -90,7 +90,7 @@ inline constexpr int kCuDirectRdmaOrdering = 118;  // kCuOrdering*
 inline constexpr int kCuStreamMemory64 = 122;     // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 inline constexpr int kCuDmaBuf = 124;
 
-// Who sees what a network card has written without a flush (CUGPUDirectRDMAWritesOrdering), and how a flush is made.
+// Scope that sees a network card's writes without a flush (CUGPUDirectRDMAWritesOrdering), and how a flush is made.
 inline constexpr int kCuOrderingNone = 0;
 inline constexpr int kCuOrderingOwner = 100;
 inline constexpr int kCuOrderingAllDevices = 200;
@@ -156,7 +156,8 @@ struct Driver {
 
   CuResult (*cuMemAlloc)(CuPointer* pointer, size_t bytes) = nullptr;  // _v2
   CuResult (*cuMemFree)(CuPointer pointer) = nullptr;                  // _v2
-  // Goes with its context: after somebody's cudaDeviceReset the CPU faults on it. PinnedMemory (device_memory.h) stays.
+  // Freed with its context: after a cudaDeviceReset anywhere in the process the CPU faults on it. PinnedMemory
+  // (device_memory.h) stays.
   CuResult (*cuMemHostAlloc)(void** pointer, size_t bytes, unsigned flags) = nullptr;
   CuResult (*cuMemFreeHost)(void* pointer) = nullptr;
   CuResult (*cuMemHostRegister)(void* pointer, size_t bytes, unsigned flags) = nullptr;  // _v2
@@ -164,7 +165,7 @@ struct Driver {
   CuResult (*cuMemHostGetDevicePointer)(CuPointer* device, void* host, unsigned flags) = nullptr;  // _v2
   CuResult (*cuPointerGetAttribute)(void* value, int attribute, CuPointer pointer) = nullptr;
   CuResult (*cuPointerSetAttribute)(const void* value, int attribute, CuPointer pointer) = nullptr;
-  // Blocks until what network cards have written into memory of the target is visible to that scope.
+  // Blocks until the writes of network cards into memory of the target are visible to that scope.
   CuResult (*cuFlushGPUDirectRDMAWrites)(int target, int scope) = nullptr;
   CuResult (*cuMemcpyAsync)(CuPointer to, CuPointer from, size_t bytes, CuStream stream) = nullptr;
   CuResult (*cuMemsetD8Async)(CuPointer to, unsigned char value, size_t bytes, CuStream stream) = nullptr;
@@ -173,7 +174,7 @@ struct Driver {
   CuResult (*cuStreamDestroy)(CuStream stream) = nullptr;  // _v2
   CuResult (*cuStreamGetCtx)(CuStream stream, CuContext* context) = nullptr;
   CuResult (*cuStreamIsCapturing)(CuStream stream, int* status) = nullptr;
-  // What the calling thread may do while streams are captured, by whomever; gives back what it was.
+  // Sets what the calling thread may do while any stream is captured; returns the mode before.
   CuResult (*cuThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CuResult (*cuStreamSynchronize)(CuStream stream) = nullptr;
   CuResult (*cuStreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags) = nullptr;
@@ -192,8 +193,8 @@ struct Driver {
   CuResult (*cuIpcGetEventHandle)(CuIpcHandle* handle, CuEvent event) = nullptr;
   CuResult (*cuIpcOpenEventHandle)(CuEvent* event, CuIpcHandle handle) = nullptr;
 
-  // A module image to load in place of the embedded one: of a driver that brings its own kernels, which a fake of it for
-  // tests does. Null for the driver of real devices.
+  // A module image to load in place of the embedded one, from a driver that brings its own kernels, as a fake for tests
+  // does. Null for the driver of real devices.
   const void* own_kernels = nullptr;
 };
 

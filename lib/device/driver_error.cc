@@ -17,13 +17,13 @@ Code code_of(CuResult result) noexcept {
     case kCuNoBinaryForGpu:
     case kCuNotSupported:
     case kCuNotFound: return Code::unsupported;
-    default: return Code::internal;  // a call of ours that the driver takes for wrong
+    default: return Code::internal;  // a call of ours that the driver regards as wrong
   }
 }
 
 constexpr CuResult kCuDeviceUnavailable = 46;
 
-// What to do about it: words for who runs the machine, or wrote the program.
+// Returns the remedy, for the operator or the author of the program.
 const char* remedy_of(CuResult result) noexcept {
   switch (result) {
     case kCuOutOfMemory: return "free memory of the device or of the host, or lower device.staging or the engine's share";

@@ -11,8 +11,8 @@ namespace {
 constexpr char kDriverLibrary[] = "libcuda.so.1";
 constexpr char kNoDriver[] = "no usable CUDA driver";
 
-// The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to.
-// cuEventElapsedTime alone is taken as it was before 12.8 renamed it; both are in every driver since.
+// Version of each entry that driver.h declares: the symbol that cuda.h of CUDA 12 and 13 maps the plain name to. Only
+// cuEventElapsedTime is the version before 12.8 renamed it; every driver since has both.
 #define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), true}
 #define KVBM_NEWER_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), false}
 constexpr TableEntry kSymbols[] = {
@@ -75,10 +75,10 @@ constexpr TableEntry kSymbols[] = {
 #undef KVBM_NEWER_ENTRY
 static_assert(sizeof(Driver) == (std::size(kSymbols) + 1) * sizeof(void*), "an entry of the table has no symbol");
 
-// The toolkit's library of names for linkers; a machine of several devices that is still waking up.
+// The toolkit's stub library for linkers; a machine of several devices that is still starting.
 constexpr CuResult kForLinkingOnly = 34, kSystemNotReady = 802;
 
-// What a refusal of cuInit means to who runs the machine.
+// Explains a refusal of cuInit to the operator.
 const char* advice(CuResult result) {
   switch (result) {
     case kCuNoDevice: return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
@@ -91,7 +91,7 @@ const char* advice(CuResult result) {
   }
 }
 
-// Of "a, b, c, d, e": the first three, and how many more.
+// Shortens "a, b, c, d, e" to the first three names and the number of others.
 std::string first_of(const std::string& names) {
   constexpr int kSaid = 3;
   size_t end = 0;
@@ -115,7 +115,7 @@ Status load(const std::string& path, DriverLibrary* out) {
   const auto opened = open_library(out->path, kNoDriver);
   if (!opened.ok()) return opened.status();
   void* const library = opened.value();
-  // The version is asked first, alone: a driver that is too old is told so, not which entries it lacks.
+  // Read the version first, alone: an old driver is reported as too old, not by the entries it lacks.
   using GetVersion = CuResult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
   if (get_version == nullptr) {
@@ -157,7 +157,7 @@ Result<const DriverLibrary*> driver_library(const std::string& path) { return li
 
 bool driver_is_loaded() {
   if (void* const library = ::dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
-    ::dlclose(library);  // gives back the reference that asking took
+    ::dlclose(library);  // releases the reference that dlopen took
     return true;
   }
   return libraries().has_any();

@@ -74,7 +74,7 @@ bool has_run(Executor& thread, uint64_t limit_ns) {
     marker->reached = true;
     marker->changed.notify_all();
   });
-  // The thread sanitizer of gcc 12 knows waits by the system's clock only.
+  // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
   const auto until = std::chrono::system_clock::now() + std::chrono::nanoseconds(std::min(limit_ns, kHourNs));
   MutexLock lock(marker->mutex);
   while (!marker->reached) {

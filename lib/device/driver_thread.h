@@ -1,6 +1,7 @@
 // A thread for calls of the driver: tasks run there in the order of their posts, and no poster waits for the driver.
 //
-// It ends with the last reference to it. Where a call does not return it is left behind with what it still has to run.
+// The thread ends with the last reference to it. If a call does not return, the thread is left behind with its
+// remaining tasks.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@
 
 namespace kvbm::device {
 
-// Named kvbm-<name>-0. `limit_ns`: it is left behind when it does not end within so long; kNever: it is waited for.
+// Starts the thread kvbm-<name>-0. `limit_ns`: the thread is left behind if it does not end within this time; kNever:
+// its end is awaited.
 Result<std::shared_ptr<Executor>> start_driver_thread(const char* name, uint64_t limit_ns);
 
-// Whether all that was posted so far has run within limit_ns; never from a task of `thread`.
+// Returns whether everything posted so far has run within limit_ns; never called from a task of `thread`.
 bool has_run(Executor& thread, uint64_t limit_ns);
 
 }  // namespace kvbm::device

@@ -13,7 +13,7 @@ namespace kvbm::device {
 
 namespace {
 
-// Calls are looked at so often within the limit; the steps are early by one look, so that none is late.
+// Looks per limit; steps happen one look early, so that none is late.
 constexpr uint64_t kLooks = 8;
 constexpr uint64_t kRaiseAt = 5;
 constexpr uint64_t kGiveUpAt = 7;
@@ -28,7 +28,7 @@ uint64_t now_ns() noexcept { return SystemClock().now_ns(); }
 
 void wait_for(Mutex& mutex, std::condition_variable& changed, uint64_t ns) {
   std::unique_lock<std::mutex> lock(mutex.native(), std::adopt_lock);
-  // The thread sanitizer of gcc 12 knows waits by the system's clock only.
+  // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
   changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(ns));
   lock.release();
 }
@@ -90,7 +90,7 @@ void DriverWatch::stop() noexcept {
     stopping_ = true;
     changed_.notify_all();
   }
-  // The last to name the device may be a listener, in a call of this thread's.
+  // A listener, running on this thread, may hold the last reference to the device.
   if (pthread_equal(pthread_self(), thread_) != 0) {
     pthread_detach(thread_);
   } else {
@@ -140,7 +140,7 @@ void DriverWatch::look(bool& raise, bool& give_up) {
   }
 }
 
-// One look, when it is time for one. False: this has ended.
+// Waits until a look is due, and looks once. Returns false if the watch was stopped.
 bool DriverWatch::await(bool& raise, bool& give_up) {
   while (calls_ == nullptr && !std::exchange(used_, false) && !stopping_) {
     sleeping_ = true;
@@ -174,7 +174,7 @@ void DriverWatch::run() {
       if (raise) (*listener)(Step::raise);
       if (give_up) (*listener)(Step::give_up);
     }
-    if (give_up) return;  // the device is lost: there is no more to do
+    if (give_up) return;  // the device is lost: nothing is left to do
   }
 }
 
@@ -231,7 +231,7 @@ bool call_beside(const char* name, uint64_t limit_ns, UniqueFunction<void()> wor
       wait_for(state->mutex, state->changed, limit_ns / kLooks);
       if (state->over || state->call == nullptr) continue;
       if (state->call->silent_ns(now_ns()) < static_cast<int64_t>(limit_ns / kLooks * kGiveUpAt)) continue;
-      // Release: what this thread does from here on it does after the other has done its last.
+      // Release: work of this thread from here on happens after the other thread's last action.
       state->call->left_.store(true, std::memory_order_release);
       left = true;
     }

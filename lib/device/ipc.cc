@@ -6,7 +6,7 @@
 namespace kvbm::device {
 namespace {
 
-// Results and an attribute that only these calls give.
+// Results and an attribute that only these calls return.
 constexpr CuResult kCuMapFailed = 205;
 constexpr CuResult kCuAlreadyMapped = 208;
 constexpr CuResult kCuPeerAccessUnsupported = 217;
@@ -18,10 +18,10 @@ constexpr char kNotExported[] =
 
 std::string name_of(Device& device) { return "device " + std::to_string(device.facts().ordinal); }
 
-// Which device, and what lost it.
+// Names the device, and the cause of its loss.
 Status lost(Device& device) { return {Code::tier_disabled, "the device is lost", name_of(device) + ", " + device.lost().detail()}; }
 
-// What the driver's refusal to open a handle means.
+// Explains the driver's refusal to open a handle.
 Status refused(Device& device, CuResult result) {
   const std::string where = name_of(device);
   switch (result) {
@@ -84,7 +84,7 @@ Result<IpcMemory> export_memory(Device& device, CuPointer pointer, uint64_t byte
     return Status(Code::invalid_argument, "memory cannot be exported",
                   std::to_string(bytes) + " bytes go beyond an allocation of " + std::to_string(size));
   }
-  int capable = 1;  // a driver that does not know the attribute says it with the handle
+  int capable = 1;  // a driver that does not know the attribute refuses the handle instead
   if (driver.cuPointerGetAttribute(&capable, kCuPointerIsIpcCapable, pointer) == kCuSuccess && capable == 0) {
     return Status(Code::unsupported, "memory cannot be exported", kNotExported);
   }
@@ -103,7 +103,7 @@ Result<IpcMemory> export_memory(Device& device, CuPointer pointer, uint64_t byte
 
 // ---- Mappings ----
 
-// Shared by the mappings, which may be dropped after the object that gave them.
+// Shared by the mappings, which may outlive the IpcMappings that made them.
 struct IpcMappings::Table {
   explicit Table(std::shared_ptr<Device> the_device) : device(std::move(the_device)) {}
   const std::shared_ptr<Device> device;
@@ -119,10 +119,10 @@ class IpcMapping::Allocation {
   Allocation& operator=(const Allocation&) = delete;
   [[nodiscard]] CuPointer base() const noexcept { return base_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
-  // From now on it is closed with this. 0 bytes: not known.
+  // Closed by the destructor from now on. 0 bytes: not known.
   void opened(CuPointer base) noexcept { base_ = base; }
   void reaches(uint64_t bytes) noexcept { bytes_ = bytes; }
-  // The handle is closed under the lock: it could be opened again meanwhile, and the driver gives the same address.
+  // Closes the handle under the lock: it could be opened again meanwhile, and the driver gives the same address.
   ~Allocation() {
     MutexLock lock(table_->mutex);
     const auto known = table_->open.find(key_);
@@ -130,7 +130,7 @@ class IpcMapping::Allocation {
     if (base_ == 0) return;
     Device& device = *table_->device;
     const Device::Scope scope(device);
-    // Of a device that is lost nothing is left to be unmapped; what the driver says of it is known.
+    // On a lost device nothing is left to be unmapped, and the driver's answer is known.
     if (scope.entered() && !device.is_lost()) {
       device.note(device.driver().cuIpcCloseMemHandle(base_), "cuIpcCloseMemHandle");
     }
@@ -170,14 +170,14 @@ Result<std::shared_ptr<IpcMapping>> IpcMappings::open(const IpcMemory& memory) {
   const Device::Scope scope(device);
   if (!scope.entered()) return lost(device);
   const Driver& driver = device.driver();
-  // All that takes memory comes first: what is open has somebody who closes it.
+  // Allocate first: once a handle is open, an object must own it and close it.
   allocation = std::make_shared<IpcMapping::Allocation>(table_, key);
   std::weak_ptr<IpcMapping::Allocation>& known = table_->open[key];
   CuPointer base = 0;
   const CuResult opened = driver.cuIpcOpenMemHandle(&base, memory.handle, kCuIpcLazyPeerAccess);
   if (opened != kCuSuccess) return refused(device, opened);
   allocation->opened(base);
-  // How far it reaches is the driver's word, not the peer's.
+  // The driver, not the peer, tells the allocation's size.
   size_t size = 0;
   const CuResult asked = driver.cuPointerGetAttribute(&size, kCuPointerRangeSize, base);
   if (asked != kCuSuccess) return device.check(asked, "cuPointerGetAttribute");

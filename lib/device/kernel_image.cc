@@ -2,7 +2,8 @@
 
 #include <vector>
 
-// The bytes lie in the library as the compiler of kernels wrote them; 64: fatbins are read as words, and by vectors.
+// Bytes of the library as the compiler of kernels wrote them. Aligned to 64, because fatbins are read as words, and by
+// vectors.
 #ifdef KVBM_CUDA_FATBIN
 #include KVBM_CUDA_FATBIN_KEY
 __asm__(
@@ -25,7 +26,7 @@ namespace kvbm::device {
 
 namespace {
 
-// A fatbin, as far as messages need it. NVIDIA does not document the form; it has been the same since CUDA 7.
+// A fatbin, as far as messages need it. NVIDIA does not document the form; it has not changed since CUDA 7.
 constexpr uint32_t kMagic = 0xBA55ED50;
 constexpr size_t kHeaderBytes = 16;   // magic, version, its own size (2), the size of all entries (8)
 constexpr size_t kEntryBytes = 32;    // kind (2), 2, its own size (4), the size of its code (8), 12, architecture (4)

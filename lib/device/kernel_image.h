@@ -8,16 +8,17 @@
 
 namespace kvbm::device {
 
-// What is in this library's read-only data; empty in a build without nvcc.
+// Returns the kernels in this library's read-only data; empty in a build without nvcc.
 ConstBytes embedded_kernels() noexcept;
-// The CUDA toolkit that compiled them: "13.0"; empty where there are none. A driver that is older may take none of them.
+// Returns the CUDA toolkit that compiled them: "13.0"; empty if there are none. An older driver may refuse all of them.
 const char* embedded_toolkit() noexcept;
 
-// For which architectures a fatbin has code: "sm_80, sm_90 and PTX for compute_80"; empty where it is no fatbin, or of
-// a form that is not known here. For messages: what loads is the driver's to say.
+// Names the architectures that a fatbin has code for: "sm_80, sm_90 and PTX for compute_80"; empty if it is no fatbin,
+// or has an unknown form. For messages only: the driver decides which image loads.
 std::string architectures_of(ConstBytes fatbin);
 
-// What a module is loaded from: the kernels that the driver brings, else the embedded ones; null where there are none.
+// Returns the image that a module is loaded from: the kernels that the driver brings, else the embedded ones; null if
+// there are none.
 const void* kernel_image(const Driver& driver) noexcept;
 
 }  // namespace kvbm::device

@@ -18,9 +18,9 @@ constexpr std::array<const char*, kKernels> kNames = {
 
 constexpr unsigned kLoadingThreads = 32;
 
-// CUresult of loading an image that this device, or this driver's compiler of PTX, cannot take: INVALID_PTX,
-// JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED. A driver that is older than the toolkit may
-// not even read the image, which is compressed: INVALID_IMAGE.
+// CUresults of loading an image that this device, or this driver's compiler of PTX, cannot take: INVALID_PTX,
+// JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED. A driver that is older than the toolkit
+// may not even read the compressed image: INVALID_IMAGE.
 constexpr CuResult kInvalidPtx = 218, kNoCompiler = 221, kNewerPtx = 222, kCompilerOff = 223;
 
 bool says_no_code(CuResult result) {
@@ -45,21 +45,21 @@ Status refused(const Driver& driver, CuResult result, int ordinal, int major, in
               driver_error_text(driver, result) + ")"};
 }
 
-// Loaded here and not at its first launch, as drivers do by default since 12.2: loading may wait for all that the device
-// has, one of the engine's streams among it that waits for what this very kernel brings.
+// Loads a function now. Drivers since 12.2 load at the first launch by default, and loading may wait for all work of
+// the device. That may include a stream of the engine that waits for this very kernel's result.
 CuResult get_function(const Driver& driver, CuModule module, const char* name, CuFunction* function) {
   const CuResult result = driver.cuModuleGetFunction(function, module, name);
   if (result != kCuSuccess || driver.cuFuncLoad == nullptr) return result;
   return driver.cuFuncLoad(*function);
 }
 
-// A driver before CUDA 12.4 has no call that loads a kernel, and a launch does, also one without jobs. On a stream that no
-// stream of the engine's waits for.
+// Launches each kernel once without jobs, because a driver before CUDA 12.4 has no call that loads a kernel and a
+// launch does. Uses a stream that no stream of the engine waits for.
 CuResult launch_each_once(const Driver& driver, const std::array<CuFunction, kKernels>& functions) {
   CuStream stream = nullptr;
   CuResult result = driver.cuStreamCreateWithPriority(&stream, kCuStreamNonBlocking, 0);
   if (result != kCuSuccess) return result;
-  // No jobs, at no address; where a kernel takes warps, one. The driver reads of these what the kernel has.
+  // No jobs, at no address; one warp for kernels that take warps. The driver reads as many of these as the kernel has.
   uint64_t none = 0, one = 1;
   void* parameters[] = {&none, &none, &one, &none, &none};
   for (const CuFunction function : functions) {

@@ -1,6 +1,6 @@
 // The functions in the kernels' image, loaded into one context, and their launches with typed parameters.
 //
-// What the parameters mean stands with each kernel (kernels/README.md). Thread: any; the context is current.
+// Each kernel's source describes its parameters (kernels/README.md). Thread: any; the context is current.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ enum class Kernel : uint8_t {
   merge_planes,
 };
 inline constexpr size_t kKernels = 11;
-// As it is exported by the image.
+// Returns the name that the image exports.
 const char* kernel_name(Kernel kernel) noexcept;
 
 struct LaunchShape {
@@ -37,19 +37,21 @@ struct LaunchShape {
 
 class KernelSet {
  public:
-  // `device` is for messages. unsupported: no kernels in this build, or none for the device or the driver, with the
-  // architectures and versions of both; no_memory; internal: whatever else the driver said.
+  // Loads the kernels. `ordinal` is for messages. unsupported: no kernels in this build, or none for the device or the
+  // driver, with the architectures and versions of both; no_memory; internal: any other refusal of the driver.
   static Result<std::unique_ptr<KernelSet>> load(const Driver& driver, int ordinal, int major, int minor);
   ~KernelSet();
   KernelSet(const KernelSet&) = delete;
   KernelSet& operator=(const KernelSet&) = delete;
-  // Forgets the module without unloading it, where its context is gone.
+  // Forgets the module without unloading it, because its context is gone.
   void abandon() noexcept { module_ = nullptr; }
 
-  // An image of another release may lack a kernel; launching it says kCuNotFound and nothing happens.
+  // Returns false for a kernel that an image of another release lacks; launching it returns kCuNotFound and does
+  // nothing.
   [[nodiscard]] bool has(Kernel kernel) const noexcept { return functions_[static_cast<size_t>(kernel)] != nullptr; }
 
-  // leaves.cu and copy_runs.cu: `warps` is warps_for(bytes of the largest job). All pointers are the device's.
+  // Kernels of leaves.cu and copy_runs.cu: `warps` is warps_for(bytes of the largest job). All pointers are the
+  // device's.
   CuResult gather_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
                          CuPointer hashes) const noexcept {
     return launch(Kernel::gather_leaves, stream, shape, jobs, count, warps, hashes);
@@ -75,7 +77,8 @@ class KernelSet {
     return launch(Kernel::copy_runs, stream, shape, jobs, count, warps);
   }
 
-  // Any of them. The types must be those of the kernel's parameters: the driver copies as many bytes as the kernel has.
+  // Launches any kernel. The types must be those of the kernel's parameters: the driver copies as many bytes as the
+  // kernel has.
   template <class... Args>
   CuResult launch(Kernel kernel, CuStream stream, const LaunchShape& shape, Args... args) const noexcept {
     void* parameters[] = {static_cast<void*>(&args)...};

@@ -10,14 +10,15 @@ namespace kvbm::device {
 
 namespace {
 
-// The legacy stream (also as 0) and the per-thread one: their order with others is not told by the handle.
+// Returns true for the legacy stream (also as 0) and the per-thread one: their handles do not tell their order with
+// others.
 bool is_special(CuStream stream) noexcept { return reinterpret_cast<uintptr_t>(stream) <= 2; }
 
 }  // namespace
 
 Landmark::~Landmark() { pool_->give_back(*this); }
 
-// Release: what the CPU did before is done for who sees the value. Partner: load(), and the device's wait.
+// Release: a reader of the value also sees what the CPU did before. Partners: load(), and the device's wait.
 void LandmarkPool::store(uint64_t* word, uint64_t value) noexcept {
   std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
 }
@@ -37,7 +38,7 @@ bool LandmarkPool::grow() {
   auto memory = PinnedMemory::allocate(device_, kWords * kWordStep);
   if (!memory.ok()) return false;
   MutexLock lock(mutex_);
-  // Giving words back then needs no memory.
+  // Reserve now, so that returning words needs no memory.
   free_.reserve((memory_.size() + 1) * kWords);
   out_.reserve((memory_.size() + 1) * kWords);
   memory_.emplace_back(std::move(memory).value());
@@ -67,7 +68,7 @@ std::shared_ptr<Landmark> LandmarkPool::take(LandmarkKind kind) {
     {
       MutexLock lock(mutex_);
       if (!free_.empty()) {
-        // The oldest first: the longer a word rests, the fewer still wait on it.
+        // The oldest first: the longer a word rests, the fewer streams still wait on it.
         const FreeWord word = free_.front();
         free_.erase(free_.begin());
         landmark->word_ = word.word;
@@ -95,7 +96,7 @@ void LandmarkPool::release_waiters() {
   MutexLock lock(mutex_);
   for (Landmark* const landmark : out_) {
     if (load(landmark->word_) >= landmark->base_ + landmark->waited_) continue;
-    // Before the word: who sees that says that the batch has failed.
+    // Set before the word is written: a batch that sees the word then reports a failure.
     landmark->released_ = true;
     landmark->raised_ = std::max(landmark->raised_, landmark->waited_);
     write(*landmark, landmark->raised_);
@@ -160,7 +161,7 @@ bool LandmarkPool::reached(const Landmark& landmark, uint64_t value) const noexc
 }
 
 bool LandmarkPool::met(const LandmarkNeed& need) const {
-  const std::shared_ptr<Landmark> landmark = need.landmark.lock();  // may be the last: outside of the lock
+  const std::shared_ptr<Landmark> landmark = need.landmark.lock();  // maybe the last reference: without the lock
   MutexLock lock(mutex_);
   return landmark == nullptr || landmark->promised_ >= need.value;
 }
@@ -173,7 +174,7 @@ bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t val
   if (landmark->promised_ >= value) return true;
   for (StreamWait& wait : waits_) {
     if (wait.context != context || wait.stream != stream || wait.need.identity != landmark.get()) continue;
-    // Another one of the same address: what was waited for before is of one that is gone.
+    // Another landmark at the same address: the recorded wait belongs to one that is gone.
     if (wait.need.landmark.expired()) wait.need.value = 0;
     wait.need.landmark = landmark;
     wait.need.value = std::max(wait.need.value, value);
@@ -184,7 +185,7 @@ bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t val
 }
 
 std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream stream) {
-  std::vector<std::shared_ptr<Landmark>> held;  // dropped after the lock: the last one gives its word back
+  std::vector<std::shared_ptr<Landmark>> held;  // dropped after the lock: the last reference returns its word
   std::vector<LandmarkNeed> needs;
   MutexLock lock(mutex_);
   size_t kept = 0;

@@ -43,7 +43,7 @@ void LeafTable::finish() {
     const bool goes_on = i + 1 < n && flat && follows_on_device(i + 1);
     facts_[i].flat_end = goes_on ? facts_[i + 1].flat_end : flat ? i + 1 : i;
   }
-  // Where a piece begins that is long enough for a copy of its own, and where it ends, a group does too.
+  // A group also ends before and after a piece that is long enough for a copy of its own.
   std::vector<bool> cut(n + 1, false);
   for (uint32_t i = 0; i < n; i = std::max(facts_[i].flat_end, i + 1)) {
     const uint32_t end = facts_[i].flat_end;

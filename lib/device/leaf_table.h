@@ -1,7 +1,8 @@
-// The leaves of one part of a cache, described once: where each lies in block 0, and how much further on in the next block. So a
-// batch names many leaves of a block by one LeafMove, and what a kernel is told of each is a template with an address added.
+// Leaves of one part of a cache, described once: where each lies in block 0, and its distance to the next block. So a
+// batch names many leaves of a block by one LeafMove, and a kernel's job for each leaf is a template with an address
+// added.
 //
-// Thread: one while it is made, any afterwards. Budget: job() copies 64 bytes.
+// Thread: one while it is filled, any afterwards. Budget: job() copies 64 bytes.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace kvbm::device {
 
 class LeafTable {
  public:
-  // The next leaf in the record's order: its run in block 0 and in block 1, and its offset in the record.
+  // Adds the next leaf in the record's order: its run in block 0 and in block 1, and its offset in the record.
   void add(const StridedRun& block0, const StridedRun& block1, uint32_t offset, uint32_t layer, uint32_t unit);
-  // All leaves were added.
+  // Completes the table after all leaves were added.
   void finish();
 
   [[nodiscard]] uint32_t size() const noexcept { return static_cast<uint32_t>(facts_.size()); }
@@ -24,16 +25,17 @@ class LeafTable {
   [[nodiscard]] uint32_t bytes(uint32_t leaf) const noexcept { return facts_[leaf].bytes; }
   [[nodiscard]] uint32_t layer(uint32_t leaf) const noexcept { return facts_[leaf].layer; }
   [[nodiscard]] uint32_t unit(uint32_t leaf) const noexcept { return facts_[leaf].unit; }
-  // Of [first, last): contiguous in the record, if it was asked of group_end().
+  // Returns the size of [first, last), which is contiguous in the record if it lies within group_end(first).
   [[nodiscard]] uint64_t bytes(uint32_t first, uint32_t last) const noexcept {
     return uint64_t{facts_[last - 1].offset} + facts_[last - 1].bytes - facts_[first].offset;
   }
-  // Behind the last leaf that may be named together with `first`: of one unit, contiguous in the record, kMostBytes and kMostLeaves
-  // at most, and either contiguous in a block or nothing that a copy engine would move by itself.
+  // Returns the end of the leaves that may be named together with `first`: of one unit, contiguous in the record, at
+  // most kMostBytes and kMostLeaves. They are either contiguous in a block, or contain no piece that a copy engine
+  // would move on its own.
   [[nodiscard]] uint32_t group_end(uint32_t first) const noexcept { return facts_[first].group_end; }
-  // Whether [first, last) is one piece in a block.
+  // Returns whether [first, last) is one piece in a block.
   [[nodiscard]] bool is_flat(uint32_t first, uint32_t last) const noexcept { return last <= facts_[first].flat_end; }
-  // The job of a leaf of that block, with no record and nothing expected.
+  // Returns the job of a leaf of that block, with no record and no expected hash.
   [[nodiscard]] LeafJob job(uint32_t leaf, uint32_t block) const noexcept {
     const Template& t = templates_[leaf];
     LeafJob out = t.job;

@@ -13,7 +13,7 @@ Result<void*> open_library(const std::string& path, const char* what) {
   return Status(Code::unsupported, what, why == nullptr ? path : std::string(why));
 }
 
-// Each is a pointer to a function, whose representation dlsym gives (POSIX).
+// Stores dlsym's result, which POSIX makes the representation of a function pointer, in each entry.
 std::string fill_table(void* library, std::span<const TableEntry> entries, void* table) {
   std::string missing;
   for (const TableEntry& entry : entries) {

@@ -1,6 +1,6 @@
 // Libraries of the system that are found while the process runs (libcuda, libcufile): a table of entries, filled once
-// for each path. None is ever unloaded: they keep threads of their own, and what could not begin does not begin later in
-// the same process. The signal handlers of the process are as they were before. Thread: any.
+// for each path. None is ever unloaded: they keep threads of their own, and a library that could not begin does not
+// begin later in this process. The signal handlers of the process are restored after a load. Thread: any.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,29 @@ struct TableEntry {
   const char* entry;   // "cuMemAlloc"
   const char* symbol;  // "cuMemAlloc_v2"
   size_t offset;       // in the table
-  bool required;       // else null where a library lacks it
+  bool required;       // else null if a library lacks it
 };
 
-// unsupported, as `what` and the loader's own words, where it cannot be loaded.
+// Loads a library; if it fails, unsupported with `what` and the loader's own words.
 Result<void*> open_library(const std::string& path, const char* what);
-// Fills every entry of `table`; gives the names of those that are required and missing, "a, b".
+// Fills every entry of `table`; returns the names of the missing required entries, "a, b".
 std::string fill_table(void* library, std::span<const TableEntry> entries, void* table);
 
 class LibraryLoading {
  protected:
-  // Two loads at once would each take the other's handlers for the host's.
+  // Serialises loads: two at once would each take the other's handlers for the host's.
   inline static Mutex mutex_;
 };
 
-// By path. Lives as long as the process: streams may be at work while it ends. Lock: mutex_, held over a load.
+// Libraries by path. Lives as long as the process, because streams may still run when it ends. Lock: mutex_, held over
+// a load.
 template <class Library>
 class LoadedLibraries : private LibraryLoading {
  public:
   using Load = Status (*)(const std::string& path, Library* out);
   explicit LoadedLibraries(Load load) : load_(load) {}
 
-  // The same answer for the same path every time, also a refusal.
+  // Returns one answer per path for ever, also a refusal.
   Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     std::unique_ptr<Loaded>& loaded = by_path_[path];

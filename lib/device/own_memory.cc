@@ -25,7 +25,8 @@ Name name_of(const IpcMemory& said) noexcept {
 struct OwnMemory::Allocation {
   CuPointer address = 0;
   uint64_t bytes = 0;
-  // Who goes from 1 to 0 frees it; nobody joins after that. Acquire and release: what others did with it came before.
+  // The holder that takes the count from 1 to 0 frees the memory; none joins after that. Acquire and release: other
+  // holders' use of the memory happens before.
   std::atomic<uint32_t> holders{1};
 
   bool join() noexcept {
@@ -46,7 +47,7 @@ struct OwnMemory::Table {
   std::vector<Row> rows KVBM_GUARDED_BY(mutex);
 };
 
-// Never destroyed: managers may end later than what is static.
+// Never destroyed, because managers may end later than static objects.
 OwnMemory::Table& OwnMemory::table() {
   static auto* const one = new Table;
   return *one;
@@ -83,7 +84,7 @@ std::shared_ptr<OwnMemory> OwnMemory::find(std::shared_ptr<Device> device, const
       if (row.name != name) continue;
       auto memory = row.memory.lock();
       if (memory == nullptr) continue;
-      if (found != nullptr) return nullptr;  // the driver gave two one name: neither is meant for certain
+      if (found != nullptr) return nullptr;  // the driver gave two allocations one name: it is not clear which is meant
       found = std::move(memory);
     }
   }
@@ -92,7 +93,7 @@ std::shared_ptr<OwnMemory> OwnMemory::find(std::shared_ptr<Device> device, const
   return own;
 }
 
-// Where the device is lost its memory went with it.
+// Frees nothing if the device is lost, because its memory is lost too.
 OwnMemory::~OwnMemory() {
   if (allocation_ == nullptr || !allocation_->leave()) return;
   const Device::Scope scope(*device_);

@@ -1,11 +1,11 @@
-// Device memory that this process exports, for whoever else is in this process: two managers, say, of which one hands its
-// blocks to the other. The driver opens no handle where it was made, so what is said of such memory (device/ipc.h) is
-// looked up here.
+// Device memory that this process exports, findable by other managers of this process, for instance when one hands its
+// blocks to another. The driver opens no handle in the process that made it, so descriptions of such memory
+// (device/ipc.h) are looked up here.
 //
-// It is freed with the last who holds it, by that one's own device: who made it may be gone then, with its log. A holder
-// in the table is no holder. Only the device that it is memory of finds it: another one would need the driver to let it
-// reach over, which opening a handle does and this does not. Thread: any. Blocks: making and freeing may. Lock: that of
-// the table, a leaf; the driver is not called under it.
+// The memory is freed with its last holder, by that holder's own device: the device that allocated it may be gone then,
+// with its log. The table's reference does not count as a holder. Only the device that owns the memory finds it:
+// another device would need peer access from the driver, which opening a handle enables and this lookup does not.
+// Thread: any. Blocks: allocating and freeing may. Lock: that of the table, a leaf; the driver is not called under it.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ namespace kvbm::device {
 
 class OwnMemory {
  public:
-  // Its bytes are whatever was there before. no_memory, tier_disabled.
+  // Allocates memory that is not initialised. no_memory, tier_disabled.
   static Result<std::shared_ptr<OwnMemory>> allocate(std::shared_ptr<Device> device, uint64_t bytes);
-  // What export_memory said of memory from allocate() that somebody in this process holds, at `device`'s own address; null:
-  // none is known by that name, or it is another device's.
+  // Finds memory from allocate() that a holder in this process named by `said`, at `device`'s own address. Null: no
+  // memory is known by that name, or it is another device's.
   static std::shared_ptr<OwnMemory> find(std::shared_ptr<Device> device, const IpcMemory& said);
 
   ~OwnMemory();
@@ -28,7 +28,7 @@ class OwnMemory {
   OwnMemory& operator=(const OwnMemory&) = delete;
   [[nodiscard]] CuPointer address() const noexcept;
   [[nodiscard]] uint64_t bytes() const noexcept;
-  // From now on it is found under that name.
+  // Makes it findable under that name.
   void name(const IpcMemory& said) const;
 
  private:

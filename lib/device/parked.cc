@@ -14,7 +14,7 @@ struct Parked {
   std::vector<std::shared_ptr<void>> all KVBM_GUARDED_BY(mutex);
 };
 
-// Never destroyed: the device does not know when the process began to end.
+// Never destroyed, because the device does not know when the process begins to end.
 Parked& parked() {
   static Parked* const parked = new Parked;
   return *parked;

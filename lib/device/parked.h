@@ -1,7 +1,8 @@
-// What a device that was given up may still read or write, kept until the process ends: given back, it would become
-// other bytes under a late write. Bounded: the rings of the transfers that were given up, and what they refer to.
+// Memory that a device which was given up may still read or write, retained until the process ends: after a release, a
+// late write would change bytes of a new owner. Bounded: the rings of the transfers that were given up, and the objects
+// that they refer to.
 //
-// The only state of the process in this layer, besides the driver itself. Thread: any.
+// This is the only state of the process in this layer, besides the driver itself. Thread: any.
 #pragma once
 
 #include <cstddef>

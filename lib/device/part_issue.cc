@@ -19,7 +19,8 @@ LeafJob job_of(const LeafMove& move, CuPointer record) noexcept {
                        move.check, move.expected);
 }
 
-// Of an entry that is many leaves: one job each, of a record that begins there. The largest of them.
+// Writes one job for each leaf of an entry of many, of a record that begins at `record`. Returns the largest leaf's
+// bytes.
 uint32_t write_many(const LeafMove& move, const std::vector<uint64_t>& expected, CuPointer record, LeafJob* out) noexcept {
   const LeafTable& table = *move.table;
   const uint32_t end = move.first_leaf + move.leaf_count;
@@ -72,7 +73,7 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   if (s.ok()) s = order(work);
   if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place);
   if (s.ok()) return Code::ok;
-  // A driver that goes on refusing is heard once.
+  // Repeated refusals of the driver are logged once.
   if (std::string why = s.message(); why != complaint_) {
     device_.complain("a transfer failed", s);
     complaint_ = std::move(why);
@@ -83,14 +84,14 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   return s.code();
 }
 
-// Once a batch.
+// Runs once a batch.
 Status PartIssue::settle(TransferWork& work) {
   if (!std::exchange(work.batch.settles, false)) return {};
   Status s = settle_direct_writes(device_);
   return s.ok() || s.code() == Code::tier_disabled ? s : Status(Code::damaged, "what network cards wrote", s.message());
 }
 
-// Once a batch. Copies of a scatter into staging need not wait: nothing of the caller's is there.
+// Runs once a batch. Copies of a scatter into staging need not wait, because staging holds nothing of the caller's.
 Status PartIssue::order(TransferWork& work) {
   if (work.ordered || work.batch.after == nullptr) return {};
   if (Status s = work.batch.after->order(streams_.kernels); !s.ok()) return s;
@@ -136,7 +137,7 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     const LeafMove& move = work.batch.leaves[i];
     const PlannedLeaf& leaf = work.plan.leaves[i];
     const bool coded = is_coded(leaf.path);
-    CuPointer record = 0;  // straight: the copy engine's business
+    CuPointer record = 0;  // stays 0 for straight: the copy engine moves it
     if (leaf.path == Path::mapped || (coded && work.plan.in_place)) {
       record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
     } else if (leaf.path != Path::straight && leaf.path != Path::poison) {
@@ -171,7 +172,7 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
     if (Status s = device_.check(result, "launching the kernel of a transfer"); !s.ok()) return s;
   }
   if (hashed == 0) return {};
-  // What copy engines move is hashed where it lies on the device.
+  // Leaves that copy engines move are hashed where they lie on the device.
   const auto n = static_cast<uint32_t>(hashed);
   const CuPointer jobs = place.jobs_device + part.kernel_leaves * sizeof(LeafJob);
   const CuPointer hashes = place.hashes_device + part.kernel_leaves * sizeof(uint64_t);
@@ -211,7 +212,7 @@ Status PartIssue::launch_coded(const PlannedPart& part, const StagingPlace& plac
   return device_.check(result, "launching the decoder of quantised leaves");
 }
 
-// No more blocks than multiprocessors that transfers may use, and none without a job.
+// Returns at most as many blocks as multiprocessors that transfers may use, and none without a job.
 LaunchShape PartIssue::shape(uint32_t jobs, uint32_t warps) const noexcept {
   const uint32_t at_once = jobs_per_block(warps);
   return {std::min(multiprocessors_, (jobs + at_once - 1) / at_once), kBlockThreads, 0};
@@ -295,7 +296,7 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
     const uint32_t warps = warps_for(largest);
     CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
     if (Status s = device_.check(result, "launching a kernel"); !s.ok()) return s;
-    // The jobs are written anew for the next ones.
+    // The jobs are rewritten for the next launch, so wait for this one.
     result = device_.driver().cuStreamSynchronize(streams_.kernels);
     if (Status s = device_.check(result, "cuStreamSynchronize"); !s.ok()) return s;
   }

@@ -15,7 +15,7 @@
 #include "base/thread_executor.h"
 #include "device/device_memory.h"
 
-// Linux 5.14; the C library of Debian 12 has it, that of Ubuntu 22.04 as well.
+// Since Linux 5.14; the C libraries of Debian 12 and Ubuntu 22.04 define it.
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -30,10 +30,10 @@ constexpr uint64_t kShare = 64ULL << 20;  // less is not worth a thread
 
 }  // namespace
 
-// A stripe's worth of work, of one thread. What became of it is said when all are back.
+// Work of one thread at a time, of a stripe's size. Its result is reported when all threads are done.
 struct PinnedHost::Share {
   MutableBytes memory;
-  Stripe* stripe = nullptr;  // to register it as, once it is there; null: bring it in only
+  Stripe* stripe = nullptr;  // to register it as after populating it; null: populate only
   Device* device = nullptr;
   int error = 0;  // of errno
   bool device_lost = false;
@@ -45,7 +45,7 @@ struct PinnedHost::Share {
       error = errno;
       return;
     }
-    // An older kernel: the registration brings in what a look at each page does not.
+    // An older kernel: touch each page; the registration populates the rest.
     for (uint64_t at = 0; at < memory.size(); at += kHostPage) {
       (void)*static_cast<const volatile std::byte*>(memory.data() + at);
     }
@@ -61,12 +61,12 @@ struct PinnedHost::Share {
     stripe->owned = result == kCuSuccess;
   }
 
-  // What check_existing() is to judge is no failure yet.
+  // Returns whether the share failed. kCuAlreadyRegistered is no failure yet: check_existing() decides.
   [[nodiscard]] bool failed() const noexcept {
     return error != 0 || device_lost || (result != kCuSuccess && result != kCuAlreadyRegistered);
   }
 
-  // Shares that threads take one after the other, until one has failed: those after it are then as they were.
+  // Shares that threads take one after the other, until one has failed. Shares after it stay untouched.
   struct Line {
     std::span<Share> shares;
     std::atomic<size_t> next{0};
@@ -89,14 +89,14 @@ struct PinnedHost::Share {
     }
   };
 
-  // Threads that the system refuses are done without.
+  // Runs the shares on up to `threads` threads; if the system refuses a thread, on fewer.
   static void run_all(std::span<Share> shares, size_t threads) {
     Line line;
     line.shares = shares;
     line.call = DriverCall::current();
     std::vector<pthread_t> running;
     running.reserve(threads);
-    const MemoryWait patient;  // threads are out with what is on this one's stack
+    const MemoryWait patient;  // threads use this one's stack, so it must not fail now
     for (size_t i = 1; i < std::min(threads, shares.size()); ++i) {
       pthread_t thread;
       if (start_thread(thread, "kvbm-pin-" + std::to_string(i), &Line::run, &line).ok()) running.push_back(thread);
@@ -106,7 +106,7 @@ struct PinnedHost::Share {
   }
 };
 
-// Shares of whole units, or of whole pages where all of it becomes one stripe.
+// Cuts the memory into shares of whole units, or of whole pages if all of it becomes one stripe.
 std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit, uint64_t most_bytes) {
   const uint64_t all = memory_.size();
   const uint64_t most = std::clamp<uint64_t>(threads, 1, std::max<uint64_t>(1, all / kShare));
@@ -164,7 +164,7 @@ Status PinnedHost::take(const Share& share) {
   return device_->check(share.result, "cuMemHostRegister");
 }
 
-// The engine may have registered a buffer that it gave to kvbm; then all of the stripe is there in one range.
+// Accepts a stripe that lies in one registered range: the engine may have registered a buffer that it gave to kvbm.
 Status PinnedHost::check_existing(MutableBytes stripe) const {
   const PointerFacts facts = pointer_facts(device_->driver(), stripe.data());
   const CuPointer start = reinterpret_cast<uintptr_t>(stripe.data());

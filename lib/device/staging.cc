@@ -119,7 +119,7 @@ Status Staging::make_coded(StagingPlace& place, uint32_t blocks) {
 
 Staging::~Staging() {
   const Device::Scope scope(*device_);
-  // Without a context there is nothing to free: it all went with it.
+  // Without a context there is nothing to free.
   if (!scope.entered()) return;
   const Driver& driver = device_->driver();
   for (StagingPlace& place : places_) {

@@ -1,8 +1,9 @@
-// What the parts of one direction need while they are on their way: device memory, pinned memory for what kernels are
-// told and what they answer, events, and, only for records in memory that is not pinned, pinned memory for their bytes.
+// Resources of the parts of one direction while they are in flight: device memory, pinned memory for jobs and results
+// of kernels, and events. Pinned memory for the bytes of records is allocated only if records are not pinned
+// themselves.
 //
 // Made once and used in a ring, so that a part allocates nothing. Thread: made and destroyed by one thread; a place is
-// used by whoever owns the part in it. The destructor may run only when the device is done with all of it.
+// used by the code that owns the part in it. The destructor may run only when the device is done with all of it.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +19,36 @@
 
 namespace kvbm::device {
 
-// Streams of one direction; of the highest priority, because they are short and others wait for them, and so that they
-// do not share a queue of the hardware with the engine's streams, one of which may wait for what runs here.
+// Streams of one direction. They have the highest priority because their work is short and other streams wait for it.
+// Also, they should not share a hardware queue with the engine's streams, one of which may wait for their work.
 struct TransferStreams {
   CuStream kernels = nullptr;
   CuStream copies = nullptr;
 };
 
 struct StagingPlace {
-  CuPointer memory = 0;  // part_bytes on the device; 0 where everything goes mapped
+  CuPointer memory = 0;  // part_bytes on the device; 0 if everything goes mapped
   // part_leaves each, written by the CPU and by the device.
   LeafJob* jobs = nullptr;
   uint64_t* hashes = nullptr;
   uint8_t* good = nullptr;
   CuPointer jobs_device = 0, hashes_device = 0, good_device = 0;
-  // part_bytes for records that are not pinned; none until the first.
+  // part_bytes for records that are not pinned; allocated at first use.
   std::unique_ptr<PinnedMemory> pinned;
-  // part_leaves each, for coded leaves; none until the first.
+  // part_leaves each, for coded leaves; allocated at first use.
   std::unique_ptr<PinnedMemory> coded;
   CodedJob* coded_jobs = nullptr;
   CodedResult* coded_results = nullptr;
   CuPointer coded_jobs_device = 0, coded_results_device = 0;
-  CuPointer scratch = 0;     // that kernels of coded leaves work in; of all places, for they run one after the other
+  CuPointer scratch = 0;     // working memory of kernels for coded leaves; shared by all places, as they run in turn
   CuEvent begin = nullptr;   // of the part, on the stream that begins
   CuEvent middle = nullptr;  // between the streams
-  CuEvent end = nullptr;     // the last; waited for by the watcher, in the kernel and not by spinning
+  CuEvent end = nullptr;     // the last; the watcher waits for it, in the kernel and not by spinning
 };
 
 class Staging {
  public:
-  // no_memory; tier_disabled. Releases what it had when it fails.
+  // no_memory; tier_disabled. Releases what it allocated when it fails.
   static Result<std::unique_ptr<Staging>> create(std::shared_ptr<Device> device, size_t places, uint32_t part_bytes,
                                                  size_t part_leaves, bool device_memory);
   ~Staging();
@@ -58,10 +59,10 @@ class Staging {
   [[nodiscard]] size_t places() const noexcept { return places_.size(); }
   [[nodiscard]] size_t part_leaves() const noexcept { return part_leaves_; }
   [[nodiscard]] const TransferStreams& streams() const noexcept { return streams_; }
-  // Gives a place its pinned memory. Blocks for as long as the system needs to pin it, once a place.
+  // Gives a place its pinned memory, once. Blocks while the system pins it.
   Status pin(StagingPlace& place);
-  // Gives a place what a part with coded leaves needs, and all of them memory for the warps of `blocks`. Blocks for as
-  // long, once a place. Thread: any.
+  // Gives a place its memory for coded leaves, once, and all of them the scratch memory for the warps of `blocks`.
+  // Blocks while the system pins it. Thread: any.
   Status make_coded(StagingPlace& place, uint32_t blocks);
 
  private:

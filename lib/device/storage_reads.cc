@@ -33,7 +33,7 @@ struct StorageReads::Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // The first run of as many free granules from where the last one was found; UINT64_MAX: there is none.
+  // Takes the first run of `granules` free granules, searching from the end of the last one; UINT64_MAX: there is none.
   uint64_t take(uint64_t granules) noexcept {
     MutexLock lock(mutex);
     if (granules == 0 || granules > used.size()) return UINT64_MAX;
@@ -112,11 +112,11 @@ Result<std::shared_ptr<StorageReads>> StorageReads::create(std::shared_ptr<Devic
 }
 
 StorageReads::~StorageReads() {
-  threads_.reset();  // runs what was asked for
+  threads_.reset();  // runs the reads that were requested
   const Device::Scope scope(*device_);
   MutexLock lock(mutex_);
   for (const auto& [file, open] : files_) {
-    // In a child that was forked, and on a device that is gone, cuFile is not called.
+    // Not in a forked child or on a lost device: cuFile must not be called there.
     if (scope.entered()) table_.cuFileHandleDeregister(open.handle);
     (void)::close(open.fd);
   }
@@ -131,7 +131,7 @@ struct StorageReads::Trip {
 };
 
 void StorageReads::read(std::vector<Read> reads, UniqueFunction<void(std::vector<Read>)> done) {
-  const MemoryWait counted;  // each is answered
+  const MemoryWait counted;  // each read must be answered
   auto trip = std::make_shared<Trip>();
   trip->reads = std::move(reads);
   trip->done = std::move(done);
@@ -154,14 +154,14 @@ void StorageReads::run(Trip& trip, size_t i) {
       failed(status.message());
     }
   }
-  // acq_rel: whoever is the last sees what the others wrote of their reads.
+  // acq_rel: the last read sees the results of the others.
   if (trip.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   UniqueFunction<void(std::vector<Read>)> done = std::move(trip.done);
   done(std::move(trip.reads));
 }
 
-// What the disk wrote is in the device's memory when cuFileRead has come back, and kernels that are launched after it see
-// it: such a launch is the device's own point of order for what others wrote to its memory.
+// Reads one piece. The disk's bytes are in the device's memory when cuFileRead has returned, and kernels launched after
+// it see them: a launch is the device's own point of order for writes of others to its memory.
 Status StorageReads::read_one(const Read& read) {
   if (!usable()) return {Code::tier_disabled, "reads past host memory were given up"};
   if (read.fd < 0 || read.to == nullptr || read.bytes > read.to->bytes_) return {Code::invalid_argument, "no such read"};
@@ -170,7 +170,7 @@ Status StorageReads::read_one(const Read& read) {
   if (!scope.entered()) return device_->lost();
   const auto handle = handle_of(read.fd);
   if (!handle.ok()) return handle.status();
-  // The address is the one that was registered: with another cuFile would go through memory of its own.
+  // The address is the registered one: with another, cuFile would use memory of its own.
   void* const base = const_cast<void*>(pointer_of(pool_->memory->address()));
   for (uint64_t moved = 0; moved < read.bytes;) {
     errno = 0;

@@ -1,15 +1,16 @@
-// Files read straight into a device's memory (GPUDirect Storage, cuFile), where kernels find them.
+// Reads files straight into a device's memory (GPUDirect Storage, cuFile), where kernels find them.
 //
-// One buffer of device memory, registered once; who reads takes a piece of it, and gives it back when the device has done
-// with it. Reads run on threads of their own, kThreads at a time: cuFileRead blocks. A file is registered when it is first
-// read, under a descriptor of our own, which keeps it from being taken for another file; that ends with this.
+// One buffer of device memory is registered once; a reader takes a piece of it, and returns it when the device is done
+// with it. Reads run on threads of their own, kThreads at a time: cuFileRead blocks. A file is registered at its first
+// read, under a descriptor of our own, which keeps its inode from being reused for another file. Both stay open until
+// the destructor.
 //
-// Nothing is promised: a read that does not bring every byte is not good, and the reader goes another way. After
-// kFailures of them in a row, or records found wrong, no further read is begun, which the log says once. Of a lost device
-// no read is good. What was read has been checked by nobody.
+// Reads carry no guarantee: a read that does not bring every byte is not good, and the reader uses another path. After
+// kFailures failed reads in a row, or as many records found wrong, no further read is begun; the log reports it once.
+// Reads on a lost device are never good. Bytes that were read are not verified.
 //
-// Thread: any. Blocks: create and the destructor do, which waits for reads under way. Lock: mutex_, Pool::mutex, leaves;
-// no call of cuFile is made under them but registering a file.
+// Thread: any. Blocks: create does, and the destructor, which waits for reads under way. Locks: mutex_, Pool::mutex,
+// leaves; no call of cuFile is made under them except registering a file.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,7 @@ class StorageReads {
   static constexpr uint32_t kFailures = 4;
 
   struct Pool;
-  // Given back when it goes, also after what it came from.
+  // Piece of the buffer, returned by its destructor, also after the StorageReads ended.
   class Piece {
    public:
     Piece() = default;
@@ -49,7 +50,7 @@ class StorageReads {
     }
     ~Piece();
     explicit operator bool() const noexcept { return pool_ != nullptr; }
-    // Memory of the device: no CPU may read it.
+    // Returns memory of the device: the CPU must not read it.
     [[nodiscard]] std::byte* data() const noexcept;
 
    private:
@@ -58,7 +59,7 @@ class StorageReads {
     uint64_t offset_ = 0;
     uint64_t bytes_ = 0;
   };
-  // Offset and bytes are multiples of kIoAlign; at most as many bytes as the piece has.
+  // Offset and bytes are multiples of kIoAlign; the piece has at least as many bytes.
   struct Read {
     int fd = -1;
     uint64_t offset = 0;
@@ -67,7 +68,7 @@ class StorageReads {
     bool good = false;  // out
   };
   struct Stats {
-    uint64_t reads = 0, bytes = 0;  // that were good
+    uint64_t reads = 0, bytes = 0;  // good ones
     uint64_t failed = 0;
   };
 
@@ -79,12 +80,12 @@ class StorageReads {
   StorageReads& operator=(const StorageReads&) = delete;
 
   [[nodiscard]] bool usable() const noexcept { return !given_up_.load(std::memory_order_relaxed); }
-  // False where there is no room now.
+  // Returns an empty piece if there is no free space now.
   [[nodiscard]] Piece reserve(uint64_t bytes) noexcept;
-  // `done` runs once, on one of the threads, when all of them have ended; the pieces stay the caller's, who keeps them
-  // until then. Descriptors are the caller's, open until then.
+  // Starts reads. `done` runs once, on one of the threads, when all of them have ended. The caller keeps the pieces and
+  // descriptors valid until then.
   void read(std::vector<Read> reads, UniqueFunction<void(std::vector<Read>)> done);
-  // What came of a record that was read so: its leaves were right, or not.
+  // Reports whether the leaves of a record that was read this way were right.
   void checked(bool right) noexcept;
   [[nodiscard]] Stats stats() const noexcept;
 

@@ -10,12 +10,12 @@ constexpr const char* kNoStream = "the driver knows no such stream: it was destr
 constexpr const char* kNoContext = "the stream's context was destroyed";
 constexpr const char* kOtherDevice = "the stream belongs to another device than the cache";
 
-// What is given to a captured stream becomes a part of the graph: it would order nothing now, and a replay of the graph
-// would wait for what only the capturing call asked for.
+// A captured stream would turn work into a part of the graph: it would order nothing now, and a replay of the graph
+// would wait for something that only the capturing call asked for.
 constexpr const char* kCaptured =
     "the stream is being captured into a graph: give kvbm a stream that is not, outside of the capture";
 
-// These say that the caller's handle is bad, not that the device is.
+// Returns true for results that say that the caller's handle is bad, not that the device is.
 bool blames_the_stream(CuResult result) noexcept {
   return result == kCuInvalidContext || result == kCuInvalidHandle || result == kCuInvalidValue ||
          result == kCuContextDestroyed;
@@ -26,11 +26,11 @@ Status no_stream(CuResult result) {
   return {Code::invalid_argument, gone ? kNoContext : kNoStream};
 }
 
-// Its context is current.
+// Requires that the stream's context is current.
 Status check_not_captured(Device& device, CuStream stream) {
   int status = kCuCaptureNone;
   const CuResult result = device.driver().cuStreamIsCapturing(stream, &status);
-  // The legacy stream while one that it is ordered with is captured.
+  // Reported for the legacy stream while a stream ordered with it is under capture.
   if (result == kCuCaptureImplicit) return {Code::invalid_argument, kCaptured};
   if (blames_the_stream(result)) return no_stream(result);
   if (Status s = device.check(result, "cuStreamIsCapturing"); !s.ok()) return s;
@@ -77,7 +77,7 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
   point->needs_ = landmarks.needs_of(context.value(), stream);
   const DriverCall watched(&device->watch());
   const Driver& driver = device->driver();
-  // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
+  // An event and the stream that it is recorded on must be of one context; any context may wait for it.
   const ContextScope entered(driver, context.value());
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
   CuResult result = context.value() == device->context() ? device->take_event(&point->event_)
@@ -97,13 +97,13 @@ StreamPoint::~StreamPoint() {
   }
   const DriverCall watched(&device_->watch());
   const ContextScope entered(device_->driver(), context_);
-  // Where the context is gone its events went with it.
+  // If the context is gone, its events went with it.
   if (entered.result() == kCuSuccess) (void)device_->driver().cuEventDestroy(event_);
 }
 
 Status StreamPoint::order(CuStream ours) const {
   const CuResult result = device_->driver().cuStreamWaitEvent(ours, event_, 0);
-  // Another context of the same device may go without the device being lost.
+  // Another context of this device may end without the device being lost.
   if (context_ != device_->context() && blames_the_stream(result)) return no_stream(result);
   return device_->check(result, "cuStreamWaitEvent");
 }

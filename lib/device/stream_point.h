@@ -1,4 +1,4 @@
-// What a stream of the caller held at one moment: an event recorded there, in the stream's own context.
+// Point in a stream of the caller: an event recorded there, in the stream's own context.
 //
 // Thread: any. Blocks: no.
 #pragma once
@@ -12,13 +12,14 @@
 
 namespace kvbm::device {
 
-// The context that `stream` belongs to; that of the device for 0 and the streams that the driver knows by number.
-// invalid_argument: a stream of another device, of a context that is gone, one that is being captured into a graph, or
-// none at all; tier_disabled.
+// Returns the context that `stream` belongs to; that of the device for 0 and the streams that the driver knows by
+// number. invalid_argument: a stream of another device, of a context that is gone, one under capture into a graph, or
+// no stream at all; tier_disabled.
 Result<CuContext> context_of(Device& device, CuStream stream);
 
-// What a call on a caller's stream came to, which may have been destroyed since context_of(): that is said of the stream, and
-// does not lose the device, unless it is the device's own context that is gone. `what` is static and names the call.
+// Converts the result of a call on a caller's stream, which may have been destroyed since context_of(). Such an error
+// concerns the stream, and does not lose the device unless the device's own context is gone. `what` is static and names
+// the call.
 Status check_on_stream(Device& device, CuResult result, CuContext context, const char* what);
 
 // Makes any context current until the end of the scope; Device::Scope knows only the device's own.
@@ -44,20 +45,22 @@ class ContextScope {
 
 class StreamPoint {
  public:
-  // Errors: as context_of(); no_memory.
+  // Records the present state of `stream`. Errors: as context_of(); no_memory.
   static Result<std::shared_ptr<StreamPoint>> take(std::shared_ptr<Device> device, LandmarkPool& landmarks,
                                                    CuStream stream);
   ~StreamPoint();
   StreamPoint(const StreamPoint&) = delete;
   StreamPoint& operator=(const StreamPoint&) = delete;
 
-  // What is enqueued on `ours` from now on waits for the point. The device's context is current.
+  // Makes work enqueued on `ours` from now on wait for the point. The device's context is current.
   Status order(CuStream ours) const;
-  // Whether the stream has come so far; also true where the driver says that it never will. The context is current.
+  // Returns whether the stream has reached the point; also true if the driver says that it never will. The context is
+  // current.
   [[nodiscard]] bool reached() const;
-  // What the driver says: kCuSuccess when the stream has come so far, kCuNotReady before, else that it never will.
+  // Returns the driver's answer: kCuSuccess when the stream has reached the point, kCuNotReady before, else it never
+  // will.
   [[nodiscard]] CuResult query() const;
-  // Landmarks that the stream waits for before it gets here.
+  // Landmarks that the stream waits for before it reaches the point.
   [[nodiscard]] const std::vector<LandmarkNeed>& needs() const noexcept { return needs_; }
 
  private:

@@ -33,7 +33,7 @@ Result<std::shared_ptr<TransferLane>> TransferLane::create(Direction direction, 
     MutexLock lock(lane->mutex_);
     lane->watching_ = true;
   }
-  // The thread's own reference: it may have to be left behind in the driver.
+  // Reference of the thread itself, which may have to be left behind in the driver.
   auto* const self = new std::shared_ptr<TransferLane>(lane);
   const char* const name = direction == Direction::gather ? "kvbm-gather" : "kvbm-scatter";
   if (Status s = start_thread(lane->thread_, name, &TransferLane::entry, self); !s.ok()) {
@@ -126,9 +126,9 @@ void TransferLane::ask_points(const std::vector<std::shared_ptr<TransferWork>>& 
   }
 }
 
-// A point on another stream than the one that waits may lie behind the wait by an event of the engine's, of which the driver
-// tells nothing but whether the point was reached: so that is asked, and a load of a stream that waits for nothing gets on
-// however long the landmark takes.
+// Returns whether the batch must wait for a landmark. A point on another stream may lie behind the waiting stream's
+// wait by an event of the engine's. The driver tells only whether the point was reached, so that is queried: a load of
+// a stream that waits for nothing proceeds, however long the landmark takes.
 bool TransferLane::stands_behind_a_landmark(TransferWork& work) {
   const TransferBatch& batch = work.batch;
   if (direction_ != Direction::scatter || batch.after == nullptr) return false;
@@ -143,9 +143,9 @@ bool TransferLane::stands_behind_a_landmark(TransferWork& work) {
   return true;
 }
 
-// The first batch that is not held. A batch is held while its point lies behind a wait for a landmark that nobody has
-// promised yet: on our streams it would stand in the way of the batch that raises it. What is of one landmark, or of one
-// point and so of one caller, keeps its order.
+// Returns the first batch that is not held. A batch is held while its point lies behind a wait for a landmark that is
+// not promised yet: on our streams it would block the batch that raises it. Batches of one landmark, or of one point
+// and so of one caller, keep their order.
 std::shared_ptr<TransferWork> TransferLane::next_batch() {
   for (size_t i = 0; i < waiting_.size(); ++i) {
     const TransferBatch& batch = waiting_[i]->batch;
@@ -175,7 +175,7 @@ void TransferLane::assign() {
       if (current_ == nullptr) return;
       active_.push_back(current_);
       if (current_->code != Code::ok) {
-        wake();  // the watcher closes what was wrong from the start
+        wake();  // the watcher closes a batch that was invalid from the start
         continue;
       }
     }
@@ -195,7 +195,8 @@ TransferLane::Place* TransferLane::next_bare() {
   return nullptr;
 }
 
-// What a place needs the first time, of the driver: here, and not in a task of the executor's, which must never wait for it.
+// Allocates, by the driver, the memory that a place needs the first time. Runs here because a task of the executor must
+// never wait for the driver.
 void TransferLane::give_memory(Place& place, const std::shared_ptr<TransferWork>& work) {
   const PlannedPart& part = work->plan.parts[place.part];
   Status s;
@@ -242,7 +243,7 @@ void TransferLane::issue(Place& place) {
     MutexLock lock(mutex_);
     place.failed = code != Code::ok;
     if (place.failed && place.work->code == Code::ok) place.work->code = code;
-    // Its end could not be marked: nobody will know when the device is done with it.
+    // Its end could not be recorded: no event will tell when the device is done with it.
     if (place.failed && device_->is_lost()) quiet_ = false;
     place.state = State::issued;
     ++issued_;
@@ -281,7 +282,7 @@ Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t valu
   return true;
 }
 
-// ---- Records that are not pinned, and what coded leaves need ----
+// ---- Records that are not pinned, and memory for coded leaves ----
 
 void TransferLane::post_task(Place& place) {
   ++place.work->tasks;
@@ -314,7 +315,7 @@ void TransferLane::finish(Place& place, const std::shared_ptr<TransferWork>& wor
   pump();
 }
 
-// True when the device was given up meanwhile: the last task of a batch answers it.
+// Returns true if the device was given up meanwhile: the last task of a batch answers it.
 bool TransferLane::task_ended(const std::shared_ptr<TransferWork>& work) {
   --work->tasks;
   if (--tasks_ == 0) wake();
@@ -337,8 +338,8 @@ Code TransferLane::copy_in(const Place& place, const TransferWork& work) {
   return Code::ok;
 }
 
-// The device's hash is of what it read or wrote; what is copied from there must be the same. A page that somebody wrote
-// to meanwhile shows here, and so does memory that does not keep what it is given.
+// Copies records out of pinned staging, and compares hashes. The device's hash is of the bytes that it read or wrote,
+// and the copy must have the same. A difference means that a page was written to meanwhile, or that memory is faulty.
 void TransferLane::copy_out(const Place& place, TransferWork& work) {
   const PlannedPart& part = work.plan.parts[place.part];
   const codec::CopiesOrdered ordered;

@@ -2,19 +2,20 @@
 //
 // A part has a place in the ring from when it is begun until its last byte is where it belongs:
 //   bare (its place lacks memory)  ->  preparing (a task copies records that are not pinned)  ->  ready
-//   ->  issued (the driver has it)  ->  landed  ->  finishing (a task copies to records that are not pinned)  ->  finished
-// Parts enter, are issued, land and leave in one order, so four counters say where the ring is. Whoever changes something
-// calls pump(), which has the lane's own thread give places and issue. Driver calls are made there and by the watcher,
-// under no lock, and by nobody who submits: a call that does not return (driver_watch.h) keeps no operation, no task of
-// the executor and no timer.
+//   ->  issued (the driver has it)  ->  landed  ->  finishing (a task copies to unpinned records)  ->  finished
+// Parts enter, are issued, land and leave in one order, so four counters describe the ring. Code that changes something
+// calls pump(), which has the lane's own thread give places and issue.
+// Driver calls are made by that thread and by the watcher, under no lock, and never by the caller of submit(). So a
+// call that does not return (driver_watch.h) blocks no operation, no task of the executor and no timer.
 //
-// A batch that fails stops the lane until what was issued has landed; then the watcher overwrites what did not land,
-// raises its landmark, and the lane goes on. A lost device ends everything at once: batches are answered, and what the
-// device may still touch stays referenced by the ring, where it ends when the device is proven quiet, or never.
+// A batch that fails stops the lane until everything issued has landed. Then the watcher overwrites the leaves that did
+// not land and raises the batch's landmark, and the lane continues. A lost device ends everything at once: batches are
+// answered. The ring keeps references to what the device may still touch, until the device is proven quiet, or for
+// ever.
 //
 // Threads: the watcher, kvbm-gather or kvbm-scatter, sleeps on a condition variable while nothing is issued and in the
-// driver (blocking, not spinning) while something is; the one that issues is kvbm-gather-0 or kvbm-scatter-0. Lock: mutex_, held over Executor::post, LandmarkPool calls and
-// nothing else.
+// driver (blocking, not spinning) while something is. The thread that issues is kvbm-gather-0 or kvbm-scatter-0. Lock:
+// mutex_, held over Executor::post, LandmarkPool calls and nothing else.
 #pragma once
 
 #include <pthread.h>
@@ -39,7 +40,7 @@ namespace kvbm::device {
 
 class TransferLane : public std::enable_shared_from_this<TransferLane> {
  public:
-  // `part_leaves`: of one part at most.
+  // `part_leaves`: the most leaves of one part.
   static Result<std::shared_ptr<TransferLane>> create(Direction direction, std::shared_ptr<Device> device,
                                                       std::shared_ptr<LandmarkPool> landmarks,
                                                       const TransferOptions& options, size_t places, size_t part_leaves,
@@ -48,18 +49,18 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   TransferLane(const TransferLane&) = delete;
   TransferLane& operator=(const TransferLane&) = delete;
 
-  // Each is told when the other gives the device up. Before anything is submitted.
+  // Sets the other lane, so that each gives up together with the other. Called before anything is submitted.
   void set_peer(const std::shared_ptr<TransferLane>& peer) { peer_ = peer; }
   void submit(std::shared_ptr<TransferWork> work);
-  // Places are given and parts issued as far as possible, on the lane's thread. Never under a lock.
+  // Gives places and issues parts as far as possible, on the lane's thread. Never called under a lock.
   void pump();
-  // The watch of the device found a call that does not return.
+  // Called when the watch of the device found a call that does not return.
   void give_up();
-  // Makes `stream` wait for the end of the issued part that brings the landmark to `value`; false where none is issued.
-  // `context` is the stream's, and current.
+  // Makes `stream` wait for the end of the issued part that brings the landmark to `value`; returns false if none is
+  // issued. `context` is the stream's, and current.
   Result<bool> wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream, CuContext context);
-  // Waits until all that was submitted has ended, ends the threads and gives back what the device and the driver hold;
-  // gives up what does not get on. Once.
+  // Waits until everything submitted has ended, ends the threads and releases what the device and the driver hold;
+  // gives up what makes no progress. Called once.
   void close();
   [[nodiscard]] TransferStats stats() const;
 
@@ -68,17 +69,17 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   struct Place {
     StagingPlace* memory = nullptr;
     State state = State::free;
-    bool nothing = false;   // nothing of it was given to the driver
-    bool failed = false;    // not all of it was
-    uint32_t borrowed = 0;  // streams that are being told to wait for its end
+    bool nothing = false;   // no work of it was given to the driver
+    bool failed = false;    // not all of its work was
+    uint32_t borrowed = 0;  // streams that are being made to wait for its end
     std::shared_ptr<TransferWork> work;
     size_t part = 0;
   };
 
-  // A stream of the engine is asked first after a quarter of a millisecond, then twice as long each time.
+  // First and longest interval between queries of an engine's stream: a quarter of a millisecond, doubled each time.
   static constexpr uint64_t kFirstLookNs = 250'000;
   static constexpr uint64_t kLastLookNs = 4'000'000;
-  // close() waits so long for threads that are in the driver of a device given up; then they are left there.
+  // Time that close() waits for threads that are in the driver of a device given up; then they are left behind.
   static constexpr uint64_t kLeaveAfterNs = 1'000'000'000;
 
   TransferLane(Direction direction, std::shared_ptr<Device> device, std::shared_ptr<LandmarkPool> landmarks,
@@ -124,22 +125,22 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void count(const TransferWork& work) KVBM_REQUIRES(mutex_);
 
   // ---- Giving up ----
-  // All batches end with tier_disabled.
+  // Ends all batches with tier_disabled.
   void abandon() KVBM_EXCLUDES(mutex_);
   void abandon_both() KVBM_EXCLUDES(mutex_);
   void answer_lost(const std::shared_ptr<TransferWork>& work) KVBM_REQUIRES(mutex_);
   void arm() KVBM_REQUIRES(mutex_);
-  // Whether a landmark that nobody has promised yet keeps, or may keep, the caller's stream from the batch's point.
+  // Returns whether an unpromised landmark keeps, or may keep, the caller's stream from the batch's point.
   [[nodiscard]] bool stands_behind_a_landmark(TransferWork& work) KVBM_REQUIRES(mutex_);
-  // Those of which only the driver knows; it is asked outside of the lock.
+  // Returns the batches for which only the driver knows that; it is queried without the lock.
   [[nodiscard]] std::vector<std::shared_ptr<TransferWork>> unsure() const KVBM_REQUIRES(mutex_);
   void ask_points(const std::vector<std::shared_ptr<TransferWork>>& works) KVBM_EXCLUDES(mutex_);
-  // pump() will be called in a moment: no call of ours tells when a stream of the engine gets on.
+  // Schedules a call of pump(): no call of ours reports when a stream of the engine makes progress.
   void look_again() KVBM_REQUIRES(mutex_);
-  // Finds out whether the lane gets on. On its thread.
+  // Finds out whether the lane makes progress. Runs on its thread.
   void look_for_stall() KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
-  // False: nothing was told until then.
+  // Returns false if no notification arrived until then.
   bool wait_until(std::chrono::system_clock::time_point until) KVBM_REQUIRES(mutex_);
   void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
 
@@ -150,23 +151,23 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   const uint64_t stall_ns_;
   Executor& executor_;
   std::unique_ptr<Staging> staging_;
-  std::unique_ptr<PartIssue> issue_;  // of whoever issues, and of the watcher while the lane stands still for it
+  std::unique_ptr<PartIssue> issue_;  // used by the issuing thread, and by the watcher while the lane is stopped
   std::shared_ptr<Executor> issuer_;  // one thread
   std::weak_ptr<TransferLane> peer_;
   pthread_t thread_{};
 
   mutable Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<TransferWork>> waiting_ KVBM_GUARDED_BY(mutex_);  // nothing of them has a place
+  std::deque<std::shared_ptr<TransferWork>> waiting_ KVBM_GUARDED_BY(mutex_);  // no part of them has a place
   std::deque<std::shared_ptr<TransferWork>> active_ KVBM_GUARDED_BY(mutex_);   // begun, in the order of the ring
-  std::shared_ptr<TransferWork> current_ KVBM_GUARDED_BY(mutex_);              // the last of them, if parts are left
-  std::vector<Place> ring_;  // a place's fields: by its state, of the lane under mutex_, a task or the watcher
+  std::shared_ptr<TransferWork> current_ KVBM_GUARDED_BY(mutex_);              // last of active_, if parts are left
+  std::vector<Place> ring_;  // fields of a place belong, by its state, to the lane under mutex_, a task or the watcher
   uint64_t assigned_ KVBM_GUARDED_BY(mutex_) = 0;  // >= issued_ >= landed_ >= finished_
   uint64_t issued_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t finished_ KVBM_GUARDED_BY(mutex_) = 0;
   bool pumping_ KVBM_GUARDED_BY(mutex_) = false;
-  bool closing_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher cleans up behind a failed batch
+  bool closing_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher cleans up after a failed batch
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
   bool closed_ KVBM_GUARDED_BY(mutex_) = false;  // no task is posted to the lane's thread any more
   size_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;     // of the executor, under way

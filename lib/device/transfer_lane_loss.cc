@@ -1,4 +1,4 @@
-// How a lane ends, and how it gives a device up.
+// How a lane ends, and how it gives up a device.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -13,10 +13,10 @@ namespace kvbm::device {
 
 namespace {
 
-// A stall is found in so many looks, so that what begins to wait between two of them has most of the time left.
+// A stall takes this many looks in a row, so that work that begins to wait between two looks has most of the time left.
 constexpr uint32_t kTicks = 4;
-// Words that streams wait for are raised so many looks before: a copy of the engine's behind such a wait may stand before
-// ours in a queue of the hardware.
+// Words that streams wait for are raised at this look, before the device is given up. A copy of the engine's behind
+// such a wait may stand before ours in a queue of the hardware.
 constexpr uint32_t kRaiseAtTick = 3;
 
 }  // namespace
@@ -48,7 +48,7 @@ void TransferLane::abandon() {
   not_begun.swap(waiting_);
   for (uint64_t i = finished_; i < assigned_; ++i) {
     Place& place = at(i);
-    // The driver has it, or is just being told: the ring refers to it until it is proven quiet.
+    // The driver has it, or a call is giving it: the ring refers to it until the device is proven quiet.
     if ((place.state == State::issued && !place.nothing) || place.state == State::issuing) continue;
     off_device.push_back(std::move(place.work));
   }
@@ -62,7 +62,7 @@ void TransferLane::abandon() {
   wake();
 }
 
-// The batch itself may still be read by who issues or watches it: what is answered is an empty one.
+// Answers with an empty batch, because the issuing thread or the watcher may still read the batch itself.
 void TransferLane::answer_lost(const std::shared_ptr<TransferWork>& work) {
   if (work->tasks > 0 || !work->batch.done) return;
   executor_.post([work, done = std::move(work->batch.done)]() mutable {
@@ -120,7 +120,7 @@ void TransferLane::look_for_stall() {
   if (oldest != nullptr && oldest->batch.after != nullptr) {
     const Device::Scope scope(*device_);
     if (!oldest->batch.after->reached()) {
-      // The engine's stream is not there yet: that is no stall of ours.
+      // The engine's stream is not there yet, so this is no stall of ours.
       MutexLock lock(mutex_);
       stuck_ticks_ = stuck = 0;
     }
@@ -128,7 +128,7 @@ void TransferLane::look_for_stall() {
   if (stuck == kRaiseAtTick) landmarks_->release_waiters();
   if (stuck >= kTicks) device_->lose("a transfer had no end within device.lost_after", kCuSuccess);
   if (device_->is_lost()) abandon_both();
-  // Else the lane's thread goes on: a landmark that was dropped promises nothing any more.
+  // Otherwise the lane's thread goes on: a landmark that was dropped promises nothing any more.
 }
 
 void TransferLane::give_up() { abandon(); }
@@ -178,7 +178,8 @@ void TransferLane::close() {
   if (left) {
     park(shared_from_this());
   } else {
-    // Not where the last reference ends: that may be a task of the executor, which must not call the driver.
+    // Ended here and not with the last reference, which may belong to a task of the executor: such tasks must not call
+    // the driver.
     issue_.reset();
     staging_.reset();
     issuer_.reset();

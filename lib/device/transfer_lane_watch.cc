@@ -14,7 +14,7 @@ void* TransferLane::entry(void* self) {
 
 void TransferLane::watch() {
   const MemoryWait patient;
-  // Not Device::Scope: what was issued is waited for on a device that was given up too.
+  // Not Device::Scope, because issued work is also waited for on a device that was given up.
   const ContextScope scope(device_->driver(), device_->context());
   mutex_.lock();
   for (;;) {
@@ -45,15 +45,16 @@ void TransferLane::watch() {
   mutex_.unlock();
 }
 
-// Waits for the oldest part; false when it cannot be waited for.
+// Waits for the oldest part; returns false when it cannot be waited for.
 bool TransferLane::land(Place& place) {
   uint64_t ns = 0;
   if (!place.nothing) {
-    // What was lost before the end of a part was marked has an event that stands for an earlier part, or for nothing.
+    // If the device was lost before the end of a part was recorded, the event stands for an earlier part, or for
+    // nothing.
     const bool marked = !(place.failed && device_->is_lost());
     const CuResult result = marked ? device_->driver().cuEventSynchronize(place.memory->end) : kCuSuccess;
     if (!marked || result != kCuSuccess) {
-      // Nobody can say any more when the device has finished with the memory.
+      // No call can tell any more when the device has finished with the memory.
       if (marked) device_->lose("cuEventSynchronize behind a transfer", result);
       {
         MutexLock lock(mutex_);
@@ -104,7 +105,7 @@ void TransferLane::landed(Place& place, uint64_t device_ns) {
   advance();
 }
 
-// What is over leaves the ring; what has left it whole ends.
+// Removes finished parts from the ring, and ends batches that have left it whole.
 void TransferLane::advance() {
   while (finished_ < landed_ && at(finished_).state == State::finished) {
     Place& place = at(finished_++);
@@ -131,8 +132,8 @@ bool TransferLane::must_close() const {
   return work.code != Code::ok && !work.closed && work.finished == work.assigned && work.tasks == 0;
 }
 
-// Behind a batch that failed: no stream of the engine may wait for ever, and none may read what is not there. Nothing of
-// the lane is on the device now, and nothing is issued before closing_ ends.
+// Cleans up behind a batch that failed: no stream of the engine may wait for ever, and none may read pages that did not
+// land. No work of the lane is on the device now, and none is issued before closing_ ends.
 void TransferLane::close_failed() {
   std::shared_ptr<TransferWork> work;
   {
@@ -141,12 +142,12 @@ void TransferLane::close_failed() {
     work = active_.front();
   }
   if (work->batch.landmark != nullptr && !work->reach.empty()) {
-    // Where even that is refused the landmark is raised all the same, and `done` tells.
+    // If even that is refused the landmark is raised all the same, and `done` reports the failure.
     (void)issue_->poison(*work, *ring_[0].memory, staging_->part_leaves());
   }
   if (device_->is_lost()) {
     {
-      // A kernel that overwrites may still run: no call says any more when it has ended.
+      // A kernel that overwrites pages may still run: no call tells any more when it has ended.
       MutexLock lock(mutex_);
       quiet_ = false;
     }
@@ -161,7 +162,7 @@ void TransferLane::close_failed() {
 
 void TransferLane::end(std::shared_ptr<TransferWork> work) {
   if (work->batch.landmark != nullptr) {
-    // A stream was let past a wait before what it waited for was there: it must not be told that all is well.
+    // A stream was let past a wait before the awaited leaves were there: it must not see success.
     if (work->code == Code::ok && landmarks_->was_released(*work->batch.landmark)) work->code = Code::deadline;
     landmarks_->end(*work->batch.landmark, work->last_value(), work->code != Code::ok);
   }

@@ -8,8 +8,8 @@ namespace kvbm::device {
 
 namespace {
 
-// The bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part, where leaves that
-// are bounced lie as they come.
+// Returns whether the bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part,
+// where bounced leaves lie in their order.
 bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
   return a.pinned == b.pinned && a.kind == b.kind && a.on_device == b.on_device &&
          (!a.pinned || (a.range == b.range && a.record + a.bytes == b.record));
@@ -19,7 +19,8 @@ bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
   return a.flat && b.flat && a.kind == Path::mapped && b.kind == Path::mapped && a.device + a.bytes == b.device;
 }
 
-// Leaves of runs that are long enough on both sides become straight; all others are mapped, until their part is known.
+// Marks leaves of runs that are long enough on both sides as straight; all others are mapped, until their part is
+// known.
 void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, TransferPlan& plan) {
   if (limits.always_mapped) return;
   for (size_t i = 0; i < leaves.size();) {
@@ -37,7 +38,7 @@ void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, T
   }
 }
 
-// Cuts, and gives each leaf its place in the staging of its part.
+// Cuts the batch into parts, and gives each leaf its place in the staging of its part.
 class Cutter {
  public:
   // `stage`: the batch is large enough for staging.

@@ -15,7 +15,7 @@ Path coded_path(codec::LeafCodec codec) noexcept {
   return codec == codec::LeafCodec::quantized ? Path::quantized : Path::mapped;
 }
 
-// Of a leaf whose run is one.
+// Checks a leaf with a run of its own (not a table's).
 bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
   if (leaf.poison) return direction == Direction::scatter && leaf.codec == codec::LeafCodec::raw && !leaf.on_device;
   if (leaf.codec == codec::LeafCodec::raw) return true;
@@ -62,10 +62,10 @@ PinnedHost::Place reach_of(const LeafMove& leaf, std::span<const std::shared_ptr
   return {};
 }
 
-// Each leaf an entry of its own: where something is copied by the processor, or does not fit a part.
+// Makes each leaf an entry of its own, because the processor copies some of them, or an entry does not fit a part.
 void expand(TransferBatch& batch) {
   std::vector<LeafMove> leaves;
-  std::vector<size_t> end;  // of each entry, where its leaves end now
+  std::vector<size_t> end;  // of each entry, the end of its leaves in `leaves`
   end.reserve(batch.leaves.size());
   for (const LeafMove& many : batch.leaves) {
     if (many.table == nullptr) leaves.push_back(many);
@@ -93,15 +93,15 @@ PlanLeaf plan_leaf_of(const LeafMove& leaf, const PinnedHost::Place& reach) noex
           flat, reach.address != 0, coded_path(leaf.codec), leaf.on_device, reach.range, leaf.leaf_count};
 }
 
-// How a batch is looked at: at one leaf after the other, once.
+// Looks at a batch once, one leaf after the other.
 struct Look {
   std::span<const std::shared_ptr<const PinnedHost>> known;
   const PlanLimits& limits;
   const uint32_t part_bytes;
   const size_t part_leaves;
 
-  // Fills in where the batch lies. False: entries that are many leaves have to be taken apart. They are only for batches of
-  // which the device reaches every record, each in a part.
+  // Fills in the locations of the batch. Returns false if entries of many leaves have to be taken apart: they are
+  // allowed only if the device reaches every record and each entry fits a part.
   bool take(TransferWork& work, std::vector<PlanLeaf>& leaves) const {
     TransferBatch& batch = work.batch;
     const size_t n = batch.leaves.size();
@@ -115,7 +115,7 @@ struct Look {
     uint32_t total = 0;
     for (LeafMove& leaf : batch.leaves) {
       PinnedHost::Place reach = leaf.poison ? PinnedHost::Place{} : reach_of(leaf, known);
-      // Decoded where it lies, it must lie as a kernel can read it.
+      // A leaf that is decoded in place must be aligned for the kernel.
       if (limits.always_mapped && is_coded(coded_path(leaf.codec)) && reach.address % kCodedAlignment != 0) reach = {};
       if (leaf.table != nullptr) {
         many = true;
@@ -179,7 +179,7 @@ StridedRun joined(StridedRun run) noexcept {
     run.bytes *= run.count0;
     run.count0 = 1;
   }
-  // One level of pieces is the inner one, whichever it was.
+  // A single level of pieces becomes the inner one.
   if (run.count1 == 1 && run.count0 > 1) {
     run.count1 = std::exchange(run.count0, 1);
     run.stride1 = run.stride0;

@@ -19,10 +19,10 @@ namespace kvbm::device {
 
 namespace {
 
-// Leaves of a part: 4 MiB of 2 KiB leaves; 128 KiB of jobs.
+// Most leaves of a part: 4 MiB of 2 KiB leaves; 128 KiB of jobs.
 constexpr size_t kPartLeaves = 2048;
 constexpr uint64_t kMostPartBytes = 1ULL << 30;
-// Two, so that one is copied while the next is packed; more only hide how late the watcher wakes.
+// At least two, so that one part is copied while the next is packed. More only hide how late the watcher wakes.
 constexpr uint64_t kFewestPlaces = 2;
 constexpr uint64_t kMostPlaces = 256;
 
@@ -43,7 +43,7 @@ class DeviceTransfers final : public Transfers {
   }
 
   Status start(Executor& executor) {
-    (void)landmarks_->grow();  // else the first load with layers finds out why not
+    (void)landmarks_->grow();  // if it fails, the first load with layers reports the reason
     const uint64_t places = std::clamp(options_.staging_bytes / 2 / options_.part_bytes, kFewestPlaces, kMostPlaces);
     for (Direction direction : {Direction::gather, Direction::scatter}) {
       Result<std::shared_ptr<TransferLane>> lane =
@@ -95,8 +95,8 @@ class DeviceTransfers final : public Transfers {
     if (by_event) landmarks_->await_promise(*landmark, value);
     const DriverCall watched(&device_->watch());
     const ContextScope entered(device_->driver(), context.value());
-    // What the driver was told already is waited for by its event, an order that the driver sees; the word alone says
-    // nothing to its scheduler, and is for what was not issued yet.
+    // Parts that the driver has already are waited for by their event, an order that the driver sees. Its scheduler
+    // does not see a wait for a word, which is used only for parts that are not issued yet.
     Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream, context.value());
     if (!issued.ok()) return issued.status();
     if (issued.value() || by_event) return {};  // with neither it has landed, or it will not come
@@ -141,7 +141,7 @@ class DeviceTransfers final : public Transfers {
 
 }  // namespace
 
-// Entropy stages of lossy modes, zstd and delta are the CPU's.
+// The CPU decodes the others: entropy stages of lossy modes, zstd and delta.
 bool decodes_on(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept {
   if (coded.size() < codec::kFrameBytes) return false;
   const auto shape = static_cast<codec::Mode>(load_le<uint8_t>(coded.data() + codec::kFrameShapeAt));

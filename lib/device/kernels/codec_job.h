@@ -1,4 +1,4 @@
-// What kernels of coded leaves are told of one leaf, and what they answer: plain data, the same for nvcc and the CPU.
+// Jobs of kernels for coded leaves, one a leaf, and their results: plain data, shared by nvcc and the CPU.
 #pragma once
 
 #include <stdint.h>
@@ -7,11 +7,11 @@
 
 namespace kvbm::device {
 
-// `leaf.record` is where the coded leaf (or the planes) lies, at a multiple of 8; leaf.run and leaf.bytes are its plain
-// side, which may be contiguous: a run of one piece.
+// `leaf.record` is the address of the coded leaf (or the planes), a multiple of 8. leaf.run and leaf.bytes are its
+// plain side, which may be contiguous: a run of one piece.
 struct CodedJob {
   LeafJob leaf;
-  uint32_t stored_bytes;  // of the coded leaf; coding: room at leaf.record, a multiple of 64
+  uint32_t stored_bytes;  // of the coded leaf; coding: space at leaf.record, a multiple of 64
   uint32_t element;       // codec::Element; coding and planes
   uint32_t mode;          // codec::Mode; coding
   uint32_t row;           // codec::LeafForm; coding
@@ -21,30 +21,30 @@ struct CodedJob {
 };
 static_assert(sizeof(CodedJob) == 96, "uploaded as it is");
 
-// Numbers of CodedResult::status. Decoding: a leaf that is not ok has become 0xFF bytes.
+// Values of CodedResult::status. When decoding, a leaf that is not ok has become 0xFF bytes.
 enum CodedStatus : uint32_t {
   kCodedOk = 0,
-  kCodedDamaged = 1,    // these bytes were never made by a coder
-  kCodedNewer = 2,      // a version or shape that is not known here
-  kCodedWrongHash = 3,  // it decodes, to other bytes than those that were coded or are expected
-  kCodedElsewhere = 4,  // for the CPU: a form, mode or alignment that kernels do not take; nothing is said against it
-  kCodedNoGain = 5,     // coding: not to be coded (an infinity, a NaN, numbers out of range, no room saved)
+  kCodedDamaged = 1,    // no coder made these bytes
+  kCodedNewer = 2,      // an unknown version or shape
+  kCodedWrongHash = 3,  // decodes, but to other bytes than were coded or are expected
+  kCodedElsewhere = 4,  // for the CPU: a form, mode or alignment that kernels do not take; no error
+  kCodedNoGain = 5,     // coding: not to be coded (an infinity, a NaN, numbers out of range, no bytes saved)
 };
 
 struct CodedResult {
-  uint64_t hash;          // of the plain bytes that decoding gives
+  uint64_t hash;          // of the decoded plain bytes
   uint32_t status;
-  uint32_t stored_bytes;  // coding: of the coded leaf
+  uint32_t stored_bytes;  // coding: size of the coded leaf
   double difference;      // quantising: sum of squares of the differences, and of the values
   double value;
 };
 static_assert(sizeof(CodedResult) == 32, "read back as it is");
 
-// Warps of a block, of every kernel of coded leaves: a warp does a leaf. As many as the shared memory that planar leaves
-// want leaves room for, so that a bound on blocks is one on multiprocessors.
+// Warps of a block, in every kernel of coded leaves: a warp does a leaf. The shared memory that planar leaves need
+// allows no more, so a bound on blocks is a bound on multiprocessors.
 inline constexpr uint32_t kCodedWarps = 8;
-// Device memory that a warp of kvbm_decode_planar or kvbm_quantize works in, at a multiple of 16; those of a launch's
-// warps lie one after the other.
+// Device memory that a warp of kvbm_decode_planar or kvbm_quantize works in, at a multiple of 16; the pieces of a
+// launch's warps are contiguous.
 inline constexpr uint32_t kCodedScratch = 65536;
 
 }  // namespace kvbm::device

@@ -1,5 +1,5 @@
 // The 64 bytes that begin every coded leaf, read and checked as codec/frame.cc does. They are copied once and only the
-// copy is looked at: what was checked is what is used, even if the memory changes meanwhile.
+// copy is used, so that the checked bytes are those that count, even if the memory changes meanwhile.
 #pragma once
 
 #include "device/kernels/coded_plain.cuh"
@@ -12,7 +12,7 @@ constexpr uint32_t kMaxPlainBytes = 65536;
 constexpr uint32_t kCodecPlanar = 1;
 constexpr uint32_t kCodecQuantized = 3;
 
-// In shared memory, one of a warp.
+// Lies in shared memory, one for each warp.
 struct CodedHeader {
   uint64_t words[kHeaderBytes / 8];
 };
@@ -27,7 +27,7 @@ __device__ __forceinline__ uint32_t field32(const CodedHeader& h, uint32_t at) {
   return static_cast<uint32_t>(h.words[at / 8] >> (8 * (at % 8)));
 }
 
-// What the fields of all codecs say. Uniform over a warp.
+// Fields that all codecs have. Uniform over a warp.
 struct CodedFrame {
   uint32_t element = 0;
   uint32_t shape = 0;
@@ -36,20 +36,20 @@ struct CodedFrame {
   uint64_t raw_hash = 0;
 };
 
-// A coded leaf of that length has a header.
+// Returns whether a coded leaf of that length has a header.
 __device__ __forceinline__ bool has_header(uint32_t stored_bytes) {
   return stored_bytes >= kHeaderBytes && stored_bytes % kHeaderBytes == 0;
 }
 
-// All lanes call it, and may read the copy when it returns.
+// Copies the header. All lanes call it, and may read the copy when it returns.
 __device__ inline void copy_header(uint64_t address, CodedHeader& header, uint32_t lane) {
   __syncwarp();
   if (lane < kHeaderBytes / 8) header.words[lane] = get64(address + 8 * lane);
   __syncwarp();
 }
 
-// Whether a leaf with a header has the bytes that were stored. A frame vouches for itself alone: a leaf of another block is
-// whole, too. All lanes call it and hear the same; `slot` is the warp's own.
+// Returns whether a leaf with a header has the bytes that were stored. The frame's own hash does not tell: a leaf of
+// another block is intact, too. All lanes call it and get one answer; `slot` is the warp's own.
 __device__ inline bool is_as_stored(const CodedJob& job, StripeSlot& slot, uint32_t lane) {
   if (job.stored_checked == 0) return true;
   PlainSide from = work_side(job.leaf.record, job.stored_bytes);

@@ -1,5 +1,5 @@
-// The plain side of a coded leaf, for one warp: vectors of 16 bytes, one a lane, 512 bytes at a time; their leaf hash, and
-// what becomes of a leaf that is refused. And loads from the coded side.
+// Plain side of a coded leaf, for one warp: vectors of 16 bytes, one a lane, 512 bytes at a time; their leaf hash, and
+// the end of a leaf that is refused. Also loads from the coded side.
 #pragma once
 
 #include "device/kernels/codec_job.h"
@@ -10,9 +10,9 @@ namespace kvbm::device::kernels {
 
 constexpr uint32_t kAllLanes = 0xFFFFFFFFU;
 constexpr uint32_t kWarpBytes = 512;      // of the 32 vectors of a warp
-constexpr uint32_t kStripeSteps = 8;      // of these in a stripe
+constexpr uint32_t kStripeSteps = 8;      // of kWarpBytes in a stripe
 
-// Accesses that stay in the caches, for what is read again; `address` is a multiple of their size.
+// Accesses that stay in the caches, for data that is read again; `address` is a multiple of their size.
 #if defined(KVBM_CUDA_EMULATION)
 inline uint64_t get64(uint64_t address) { return emulated_load<uint64_t>(address); }
 inline uint32_t get32(uint64_t address) { return emulated_load<uint32_t>(address); }
@@ -60,7 +60,8 @@ __device__ __forceinline__ void put8(uint64_t address, uint32_t v) {
 __device__ __forceinline__ uint64_t word_of(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
 __device__ __forceinline__ uint32_t round_up_to(uint32_t v, uint32_t step) { return (v + step - 1) / step * step; }
 
-// Uniform over a warp. The job's maker answers for the run: its pieces are the device's and together as long as said.
+// Uniform over a warp. The job's maker guarantees the run: its pieces are the device's and have the stated total
+// length.
 struct PlainSide {
   DeviceRun run;
   uint32_t width;  // divides every piece, place and `bytes`
@@ -71,13 +72,13 @@ __device__ __forceinline__ PlainSide plain_side(const LeafJob& job) {
   return {job.run, job.flags >> kRunWidthShift & kWidthMask, job.bytes};
 }
 
-// Memory to work in, at a multiple of 16: whole vectors.
+// Returns working memory, at a multiple of 16, as whole vectors.
 __device__ __forceinline__ PlainSide work_side(uint64_t address, uint32_t bytes) {
   const uint32_t whole = round_up_to(bytes, 16);
   return {{address, 0, 0, whole, UINT32_MAX / whole, 1, UINT32_MAX}, 16, whole};
 }
 
-// Behind the end vectors are zero, and not written.
+// Loads a vector. Bytes behind the end are zero; stores skip them.
 __device__ inline uint4 get_vector(const PlainSide& side, uint32_t offset) {
   const InRun place{side.run};
   if (side.width == 16) return load_vector<16, 16>(place, offset, side.bytes);
@@ -99,8 +100,8 @@ __device__ inline void put_vector(const PlainSide& side, uint32_t offset, const 
   }
 }
 
-// The leaf hash of a leaf whose vectors one warp has one after the other: vector n of a lane is at 512 n + 16 lane.
-// Vectors behind the end are zero. `slot` is the warp's own, in shared memory.
+// Leaf hash of vectors that one warp takes in order: vector n of a lane is at 512 n + 16 lane. Vectors behind the end
+// are zero. `slot` is the warp's own, in shared memory.
 struct WarpHash {
   StripeSum sum;
   StripeKeys keys;
@@ -139,8 +140,8 @@ struct WarpHash {
   }
 };
 
-// How a leaf that was decoded ends: its hash compared, what may not be read overwritten, and the answer. All lanes call
-// it; each overwrites what it wrote itself, so nobody waits for another.
+// Ends a decoded leaf: compares its hash, overwrites bytes that must not be read, and writes the result. All lanes call
+// it; each overwrites only its own bytes, so no lane waits for another.
 __device__ inline void end_leaf(const CodedJob& job, const PlainSide& to, uint32_t status, uint64_t found,
                                 uint64_t in_frame, uint32_t lane, CodedResult* result) {
   if (status == kCodedOk) {
@@ -158,7 +159,7 @@ __device__ inline void end_leaf(const CodedJob& job, const PlainSide& to, uint32
   *result = answer;
 }
 
-// Of numbers of the lanes: the sum of those below, and of all.
+// Returns the sum of `n` over the lanes below, and in `total` over all.
 __device__ __forceinline__ uint32_t sum_below(uint32_t n, uint32_t lane, uint32_t& total) {
   uint32_t sum = n;
 #pragma unroll

@@ -1,4 +1,5 @@
-// Strided runs to strided runs in device memory: tensor-parallel re-slicing, and any copy between two arrangements.
+// Copies strided runs to strided runs in device memory: tensor-parallel re-slicing, and any copy between two
+// arrangements.
 //
 // Launch as in leaves.cu. Nothing is hashed and no warp waits for another. Runs must not overlap.
 #include "device/kernels/cuda.cuh"

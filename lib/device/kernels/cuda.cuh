@@ -1,8 +1,8 @@
-// What every kernel's source includes first: CUDA, or what stands for it in a compilation for the CPU; and the accesses
-// to global memory that moving needs.
+// First include of every kernel's source: CUDA, or its substitute in a compilation for the CPU, and the accesses to
+// global memory that moving needs.
 //
-// Loads are asm volatile: each is done once, never again from memory by the compiler, so that what was hashed is what
-// is written. They and the stores say that nothing is read twice (.cs, evict first).
+// Loads are asm volatile: the compiler does each once and never repeats it, so the hashed bytes are those written.
+// Loads and stores are marked as read once (.cs, evict first).
 #pragma once
 
 #include <stdint.h>
@@ -47,7 +47,7 @@ inline void store1(uint64_t address, uint32_t v) { emulated_store(address, stati
 inline uint32_t apart(uint32_t v) { return v; }
 inline uint64_t apart(uint64_t v) { return v; }
 inline void prefetch(const void*) {}
-// Waits until `threads` threads of the block, whole warps, are here. id 0 is __syncthreads'.
+// Waits until `threads` threads of the block, whole warps, are here. id 0 is the barrier of __syncthreads.
 inline void sync_some(uint32_t id, uint32_t threads) {
   emulation::current_runner().barrier(id, threads, {"sync_some", __FILE__, __LINE__});
 }
@@ -59,7 +59,7 @@ __device__ __forceinline__ uint4 load16(uint64_t address) {
   asm volatile("ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
   return v;
 }
-// Zero where it is not wanted, without a branch: so a thread's loads follow each other at once.
+// Returns zero if not wanted, without a branch, so that a thread's loads follow each other at once.
 __device__ __forceinline__ uint4 load16_if(uint64_t address, bool wanted) {
   uint4 v = make_uint4(0, 0, 0, 0);
   asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4]; }"
@@ -109,18 +109,18 @@ __device__ __forceinline__ void store4(uint64_t address, uint32_t v) {
 __device__ __forceinline__ void store1(uint64_t address, uint32_t v) {
   asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
 }
-// The same number, of which the compiler does not know so: what is computed from it is not kept in registers for the
-// other ways through a kernel.
+// Returns `v` as a number unknown to the compiler, so that values computed from it are not kept in registers for the
+// other paths through a kernel.
 __device__ __forceinline__ uint32_t apart(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
 }
-// The same of a result that is kept: it is computed here, once, and not again wherever it is used.
+// Returns `v`, a result that is kept: it is computed here, once, and not again at each use.
 __device__ __forceinline__ uint64_t apart(uint64_t v) {
   asm volatile("" : "+l"(v));
   return v;
 }
-// Asks for the line into the cache.
+// Requests the line into the L2 cache.
 __device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 __device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -128,9 +128,9 @@ __device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
 
 #endif
 
-// What lies at `address`, the same for all threads of the warp, of which this is number `thread`: one request, of which lane n
-// has bytes 16 n to 16 n + 15, and the others have them from it. For memory of the host, where each load of a warp is a trip of its
-// own over the link.
+// Returns the data at `address`, one value for all threads of the warp, of which this is number `thread`. It is one
+// request: lane n loads bytes 16 n to 16 n + 15, and the others get them from it. Used for memory of the host, where
+// each load of a warp crosses the link on its own.
 template <class T>
 __device__ __forceinline__ T read_by_lanes(uint64_t address, uint32_t thread) {
   constexpr uint32_t kLanes = sizeof(T) / 16;
@@ -150,7 +150,7 @@ __device__ __forceinline__ T read_by_lanes(uint64_t address, uint32_t thread) {
   return out;
 }
 
-// The same; on the CPU, where shuffles take longer than all else, just read.
+// Reads like read_by_lanes(), but on the CPU just reads, because there shuffles take longer than all else.
 template <class T>
 __device__ __forceinline__ T read_once(const T* at, uint32_t thread) {
 #if defined(KVBM_CUDA_EMULATION)

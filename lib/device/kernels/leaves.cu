@@ -1,10 +1,10 @@
-// Leaves between device memory and records, hashed on the way; leaves hashed, checked or spoilt where they lie.
+// Moves leaves between device memory and records and hashes them; hashes, checks or overwrites leaves where they lie.
 //
 // Launch: kBlockThreads a block (or fewer whole warps, a multiple of `warps`), any number of blocks, `warps` =
-// warps_for(bytes of the largest job). Results of job i: hashes[i], good[i]. Every kernel is README.md's.
+// warps_for(bytes of the largest job). Results of job i: hashes[i], good[i]. README.md describes every kernel.
 //
-// One block of a kernel that hashes is on a multiprocessor at a time, as grids of transfers have it: so a thread may have
-// up to 128 registers, and its keys and vectors stay in them.
+// One block of a kernel that hashes is on a multiprocessor at a time, as the grids of transfers are made so. A thread
+// may then have up to 128 registers, and its keys and vectors stay in them.
 #include "device/kernels/cuda.cuh"
 #include "device/kernels/group.cuh"
 #include "device/kernels/leaf_hash.cuh"
@@ -18,7 +18,7 @@ __device__ __forceinline__ uint32_t record_width(const LeafJob& job) {
   return job.flags >> kRecordWidthShift & kWidthMask;
 }
 
-// Job i; the group's next one is on its way meanwhile.
+// Returns job i, and prefetches the group's next one.
 __device__ __forceinline__ LeafJob job_at(const LeafJob* jobs, uint32_t i, uint32_t count, const Member& me) {
   if (me.step < count - i) prefetch(jobs + i + me.step);
   return read_once(jobs + i, me.thread);
@@ -34,8 +34,8 @@ __device__ __forceinline__ void sum_into(StripeSlot* slots, const Member& me, co
   put_sum(slots[me.index], me.thread, add_stripe(vectors, keys, me.index, me.thread, rows));
 }
 
-// Out of the device: one wait a leaf. Two sets of sums take turns, so that the others are at the next leaf while one
-// warp joins this one's; each warp joins in its turn.
+// Reads leaves out of the device: one wait a leaf. Two sets of sums alternate, so that the other warps are at the next
+// leaf while one warp joins this one's; the warps take turns.
 template <bool kStored>
 __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   __shared__ StripeSlot slots[2][kWarpsPerBlock];
@@ -58,8 +58,8 @@ __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count,
   }
 }
 
-// Into the device, or in it: the whole leaf is in the group's registers until its hash is known. So a wrong leaf never
-// reaches the pages: 0xFF is written in its place.
+// Writes leaves into the device, or checks them there. The whole leaf is in the group's registers until its hash is
+// known, so a wrong leaf never reaches the pages: 0xFF is written in its place.
 template <bool kInPlace>
 __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
                                             uint8_t* good) {
@@ -102,33 +102,34 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
 
 }  // namespace kvbm::device::kernels
 
-// From pages into records; hashes[i] is of what was written.
+// Moves leaves from pages into records; hashes[i] is of the written bytes.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_gather_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   kvbm::device::kernels::take_leaves<true>(jobs, count, warps, hashes);
 }
 
-// The hashes of leaves as they lie in device memory.
+// Hashes leaves where they lie in device memory.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_hash_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   kvbm::device::kernels::take_leaves<false>(jobs, count, warps, hashes);
 }
 
-// From records into pages. A checked leaf with another hash than it must have: good[i] = 0, and its run is 0xFF.
+// Moves leaves from records into pages. For a checked leaf with another hash than expected, good[i] = 0 and its run is
+// 0xFF.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_scatter_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
                         uint8_t* good) {
   kvbm::device::kernels::give_leaves<false>(jobs, count, warps, hashes, good);
 }
 
-// The same for leaves that are in their pages already, brought there by a copy engine.
+// Checks leaves like kvbm_scatter_leaves, but in their pages, where a copy engine has put them.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 1)
     kvbm_check_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
                       uint8_t* good) {
   kvbm::device::kernels::give_leaves<true>(jobs, count, warps, hashes, good);
 }
 
-// 0xFF into every run.
+// Writes 0xFF into every run.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
     kvbm_poison_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps) {
   namespace k = kvbm::device::kernels;

@@ -1,9 +1,10 @@
-// Blocks of 64 elements of a planar leaf, decoded by a warp: 32 blocks at a time, in two steps.
+// Decodes blocks of 64 elements of a planar leaf with a warp: 32 blocks at a time, in two steps.
 //
-// Codes, a lane a block: level by level the elements that are still undecided are one mask a block, as on the CPU. Where
-// each block's bits begin in the stream is a sum over the lanes below: so the serial chain of the CPU's decoder, one
-// addition a stream and block, is one a stream and 32 blocks. Values, a lane the elements of 16 plain bytes: bits of the
-// planes are spread to bytes, looked up, and joined with the bytes that are stored as they are.
+// Codes, one block a lane: level by level, the elements that are still undecided are one mask a block, as on the CPU.
+// The begin of each block's bits in the stream is a sum over the lanes below. So the serial chain of the CPU's decoder,
+// one addition a stream and block, is one a stream and 32 blocks.
+// Values, one lane for the elements of 16 plain bytes: bits of the planes are spread to bytes, looked up, and joined
+// with the bytes that are stored as they are.
 #pragma once
 
 #include "device/kernels/planar_leaf.cuh"
@@ -13,10 +14,10 @@ namespace kvbm::device::kernels {
 constexpr uint32_t kChunkBlocks = 32;
 constexpr uint32_t kDirectCodes = 256;
 
-// Of one warp, in shared memory.
+// Working state of one warp, in shared memory.
 struct PlanarRoom {
   CodedHeader header;
-  PlanarLeaf leaf;  // read where it is needed: as registers of every lane it would cost a third of the warps
+  PlanarLeaf leaf;  // read where it is needed: in registers of every lane it would cost a third of the warps
   StripeSlot slot;
   uint64_t planes[kPlanarLevels + kPlanarRests][kChunkBlocks];  // levels of the codes, then the rests
   uint64_t escaped[kChunkBlocks];
@@ -24,9 +25,9 @@ struct PlanarRoom {
   uint8_t direct[kPlanarClasses * kDirectCodes];  // symbol of class and code
 };
 
-// Low bits of `bits`, in their order, to the places of the ones of `mask`: what pdep does. Steele's expand (Warren's
-// book, second edition, 7-5): each step moves the bits whose place is that much higher; which those are is a sum of zeros
-// of the mask, mod 2.
+// Moves the low bits of `bits`, in their order, to the places of the ones of `mask`, like pdep. Steele's expand
+// (Warren's book, second edition, 7-5): each step moves the bits with a place that much higher. A sum of zeros of the
+// mask, mod 2, selects them.
 __device__ __forceinline__ uint32_t deposit32(uint32_t bits, uint32_t mask) {
   uint32_t moved[5];
   uint32_t left = mask;
@@ -54,14 +55,14 @@ __device__ __forceinline__ uint64_t deposit64(uint64_t bits, uint64_t mask) {
   return word_of(low, high);
 }
 
-// 64 bits of a stream of words, from bit `at` on; reads two words.
+// Returns 64 bits of a stream of words, from bit `at` on; reads two words.
 __device__ __forceinline__ uint64_t take_bits(uint64_t stream, uint32_t at) {
   const uint64_t word = stream + at / 64 * 8;
   const uint32_t shift = at % 64;
   return get64(word) >> shift | get64(word + 8) << 1 << (63 - shift);
 }
 
-// Which of a block's elements have a code of more than l bits: what is known of it is at least the limit.
+// Returns the elements of a block with a code of more than l bits: their known bits are at least the limit.
 __device__ __forceinline__ uint64_t undecided(const PlanarLeaf& leaf, const PlanarRoom& room, uint32_t l, uint32_t lane) {
   const auto limit = static_cast<uint32_t>(leaf.limits >> (8 * l));
   uint64_t above = ~uint64_t{0};
@@ -72,7 +73,7 @@ __device__ __forceinline__ uint64_t undecided(const PlanarLeaf& leaf, const Plan
   return above;
 }
 
-// Symbols of every class and code. No index leaves the table, whatever the map of classes says later.
+// Fills in the symbols of every class and code. No index leaves the table, whatever the map of classes holds.
 __device__ inline void planar_tables(const PlanarLeaf& leaf, const PlanarLane& mine, uint32_t lane, PlanarRoom& room) {
   for (uint32_t i = lane; i < kPlanarClasses * kDirectCodes; i += 32) room.direct[i] = 0;
   __syncwarp();
@@ -85,7 +86,7 @@ __device__ inline void planar_tables(const PlanarLeaf& leaf, const PlanarLane& m
   __syncwarp();
 }
 
-// Every class that the map names is one of the leaf's; all lanes hear the same.
+// Returns whether every class in the map is one of the leaf's; all lanes get one answer.
 __device__ inline bool planar_classes_known(const PlanarLeaf& leaf, uint32_t lane) {
   bool good = true;
   for (uint32_t i = lane; i < leaf.vectors * (kPlanarBlock / 4); i += 32) {
@@ -95,15 +96,15 @@ __device__ inline bool planar_classes_known(const PlanarLeaf& leaf, uint32_t lan
   return __all_sync(kAllLanes, good) != 0;
 }
 
-// Codes, rests and escapes of blocks [first, first + 32). No stream is read beyond 8 bytes a block of the leaf and 8
-// more, and the rests or lower bytes behind all streams are longer than that.
+// Reads codes, rests and escapes of blocks [first, first + 32). No stream is read beyond 8 bytes a block of the leaf
+// and 8 more, and the rests or lower bytes behind all streams are longer than that.
 __device__ inline void planar_codes(const PlanarLeaf& leaf, uint32_t first, uint32_t lane, PlanarLane& mine,
                                     uint32_t& escapes, PlanarRoom& room) {
   const uint32_t block = first + lane;
   const bool inside = block < leaf.blocks;
   uint64_t escaped = inside ? ~uint64_t{0} : 0;
   uint32_t total = 0;
-  __syncwarp();  // everybody is done with the blocks before
+  __syncwarp();  // all lanes are done with the blocks before
   for (uint32_t l = 0; l < leaf.levels; ++l) {
     const uint64_t stream = leaf.at + __shfl_sync(kAllLanes, mine.stream, static_cast<int>(l));
     uint64_t plane = 0;
@@ -129,10 +130,10 @@ __device__ inline void planar_codes(const PlanarLeaf& leaf, uint32_t first, uint
   __syncwarp();
 }
 
-// Each of four bits to the lowest of a byte.
+// Spreads each of four bits to the lowest bit of a byte.
 __device__ __forceinline__ uint32_t spread(uint32_t four) { return (four & 15) * 0x00204081U & 0x01010101U; }
 
-// What a lane decodes at a time: the elements of 16 bytes, four to a group.
+// A lane's share in one step: the elements of 16 bytes, four to a group.
 template <uint32_t kWidth>
 struct PlanarPart {
   static constexpr uint32_t kValues = 16 / kWidth;
@@ -141,14 +142,14 @@ struct PlanarPart {
   uint32_t tops[kGroups];  // a byte an element
 };
 
-// Bits [first, first + kValues) of a block's plane.
+// Returns bits [first, first + kValues) of a block's plane.
 template <uint32_t kWidth>
 __device__ __forceinline__ uint32_t plane_bits(const PlanarRoom& room, uint32_t plane, uint32_t column, uint32_t first) {
   const auto mask = static_cast<uint32_t>((uint64_t{1} << PlanarPart<kWidth>::kValues) - 1);
   return static_cast<uint32_t>(room.planes[plane][column] >> first) & mask;
 }
 
-// The escaped ones of a lane's elements take the next bytes of the escapes.
+// Gives the escaped ones of a lane's elements the next bytes of the escapes.
 template <uint32_t kWidth>
 __device__ inline void planar_escapes(const PlanarLeaf& leaf, const PlanarRoom& room, uint32_t column, uint32_t first,
                                       uint32_t escaped, PlanarPart<kWidth>& part) {
@@ -163,7 +164,7 @@ __device__ inline void planar_escapes(const PlanarLeaf& leaf, const PlanarRoom& 
   }
 }
 
-// Two bits of each of a lane's elements, which begin at element `first` of a block.
+// Returns two bits for each of a lane's elements, which begin at element `first` of a block.
 template <uint32_t kWidth>
 __device__ __forceinline__ uint32_t planar_classes(const PlanarLeaf& leaf, uint32_t block, uint32_t first) {
   if (leaf.vectors == 0) return 0;
@@ -205,7 +206,7 @@ __device__ inline void planar_tops(const PlanarLeaf& leaf, const PlanarRoom& roo
   }
 }
 
-// Elements were turned left by one bit; here back. Two of 16 bits, of the low bytes of both arguments.
+// Turns elements, which were turned left by one bit, back. Here two of 16 bits, from the low bytes of both arguments.
 __device__ __forceinline__ uint32_t join16(uint32_t low, uint32_t top) {
   const uint32_t both = __byte_perm(low, top, 0x5140);
   return (both >> 1 & 0x7FFF7FFFU) | (both & 0x00010001U) << 15;
@@ -218,11 +219,12 @@ __device__ __forceinline__ uint32_t join32(const uint32_t (&lower)[3], uint32_t 
   return v >> 1 | v << 31;
 }
 
-// With the lower bytes of the same elements, of which the first is `value` of the leaf.
+// Joins tops with the lower bytes of their elements, of which the first is `value` of the leaf.
 __device__ __forceinline__ uint4 planar_join(const PlanarLeaf&, uint32_t, const PlanarPart<1>& part) {
   return make_uint4(join8(part.tops[0]), join8(part.tops[1]), join8(part.tops[2]), join8(part.tops[3]));
 }
-// Lower bytes of 8 elements that are stored without their last bits: a word of a block's seven, or what these bits make up.
+// Returns the lower bytes of 8 elements that are stored without their last bits: a word of a block's seven, or the
+// eighth, made of these bits.
 __device__ inline uint64_t packed_lower(const PlanarLeaf& leaf, uint32_t value) {
   constexpr uint64_t kOnes = 0x0101010101010101ULL;
   const uint64_t block = leaf.at + leaf.planes + value / kPlanarBlock * kPackedBlock;
@@ -249,7 +251,8 @@ __device__ __forceinline__ uint4 planar_join(const PlanarLeaf& leaf, uint32_t va
                     join32(lower, part.tops[0], 3));
 }
 
-// Plain bytes [offset, offset + 16) behind the last whole block, which are stored as they are; zeros behind the end.
+// Returns plain bytes [offset, offset + 16) behind the last whole block, which are stored as they are; zeros behind the
+// end.
 __device__ inline uint4 planar_tail(const PlanarLeaf& leaf, uint32_t offset) {
   const uint32_t coded = leaf.blocks * kPlanarBlock * leaf.width;
   uint32_t words[4] = {};
@@ -261,7 +264,7 @@ __device__ inline uint4 planar_tail(const PlanarLeaf& leaf, uint32_t offset) {
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// A lane's vector `n`: plain bytes [512 n + 16 lane, ..). planar_codes() has been called for its block.
+// Returns a lane's vector `n`: plain bytes [512 n + 16 lane, ..). planar_codes() was called for its block.
 template <uint32_t kWidth>
 __device__ inline uint4 planar_vector(const PlanarLeaf& leaf, const PlanarRoom& room, uint32_t n, uint32_t lane) {
   using Part = PlanarPart<kWidth>;
@@ -272,7 +275,7 @@ __device__ inline uint4 planar_vector(const PlanarLeaf& leaf, const PlanarRoom& 
   return planar_join(leaf, value, part);
 }
 
-// All of the leaf to `to`; false: streams or escapes end elsewhere than they were said to.
+// Decodes the whole leaf to `to`; false: streams or escapes do not end where the header says.
 template <uint32_t kWidth>
 __device__ inline bool planar_decode(const PlanarLeaf& leaf, PlanarLane mine, const PlainSide& to, uint32_t lane,
                                      PlanarRoom& room, WarpHash& hash) {

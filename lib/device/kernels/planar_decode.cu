@@ -1,7 +1,8 @@
-// kvbm_decode_planar: coded leaves of codec 1 into device memory, with the hash of what they give taken on the way.
+// kvbm_decode_planar: decodes coded leaves of codec 1 into device memory, and hashes the plain bytes on the way.
 //
-// A warp a leaf; the warps of a launch take every so manieth job. The reference is planar_decode() of codec/planar.cc:
-// what it refuses is refused here, what it accepts becomes the same bytes. Launch shapes and bounds: CODEC.md.
+// A warp decodes a leaf; the warps of a launch take jobs by stride. The reference is planar_decode() of
+// codec/planar.cc: the kernel refuses and accepts the same leaves, with the same bytes. Launch shapes and bounds:
+// CODEC.md.
 #include "device/kernels/planar_blocks.cuh"
 #include "device/kernels/planar_signs.cuh"
 
@@ -11,17 +12,17 @@ constexpr uint32_t kShapeRepeat = 0;
 constexpr uint32_t kShapeRows = 16;
 constexpr uint32_t kLeastRowBytes = 32;
 
-// Rows that occur more than once: an index a row, and where the different ones are held.
+// Rows that occur more than once: an index a row, and the location of the different ones.
 struct PlanarRows {
   uint64_t index = 0;
   uint64_t held = 0;
   uint32_t row_bytes = 0;
   uint32_t different = 0;
-  uint32_t inner_at = 0;  // of the coded leaf
-  bool coded = false;     // a leaf of its own
+  uint32_t inner_at = 0;  // offset of the different rows in the coded leaf
+  bool coded = false;     // as a leaf of their own
 };
 
-// The 8 bytes of the header over and over.
+// Repeats the 8 bytes of the header over the leaf.
 __device__ inline void repeat_eight(uint64_t eight, const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
   for (uint32_t n = 0; n * kWarpBytes < to.bytes; ++n) {
     const uint32_t offset = n * kWarpBytes + 16 * lane;
@@ -42,7 +43,8 @@ __device__ inline void repeat_eight(uint64_t eight, const PlainSide& to, uint32_
   }
 }
 
-// Four bytes of the plain leaf, `offset` a multiple of 4; bytes of rows that are not there are zero, and noted.
+// Returns four bytes of the plain leaf, `offset` a multiple of 4. Bytes of rows that do not exist are zero, and clear
+// `good`.
 __device__ inline uint32_t rows_word(const PlanarRows& rows, uint32_t offset, uint32_t end, bool& good) {
   uint32_t word = 0;
   uint32_t row = offset / rows.row_bytes;
@@ -81,7 +83,7 @@ __device__ inline uint4 rows_vector(const PlanarRows& rows, uint32_t offset, uin
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// All rows to `to`; false: one that there is not.
+// Writes all rows to `to`; false: a row does not exist.
 __device__ inline bool spread_rows(const PlanarRows& rows, const PlainSide& to, uint32_t lane, PlanarRoom& room,
                                    WarpHash& hash) {
   bool good = true;
@@ -94,7 +96,7 @@ __device__ inline bool spread_rows(const PlanarRows& rows, const PlainSide& to, 
   return __all_sync(kAllLanes, good) != 0;
 }
 
-// Where the rows of a leaf of shape 16 are; `header` and `frame` become those of the leaf within, if they are coded.
+// Finds the rows of a leaf of shape 16; if they are coded, `header` and `frame` become those of the inner leaf.
 __device__ inline uint32_t read_rows(const CodedJob& job, CodedHeader& header, uint32_t lane, PlanarRows& rows,
                                      CodedFrame& frame) {
   const uint32_t raw = job.leaf.bytes;
@@ -119,7 +121,7 @@ __device__ inline uint32_t read_rows(const CodedJob& job, CodedHeader& header, u
   return planar_values_shape(frame.shape) ? kCodedOk : kCodedDamaged;
 }
 
-// Plain bytes that lie in memory to work in, and behind them zeros up to a multiple of 16.
+// Copies plain bytes out of working memory; behind them are zeros up to a multiple of 16.
 __device__ inline void copy_out(uint64_t from, const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
   for (uint32_t n = 0; n * kWarpBytes < to.bytes; ++n) {
     const uint32_t offset = n * kWarpBytes + 16 * lane;
@@ -135,7 +137,7 @@ __device__ inline void copy_out(uint64_t from, const PlainSide& to, uint32_t lan
   }
 }
 
-// The leaf of shape 1 to 8, or 17, whose header is in `room`; of 17 to memory to work in.
+// Decodes a leaf of shape 1 to 8, or 17, with its header in `room`; shape 17 into working memory.
 __device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, uint32_t stored, uint32_t raw,
                                          const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
   PlanarLane mine;
@@ -158,7 +160,7 @@ __device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, u
   return kCodedOk;
 }
 
-// The leaf into `to`. `raw_hash`: as the leaf says; `hash` is of all that was written if it is ok.
+// Decodes the leaf into `to`. `raw_hash` is the leaf's statement; `hash` is of all written bytes if the status is ok.
 __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to, uint64_t scratch, uint32_t lane,
                                        PlanarRoom& room, uint64_t& raw_hash, WarpHash& hash) {
   const uint64_t at = job.leaf.record;
@@ -190,7 +192,7 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
     if (status != kCodedOk || !in_scratch) return status;
     rows.held = scratch;
     hash.start(to.bytes, lane);
-    __syncwarp();  // what each lane has written there others read
+    __syncwarp();  // lanes read what others wrote there
     if (!in_rows) {
       copy_out(scratch, to, lane, room, hash);
       return kCodedOk;
@@ -201,8 +203,8 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
 
 }  // namespace kvbm::device::kernels
 
-// `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded, and coded signs,
-// are left to the CPU.
+// `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then coded rows that repeat, and coded signs, are
+// left to the CPU.
 extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     kvbm_decode_planar(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results,
                        uint64_t scratch) {

@@ -1,4 +1,4 @@
-// What the header of a planar leaf of shape 1 to 8, or 17, says, checked as codec/planar.cc does. Format: codec/README.md.
+// Header of a planar leaf of shape 1 to 8, or 17, checked as codec/planar.cc does. Format: codec/README.md.
 #pragma once
 
 #include "device/kernels/coded_frame.cuh"
@@ -14,13 +14,13 @@ constexpr uint32_t kPlanarBlock = 64;  // elements
 constexpr uint32_t kPackedBlock = 56;  // bytes of 64 values of 7 bits
 constexpr uint32_t kShapeSigns = 17;   // 8 levels, the sign in the symbol
 
-// The same for all lanes of a warp. Offsets count from the header's first byte; all parts lie below `stored`.
+// Equal in all lanes of a warp. Offsets count from the header's first byte; all parts lie below `stored`.
 struct PlanarLeaf {
   uint64_t at;
   uint32_t stored;
   uint32_t raw;
   uint32_t width;      // bytes of an element
-  uint32_t rest_bits;  // of its top byte that are not coded
+  uint32_t rest_bits;  // bits of its top byte that are not coded
   uint32_t packed;     // 1: lower bytes are stored without their last bits
   uint32_t blocks;
   uint32_t levels;
@@ -40,15 +40,15 @@ struct PlanarLeaf {
   uint32_t tail;
 };
 
-// What a lane has of its own: the code of one rank, and one stream.
+// Own state of a lane: the code of one rank, and one stream.
 struct PlanarLane {
   uint32_t code = 0;    // of rank `lane`, with zeros behind it up to `levels` bits
-  uint32_t stream = 0;  // where stream `lane` begins
-  uint32_t words = 0;   // how long it is said to be
+  uint32_t stream = 0;  // begin of stream `lane`
+  uint32_t words = 0;   // its length in the header
   uint32_t ends = 0;    // bits taken of it
 };
 
-// Shapes whose blocks are decoded here.
+// Returns true for shapes with blocks that are decoded here.
 __device__ __forceinline__ bool planar_values_shape(uint32_t shape) {
   return (shape != 0 && shape <= kPlanarLevels) || shape == kShapeSigns;
 }
@@ -61,12 +61,12 @@ __device__ inline void planar_element(uint32_t element, bool signs, PlanarLeaf& 
     leaf.packed = element == 1 ? 1 : 0;
     return;
   }
-  // bf16, fp16, fp32, e4m3, e5m2; nothing else is coded so.
+  // bf16, fp16, fp32, e4m3, e5m2; no other element is coded in these shapes.
   leaf.width = element == 1 || element == 2 ? 2 : element == 3 ? 4 : element == 4 || element == 5 ? 1 : 0;
   leaf.rest_bits = element == 2 || element == 5 ? 3 : element == 4 ? 4 : 0;
 }
 
-// A complete tree of at least two codes, or false.
+// Reads the code tree; false unless it is complete and has at least two codes.
 __device__ inline bool planar_tree(const CodedHeader& h, PlanarLeaf& leaf, uint32_t lane, PlanarLane& mine) {
   uint32_t open = 1;
   uint32_t limit = 0;
@@ -84,7 +84,7 @@ __device__ inline bool planar_tree(const CodedHeader& h, PlanarLeaf& leaf, uint3
     limit += here * step;
     open = 2 * open - here;
     if ((open == 0) != (l == leaf.levels)) return false;
-    // With codes left open the limit is below all ones, so it fits.
+    // If codes are left open the limit is below all ones, so it fits.
     if (l < leaf.levels) leaf.limits |= static_cast<uint64_t>(limit << (kPlanarLevels - leaf.levels)) << (8 * l);
   }
   return leaf.codes >= 2;
@@ -104,7 +104,8 @@ __device__ inline void planar_sections(PlanarLeaf& leaf, uint32_t words, uint32_
   end = round_up_to(data > slack ? data : slack, 64);
 }
 
-// `h`: the copied header of the leaf at `at`, which check_frame() has passed. All lanes call it and hear the same.
+// Reads and checks the header. `h`: the copied header of the leaf at `at`, which check_frame() has passed. All lanes
+// call it and get one answer.
 __device__ inline uint32_t planar_read(const CodedHeader& h, const CodedFrame& frame, uint64_t at, uint32_t stored,
                                        uint32_t raw, uint32_t lane, PlanarLeaf& leaf, PlanarLane& mine) {
   leaf.at = at;

@@ -1,15 +1,15 @@
-// Planar leaves whose signs are coded (shape 17): in memory to work in, what the blocks give becomes elements again.
-// Reference: codec/planar_signs.inc. Format: codec/README.md.
+// Planar leaves with coded signs (shape 17): turns the decoded blocks in working memory into elements again. Reference:
+// codec/planar_signs.inc. Format: codec/README.md.
 //
-// A sign is that of the row before, or not: a chain over the rows, and none over the channels. So a lane takes a column
-// of words and goes down the rows; neighbours' words lie side by side.
+// A sign equals that of the row before, or not: a chain over the rows, and none over the channels. So a lane takes a
+// column of words down the rows, and the words of neighbouring lanes are contiguous.
 #pragma once
 
 #include "device/kernels/coded_plain.cuh"
 
 namespace kvbm::device::kernels {
 
-// `ones` in each element of a word; masks and shifts as codec/planar_signs.inc has them.
+// Masks and shifts of codec/planar_signs.inc; `ones` has a one in each element of a word.
 struct SignForm {
   uint32_t ones, sign, exponent, low, down, up;
 };
@@ -29,7 +29,7 @@ __device__ __forceinline__ uint32_t unfold_masked(const SignForm& form, uint32_t
 
 __device__ __forceinline__ uint32_t unfold_bf16(uint32_t w) {
   const uint32_t exponent = w >> 1 & 0x3F803F80U;
-  const uint32_t some = (exponent + 0x3F803F80U) & 0x40004000U;  // not zero
+  const uint32_t some = (exponent + 0x3F803F80U) & 0x40004000U;  // set if the exponent is not zero
   return (w & 0x00800080U) << 8 | (exponent + (some >> 1)) | (w & 0x007F007FU);
 }
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ void put_part(uint64_t address, uint32_t v) {
   if (kBytes == 1) put8(address, v);
 }
 
-// Columns of kBytes, whole elements, which divide a row.
+// Unfolds columns of kBytes, which are whole elements and divide a row.
 template <uint32_t kBytes>
 __device__ inline void unfold_columns(uint64_t at, uint32_t bytes, uint32_t row_bytes, uint32_t element, uint32_t lane) {
   const SignForm form = sign_form(element);
@@ -60,7 +60,7 @@ __device__ inline void unfold_columns(uint64_t at, uint32_t bytes, uint32_t row_
   }
 }
 
-// `bytes` of whole blocks; a row is not longer. All lanes call it, and all may read when it returns.
+// Unfolds `bytes` of whole blocks; a row is not longer. All lanes call it, and all may read when it returns.
 __device__ inline void unfold_signs(uint64_t at, uint32_t bytes, uint32_t row_bytes, uint32_t element, uint32_t lane) {
   __syncwarp();
   if (row_bytes % 4 == 0) {

@@ -1,8 +1,9 @@
-// Byte planes: elements of 16 and 32 bits as little-endian integers, turned left by one bit (the sign becomes bit 0, the
-// exponent the top of the last byte), and byte p of all of them is plane p; the plain bytes behind the last whole element
-// follow. Other elements are one plane, as they are. That is what a coder of bytes is given (codec/README.md, zstd), and
-// the lower bytes of a planar leaf. kvbm_split_planes: out of a run into planes, with the hash of the plain bytes.
-// kvbm_merge_planes: back. A warp a leaf.
+// Byte planes: elements of 16 and 32 bits are little-endian integers, turned left by one bit (the sign becomes bit 0,
+// the exponent the top of the last byte). Byte p of all of them is plane p; the plain bytes behind the last whole
+// element follow. Other elements are one plane, unchanged. A coder of bytes gets these planes (codec/README.md, zstd),
+// and so do the lower bytes of a planar leaf.
+// kvbm_split_planes: out of a run into planes, with the hash of the plain bytes. kvbm_merge_planes: back. A warp a
+// leaf.
 #include "device/kernels/quantize_number.cuh"
 
 namespace kvbm::device::kernels {
@@ -21,7 +22,7 @@ __device__ __forceinline__ PlanesShape planes_shape(const CodedJob& job) {
   return {job.leaf.record, width, count, job.leaf.bytes, (width == 1 || count % 4 == 0) && job.leaf.record % 4 == 0};
 }
 
-// Two elements of 16 bits, or one of 32, turned left by one bit, and back.
+// Turns two elements of 16 bits, or one of 32, left by one bit; turn_back() undoes it.
 __device__ __forceinline__ uint32_t turn(uint32_t v, uint32_t width) {
   if (width == 1) return v;
   return width == 4 ? v << 1 | v >> 31 : (v << 1 & 0xFFFEFFFEU) | (v >> 15 & 0x00010001U);
@@ -31,13 +32,13 @@ __device__ __forceinline__ uint32_t turn_back(uint32_t v, uint32_t width) {
   return width == 4 ? v >> 1 | v << 31 : (v >> 1 & 0x7FFF7FFFU) | (v & 0x00010001U) << 15;
 }
 
-// Where byte `offset` of the plain leaf has its place.
+// Returns the place of byte `offset` of the plain leaf.
 __device__ __forceinline__ uint64_t place_in_planes(const PlanesShape& shape, uint32_t offset) {
   if (offset >= shape.count * shape.width) return shape.base + offset;
   return shape.base + offset % shape.width * shape.count + offset / shape.width;
 }
 
-// Bytes of four words, as many of each plane next to each other: the transpose of 4 x 4 bytes.
+// Transposes 4 x 4 bytes: bytes of four words become contiguous in each plane.
 __device__ __forceinline__ void transpose(uint32_t (&w)[4]) {
   const uint32_t a = __byte_perm(w[0], w[1], 0x5140);
   const uint32_t b = __byte_perm(w[2], w[3], 0x5140);
@@ -49,7 +50,7 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4]) {
   w[3] = __byte_perm(c, d, 0x7632);
 }
 
-// The even bytes of two words, and the odd ones; and back.
+// Separates the even bytes of two words from the odd ones; zip() undoes it.
 __device__ __forceinline__ void unzip(uint32_t& low, uint32_t& high) {
   const uint32_t even = __byte_perm(low, high, 0x6420);
   high = __byte_perm(low, high, 0x7531);
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
   }
 }
 
-// A job that is checked and has another hash than it must becomes 0xFF.
+// A checked job with another hash than expected becomes 0xFF.
 extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     kvbm_merge_planes(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results) {
   using namespace kvbm::device;

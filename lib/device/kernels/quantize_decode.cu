@@ -1,18 +1,18 @@
-// kvbm_dequantize: leaves of codec 3 without an entropy stage (fp8, int8, int6, int4) into device memory, with the hash
-// of what they give taken on the way. A warp a leaf. The reference is quantize_decode() of codec/quantize.cc.
+// kvbm_dequantize: decodes leaves of codec 3 without an entropy stage (fp8, int8, int6, int4) into device memory, and
+// hashes the plain bytes on the way. A warp a leaf. The reference is quantize_decode() of codec/quantize.cc.
 #include "device/kernels/quantize_map.cuh"
 
 namespace kvbm::device::kernels {
 
-constexpr uint32_t kModeInt4Coded = 23;  // the last of those with an entropy stage, which the CPU decodes
+constexpr uint32_t kModeInt4Coded = 23;  // the last mode with an entropy stage, which the CPU decodes
 
-// Of one warp, in shared memory.
+// Working state of one warp, in shared memory.
 struct QuantizeRoom {
   CodedHeader header;
   StripeSlot slot;
 };
 
-// Numbers [at, at + 4) of a leaf, a byte each, the first lowest; `at` is a multiple of 4.
+// Returns numbers [at, at + 4) of a leaf, a byte each, the first lowest; `at` is a multiple of 4.
 __device__ inline uint32_t four_numbers(uint64_t numbers, uint32_t at, uint32_t bits) {
   if (bits == 8) return get32(numbers + at);
   uint32_t packed = 0;
@@ -27,7 +27,7 @@ __device__ inline uint32_t four_numbers(uint64_t numbers, uint32_t at, uint32_t 
   return out;
 }
 
-// Every scale is one that a coder may have written; all lanes hear the same.
+// Returns whether a coder may have written every scale; all lanes get one answer.
 __device__ inline bool scales_known(uint64_t scales, uint32_t units, uint32_t lane) {
   bool good = true;
   for (uint32_t u = lane; u < units; u += 32) {
@@ -62,7 +62,7 @@ __device__ inline uint32_t read_quantized(const CodedJob& job, CodedHeader& h, S
   return scales_known(at + kScalesAt, units_of(map), lane) ? kCodedOk : kCodedDamaged;
 }
 
-// The 4 values from `value` on, of 16 bits each, as two words; or of 32 bits, as four. Zeros behind the last.
+// Decodes the 4 values from `value` on: of 16 bits each, as two words; or of 32 bits, as four. Zeros behind the last.
 __device__ inline void four_values(const UnitMap& map, const CodedFrame& frame, uint64_t scales, uint64_t numbers,
                                    uint32_t value, uint32_t (&bits)[4]) {
   const uint32_t four = four_numbers(numbers, value, number_bits(frame.shape));
@@ -78,7 +78,7 @@ __device__ inline void four_values(const UnitMap& map, const CodedFrame& frame, 
   }
 }
 
-// Plain bytes [offset, offset + 16).
+// Returns plain bytes [offset, offset + 16).
 __device__ inline uint4 plain_vector(const UnitMap& map, const CodedFrame& frame, uint64_t scales, uint64_t numbers,
                                      uint32_t offset) {
   const uint32_t width = element_width(frame.element);

@@ -1,18 +1,19 @@
-// kvbm_quantize: leaves of bf16, fp16 or fp32 in device memory become leaves of codec 3 without an entropy stage (fp8,
-// int8, int6, int4): header, scales and numbers, the same bytes as quantize_encode() of codec/quantize.cc writes.
+// kvbm_quantize: codes leaves of bf16, fp16 or fp32 in device memory as leaves of codec 3 without an entropy stage
+// (fp8, int8, int6, int4). Header, scales and numbers are the bytes that quantize_encode() of codec/quantize.cc writes.
 //
-// A warp a leaf, which is read twice: for the largest magnitude of each unit, and for the numbers. It must not change
-// between: then nothing is promised but that the coded leaf decodes to what its hash says.
+// A warp codes a leaf and reads it twice: for the largest magnitude of each unit, and for the numbers. If the leaf
+// changes between, the only promise is that the coded leaf decodes to the bytes of its hash.
 #include "device/kernels/quantize_map.cuh"
 
 namespace kvbm::device::kernels {
 
-// What is too large, too small or not a number is not quantised (codec/quantize_scales.h).
+// Limits of quantising: leaves with larger or smaller maxima, or with NaNs, are not quantised
+// (codec/quantize_scales.h).
 constexpr uint32_t kLeastMaximum = 77U << 23;       // 2^-50
 constexpr uint32_t kMostMaximum = 177U << 23;       // 2^50
 constexpr uint32_t kMostHalfMaximum = 142U << 23;   // 2^15, of fp16
 
-// The largest magnitude becomes this number, a little less than the first that would be rounded to one too many.
+// Number of the largest magnitude: a little less than the first that would be rounded to one too many.
 __device__ __forceinline__ float full_of(uint32_t mode) {
   if (mode == kModeE4m3) return 448.0F;
   if (mode == kModeE5m2) return 57344.0F;
@@ -25,7 +26,7 @@ struct QuantizeSource {
   uint32_t width;
 };
 
-// The element's bits; `value` is one of the leaf.
+// Returns the element's bits; `value` is an index into the leaf.
 __device__ inline uint32_t bits_at(const QuantizeSource& source, uint32_t value) {
   const uint32_t offset = value * source.width;
   const uint64_t at = address_in(source.from.run, offset);
@@ -39,7 +40,7 @@ __device__ __forceinline__ uint32_t magnitude_of(uint32_t element, uint32_t bits
   return __float_as_uint(float_of_element(element, bits)) & 0x7FFFFFFFU;
 }
 
-// maxima[unit] = bits of the largest magnitude of the unit; infinities and NaNs stay above all others.
+// Writes to maxima[unit] the bits of the unit's largest magnitude; infinities and NaNs stay above all others.
 __device__ inline void channel_maxima(const QuantizeSource& source, const UnitMap& map, uint64_t maxima, uint32_t lane) {
   for (uint32_t head = 0; head < map.values; head += map.head) {
     const uint32_t end = map.values - head < map.head ? map.values : head + map.head;
@@ -65,7 +66,7 @@ __device__ inline void row_maxima(const QuantizeSource& source, const UnitMap& m
   }
 }
 
-// What one lane has written others read from here on.
+// Finds the maxima; when it returns, lanes may read what others wrote.
 __device__ __forceinline__ void find_maxima(const QuantizeSource& source, const UnitMap& map, uint64_t maxima,
                                             uint32_t lane) {
   if (map.by_row) {
@@ -86,21 +87,21 @@ __device__ inline bool maxima_in_range(const QuantizeSource& source, uint64_t ma
   return __all_sync(kAllLanes, good) != 0;
 }
 
-// The mean of the squares of the maxima. Sums of floats depend on their order, and what is chosen must not: so all lanes
-// add all of them up, one after the other.
+// Returns the mean of the squares of the maxima. Sums of floats depend on their order, and the choice must not, so all
+// lanes add all of them in one order.
 __device__ inline double weight_of(uint64_t maxima, uint32_t units, uint32_t lane) {
   double sum = 0;
   for (uint32_t begin = 0; begin < units; begin += 32) {
     const uint32_t mine = begin + lane < units ? get32(maxima + 4 * (begin + lane)) : 0;
     const auto m = static_cast<double>(__uint_as_float(mine));
     const double square = __dmul_rn(m, m);
-    // Behind the last they are zero, and a sum of squares does not change by adding that.
+    // Behind the last they are zero, which does not change a sum of squares.
     for (int i = 0; i < 32; ++i) sum = __dadd_rn(sum, __shfl_sync(kAllLanes, square, i));
   }
   return sum / units;
 }
 
-// codec/quantize.cc, worth(): a line between powers of two, in doubles.
+// Returns worth() of codec/quantize.cc: a line between powers of two, in doubles.
 __device__ inline double worth_of(const UnitMap& map) {
   const double bits = 16.0 / map.rows - 16.0 / map.row;
   const double exponent = __dadd_rn(__dmul_rn(2, bits), 8);
@@ -109,7 +110,7 @@ __device__ inline double worth_of(const UnitMap& map) {
   return __dmul_rn((1 + exponent) - whole, power);
 }
 
-// codec/quantize.cc, cut_heads(): a scale of a channel serves kMostRows rows at most.
+// Limit of cut_heads(), as in codec/quantize.cc: a scale of a channel serves at most kMostRows rows.
 constexpr uint32_t kMostRows = 256;
 
 __device__ inline void cut_heads(UnitMap& map) {
@@ -127,7 +128,7 @@ __device__ inline void cut_heads(UnitMap& map) {
   map.head = min(map.row * rows, map.values);
 }
 
-// Scales of channels or of rows, and their maxima in the first half of `scratch`; false: not to be quantised.
+// Chooses scales of channels or of rows, with maxima in `scratch`; false: the leaf is not to be quantised.
 __device__ inline bool choose_units(const QuantizeSource& source, UnitMap& map, uint64_t scratch, uint32_t lane,
                                     uint64_t& maxima) {
   const bool channels = !map.by_row && map.rows >= kScaleValues;
@@ -155,7 +156,7 @@ __device__ inline bool choose_units(const QuantizeSource& source, UnitMap& map, 
   return true;
 }
 
-// Scales as bf16, rounded up, into the leaf, with zeros up to the numbers; their reciprocals in the place of the maxima.
+// Writes scales as bf16, rounded up, into the leaf, with zeros up to the numbers; their reciprocals replace the maxima.
 __device__ inline void write_scales(const UnitMap& map, uint32_t mode, uint64_t maxima, uint64_t record, uint32_t numbers,
                                     uint32_t lane) {
   const uint32_t units = units_of(map);
@@ -173,13 +174,13 @@ __device__ inline void write_scales(const UnitMap& map, uint32_t mode, uint64_t 
   __syncwarp();
 }
 
-// What was lost: sums of floats, which may differ from the CPU's in their last digits.
+// Loss of coding: sums of floats, which may differ from the CPU's in their last digits.
 struct Loss {
   double difference = 0;
   double value = 0;
 };
 
-// The numbers of 4 values from `value` on, a byte each, and what they stand for; zeros behind the last.
+// Numbers of 4 values from `value` on, a byte each, and their decoded bits; zeros behind the last.
 struct FourQuantized {
   uint32_t numbers;
   uint32_t bits[4];
@@ -210,7 +211,7 @@ __device__ inline FourQuantized quantize_four(const UnitMap& map, const CodedJob
   return out;
 }
 
-// Four numbers of `bits` bits each, lowest first, at their place.
+// Writes four numbers of `bits` bits each, lowest first.
 __device__ inline void put_numbers(uint64_t numbers, uint32_t at, uint32_t bits, uint32_t four) {
   if (bits == 8) return store4(numbers + at, four);
   uint32_t packed = 0;
@@ -219,7 +220,7 @@ __device__ inline void put_numbers(uint64_t numbers, uint32_t at, uint32_t bits,
   for (uint32_t i = 0; i < bits / 2; ++i) store1(first + i, packed >> (8 * i) & 0xFF);
 }
 
-// The numbers, zeros up to the leaf's end, and the hash of what decoding will give.
+// Writes the numbers, and zeros up to the leaf's end, and hashes the bytes that decoding will give.
 __device__ inline void write_numbers(const QuantizeSource& source, const UnitMap& map, const CodedJob& job,
                                      uint64_t reciprocals, const QuantizedParts& parts, uint32_t lane, StripeSlot& slot,
                                      WarpHash& hash, Loss& loss) {
@@ -321,6 +322,6 @@ extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     const CodedJob job = jobs[i];
     const CodedResult result = quantize_leaf(job, own, lane, slots[threadIdx.x / 32]);
     if (lane == 0) results[i] = result;
-    __syncwarp();  // the scratch memory is the next leaf's
+    __syncwarp();  // the next leaf reuses the scratch memory
   }
 }

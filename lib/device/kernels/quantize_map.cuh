@@ -1,4 +1,4 @@
-// Which scale is whose, and where the parts of a quantised leaf lie: codec/quantize_kernel.h and quantize.cc once more.
+// Maps values to their scales, and gives the layout of a quantised leaf: as codec/quantize_kernel.h and quantize.cc.
 #pragma once
 
 #include "device/kernels/coded_frame.cuh"
@@ -20,7 +20,7 @@ struct UnitMap {
   uint32_t values = 0;
   uint32_t row = 0;
   uint32_t rows = 0;
-  uint32_t head = 0;  // values of one
+  uint32_t head = 0;  // values of one head
 };
 
 __device__ inline uint32_t units_of(const UnitMap& map) {
@@ -30,7 +30,7 @@ __device__ inline uint32_t units_of(const UnitMap& map) {
   return heads * map.row + (rest < map.row ? rest : map.row);
 }
 
-// Channels where rows are known; else rows of 64 values with a scale each. At least one value.
+// Maps by channels if rows are known; else by rows of 64 values with a scale each. At least one value.
 __device__ inline UnitMap map_of(uint32_t element, uint32_t bytes, uint32_t row, uint32_t rows) {
   UnitMap map;
   map.values = bytes / element_width(element);
@@ -45,7 +45,7 @@ __device__ inline UnitMap map_of(uint32_t element, uint32_t bytes, uint32_t row,
   return map;
 }
 
-// Where a value stands; values are visited one after the other. Rows never lie across two heads.
+// Place of a value; values are visited in order. Rows never cross the border of two heads.
 struct UnitPlace {
   uint32_t first = 0;  // unit of its row, or of the first place of its head
   uint32_t in_row = 0;
@@ -82,7 +82,7 @@ __device__ inline void step(const UnitMap& map, UnitPlace& place) {
   }
 }
 
-// Bits of a number; 0: a mode that is not quantised here.
+// Returns the bits of a number; 0: a mode that is not quantised here.
 __device__ inline uint32_t number_bits(uint32_t mode) {
   if (mode == kModeE4m3 || mode == kModeE5m2 || mode == kModeInt8) return 8;
   return mode == kModeInt6 ? 6 : mode == kModeInt4 ? 4 : 0;

@@ -1,12 +1,12 @@
-// Elements and small numbers to and from float, one value at a time: codec/quantize_number.h once more, with each
-// operation rounded by itself whatever the compiler is told of fused ones. A test compares all of them.
+// Converts elements and small numbers to and from float, one value at a time, as codec/quantize_number.h does. Each
+// operation is rounded by itself, whatever the compiler's options for fused ones. A test compares all values.
 #pragma once
 
 #include "device/kernels/coded_plain.cuh"
 
 namespace kvbm::device::kernels {
 
-// Numbers of codec::Element and codec::Mode that are quantised here.
+// Values of codec::Element and codec::Mode that are quantised here.
 constexpr uint32_t kElementBf16 = 1;
 constexpr uint32_t kElementFp16 = 2;
 constexpr uint32_t kElementFp32 = 3;
@@ -25,18 +25,18 @@ __device__ inline float half_as_float(uint32_t h) {
   return __uint_as_float(__float_as_uint(tiny) | sign);
 }
 
-// To nearest, ties to even; what is too large becomes infinite. Never called with a NaN.
+// Rounds to nearest, ties to even; values that are too large become infinite. Never called with a NaN.
 __device__ inline uint32_t float_as_half(float f) {
   const uint32_t bits = __float_as_uint(f);
   const uint32_t sign = bits >> 16 & 0x8000U;
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude >= 0x477FF000U) return sign | 0x7C00U;
   if (magnitude >= 0x38800000U) return sign | (magnitude - (112U << 23) + 0xFFFU + (magnitude >> 13 & 1U)) >> 13;
-  const float shifted = __fadd_rn(__uint_as_float(magnitude), 0.5F);  // whose unit is that of the denormal halves
+  const float shifted = __fadd_rn(__uint_as_float(magnitude), 0.5F);  // its unit is that of the denormal halves
   return sign | (__float_as_uint(shifted) - 0x3F000000U);
 }
 
-// 8-bit floats of `mantissa` bits, 3 (e4m3) or 2 (e5m2), without infinities and NaNs.
+// Converts to 8-bit floats of `mantissa` bits, 3 (e4m3) or 2 (e5m2), without infinities and NaNs.
 __device__ inline uint32_t small_of(float f, uint32_t mantissa) {
   const uint32_t bias = mantissa == 3 ? 7 : 15;
   const uint32_t shift = 23 - mantissa;
@@ -63,11 +63,11 @@ __device__ inline float float_of_small(uint32_t code, uint32_t mantissa) {
   return __uint_as_float(__float_as_uint(__fmul_rn(__uint2float_rn(magnitude), unit)) | sign);
 }
 
-// The byte that value * reciprocal becomes, and what that byte stands for.
+// Returns the byte for `v`, which is value * reciprocal; value_of() returns the number that a byte stands for.
 __device__ inline uint32_t number_of(uint32_t mode, float v) {
   if (mode == kModeE4m3) return small_of(v, 3);
   if (mode == kModeE5m2) return small_of(v, 2);
-  // To the nearest whole number, ties to even: adding 1.5 * 2^23 leaves it in the low bits.
+  // Rounds to the nearest whole number, ties to even: adding 1.5 * 2^23 leaves it in the low bits.
   return (__float_as_uint(__fadd_rn(v, 12582912.0F)) - 0x4B400000U) & 0xFFU;
 }
 __device__ inline float value_of(uint32_t mode, uint32_t number) {
@@ -80,7 +80,7 @@ __device__ inline uint32_t element_width(uint32_t element) {
   return element == kElementFp32 ? 4 : element == kElementBf16 || element == kElementFp16 ? 2 : 1;
 }
 
-// Bits of an element to float, and back: bf16 to nearest, ties away from zero.
+// Converts bits of an element to float; element_of_float() converts back: bf16 to nearest, ties away from zero.
 __device__ inline float float_of_element(uint32_t element, uint32_t bits) {
   if (element == kElementFp32) return __uint_as_float(bits);
   if (element == kElementFp16) return half_as_float(bits);

@@ -1,7 +1,7 @@
-// Vectors of 16 bytes out of and into strided runs and contiguous records, by accesses of 16, 8, 4 or 1 bytes.
+// Moves vectors of 16 bytes out of and into strided runs and contiguous records, by accesses of 16, 8, 4 or 1 bytes.
 //
 // A vector is named by its offset in the run's bytes, a multiple of 16. Every piece and address of a run is a multiple
-// of its width, so an access never leaves a piece. What lies behind the end reads as zero and is not written.
+// of its width, so an access never leaves a piece. Bytes behind the end read as zero and are not written.
 #pragma once
 
 #include "device/kernels/cuda.cuh"
@@ -9,7 +9,7 @@
 
 namespace kvbm::device::kernels {
 
-// floor(n / d) and what remains; `inverse` is inverse_of(d).
+// Returns floor(n / d), and in `rest` the remainder; `inverse` is inverse_of(d).
 __device__ __forceinline__ uint32_t divide(uint32_t n, uint32_t d, uint32_t inverse, uint32_t& rest) {
   uint32_t quotient = __umulhi(n, inverse);
   rest = n - quotient * d;
@@ -27,9 +27,9 @@ __device__ __forceinline__ uint64_t address_in(const DeviceRun& run, uint32_t of
   return run.address + static_cast<uint64_t>(int64_t{i} * run.stride0 + int64_t{j} * run.stride1) + inside;
 }
 
-// The same for an offset below 64 KiB and pieces of 2 to 64 KiB: no quotient is one off, for with m = inverse + 1 and
-// e = m * d - 2^32 < d the error is offset * e / (d * 2^32) < 1 / d. A run whose count1 is 1 has a single piece
-// (leaf_job.h), and m = 0 gives its quotient 0.
+// Returns address_in() for an offset below 64 KiB and pieces of 2 bytes to 64 KiB. No quotient is one off: with m =
+// inverse + 1 and e = m * d - 2^32 < d, the error is offset * e / (d * 2^32) < 1 / d. A run with a count1 of 1 has a
+// single piece (leaf_job.h), and m = 0 gives its quotient 0.
 __device__ __forceinline__ uint64_t near_address_in(const DeviceRun& run, uint32_t offset) {
   const uint32_t piece = __umulhi(offset, run.piece_inverse + 1);
   const uint32_t i = __umulhi(piece, run.count1_inverse + 1);
@@ -38,7 +38,7 @@ __device__ __forceinline__ uint64_t near_address_in(const DeviceRun& run, uint32
          (offset - piece * run.piece_bytes);
 }
 
-// A run, or contiguous bytes: where an offset is.
+// Maps an offset to an address, in a run or in contiguous bytes.
 struct InRun {
   const DeviceRun& run;
   __device__ __forceinline__ uint64_t at(uint32_t offset) const { return address_in(run, offset); }
@@ -120,7 +120,7 @@ __device__ __forceinline__ void store_vector(const Place& place, uint32_t offset
   store_word<kGrain>(place, offset + 12, end, v.w);
 }
 
-// A thread's vectors of a stripe, 512 bytes apart. `first` is the offset of the thread's first one.
+// Vectors of a thread in a stripe, 512 bytes apart. `first` is the offset of the thread's first one.
 constexpr uint32_t kVectorsOfStripe = 8;
 constexpr uint32_t kVectorStep = 32 * 16;
 static_assert(kVectorsOfStripe * kVectorStep == kStripeBytes, "a warp takes a stripe in vectors of 16 bytes");
@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_vectors(const Place& place, uint32_t first
   }
 }
 
-// A run of one piece, as nearly every page is, is contiguous: no piece has to be found.
+// Returns true for a run of one piece, as nearly every page is: it is contiguous, and no piece has to be found.
 template <bool kNear>
 __device__ __forceinline__ bool is_flat(const DeviceRun& run, uint32_t width) {
   return kNear && width == 16 && run.count1 == 1;
@@ -174,7 +174,8 @@ __device__ __forceinline__ void store_run(const DeviceRun& run, uint32_t width, 
   store_vectors<1, 1>(InRun{run}, first, end, vectors);
 }
 
-// `grain` divides `end`: the run's width. A record that allows no accesses of 16 bytes is taken by what both allow.
+// `grain`, the run's width, divides `end`. A record that allows no accesses of 16 bytes is accessed by the width that
+// both allow.
 __device__ __forceinline__ void load_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first,
                                             uint32_t end, uint4 (&vectors)[kVectorsOfStripe]) {
   const InRecord place{record};
