@@ -1,5 +1,6 @@
-// Blocks of an attached cache as coded streams in memory of a caller's, and back (kvbm_cache_encode): the same bytes
-// wherever the cache lies. Nothing of it enters a tier. Thread: any. Blocks: encode_blocks() and decode_blocks() do.
+// Codes blocks of an attached cache as streams in a caller's memory, and back (kvbm_cache_encode). The bytes do not
+// depend on where the cache lies, and none of it enters a tier. Thread: any. Blocks: encode_blocks() and
+// decode_blocks() do.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +23,22 @@ struct BlockCoding {
   std::shared_ptr<device::StreamPoint> after;  // null: at once
 };
 
-// What the bytes of a part are: what its geometry says; of opaque pages and of states, what the caller says.
-// invalid_argument: the caller says something of bytes that are known.
+// Returns the form of a part's bytes: as its geometry says, or `said` for opaque pages and states. invalid_argument:
+// `said` contradicts a known form.
 Result<codec::LeafForm> form_of_blocks(const Cache& cache, size_t part, const codec::LeafForm& said);
-// Which ids cannot be coded, by their index: a block that is not there, out of range, or not whole stored blocks; and,
-// where they are written to, one that is there twice.
+// Refuses ids that cannot be coded, and names the first by its index: a missing block, one out of range, or ids that
+// are not whole stored blocks. If the blocks are written, also an id that occurs twice.
 Status check_coded_ids(const Cache& cache, size_t part, std::span<const uint32_t> ids, bool written);
-// Plain bytes of so many engine blocks, which are whole stored blocks; UINT64_MAX: more than that.
+// Returns the plain bytes of `blocks` engine blocks, which are whole stored blocks; UINT64_MAX: more than that.
 [[nodiscard]] uint64_t plain_bytes(const Cache& cache, size_t part, size_t blocks) noexcept;
 
-// The payloads of the stored blocks, in the order of ids, as one stream. Returns its bytes. invalid_argument: a lossy mode
-// for elements that have none; no_room: out is smaller than stream_room(); tier_disabled: the device was lost.
+// Codes the payloads of the stored blocks, in the order of ids, as one stream, and returns its size. invalid_argument:
+// a lossy mode for elements that have none; no_room: out is smaller than stream_room(); tier_disabled: the device was
+// lost.
 Result<uint64_t> encode_blocks(const BlockCoding& what, codec::Mode mode, MutableBytes out,
                                codec::StreamWorkspace& workspace);
-// invalid_argument: not of as many bytes; mismatch: coded as something else than the part holds; not_permitted; damaged.
+// Decodes a stream into the blocks. invalid_argument: it holds another number of bytes; mismatch: the part holds other
+// elements; not_permitted; damaged.
 Status decode_blocks(const BlockCoding& what, const codec::StreamView& stream, bool allow_lossy,
                      codec::StreamWorkspace& workspace);
 

@@ -34,7 +34,7 @@ void DeviceAsks::answer(Ask& ask, Memory memory) {
     MutexLock lock(mutex_);
     done = std::exchange(ask.done, {});
   }
-  if (!done) return;  // what came late is given back here
+  if (!done) return;  // memory that arrives late is released here
   links_->post([done = std::move(done), memory = std::move(memory)]() mutable { done(std::move(memory)); });
 }
 

@@ -1,7 +1,7 @@
-// Memory that is asked of a device's driver for sessions: on the device's own thread, where a call that does not return
-// keeps nobody, and answered once in any case.
+// Requests memory of a device's driver for sessions. The call runs on the device's own thread, so one that does not
+// return blocks no session, and each request is answered exactly once.
 //
-// Thread: any. Answers come on the links' thread, and not at all once that is gone. Lock: mutex_, a leaf.
+// Thread: any. Answers arrive on the links' thread, and not at all once that is gone. Lock: mutex_, a leaf.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ class DeviceAsks : public std::enable_shared_from_this<DeviceAsks> {
   using Done = cluster::session::SliceMover::MemoryDone;
 
   static std::shared_ptr<DeviceAsks> create(std::shared_ptr<device::Device> device, std::shared_ptr<LinksTurn> links);
-  // `call` is made on the device's thread. tier_disabled: the device was lost before that came to its end.
+  // Makes `call` on the device's thread. tier_disabled: the device was lost before the call ended.
   void ask(UniqueFunction<Memory()> call, Done done);
   [[nodiscard]] const std::shared_ptr<device::Device>& device() const noexcept { return device_; }
 
  private:
   struct Ask {
-    Done done;  // empty: it was answered; guarded by mutex_
+    Done done;  // empty: the request was answered; guarded by mutex_
   };
   DeviceAsks(std::shared_ptr<device::Device> device, std::shared_ptr<LinksTurn> links)
       : device_(std::move(device)), links_(std::move(links)) {}

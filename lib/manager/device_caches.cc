@@ -18,7 +18,7 @@ namespace kvbm::manager {
 
 namespace {
 
-// Of device.staging, what coding blocks may have on the device at a time, and once more for what it made of them.
+// Divisor of device.staging: a coder's window of plain bytes, and its coded output, each get this share of it.
 constexpr uint64_t kCoderShare = 8;
 
 std::string name_of(const TensorPlace& place) {
@@ -54,8 +54,8 @@ DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& 
                            uint64_t slot_bytes, std::shared_ptr<void> memory)
     : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes), memory_(std::move(memory)) {}
 
-// Ends each device on a thread of its own, which stays behind where a call of the driver does not return. What is registered
-// there stays mapped with it.
+// Ends each device on a thread of its own, which is left behind if a call of the driver does not return. Memory
+// registered there then stays mapped.
 DeviceCaches::~DeviceCaches() {
   const MemoryWait patient;
   MutexLock lock(mutex_);
@@ -63,7 +63,7 @@ DeviceCaches::~DeviceCaches() {
     const std::shared_ptr<device::DeviceLog> log = one->device().log();
     (void)device::call_beside("kvbm-closing", options_.lost_after_ns,
                               [one = std::move(one), memory = memory_]() mutable { one.reset(); });
-    log->close();  // of what holds the device still, as a session may
+    log->close();  // a session may still hold the device
   }
 }
 
@@ -97,7 +97,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
   if (!loaded.ok()) return cuda ? Result<std::shared_ptr<AttachedDevice>>(loaded.status()) : host;
   const device::Driver& table = *loaded.value();
   if (!cuda) {
-    // Managed memory is the CPU's as well, and taken for the host's.
+    // The CPU can access managed memory as well, so it counts as the host's.
     const auto is_device = [&](const TensorPlace& place) {
       return device::pointer_facts(table, place.data).kind == device::PointerKind::device;
     };
@@ -195,7 +195,8 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   return attached;
 }
 
-// Without it disks are read through the host's memory: that is no error, and said only where it was asked for.
+// Adds GPUDirect Storage. Without it disks are read through host memory; that is no error, and a warning only if the
+// option asks for it.
 void DeviceCaches::add_storage(AttachedDevice& attached, const std::shared_ptr<device::Device>& device) const {
   using Use = DeviceOptions::Use;
   if (options_.storage == Use::off || !options_.has_disk) return;

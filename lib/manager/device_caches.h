@@ -1,8 +1,8 @@
-// The devices that attached caches of one manager lie on.
+// Devices of the attached caches of one manager.
 //
-// A device is opened with the first cache on it: its context is retained, its transfers are made, and the payloads of the
-// host tier are registered with it. It is closed with the manager, when no cache and no operation is left. What cannot be
-// registered is bounced through pinned staging, slower and right all the same.
+// A device is opened with the first cache on it: its context is retained, its transfers are made, and the payloads of
+// the host tier are registered with it. It is closed with the manager, when no cache and no operation is left. Memory
+// that cannot be registered is bounced through pinned staging, which is slower.
 //
 // Thread: any. Blocks: place() and require() do, for loading libcuda and for registering memory. Lock: opening_, held over
 // calls of the driver while a device is opened and never on a path of blocks; mutex_, a leaf.
@@ -31,10 +31,10 @@ class Transfers;
 
 namespace kvbm::manager {
 
-// One device as the operations of a manager use it. Thread: any; blocks never, but where it is said.
+// One device as the operations of a manager use it. Thread: any; never blocks except as stated.
 class AttachedDevice {
  public:
-  // `pinned` may be null: `why_not` says why then.
+  // `pinned` may be null; then `why_not` gives the reason.
   AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::unique_ptr<device::BlockCoder> coder,
                  std::shared_ptr<const device::PinnedHost> pinned, std::string why_not);
   ~AttachedDevice();
@@ -42,14 +42,14 @@ class AttachedDevice {
   AttachedDevice& operator=(const AttachedDevice&) = delete;
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] device::Device& device() const noexcept;
-  // Blocks, in its calls: for callers that asked for it (kvbm_cache_encode).
+  // Blocks in its calls, which only serve callers that asked for it (kvbm_cache_encode).
   [[nodiscard]] device::BlockCoder& coder() noexcept { return *coder_; }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
-  // "ready", or what is wrong in words: of a lost device what lost it.
+  // Returns "ready", or the problem in words; of a lost device the cause of its loss.
   [[nodiscard]] std::string state();
-  // Reads of files straight into the device's memory; null: there are none. Set before anybody else knows this.
+  // Reads of files straight into the device's memory; null: there are none. Set before other threads see this object.
   [[nodiscard]] device::StorageReads* storage() const noexcept { return storage_.get(); }
-  // Whether all loads from disks take that way, or those alone that do not keep what they read.
+  // Returns whether all loads from disks use storage(), or only those that do not keep their blocks in the host.
   [[nodiscard]] bool storage_for_all() const noexcept { return storage_for_all_; }
   void set_storage(std::shared_ptr<device::StorageReads> storage, bool for_all) noexcept {
     storage_ = std::move(storage);
@@ -57,7 +57,7 @@ class AttachedDevice {
   }
 
  private:
-  // In this order: transfers end before the memory that they use is let go.
+  // In this order, so that transfers end before the memory that they use is released.
   const std::shared_ptr<const device::PinnedHost> pinned_;
   const std::string why_not_;
   std::shared_ptr<device::StorageReads> storage_;
@@ -66,7 +66,7 @@ class AttachedDevice {
   std::unique_ptr<device::BlockCoder> coder_;
 };
 
-// Where the tensors of a cache are said to lie.
+// Location of a cache's tensors, as the caller states it.
 enum class MemoryKind : uint32_t { automatic = 0, host = 1, cuda = 2 };
 
 struct TensorPlace {
@@ -80,17 +80,17 @@ class DeviceCaches {
   // `payloads`: the host tier's, in slots of `slot_bytes`; they lie in `memory`.
   DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads, uint64_t slot_bytes,
                std::shared_ptr<void> memory);
-  // Blocks until what is under way on the devices has ended, device.lost_after at most for each call of the driver.
+  // Blocks until work on the devices has ended, at most device.lost_after for each call of the driver.
   ~DeviceCaches();
   DeviceCaches(const DeviceCaches&) = delete;
   DeviceCaches& operator=(const DeviceCaches&) = delete;
 
-  // Where device.cuda is on: unsupported, with the reason, where no device can be used.
+  // Returns unsupported, with the reason, if device.cuda is on and no device can be used.
   Status require();
-  // The device that all of these tensors lie on, opened if need be; null: they are host memory. invalid_argument names
-  // the tensor that does not fit; unsupported says why there is no such device.
+  // Returns the device that all of these tensors lie on, opened if needed; null: they are host memory. invalid_argument
+  // names the tensor that does not fit; unsupported tells why there is no such device.
   Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal, std::span<const TensorPlace> tensors);
-  // Those that are open, by ordinal.
+  // Returns the open devices, by ordinal.
   [[nodiscard]] std::vector<std::shared_ptr<AttachedDevice>> opened() const;
 
  private:

@@ -1,7 +1,7 @@
 // Memory of a device that the transport of links reads and writes by itself for a session's payloads (GPUDirect RDMA,
-// device/direct_memory.h). kvbm's own, never an engine's tensors: what a late transfer may still write belongs to nobody
-// else. Made on the device's own thread; ends come on the links' thread, and not at all once that is gone. What nobody
-// holds any more is freed on the device's thread, too. Thread: any.
+// device/direct_memory.h). It is kvbm's own, never an engine's tensors, because a late transfer may still write to it.
+// It is allocated, and freed after its last use, on the device's own thread. Results arrive on the links' thread, and
+// not at all once that is gone. Thread: any.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ class DeviceDirect {
  public:
   using Done = cluster::session::SliceMover::MemoryDone;
 
-  // whatever_it_says: tried also where the device says that cards do not reach it.
+  // whatever_it_says: tried even if the device says that cards do not reach it.
   DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says, std::shared_ptr<LinksTurn> links);
 
-  // cluster/session/mover.h.
+  // Implements cluster/session/mover.h.
   void make(uint64_t bytes, bool written, Done done);
 
  private:

@@ -1,8 +1,8 @@
-// Leaves of one operation on their way through a device: gathered into batches, a few of them in flight, and back.
+// Leaves of one operation on their way through a device: collected into batches, a few of them in flight, and back.
 //
-// Used by the operation's steps, which never run at the same time; only a batch that ends comes on another thread, and
-// does no more than leave its result here and wake the operation. What is in flight keeps the operation alive, and the
-// operation its memory: it does not end while away() (Operation::quiet). Lock: mutex_, a leaf.
+// Used by the operation's steps, which never run at the same time. Only the end of a batch runs on another thread; it
+// leaves its result here and wakes the operation. Batches in flight keep the operation alive, and the operation its
+// memory: it does not end while away() is not 0 (Operation::quiet). Lock: mutex_, a leaf.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ namespace kvbm::manager {
 
 class DeviceFlight {
  public:
-  // Of one batch, and batches at once: enough that the device never waits for the next, little enough that what cannot
-  // be taken back is over in milliseconds.
+  // Size of one batch, and batches at once: enough that the device never waits for the next, and little enough that
+  // batches which cannot be taken back end in milliseconds.
   static constexpr uint64_t kBatchBytes = 16ULL << 20;
   static constexpr size_t kBatchLeaves = 4096;
   static constexpr size_t kBatches = 4;
@@ -42,9 +42,9 @@ class DeviceFlight {
     Code code = Code::internal;
   };
 
-  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch. `landmark`: what streams wait
-  // for, of every batch, also of those without a mark: what did not land of one must be overwritten before a mark of a
-  // later one is reached. Null: nobody waits.
+  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch. `landmark`: the landmark
+  // that streams wait for; null: no stream waits. Every batch has it, also one without a mark, because leaves of it
+  // that did not land must be overwritten before a mark of a later batch is reached.
   DeviceFlight(device::Transfers& transfers, Way way, std::shared_ptr<device::StreamPoint> after,
                std::shared_ptr<void> keep, std::shared_ptr<device::Landmark> landmark = nullptr) noexcept
       : transfers_(transfers),
@@ -53,30 +53,31 @@ class DeviceFlight {
         keep_(std::move(keep)),
         landmark_(std::move(landmark)) {}
 
-  // ---- The batch that is being made ----
+  // ---- The batch that is being filled ----
   [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || leaves_ >= kBatchLeaves; }
   [[nodiscard]] bool empty() const noexcept { return batch_.leaves.empty(); }
   void add(size_t record, uint32_t leaf, const device::LeafMove& move);
-  // Leaves [first, last) of engine block `block`, within the table's group_end(), whose bytes begin at `at`. Of a load those that
-  // are compared: expect() was called for each of them, and for nothing since.
+  // Adds leaves [first, last) of engine block `block`, within the table's group_end(), with bytes that begin at `at`.
+  // For a load that compares them, expect() was called for each of these leaves, and for nothing since.
   void add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block, std::byte* at,
                 bool check);
   void expect(uint64_t hash) { batch_.expected.push_back(hash); }
-  // Overwrites a run with 0xFF (LeafMove::poison). Nobody is told: its run is of kNoRecord.
+  // Overwrites a run with 0xFF (LeafMove::poison). It belongs to no record, so its run is of kNoRecord.
   void poison(const StridedRun& run);
-  // Everything that was added so far, in this batch and before, is in place or overwritten when the landmark has that value.
+  // Notes that everything added so far, in this batch and before, is in place or overwritten when the landmark has that
+  // value.
   void mark(uint64_t value);
-  // Memory of the leaf that is added next, which goes with the batch.
+  // Keeps memory of the next added leaf alive as long as the batch.
   void own(std::shared_ptr<void> memory) { owned_.push_back(std::move(memory)); }
 
-  // ---- On the way ----
+  // ---- In flight ----
   [[nodiscard]] bool can_send() const noexcept { return away_ < kBatches; }
-  // Sends the batch that was made. `ended` runs on another thread when it is back; what it holds lives until then, and
-  // must not end the transfers where it is dropped.
+  // Sends the filled batch. `ended` runs on another thread when the batch has ended; objects that it holds live until
+  // then, and must not end the transfers when they are released.
   void send(UniqueFunction<void()> ended);
-  // Batches that were sent and not taken back.
+  // Returns the number of batches that were sent and not taken.
   [[nodiscard]] size_t away() const noexcept { return away_; }
-  // The next one that is back, in no certain order; null: none.
+  // Returns the next batch that has ended, in no certain order; null: none.
   std::unique_ptr<Trip> take();
 
  private:

@@ -1,13 +1,13 @@
 // Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/ipc.h), or two
 // managers of one process, on one device (device/own_memory.h).
 //
-// The prefill side makes memory of its own and says its name; the decode side maps it. Never an engine's tensors: a
-// mapping can be written as well as read, and much of what engines allocate has no name. What is said is the machine's
-// boot id, so that a name never reaches a driver that it does not come from, and the memory. What a mapping holds is
-// whatever the other process put there last, also after its end: who reads it checks it.
+// The prefill side allocates memory and sends its name; the decode side maps it. It is never an engine's tensors: a
+// mapping can be written as well as read, and much of what engines allocate has no name. The message holds the memory
+// and the machine's boot id, so that a name never reaches a driver of another machine. A mapping holds whatever the
+// other process last wrote, also after that process ended, so the reader verifies it.
 //
-// Thread: any. The driver is called on the device's own thread (device_asks.h); ends come on the links' thread, and not at
-// all once that is gone. What nobody holds any more is freed and unmapped on the device's thread, too.
+// Thread: any. The driver is called on the device's own thread (device_asks.h), also to free and unmap unused memory.
+// Results arrive on the links' thread, and not at all once that is gone.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class DeviceShare {
   // boot: of this machine; zero: nothing is shared.
   DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links);
 
-  // cluster/session/mover.h.
+  // Implements cluster/session/mover.h.
   [[nodiscard]] std::vector<std::byte> place() const;
   [[nodiscard]] Status near(ConstBytes place) const;
   void share(uint64_t bytes, Done done);

@@ -31,7 +31,7 @@ Memory take_memory(uint64_t bytes) {
 // A record of one shard, while its block is made.
 struct Source {
   Code code = Code::ok;
-  SlotId slot = kNoSlot;  // the match's; or it was read from
+  SlotId slot = kNoSlot;  // the match's; kNoSlot: read from `tier`
   TierIndex tier = 0;
   uint64_t location = 0;
   Memory head_memory;
@@ -41,13 +41,13 @@ struct Source {
   std::optional<codec::HeadView> view;
 };
 
-// What all shards of a block say alike, and what the block made of them says.
+// Attributes that all shards of a block agree on, and that the block made of them gets.
 struct Joined {
   Key parent;
   uint32_t tokens = 0;
   uint16_t flags = 0;
-  std::vector<std::byte> attributes;  // but for the keys of units
-  std::vector<std::byte> unit_keys;   // whose shards had room for them
+  std::vector<std::byte> attributes;  // without the keys of units
+  std::vector<std::byte> unit_keys;   // of shards that had room for them
 };
 
 class Reslicing : public std::enable_shared_from_this<Reslicing> {
@@ -65,7 +65,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     for (size_t i = 0; i < items_.size(); ++i) landed_[i].mark = mark_of(items_[i]);
   }
 
-  // Brings up records of as many blocks as may be held at once.
+  // Reads the records of as many blocks as may be held at once.
   void run() {
     const MemoryWait until_done;
     group_first_ = next_;
@@ -106,7 +106,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     return bytes;
   }
 
-  // That of the block's family; none that holds if a shard's family is being forgotten, which is checked once more at the end.
+  // Returns the mark of the block's family. The marks of the shards' families are checked once more at the end.
   [[nodiscard]] uint64_t mark_of(const ResliceItem& item) const noexcept {
     return manager_.forget_mark(part_of(item).plan.family);
   }
@@ -134,7 +134,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       const layout::RecordShape& shape = part.size->shapes[s];
       const tier::Found& found = from.found[item.key];
       const uint64_t payload = shape.payload_bytes();
-      // How much room a record wants may be another node's word: more than coding can add is not believed.
+      // The record's room may be another node's statement: more than coding can add is not believed.
       const uint64_t room = std::min(std::max(payload, found.room()), payload + codec::kMaxLeafBytes);
       const uint64_t head = codec::head_bytes(shape.leaf_count(), codec::kMaxAttributeBytes) + kIoAlign;
       source.head_memory = take_memory(head);
@@ -182,7 +182,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     manager_.env().executor->post([self = shared_from_this()] { self->make_one(0); });
   }
 
-  // One block a task: cutting and hashing it takes as long as copying it.
+  // Makes one block per task, because cutting and hashing it takes as long as copying it.
   void make_one(size_t i) {
     const MemoryWait until_done;
     const size_t at = group_first_ + i;
@@ -228,19 +228,19 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     if (out.size() < shape_of(item).payload_bytes()) return Code::mismatch;
     cut(part, sources_[i].shards, out);
     for (size_t s = 0; s < part.shards.size(); ++s) {
-      // What was forgotten meanwhile must not come back to stay.
+      // A block with an invalidated shard must not stay in the host.
       if (manager_.forgotten_since(part.shards[s].plan.family, sources_[i].marks[s])) one.mark = Manager::kForgetting;
     }
     return finish_record(item, joined, out, one, room_.slots[at] == kNoSlot ? std::move(room_.staged[at]) : nullptr);
   }
 
-  // The record is the shard's, plain and cut as its shape says, and of every leaf that is used the bytes are right.
+  // Checks that the record is the shard's, plain and cut by its shape, and that every leaf that is used has its hash.
   Code open(const ResliceItem& item, size_t s, Source& source) {
     if (source.code != Code::ok) return source.code;
     const FromOtherSize& part = other_of(item);
     const layout::RecordShape& shape = part.size->shapes[s];
     if (source.slot != kNoSlot) {
-      if ((manager_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // without a head its bytes mean nothing
+      if ((manager_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // bytes of unknown meaning
       if (!manager_.trust(source.slot)) return Code::damaged;
       source.head = manager_.arena().head(source.slot);
       source.payload = manager_.arena().payload(source.slot);
@@ -280,7 +280,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     return Code::damaged;
   }
 
-  // Shards of one block say the same of it. Lossy is what has a lossy part.
+  // Joins the attributes of a block's shards, which must agree. A block with a lossy shard is lossy.
   static Code join(const std::vector<Source>& sources, Joined& out) {
     for (size_t s = 0; s < sources.size(); ++s) {
       const codec::HeadView& view = *sources[s].view;
@@ -384,7 +384,7 @@ void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceIt
   const MemoryWait until_done;  // which is called whatever happens
   const auto reslicing = std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered,
                                                      std::move(done));
-  // Not inside this call: the caller may hold a lock that `done` takes.
+  // Posted, not called: the caller may hold a lock that `done` takes.
   match->manager().env().executor->post([reslicing] { reslicing->run(); });
 }
 

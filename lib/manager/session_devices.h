@@ -1,12 +1,12 @@
-// Devices that blocks of sessions lie on: who copies for each, staging that each can reach, and points of their streams
-// that a session waits for.
+// Devices with blocks of sessions: the mover of each, staging that each can reach, and points of their streams that a
+// session waits for.
 //
-// Staging of sessions is mapped when the first one needs it, devices come with the first session of a cache on them; in
-// either order every device gets to know all staging. Where it cannot be registered the device's own staging stands in
-// between, slower and right all the same.
+// Staging of sessions is mapped when the first one needs it; a device is added with the first session of a cache on it.
+// In either order every device gets to know all staging. If staging cannot be registered, its bytes go through the
+// device's own staging, which is slower.
 //
-// Thread: any. Blocks: for some milliseconds where staging and a device meet for the first time. Lock: mutex_, held over
-// calls of the driver then; no other lock is taken under it but those of Transfers.
+// Thread: any. Blocks: for some milliseconds when staging and a device meet for the first time. Lock: mutex_, held over
+// calls of the driver then; no other lock is taken under it except those of Transfers.
 #pragma once
 
 #include <map>
@@ -27,9 +27,9 @@ namespace kvbm::manager {
 
 class SessionDevices {
  public:
-  // `links`: of the sessions; it may end before this, after close(). `work` outlives this. boot: of this machine, whose
-  // other processes share device memory with this one; zero: none does. rdma: whether the links' transport shall reach
-  // devices.
+  // `links`: of the sessions; it may end before this object, after close(). `work` outlives this object. boot: of this
+  // machine, within which processes share device memory; zero: nothing is shared. rdma: whether the links' transport
+  // shall reach devices.
   SessionDevices(Executor& work, Executor& links, const Log* log, const DeviceShare::BootId& boot,
                  NodeOptions::DeviceRdma rdma)
       : work_(work),
@@ -43,19 +43,19 @@ class SessionDevices {
   SessionDevices(const SessionDevices&) = delete;
   SessionDevices& operator=(const SessionDevices&) = delete;
 
-  // Staging of sessions from now on. It stays mapped until this and the devices that know it are gone.
+  // Adds staging of sessions. It stays mapped until this object and the devices that know it are gone.
   void add_staging(std::shared_ptr<Arena> arena);
-  // Of that device; it lives as long as this, and may be used while the device is open.
+  // Returns the device's mover. It lives as long as this object, and may be used while the device is open.
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);
   [[nodiscard]] StreamWaits& waits() noexcept { return *waits_; }
-  // To the links, for what ends elsewhere.
+  // Posts to the links' thread, for work that ends elsewhere.
   [[nodiscard]] const std::shared_ptr<LinksTurn>& turn() const noexcept { return turn_; }
-  // Before the links end.
+  // Closes the links' side; called before the links end.
   void close() { turn_->close(); }
 
  private:
   struct Known {
-    std::weak_ptr<AttachedDevice> device;  // it ends with the manager, before the memory of the host tier
+    std::weak_ptr<AttachedDevice> device;  // ends with the manager, before the memory of the host tier
     std::unique_ptr<SessionMover> mover;
   };
   void pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) KVBM_REQUIRES(mutex_);

@@ -14,11 +14,11 @@ struct SessionMover::Job {
   device::Transfers& transfers;
   std::string device;
   Executor* session = nullptr;
-  std::shared_ptr<void> keep;      // what the payload lies in
+  std::shared_ptr<void> keep;      // owner of the payload's memory
   std::vector<uint64_t> expected;  // of each run; scatter
-  bool again = false;              // what was read was wrong once
+  bool again = false;              // the device's bytes were wrong once
 
-  // Calls with (run, its bytes in staging) for the runs of a leaf.
+  // Calls `call` with (run, its bytes in staging) for the runs of a leaf.
   template <class Fn>
   void each_run(const SliceMove::Leaf& leaf, Fn&& call) const {
     std::byte* at = move->payload + leaf.offset;
@@ -140,7 +140,7 @@ void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
   work_.post([job] { submit_scatter(job); });
 }
 
-// The runs' hashes are taken before the leaf's: what the leaf's hash then says is right was so when they were taken,
+// The runs' hashes are taken before the leaf's. If the leaf's hash is right, the runs were right when they were hashed,
 // unless staging changed in between, and then the device finds the runs wrong.
 void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   const SliceMove& slice = *job->move;
@@ -160,7 +160,7 @@ void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   device::TransferBatch batch = batch_of(*job);
   batch.settles = slice.landed;
   batch.done = [job](device::TransferBatch& moved, Code code) {
-    if (code == Code::damaged) return end(job, {code, kNotThere, job->device});  // it comes again by the host
+    if (code == Code::damaged) return end(job, {code, kNotThere, job->device});  // sent again, through the host
     if (code != Code::ok) return end(job, job->failed(code));
     bool right = true;
     for (const uint8_t good : moved.good) right = right && good != 0;

@@ -1,19 +1,21 @@
-// Slices of sessions between a device's memory and staging: cluster/session's mover over device/transfers.
+// Moves slices of sessions between a device's memory and staging: cluster/session's mover over device/transfers.
 //
 // The wire's leaves are cut at positions, the device's at blocks, so one leaf of a slice is often several runs. The
-// device hashes each run from the registers that it stores. Where a leaf is one run, that is the leaf's hash and the CPU
-// touches none of its bytes. Where it is more, the executor reads staging: what came out of the device must have the
-// runs' hashes (else it is read once more), and gives the leaf's; what goes in must have the leaf's hash, and gives the runs', which the device then
-// checks. So every byte is held against a hash on both ways.
+// device hashes each run from the registers that it stores. If a leaf is one run, that is the leaf's hash and the CPU
+// touches none of its bytes. If it is more, the executor reads staging.
+// Bytes read out of the device must have the runs' hashes (else they are read once more), and give the leaf's hash.
+// Bytes on their way in must have the leaf's hash, and give the runs', which the device then checks. So every byte is
+// compared with a hash in both directions.
 //
-// A payload in shared memory of a device (device_share.h) goes from device memory to device memory, and no CPU sees it:
-// its leaves are one run each. So does one that a network card brings (device_direct.h), after the device has been told
-// that it is there.
+// A payload in shared memory of a device (device_share.h) moves from device memory to device memory, and the CPU reads
+// none of it: its leaves are one run each. So does a payload that a network card writes (device_direct.h), after the
+// writes were made visible to the device.
 //
-// A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging), and what
-// it spoils of a later slice is found by whoever receives that.
+// A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging). If it
+// damages a later slice, that slice's receiver finds it.
 //
-// Thread: any; the work is the executor's, `done` comes on `session`, the links' thread. Blocks: no. Lock: mutex_, a leaf.
+// Thread: any; the work runs on the executor, and `done` on `session`, the links' thread. Blocks: no. Lock: mutex_, a
+// leaf.
 #pragma once
 
 #include <memory>
@@ -32,13 +34,13 @@ namespace kvbm::manager {
 
 class SessionMover final : public cluster::session::SliceMover {
  public:
-  // `transfers` and both executors outlive this and every `done`. name: of the device, for people.
-  // share, direct: null where nothing is shared, where no transport reaches the device.
+  // `transfers` and both executors outlive this object and every `done`. name: of the device, for messages. share,
+  // direct: null if memory is not shared, or if no transport reaches the device.
   SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session,
                std::unique_ptr<DeviceShare> share = nullptr, std::unique_ptr<DeviceDirect> direct = nullptr);
   ~SessionMover() override;
 
-  // Payloads may lie in it from now on.
+  // Adds staging that payloads may lie in.
   void use_staging(std::shared_ptr<Arena> arena);
   void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
   void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;

@@ -1,8 +1,8 @@
-// Calls that come when a stream of the engine has got somewhere. The points are asked every kEveryNs while there are any:
-// a batch of a device's transfers would stand in the way of what others have to move meanwhile. They are asked on the
-// device's own thread; of one that is lost meanwhile nothing is waited for.
+// Calls back when a stream of the engine has reached a point. The points are queried every kEveryNs while there are
+// any, because a batch of a device's transfers would block the batches of other operations meanwhile. They are queried
+// on the device's own thread; the loss of a device ends its waits.
 //
-// Thread: any; calls come on the executor's threads, under no lock. Blocks: no. Lock: mutex_, a leaf.
+// Thread: any; calls run on the executor's threads, under no lock. Blocks: no. Lock: mutex_, a leaf.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,13 @@ class StreamWaits : public std::enable_shared_from_this<StreamWaits> {
  public:
   static constexpr uint64_t kEveryNs = 50'000;
 
-  // Outlived by the executor; timers hold it.
+  // The executor outlives it; timers hold it.
   static std::shared_ptr<StreamWaits> create(Executor& executor);
-  // Calls once: with ok when the stream is there, with tier_disabled where the device is lost or the stream fails before.
+  // Calls `reached` once: with ok when the stream is there, with tier_disabled if the device is lost or the stream
+  // fails before.
   void wait(std::shared_ptr<device::Device> device, std::shared_ptr<device::StreamPoint> point,
             UniqueFunction<void(Code)> reached);
-  // Nobody is called from now on.
+  // Drops all waits: none of them is called from now on.
   void close();
 
  private:
@@ -34,7 +35,7 @@ class StreamWaits : public std::enable_shared_from_this<StreamWaits> {
     std::shared_ptr<device::Device> device;
     std::shared_ptr<device::StreamPoint> point;
     UniqueFunction<void(Code)> reached;
-    std::shared_ptr<std::atomic<int>> said;  // of the driver, once it was asked; kNothing before
+    std::shared_ptr<std::atomic<int>> said;  // by the driver, once it was queried; kNothing before
   };
   static constexpr int kNothing = -1;
   explicit StreamWaits(Executor& executor) : executor_(executor) {}
