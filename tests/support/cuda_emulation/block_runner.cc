@@ -11,7 +11,7 @@ namespace kvbm::emulation {
 namespace {
 
 constexpr unsigned kBarriers = 16;
-// A thread that waits for another by sleeping again and again does so at most that often.
+// Limit for a thread that waits for another by sleeping again and again.
 constexpr uint64_t kMostSpins = 50'000'000;
 
 // Unwinds the thread of a block that has failed.
@@ -25,8 +25,8 @@ std::string text_of(const Site& site) {
   return std::string(site.what) + " (" + site.file + ":" + std::to_string(site.line) + ")";
 }
 
-// The same operation of the source, not one that happens to wait for as many. Literals are mostly one, and each operation
-// of each lane asks.
+// Returns whether both are one operation of the source, not two that wait for equal counts. Literals are mostly merged,
+// so pointers are compared first: each operation of each lane calls this.
 bool same(const Site& a, const Site& b) {
   if (a.line != b.line) return false;
   if (a.what == b.what && a.file == b.file) return true;
@@ -55,7 +55,7 @@ void BlockRunner::thread_main(void* thread) {
   auto& self = *static_cast<Thread*>(thread);
   try {
     (*self.runner->body_)();
-  } catch (const Stopped&) {  // the runner looks at outcome_ and resumes nobody any more
+  } catch (const Stopped&) {  // the runner checks outcome_ and resumes no thread any more
   }
   self.state = State::ended;
   ++self.runner->ended_;
@@ -112,7 +112,7 @@ void BlockRunner::turn() {
     Thread& thread = *threads_[i];
     if (thread.state != State::ready) continue;
     moved_ = true;
-    if (drawn && random() % 4 == 0) continue;  // others run ahead of it
+    if (drawn && random() % 4 == 0) continue;  // lets others run ahead of it
     current_ = &thread;
     thread.fiber.resume();
     if (!outcome_.ok()) return;
@@ -173,7 +173,8 @@ BlockRunner::Exchange& BlockRunner::open_exchange(unsigned warp, unsigned mask, 
     }
     if (x.arrived == x.mask) continue;
     if (x.mask == mask && same(x.site, site)) return x;
-    // Lanes that wait for this one, and this one for them. Else they may still meet: the others are not here yet.
+    // Two lanes wait for each other in different operations. Otherwise they may still meet: the others are not here
+    // yet.
     if ((x.mask & bit) != 0 && (x.arrived & mask) != 0) {
       fail(Outcome::Kind::divergent, "is at " + text_of(site) + " while others of its warp are at " + text_of(x.site));
     }
@@ -185,7 +186,7 @@ BlockRunner::Exchange& BlockRunner::open_exchange(unsigned warp, unsigned mask, 
   return x;
 }
 
-// Back when all are there.
+// Returns when all lanes of `mask` have arrived.
 BlockRunner::Exchange& BlockRunner::meet(unsigned mask, uint64_t value, const Site& site, Combine of_all) {
   Thread& self = *current_;
   const unsigned lane = self.index % kWarp;
@@ -270,7 +271,7 @@ Outcome BlockRunner::stuck() const {
 
 namespace {
 
-// Runners that no grid uses. The stacks of one take a millisecond to make, and threads that launch come and go.
+// Runners that no grid uses. Their stacks take a millisecond to allocate, and launching threads are short-lived.
 class Idle {
  public:
   std::unique_ptr<BlockRunner> take() {
@@ -289,7 +290,7 @@ class Idle {
   std::mutex mutex_;
   std::vector<std::unique_ptr<BlockRunner>> runners_;
 };
-// Never ended: a device that was given up may still launch when the process ends.
+// Never destroyed: a device that was given up may still launch when the process ends.
 Idle& idle() {
   static auto& all = *new Idle;
   return all;

@@ -1,4 +1,4 @@
-// One block of a grid: its threads as fibers, and what they wait for.
+// One block of a grid: its threads as fibers, and their barriers and exchanges.
 //
 // Thread: all calls on one runner come from one thread of the system. The runner of that thread is current_runner().
 #pragma once
@@ -19,7 +19,7 @@ struct Coordinates {
   Dim thread, block, block_dim, grid_dim;
 };
 
-// Where in a kernel's source a thread waits.
+// Place in a kernel's source where a thread waits.
 struct Site {
   const char* what;
   const char* file;
@@ -37,19 +37,19 @@ class BlockRunner {
 
   Outcome run(const LaunchShape& shape, const Options& options, Dim block, const std::function<void()>& body);
 
-  // Called by the thread that runs.
+  // Called by the fiber that runs.
   [[nodiscard]] const Coordinates& here() const noexcept { return current_->where; }
   [[nodiscard]] void* dynamic_shared() noexcept { return shared_.get(); }
-  // Until `count` threads are at the barrier `id`; 0: all of the block.
+  // Waits until `count` threads are at the barrier `id`; 0: all of the block.
   void barrier(unsigned id, unsigned count, const Site& site);
-  // Until all of `mask` are here; then what the lane `from` gave.
+  // Waits until all lanes of `mask` are here; then returns the value of the lane `from`.
   uint64_t exchange(unsigned mask, uint64_t value, const Site& site, unsigned from);
-  // The same; then what `of_all` makes of what all of them gave, by lane: it is asked once.
+  // Waits like exchange(); then returns `of_all` of all values, by lane, which is called once.
   using Combine = uint64_t (*)(const uint64_t (&values)[kWarp], unsigned mask);
   uint64_t combine(unsigned mask, uint64_t value, const Site& site, Combine of_all);
   void give_way(const Site& site);
   [[noreturn]] void fail(Outcome::Kind kind, std::string text);
-  // Reports what the device would not do.
+  // Reports accesses that the device would not make.
   void check_access(const void* address, size_t bytes, size_t alignment, bool writes);
 
  private:
@@ -69,7 +69,7 @@ class BlockRunner {
     Site site{};
     std::vector<Thread*> waiting;
   };
-  // An operation of (a part of) a warp, kept until everybody has read.
+  // An operation of (a part of) a warp, kept until all lanes have read it.
   struct Exchange {
     unsigned mask = 0;
     unsigned arrived = 0;
@@ -93,7 +93,7 @@ class BlockRunner {
   const Options* options_ = nullptr;
   uint64_t random_ = 0;
   const std::function<void()>* body_ = nullptr;
-  std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block had; stacks are kept
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block had; stacks are reused
   std::vector<unsigned> order_;
   std::vector<Barrier> barriers_;
   std::vector<std::vector<std::unique_ptr<Exchange>>> exchanges_;  // by warp
@@ -101,12 +101,12 @@ class BlockRunner {
   Thread* current_ = nullptr;
   size_t n_threads_ = 0;
   size_t ended_ = 0;
-  bool moved_ = false;  // somebody ran in this turn
+  bool moved_ = false;  // a thread ran in this turn
   uint64_t spins_ = 0;  // turns of __nanosleep since anything else happened
   Outcome outcome_;
 };
 
-// Of this thread of the system, while it runs a block.
+// The runner of this thread of the system, while it runs a block.
 inline constinit thread_local BlockRunner* t_runner = nullptr;
 inline BlockRunner& current_runner() { return *t_runner; }
 

@@ -1,8 +1,8 @@
-// What a kernel's source is given in the place of CUDA's headers when it is compiled for the CPU.
+// Substitute for CUDA's headers when a kernel's source is compiled for the CPU.
 //
-// Names, arguments and results are those of the CUDA C++ programming guide (13.0). Only what kernels here use is there.
-// Included through device/kernels/cuda.cuh, in one file of C++ for each kernel source (kernels_*.cc), nowhere else: it
-// defines macros with the names of CUDA's keywords.
+// Names, arguments and results are those of the CUDA C++ programming guide (13.0). Only features that our kernels use
+// are here. Included through device/kernels/cuda.cuh, in one C++ file for each kernel source (kernels_*.cc), nowhere
+// else: it defines macros with the names of CUDA's keywords.
 #pragma once
 
 #include <bit>
@@ -57,7 +57,7 @@ inline ulonglong2 make_ulonglong2(unsigned long long x, unsigned long long y) { 
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
-// Barriers. The place in the source that calls is part of what must agree.
+// Barriers. The calling place in the source is part of what must agree.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   kvbm::emulation::current_runner().barrier(0, 0, {"__syncthreads", file, line});
 }
@@ -73,7 +73,7 @@ inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line 
 
 namespace kvbm::emulation {
 
-// The word that fences order; gcc's thread sanitizer knows no fences.
+// Orders memory by an atomic word, because gcc's thread sanitizer knows no fences.
 inline void fence() {
   static uint64_t word = 0;
   __atomic_fetch_add(&word, 0, __ATOMIC_SEQ_CST);
@@ -99,7 +99,8 @@ T from_word(uint64_t word) {
   return value;
 }
 
-// Of each lane the value of the lane that `source` names inside its part of `width` lanes; out of the part: its own.
+// Returns to each lane the value of the lane that `source` names inside its part of `width` lanes; outside the part its
+// own.
 template <class T>
 T shuffle(unsigned mask, T value, int source, int width, bool inside, const Site& site) {
   BlockRunner& runner = current_runner();

@@ -18,7 +18,7 @@ device::CuResult result_of(emulation::Outcome::Kind kind) {
       return device::kCuIllegalAddress;
     case emulation::Outcome::Kind::misaligned:
       return kMisaligned;
-    case emulation::Outcome::Kind::divergent:  // a device hangs, or goes on with what is wrong
+    case emulation::Outcome::Kind::divergent:  // a device hangs, or continues with wrong values
     case emulation::Outcome::Kind::trapped:
     case emulation::Outcome::Kind::invalid_launch:
       return device::kCuLaunchFailed;
@@ -26,7 +26,7 @@ device::CuResult result_of(emulation::Outcome::Kind kind) {
   return device::kCuUnknown;
 }
 
-// Device memory and pinned memory of the fake are where their addresses say.
+// Device memory and pinned memory of the fake lie at their own addresses.
 template <class T>
 T* at(uint64_t address) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(address));

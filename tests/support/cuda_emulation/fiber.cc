@@ -33,10 +33,10 @@
 #endif
 
 #if defined(__x86_64__)
-// Pushes what a called function must keep, notes where, takes the other stack and pops. Floating-point modes are left as
-// they are: nobody here changes them.
+// Pushes the registers that a called function must keep, saves the stack pointer, switches to the other stack and pops.
+// Floating-point modes are not switched, because this code never changes them.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_change(void** from, void* to);
-// Where a new stack begins: rbx is the fiber, r12 its entry.
+// Begin of a new stack: rbx is the fiber, r12 its entry.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_begin();
 asm(R"(
 .text
@@ -102,7 +102,7 @@ Fiber::~Fiber() {
   __tsan_destroy_fiber(tsan_inside_);
 #endif
 #if defined(KVBM_ASAN)
-  // Frames that were forgotten are poisoned still, and so would be whatever is mapped here next.
+  // Dropped frames are still poisoned, and so would be the next mapping at this address.
   __asan_unpoison_memory_region(stack(), kStackBytes);
 #endif
   munmap(mapping_, page_bytes() + kStackBytes);
@@ -118,7 +118,7 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   __asan_unpoison_memory_region(stack(), kStackBytes);
 #endif
 #if defined(__x86_64__)
-  // As kvbm_fiber_change leaves a stack, lowest first: r15, r14, r13, r12, rbx, rbp, and where it returns to.
+  // Laid out as kvbm_fiber_change leaves a stack, lowest first: r15, r14, r13, r12, rbx, rbp, and the return address.
   auto* const top = reinterpret_cast<void**>(stack() + kStackBytes);
   void* const left[] = {nullptr, nullptr, nullptr, reinterpret_cast<void*>(&Fiber::enter), this, nullptr,
                         reinterpret_cast<void*>(&kvbm_fiber_begin)};

@@ -1,7 +1,8 @@
-// A second stack on a thread of the system, entered and left by hand: what one thread of a block is.
+// A second stack on a thread of the system, entered and left explicitly: one thread of a block.
 //
-// On x86-64 a change of stacks is a few instructions of our own: swapcontext asks the kernel for the signal mask each time,
-// which was more than half of all that emulated kernels took. The sanitizers are told of every change of stacks. Thread: all calls on one fiber come from one thread of the system.
+// On x86-64 a change of stacks is a few instructions of our own. swapcontext calls the kernel for the signal mask each
+// time, which was more than half of the time of emulated kernels. The sanitizers are notified of every change of
+// stacks. Thread: all calls on one fiber come from one thread of the system.
 #pragma once
 
 #include <cstddef>
@@ -19,34 +20,34 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next resume() begins entry(argument) on an empty stack; what was left there is forgotten, not unwound.
+  // Prepares the next resume() to call entry(argument) on an empty stack; frames left there are dropped, not unwound.
   // `entry` ends with finish() and never returns.
   void start(void (*entry)(void*), void* argument);
-  // From outside: runs the fiber until it calls suspend() or finish().
+  // Called from outside: runs the fiber until it calls suspend() or finish().
   void resume();
-  // From inside.
+  // Called from inside.
   void suspend();
   [[noreturn]] void finish();
 
  private:
 #if defined(__x86_64__)
-  using Stopped = void*;  // where a stack was left
+  using Stopped = void*;  // stack pointer where a stack was left
   static void enter(Fiber* self);
 #else
   using Stopped = ucontext_t;
   static void enter(unsigned high, unsigned low);
 #endif
-  void begin();  // what every fiber does first
+  void begin();  // common begin of every fiber
   [[nodiscard]] char* stack() const noexcept;
-  // Leaves one stack and goes on where the other was left.
+  // Leaves one stack and continues where the other was left.
   static void change(Stopped& from, Stopped& to);
 
   Stopped inside_{};
   Stopped outside_{};
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  void* mapping_ = nullptr;  // a page that nobody may touch, then the stack
-  // What a sanitizer is told; unused without one.
+  void* mapping_ = nullptr;  // a guard page, then the stack
+  // Values for a sanitizer; unused without one.
   [[maybe_unused]] void* tsan_inside_ = nullptr;
   [[maybe_unused]] void* tsan_outside_ = nullptr;
   [[maybe_unused]] void* fake_inside_ = nullptr;

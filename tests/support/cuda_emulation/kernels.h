@@ -1,4 +1,4 @@
-// The kernels of lib/device/kernels, their own source compiled for the CPU.
+// Kernels of lib/device/kernels, from their own source, compiled for the CPU.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace kvbm::emulation {
 
-// All of them, once made; what a module of the device's has.
+// Returns all kernels, made once: the content of a module of the device.
 const std::vector<EmulatedKernel>& emulated_kernels();
-// Null where there is no such kernel.
+// Returns null if there is no such kernel.
 const EmulatedKernel* emulated_kernel_named(const std::string& name);
 
-// One for each file that compiles sources of kernels.
+// One function for each file that compiles sources of kernels.
 void add_copy_kernels(std::vector<EmulatedKernel>& kernels);
 void add_coded_kernels(std::vector<EmulatedKernel>& kernels);
 
 #ifdef KVBM_ON_DEVICE
-// The tests of the kernels once more, where there is a device (tests/device/kernels_on_device.cc).
+// Runs the kernels' tests on a device, if there is one (tests/device/kernels_on_device.cc).
 Outcome launch_on_device(const std::string& name, const LaunchShape& shape, void** parameters);
 #endif
 

@@ -1,10 +1,10 @@
-// Runs the source of a CUDA kernel on the CPU: what a test asks for, and what it hears.
+// Runs the source of a CUDA kernel on the CPU: the launch that a test requests, and its outcome.
 //
 // A kernel's source is compiled as C++ with KVBM_CUDA_EMULATION naming support/cuda_emulation/device.h, which takes the
 // place of CUDA's headers (device/kernels/cuda.cuh). Its threads are fibers. They run one at a time and are switched
-// where they wait for each other: at barriers, at operations of a warp and in __nanosleep. So it shows wrong sums,
-// wrong addresses and missing or divergent barriers, not races between two barriers that the order of threads hides;
-// the order is another one for each seed. It says nothing about speed.
+// where they wait for each other: at barriers, at operations of a warp and in __nanosleep.
+// So it shows wrong sums, wrong addresses and missing or divergent barriers, but not races between two barriers that
+// the order of threads hides; each seed gives another order. It tells nothing about speed.
 #pragma once
 
 #include <array>
@@ -31,13 +31,12 @@ struct LaunchShape {
 struct Options {
   uint64_t order_seed = 0;  // 0: threads take turns in order; else the order is drawn anew for each turn
   unsigned os_threads =
-      1;  // blocks that run at a time, in no order; kernels that count on others of their grid need it
-  // Whether the device may touch [address, address + bytes); asked for each access that goes through cuda.cuh.
+      1;  // blocks at a time, in no order; kernels that wait for other blocks of their grid need it
+  // Returns whether the device may touch [address, address + bytes); called for each access that goes through cuda.cuh.
   std::function<bool(const void* address, size_t bytes, bool writes)> reaches;
 };
 
-// What a launch ended with. The first error ends it: the thread that made it is unwound, others are left where they
-// are.
+// Outcome of a launch. The first error ends it: the thread that caused it is unwound, others are left where they are.
 struct Outcome {
   enum class Kind : uint8_t { ok, illegal_address, misaligned, divergent, trapped, invalid_launch };
   Kind kind = Kind::ok;
@@ -45,10 +44,10 @@ struct Outcome {
   [[nodiscard]] bool ok() const noexcept { return kind == Kind::ok; }
 };
 
-// `body` is run once for each thread of the grid. Thread: any; several launches at a time are legal.
+// Runs `body` once for each thread of the grid. Thread: any; several launches at a time are legal.
 Outcome run_grid(const LaunchShape& shape, const Options& options, const std::function<void()>& body);
 
-// A kernel that is called as the driver does, with an array of pointers to its parameters.
+// A kernel called as the driver does, with an array of pointers to its parameters.
 struct EmulatedKernel {
   std::string name;
   std::vector<size_t> parameter_bytes;

@@ -1,4 +1,4 @@
-// The kernels of `kvbm bench gpu` for the fake driver: they do nothing, for nothing of theirs is looked at.
+// Kernels of `kvbm bench gpu` for the fake driver. They do nothing, because their results are not read.
 #pragma once
 
 #include "support/fake_cuda/fake_cuda.h"

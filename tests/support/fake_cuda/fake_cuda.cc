@@ -34,8 +34,8 @@ const Driver& fake_driver_table() {
 }
 
 bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
-  // Emulated kernels ask for every access: what was found last is looked at first, without the lock. A kernel reads jobs
-  // and leaves and writes records, results and hashes.
+  // Emulated kernels ask for every access, so the ranges found last are checked first, without the lock. A kernel reads
+  // jobs and leaves and writes records, results and hashes.
   struct Found {
     const FakeCuda::State* state = nullptr;
     uint64_t version = 0;
@@ -270,7 +270,7 @@ bool FakeCuda::reaches(int ordinal, const void* address, size_t bytes, bool writ
 
 namespace {
 
-// "a:b:c" in its parts; numbers as they are read, 0 where there is none.
+// Splits "a:b:c" into its parts.
 std::vector<std::string> parts_of(std::string_view text, char between) {
   std::vector<std::string> parts;
   for (size_t from = 0; from <= text.size();) {
@@ -283,7 +283,7 @@ std::vector<std::string> parts_of(std::string_view text, char between) {
 
 uint64_t number(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
-// What one word says of every device; false where it says nothing of devices.
+// Applies one word to a device; returns false if the word does not concern devices.
 bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
   if (key == "major") device.major = static_cast<int>(value);
   else if (key == "minor") device.minor = static_cast<int>(value);

@@ -14,7 +14,7 @@ using State = FakeCuda::State;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr unsigned kMaxThreads = 1024;
-constexpr unsigned kMaxSharedBytes = 48 << 10;  // without asking for more
+constexpr unsigned kMaxSharedBytes = 48 << 10;  // without a larger limit on request
 
 struct ErrorText {
   CuResult code;
@@ -57,7 +57,7 @@ const ErrorText* find_error(CuResult code) {
   return nullptr;
 }
 
-// For entries about one device.
+// Runs an entry about one device.
 template <class Body>
 CuResult on_device(const char* name, CuDevice device, Body&& body) {
   return fake_entry(name, Need::initialized, [&](State& state, FakeContext*, Lock& lock) -> CuResult {
@@ -255,7 +255,7 @@ CuResult load_function(CuFunction function) {
   });
 }
 
-// What a launch needs when it runs: its own copy of the parameters.
+// State that a launch needs when it runs: its own copy of the parameters.
 struct Launch {
   FakeLaunch what;
   std::vector<std::vector<std::byte>> values;

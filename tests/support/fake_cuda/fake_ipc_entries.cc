@@ -1,5 +1,5 @@
-// Handles of the fake driver for other processes: memory and the words of events are files without a name, which the
-// other side opens through /proc. A handle is worth nothing once its process is gone.
+// Handles of the fake driver for other processes. Memory and the words of events are files without a name, which the
+// other side opens through /proc. A handle is invalid once its process is gone.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ constexpr CuResult kMapFailed = 205;  // CUDA_ERROR_MAP_FAILED
 struct Handle {
   uint64_t what;
   int32_t process, fd;
-  uint64_t file;  // so that a descriptor which was closed and opened for something else is told apart
+  uint64_t file;  // inode, so that a descriptor which was closed and reused is detected
   uint64_t bytes;
   int32_t ordinal, unused;
 };
@@ -40,7 +40,7 @@ CuResult write_handle(uint64_t what, int fd, uint64_t bytes, int ordinal, CuIpcH
   return kCuSuccess;
 }
 
-// The file behind a handle, or -1.
+// Returns the file behind a handle, or -1.
 int open_handle(const Handle& handle) {
   const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.fd);
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

@@ -1,5 +1,5 @@
-// libtest_cuda_driver.so under a name of its own, so that it is loaded anew, set up by `text` (FakeCuda::apply): by the
-// environment, which stands as long as this lives. For tests that have KVBM_TEST_MODULES.
+// Copies libtest_cuda_driver.so under a name of its own, so that it is loaded anew. Its configuration is `text`
+// (FakeCuda::apply), in the environment while this object lives. For tests that have KVBM_TEST_MODULES.
 #pragma once
 
 #include <cstdlib>

@@ -58,7 +58,8 @@ CuResult free_host(void* pointer) {
   });
 }
 
-// Whether this process may read, and write where asked, all of [start, start + bytes), as the kernel tells it.
+// Returns whether this process may read, and if `writes` also write, all of [start, start + bytes), by the kernel's
+// maps.
 bool is_mapped(uintptr_t start, size_t bytes, bool writes) {
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return false;
@@ -155,7 +156,7 @@ CuResult set_pointer_attribute(const void* value, int attribute, CuPointer point
   });
 }
 
-// Nothing writes but this process, whose writes are there at once.
+// Checks its arguments and waits for nothing: only this process writes, and its writes are visible at once.
 CuResult flush_direct(int target, int scope) {
   return fake_entry("cuFlushGPUDirectRDMAWrites", Need::context,
                     [&](State& state, FakeContext* context, Lock&) -> CuResult {
@@ -169,8 +170,8 @@ bool may_touch(State& state, int ordinal, CuPointer pointer, size_t bytes, bool 
   return state.reach(ordinal, static_cast<uintptr_t>(pointer), bytes, writes, false) != Reach::outside;
 }
 
-// Host memory that is registered in part, or in two ranges: the driver takes one range, also where the next begins at
-// its end.
+// Returns true for host memory that is registered in part, or in two ranges: the driver accepts one range only, even if
+// the next one begins at its end.
 bool crosses_registrations(State& state, CuPointer pointer, size_t bytes) {
   const auto start = static_cast<uintptr_t>(pointer);
   const FakeRange* range = state.find_range(start);

@@ -1,4 +1,4 @@
-// Memory of the fake driver: where it is, who may reach it.
+// Memory of the fake driver: ranges and which device reaches them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,13 +16,13 @@ using namespace kvbm::device;
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kMarked = 1 << 20;  // of each end of an allocation
+constexpr size_t kMarked = 1 << 20;  // at each end of an allocation
 
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Memory of a device begins with what somebody else left.
+// Fills memory of a device with old bytes, as after an earlier owner.
 void mark(uintptr_t start, size_t bytes) {
   const size_t head = std::min(bytes, kMarked);
   std::memset(at(start), 0xA5, head);
@@ -124,7 +124,7 @@ void FakeCuda::State::add_range(FakeRange range) {
   ranges_version.fetch_add(1, std::memory_order_release);
 }
 
-// What was registered belongs to the host and stays; everything else is gone for good, at its address too.
+// Frees a range. Registered memory belongs to the host and stays; other memory is gone for good, at its address too.
 void FakeCuda::State::free_range(FakeRange& range) {
   ranges_version.fetch_add(1, std::memory_order_release);
   if (range.kind == FakeRange::Kind::freed) return;

@@ -36,11 +36,11 @@ void FakeCuda::State::end() {
   changed.wait(lock, [this] { return threads == 0; });
   unmap_all();
   lock.unlock();
-  // Threads that were parked in a call find out that it is over, and leave.
+  // Threads that are blocked in a call notice the end, and leave.
   while (under_way.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
-// Sequentially consistent, as is what end() does: a call that does not see it gone is seen by it.
+// Sequentially consistent, like end(): if a call does not see that the state is gone, end() sees the call.
 FakeCuda::State::Call::Call() noexcept { under_way.fetch_add(1); }
 FakeCuda::State::Call::~Call() { under_way.fetch_sub(1); }
 
@@ -60,7 +60,7 @@ int& fake_capture_mode() {
   return mode;
 }
 
-// The driver's manual: a call that may be unsafe beside a capture of any thread ends that capture.
+// Ends captures beside an unsafe call, as the driver's manual says: such a call ends the capture of any thread.
 CuResult FakeCuda::State::beside_captures(const char* entry) {
   static constexpr std::string_view kUnsafe[] = {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost",
                                                  "cuMemHostRegister", "cuMemHostUnregister", "cuEventQuery",
@@ -91,7 +91,7 @@ CuResult FakeCuda::State::keep(const char* entry, std::unique_lock<std::mutex>& 
   const auto found = std::find_if(blocks.begin(), blocks.end(), is_this);
   if (found == blocks.end()) return kCuSuccess;
   const std::function<bool()> until = found->until;
-  found->call = 0;  // the calls after it pass, and so does this one when it is asked again
+  found->call = 0;  // later calls pass, and so does this one if it is checked again
   ++kept;
   changed.notify_all();
   bool goes_on = false;
@@ -163,7 +163,7 @@ void FakeCuda::State::destroy(FakeContext& context, std::unique_lock<std::mutex>
   changed.notify_all();
   wait_until_nobody_acts(lock);
   for (auto at = ranges.begin(); at != ranges.end();) {
-    FakeRange& range = (at++)->second;  // freeing what is registered erases it
+    FakeRange& range = (at++)->second;  // freeing a registered range erases it
     if (range.context == context.handle) free_range(range);
   }
 }
@@ -220,7 +220,7 @@ void FakeCuda::State::serve(FakeStream& stream, std::unique_lock<std::mutex>& lo
   FakeWork work = std::move(stream.queue.front());
   const auto may_begin = [&] { return is_dropped(stream) || (!stream.held && (!work.ready || work.ready())); };
   while (!may_begin()) {
-    // The thread sanitizer of gcc 12 knows waits by the system's clock only.
+    // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
     if (work.polls) {
       changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::microseconds(200));
     } else {

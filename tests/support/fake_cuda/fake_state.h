@@ -1,4 +1,4 @@
-// What the fake driver knows, behind one lock; fake_cuda.h says what it is.
+// State of the fake driver, behind one lock; fake_cuda.h describes the fake.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct FakeRange {
   bool engine = false;   // made by the engine's side of the test
   bool foreign = false;  // memory of another process
   int fd = -1;           // of device memory
-  uintptr_t reserved_start = 0;  // of the whole address range that this is a piece of
+  uintptr_t reserved_start = 0;  // of the whole address range that contains this piece
   size_t reserved_bytes = 0;
 };
 
@@ -36,19 +36,19 @@ struct FakeContext {
   device::CuContext handle = nullptr;
   int ordinal = 0;
   int retained = 0;
-  bool engine = false;  // the engine's side holds one of them
+  bool engine = false;  // the engine's side holds one reference
   bool destroyed = false;
   device::CuResult sticky = device::kCuSuccess;
   device::CuStream null_stream = nullptr, thread_stream = nullptr;
 };
 
-// One recording of an event. Those who wait keep the recording that was the last when they began.
+// One recording of an event. A waiter keeps the recording that was the last when it began to wait.
 struct FakeRecord {
   bool done = false;
   int64_t ns = 0;
 };
 
-// The word that an event shares with other processes.
+// Word that an event shares with other processes.
 struct FakeSharedEvent {
   std::atomic<uint64_t> recorded{0};
   std::atomic<uint64_t> completed{0};
@@ -65,9 +65,9 @@ struct FakeEvent {
 
 struct FakeWork {
   std::function<bool()> ready;                  // under the lock; none: at once
-  bool polls = false;                           // `ready` changes without anyone telling
+  bool polls = false;                           // `ready` changes without a notification
   std::function<device::CuResult()> act;        // without the lock
-  std::function<void()> after;                  // under the lock, also for what was dropped
+  std::function<void()> after;                  // under the lock, also for dropped work
 };
 
 struct FakeStream {
@@ -78,7 +78,7 @@ struct FakeStream {
   bool held = false;
   bool closing = false;
   int captured = device::kCuCaptureNone;
-  bool acting = false;  // at work without the lock
+  bool acting = false;  // runs work without the lock
   uint64_t pushed = 0, finished = 0;
   std::deque<FakeWork> queue;
 };
@@ -97,11 +97,11 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(FakeCudaOptions options);
   ~State();
-  void begin();  // now it is the one that lives
-  void end();    // waits for every stream's thread and every call; after it no entry finds this
+  void begin();  // makes it the living one
+  void end();    // waits for every stream's thread and every call; later entries do not find it
 
   static State* current() noexcept;
-  // A call of a driver's entry: while it lasts, current() stays.
+  // A call of a driver's entry; current() stays valid while it lasts.
   class Call {
    public:
     Call() noexcept;
@@ -110,19 +110,19 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
     Call& operator=(const Call&) = delete;
   };
 
-  // All below: with the lock.
+  // All functions below require the lock.
   device::CuResult beside_captures(const char* entry);
   device::CuResult count(const char* entry);  // an injected error, if this call is to fail
-  // Returns when the call is not blocked (any more); success: it goes on. Before count().
+  // Returns when the call is not, or no longer, blocked; success: the call continues. Called before count().
   device::CuResult keep(const char* entry, std::unique_lock<std::mutex>& lock);
   FakeContext* find_context(device::CuContext handle);
   FakeContext* context_of(int ordinal);  // the living primary context, if there is one
   FakeContext& retain(int ordinal, bool engine);
   void destroy(FakeContext& context, std::unique_lock<std::mutex>& lock);
-  void wait_until_nobody_acts(std::unique_lock<std::mutex>& lock);  // before memory goes
+  void wait_until_nobody_acts(std::unique_lock<std::mutex>& lock);  // before memory is unmapped
   FakeStream* find_stream(device::CuStream stream, FakeContext* current);
   device::CuStream make_stream(FakeContext& context, bool engine);
-  device::CuResult usable(device::CuContext handle);  // what a call on something of this context says
+  device::CuResult usable(device::CuContext handle);  // result of a call on an object of this context
   void push(FakeStream& stream, FakeWork work);
   void lose(FakeContext& context, device::CuResult code);
   bool is_dropped(const FakeStream& stream);
@@ -133,7 +133,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   device::CuResult allocate_host(FakeContext& context, size_t bytes, uintptr_t* start);
   void add_range(FakeRange range);
   void free_range(FakeRange& range);
-  FakeRange* find_range(uintptr_t address);  // that contains it, freed ones too
+  FakeRange* find_range(uintptr_t address);  // the range that contains it, freed ones too
   Reach reach(int ordinal, uintptr_t address, size_t bytes, bool writes, bool kernel);
   uint64_t used(int ordinal) const;
 
@@ -154,8 +154,8 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   std::map<uintptr_t, FakeRange> ranges;  // by start
   std::atomic<uint64_t> ranges_version{1};  // rises with every change of `ranges`
   std::map<device::CuStream, std::shared_ptr<FakeStream>> streams;
-  std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams, whose threads are still at work
-  size_t threads = 0;  // of streams. Not joined but counted: a process ends with streams at work, as with a real driver
+  std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams with running threads
+  size_t threads = 0;  // of streams. Counted and not joined: a process ends with streams running, as with a real driver
   std::map<device::CuEvent, FakeEvent> events;
   std::map<device::CuModule, FakeModule> modules;
   std::map<device::CuFunction, FakeFunction> functions;
@@ -166,7 +166,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   };
   std::map<std::string, Kernel> kernels;
   struct Fault {
-    std::string what;  // an entry; a kernel, or any where empty
+    std::string what;  // an entry, or a kernel; empty: any kernel
     uint64_t from, to;  // of the calls or executions counted from now
     device::CuResult code;
   };
@@ -186,29 +186,29 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   void serve(FakeStream& stream, std::unique_lock<std::mutex>& lock);
   uintptr_t map_guarded(size_t bytes);
   void unmap_all();
-  // Address space that was ever given out, with guard pages; kept until the end, so that no address means two things.
+  // Address space that was ever given out, with guard pages; kept until the end, so that no address is reused.
   std::map<uintptr_t, size_t> mappings_;
   uintptr_t last_handle_ = 0x10000;
 };
 
 int64_t fake_now_ns();
 
-// The file of an event's shared word, mapped into *out; -1 where there is none to have.
+// Creates the file of an event's shared word, mapped into *out; -1 if that fails.
 int fake_make_shared_event(std::shared_ptr<FakeSharedEvent>* out);
 void fake_close_shared_event(FakeEvent& event);
 
-// The table with all its entries.
+// Returns the table with all its entries.
 const device::Driver& fake_driver_table();
 
 // Contexts current to this thread, innermost last; empty after another FakeCuda began.
 std::vector<device::CuContext>& fake_current_contexts();
 
-// What this thread may do beside captures (kCuCaptureMode*).
+// Capture mode of this thread (kCuCaptureMode*).
 int& fake_capture_mode();
 
 enum class Need { nothing, initialized, context };
 
-// What every entry does first: finds the fake, counts the call, injects an error, looks for what the call needs.
+// Begins every entry: finds the fake, counts the call, injects an error, and checks what the call needs.
 template <class Body>
 device::CuResult fake_entry(const char* name, Need need, Body&& body) {
   const FakeCuda::State::Call call;
@@ -229,7 +229,7 @@ device::CuResult fake_entry(const char* name, Need need, Body&& body) {
   return body(*state, context, lock);
 }
 
-// The entries, by file.
+// Functions that add the entries, by file.
 void add_fake_device_entries(device::Driver& driver);
 void add_fake_memory_entries(device::Driver& driver);
 void add_fake_stream_entries(device::Driver& driver);

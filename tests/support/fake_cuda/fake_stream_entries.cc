@@ -12,7 +12,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 constexpr unsigned kWaitEq = 1, kWaitAnd = 2, kWaitNor = 3;
 
-// For entries about one stream; its context need not be the current one.
+// Runs an entry about one stream; its context need not be the current one.
 template <class Body>
 CuResult on_stream(const char* name, CuStream handle, Body&& body) {
   return fake_entry(name, Need::context, [&](State& state, FakeContext* context, Lock& lock) -> CuResult {
@@ -42,7 +42,7 @@ CuResult create_stream(CuStream* stream, unsigned flags, int) {
   });
 }
 
-// What it holds is still done, by its thread.
+// Removes a stream; its thread still runs the work that it holds.
 CuResult destroy_stream(CuStream handle) {
   return fake_entry("cuStreamDestroy", Need::context, [&](State& state, FakeContext*, Lock&) -> CuResult {
     const auto at = state.streams.find(handle);

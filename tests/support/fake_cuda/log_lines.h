@@ -1,4 +1,4 @@
-// Collects what is logged, one line a message with its fields.
+// Collects log messages, one line each, with their fields.
 #pragma once
 
 #include <mutex>
