@@ -1,82 +1,85 @@
-/* kvbm.h - keeps and moves the KV cache of large language models.
+/* kvbm.h - stores, finds and moves the KV cache of large language models.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
  * CONTENTS
- *   #include <kvbm.h> gives everything. The other headers are its chapters; each may also be included alone.
+ *   #include <kvbm.h> includes every other header. Each may also be included alone.
  *
  *   kvbm.h          this manual; version; context and settings; queues, completions, events; geometry; managers and
- *                   their tiers; namespaces; keys; managed pools; care of what is cached (prefetch, offload, drop,
- *                   hint, pin); seeing it work (statistics, metrics, events, scan)
+ *                   tiers; namespaces; keys; managed pools; residency control (prefetch, offload, drop, hint, pin);
+ *                   observation (statistics, metrics, events, scan)
  *   kvbm_types.h    status; handles; parts of a model
  *   kvbm_cache.h    lookup and matches; attached caches: store, load, waiting for layers
- *   kvbm_device.h   what holds for caches in the memory of a GPU; devices
- *   kvbm_node.h     nodes of a pool, and who has what; sharing of one tier set by processes of a host
+ *   kvbm_device.h   caches in the memory of a GPU; devices
+ *   kvbm_node.h     nodes of a pool and the location of blocks; one tier set shared by processes of a host
  *   kvbm_session.h  prefill->decode: offers and sessions
- *   kvbm_codec.h    codecs, in the caller's own buffers
- *   kvbm_plugin.h   plug-in tiers and eviction policies: tables of C functions
+ *   kvbm_codec.h    codecs for the caller's own buffers
+ *   kvbm_plugin.h   plug-in tiers, stores and eviction policies: tables of C functions
  *
  * THE MODEL
- *   An inference engine computes, for every token of a prompt, key and value vectors in every layer
- *   of its model: the KV cache. libkvbm keeps those vectors beyond the memory of the GPU, finds them
- *   again by content, and brings them back before the engine would have computed them again.
+ *   For every token of a prompt an inference engine computes key and value vectors in every layer of its model: the
+ *   KV cache. libkvbm keeps these vectors outside the GPU's memory and finds them again by content. Loading them
+ *   replaces computing them.
  *
- *   block       the KV of a fixed number of consecutive tokens. Its content is named by a 16-byte key.
- *   namespace   who the key means something to: tenant, model, adapter, geometry, epoch and a secret. Keys of
- *               different namespaces never match, whatever their tokens.
- *   shard       which layers and heads of the model the bytes are. Two tensor-parallel ranks use the
- *               same keys and different shards, and never get each other's bytes. What ranks of another
- *               tensor-parallel size stored is found too, and cut anew (kvbm_manager_lookup).
- *   component   what kind of state it is, for hybrid models: attention, sliding window, recurrent state.
- *   tier        where bytes live, fastest first: host memory (tier 0), then disks and plug-ins in the
- *               order they were configured. Offload moves a block down, onboard moves it up. The engine's own paged
- *               cache, in host memory or on a GPU (kvbm_device.h), is above them all and has no number.
- *   record      a block's bytes of one component and shard, with hashes of every 64 KiB of them. Whatever
- *               comes back from a tier is checked against them; damage is a miss, never wrong bytes.
+ *   block       the KV of a fixed number of consecutive tokens. A 16-byte key names its content.
+ *   namespace   the scope of a key: tenant, model, adapter, geometry, epoch and a secret. Keys of different
+ *               namespaces never match, even if the tokens are equal.
+ *   shard       the layers and heads of the model that the bytes belong to. Two tensor-parallel ranks use the same
+ *               keys and different shards, and never get each other's bytes. Blocks that ranks of another
+ *               tensor-parallel size stored are found too, and re-sliced (kvbm_manager_lookup).
+ *   component   the kind of state, for hybrid models: attention, sliding window, latent, recurrent state.
+ *   tier        a place for blocks, fastest first: host memory (tier 0), then disks, plug-ins and stores in the
+ *               configured order. Offload moves a block down, onboard moves it up. The engine's own paged cache, in
+ *               host memory or on a GPU (kvbm_device.h), is above all tiers and has no number.
+ *   record      a block's bytes of one component and shard, with a hash of every 64 KiB of them. Bytes that come
+ *               from a tier are checked against the hashes. Damage is a miss, never wrong bytes.
  *
  * TWO WAYS TO USE IT
- *   Attached cache: the engine keeps its own paged KV cache. It describes it once (kvbm_cache_attach)
- *   and calls lookup, load and store with keys and its own block ids.
- *   Managed pool: the engine lets kvbm own the blocks: allocate, fill, complete, register, look up, release.
+ *   Attached cache: the engine has its own paged KV cache. It describes the cache once (kvbm_cache_attach), and calls
+ *   lookup, load and store with keys and its own block ids.
+ *   Managed pool: kvbm owns the blocks. The engine allocates, fills, completes, registers, looks up and releases them.
  *
  * THE LIFE OF A BLOCK IN C
  *   Reset --allocate--> Partial --complete--> Complete --register--> Registered --last release--> evictable
- *   A kvbm_block_t names a *hold* on a block, not the block: every allocate, match and clone makes a new
- *   one, and every hold ends once. Using an ended hold gives KVBM_ERR_STALE, another manager's
- *   KVBM_ERR_FOREIGN; neither touches memory. Looking a hold up and using it is one step, whatever other
- *   threads do with the same hold: a call comes before its end or after it. A block is evicted only when
- *   nothing holds it.
+ *   A kvbm_block_t names a *hold* on a block, not the block. Every allocate, match and clone makes a new hold, and
+ *   every hold ends once. A call with an ended hold returns KVBM_ERR_STALE, with another manager's hold
+ *   KVBM_ERR_FOREIGN. Neither touches memory. Resolving a hold and using it is atomic: a call runs before the end of
+ *   the hold or after it, whatever other threads do. A block is evicted only if it has no hold.
  *
  * CONVENTIONS
- *   1. Functions return kvbm_status_t: 0 done, above 0 accepted or partly done, below 0 failed, in bands
+ *   1. Functions return kvbm_status_t: 0 done, above 0 accepted or partly done, below 0 failed. Failures come in bands
  *      of 100 that name the remedy. A cache miss is a count, not an error.
- *   2. Arguments come in the order: subject, inputs (pointer, then count), options, outputs (out_*),
- *      then a nullable kvbm_error_t that receives the particulars; kvbm_error_last has those of calls without one.
- *      Outputs are written only on success unless said otherwise; out_ counts are always written.
- *   3. Options structs begin with struct_size. Call the *_options_init function, set what you want, pass it.
- *      Unset means the default. NULL options mean all defaults. A field that this library does not
- *      know and that is not zero is refused (KVBM_ERR_UNSUPPORTED), never ignored.
- *   4. Long-lived objects are opaque pointers, counted inside: releasing them in any order is legal, children
- *      keep parents alive, NULL is a no-op. KVBM_OWN marks what the caller must release.
- *   5. Pointers passed in are borrowed for the call. Asynchronous calls copy arrays at submit; the bytes
- *      of attached caches stay borrowed until the completion is polled, as do item_status arrays.
- *   6. Sizes are bytes and times nanoseconds, and names say so. Strings are UTF-8 with a final zero byte.
- *   7. Counts are checked before anything is read: no array of a call may have more than 2^28 (268,435,456) elements,
- *      all its dimensions multiplied. More is KVBM_ERR_INVALID (where a call has a smaller limit, its error). What is
- *      shorter than its count is not found out. The capacity of an output may be any number; no more is written than
- *      there is.
- *   8. No call aborts, exits, throws, installs a signal handler, or runs a callback on a library thread,
- *      with two exceptions that say so: the log callback and plug-in tables.
+ *   2. Arguments come in this order: subject, inputs (pointer, then count), options, outputs (out_*), and last a
+ *      nullable kvbm_error_t that receives the details. For calls without one, kvbm_error_last returns them.
+ *      Outputs are written only on success unless the call says otherwise. out_ counts are always written.
+ *   3. Options structs begin with struct_size. Call the *_options_init function, set fields, pass the struct.
+ *      An unset field has its default. NULL options mean all defaults. A nonzero field that this library does not
+ *      know is refused (KVBM_ERR_UNSUPPORTED), never ignored.
+ *   4. Long-lived objects are opaque pointers with reference counts. Releasing them in any order is legal: children
+ *      keep parents alive. Releasing NULL is a no-op. KVBM_OWN marks a reference that the caller must release.
+ *   5. Pointers passed in are borrowed for the call. Asynchronous calls copy arrays at submit. Two things stay borrowed
+ *      until the completion is polled: the bytes of attached caches, and item_status arrays.
+ *   6. Sizes are in bytes and times in nanoseconds, and names say so. Strings are UTF-8 with a final zero byte.
+ *   7. Counts are checked before anything is read. No array of a call may have more than 2^28 (268,435,456) elements,
+ *      all its dimensions multiplied. More is KVBM_ERR_INVALID, or the error of the call's own smaller limit. An array
+ *      that is shorter than its count is not detected. The capacity of an output may be any number; no more is written
+ *      than there is.
+ *   8. No call aborts, exits, throws, installs a signal handler, or runs a callback on a library thread. There are two
+ *      exceptions, documented as such: the log callback and plug-in tables.
+ *   9. "Errors" lists what a call returns besides these, which any call that returns a status may return:
+ *      KVBM_ERR_INVALID (NULL, or a value out of range), KVBM_ERR_FOREIGN (objects of two managers), KVBM_ERR_FORKED,
+ *      KVBM_ERR_UNSUPPORTED (convention 3), KVBM_ERR_NO_MEMORY and KVBM_ERR_INTERNAL.
+ *  10. "Frozen" structs never change their size or their fields. So arrays of them are safe across versions.
  *
  * THREADS
- *   Each function has a Thread line: "any" may be called concurrently on one object, "one" needs the
- *   caller to serialise calls on that object. Library threads are named kvbm-*, block all signals and end with
- *   the context. After fork a child may not use objects of its parent: calls return KVBM_ERR_FORKED, and releases
- *   do nothing, so that destructors may run there. It makes objects of its own.
+ *   Each function has a Thread line. "any": threads may call it concurrently on one object. "one": the caller
+ *   serialises calls on that object. Library threads are named kvbm-*, block all signals and end with the context.
+ *   After fork a child may not use objects of its parent: calls return KVBM_ERR_FORKED, and releases do nothing, so
+ *   destructors may run there. A child creates objects of its own.
  *
  * STABILITY
- *   Symbols and struct layouts keep their meaning within a soname. Values are never reused. Formats on disk carry
- *   their own versions (docs/formats.md).
+ *   Symbols and struct layouts keep their meaning within a soname. Values are never reused. Formats on disk have
+ *   versions of their own (docs/formats.md).
  */
 #ifndef KVBM_H
 #define KVBM_H
@@ -98,21 +101,21 @@ extern "C" {
 #define KVBM_VERSION_MAJOR 0
 #define KVBM_VERSION_MINOR 1
 #define KVBM_VERSION_PATCH 0
-/* The version as one number that compares: major * 1000000 + minor * 1000 + patch. */
+/* The header's version as one number that can be compared: major * 1000000 + minor * 1000 + patch. */
 #define KVBM_VERSION (KVBM_VERSION_MAJOR * 1000000 + KVBM_VERSION_MINOR * 1000 + KVBM_VERSION_PATCH)
 
-/* The version of the library that runs, in the form of KVBM_VERSION; compare it with the macro to
- * find a header and a library that do not belong together. Thread: any. Since 0.1. */
+/* Returns the version of the running library, in the form of KVBM_VERSION. Compare it with the macro to detect a header
+ * and a library of different versions. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API uint32_t kvbm_version(void);
-/* The same as text, "0.1.0". Static; never NULL. Thread: any. Since 0.1. */
+/* Returns the version as text, "0.1.0". Static; never NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API const char *kvbm_version_string(void);
 
 /* ----------------------------------------------------- context and settings */
 
 enum { KVBM_LOG_OFF = 0, KVBM_LOG_ERROR = 1, KVBM_LOG_WARNING = 2, KVBM_LOG_INFO = 3, KVBM_LOG_DEBUG = 4 };
 
-/* Receives one log line. `text` is valid during the call. May be called on any thread, also a
- * library one; it must not call kvbm. */
+/* Receives one log line. `text` and `component` are valid during the call. Runs on any thread, library threads
+ * included. The function must not call kvbm. */
 typedef void (*kvbm_log_fn)(void *user, int32_t level, const char *component, const char *text);
 
 /* One setting: the key of a configuration option and its value as text (frozen). */
@@ -124,34 +127,35 @@ typedef struct kvbm_setting {
 typedef struct kvbm_context_options {
   uint32_t struct_size;
   uint32_t threads;              /* worker threads; 0 = from configuration ("threads", default 2) */
-  const char *config_file;       /* TOML; NULL = $KVBM_CONFIG, else none */
-  const kvbm_setting_t *settings; /* [n_settings] these win over file and environment */
+  const char *config_file;       /* TOML, at most 1 MiB; NULL = $KVBM_CONFIG, else none */
+  const kvbm_setting_t *settings; /* [n_settings] override file and environment */
   size_t n_settings;
   kvbm_log_fn log;               /* NULL = silent */
-  void *log_user;
+  void *log_user;                /* passed to `log` */
   int32_t log_level;             /* KVBM_LOG_*; 0 with a callback = KVBM_LOG_WARNING */
-  int32_t reserved;
+  int32_t reserved;              /* zero */
 } kvbm_context_options_t;
 
-/* Fills defaults; struct_size = sizeof(kvbm_context_options_t) as the caller's header has it.
- * Thread: any. Since 0.1. */
+/* Fills defaults. struct_size = sizeof(kvbm_context_options_t) of the caller's header. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_options_init(kvbm_context_options_t *out_options, uint32_t struct_size);
 
-/* Creates a context: configuration, worker threads, I/O engine. Configuration is resolved once, here:
- * defaults, then the TOML file, then KVBM_* of the environment, then `settings`; the later wins.
- * Errors: KVBM_ERR_CONFIG (unknown key, bad value; the message names key, value and origin),
- * KVBM_ERR_NO_MEMORY. Thread: any. Blocks: for the reading of one file. Since 0.1. */
+/* Creates a context: configuration, worker threads, I/O engine. Resolves the configuration once, in this order:
+ * defaults, the TOML file, KVBM_* of the environment, `settings`. A later source overrides an earlier one. Errors:
+ * KVBM_ERR_CONFIG (unknown key, bad value; the message names key, value and origin). Thread: any. Blocks: for reading
+ * one file. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_create(const kvbm_context_options_t *options, KVBM_OWN kvbm_context_t **out_context,
                                            kvbm_error_t *err);
-/* Ends the caller's reference. The context lives until its last child is released. Thread: any. Since 0.1. */
+/* Releases the caller's reference. The context lives until its last child is released. Thread: any. Blocks: the last
+ * reference, until the worker threads have ended. Since 0.1. */
 KVBM_API void kvbm_context_release(kvbm_context_t *context);
-/* Writes the effective configuration as TOML, each value with its origin as a comment. Two-phase: *out_needed is the
- * length without the final zero byte; `out` may be NULL if capacity is 0; what does not fit is cut and
- * still zero-terminated. Thread: any. Since 0.1. */
+/* Writes the effective configuration as TOML, with the origin of each value as a comment. Two-phase: *out_needed is the
+ * length without the final zero byte. `out` may be NULL if capacity is 0. Longer text is cut and zero-terminated.
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_config(const kvbm_context_t *context, char *out, size_t capacity,
                                            size_t *out_needed);
-/* Writes the table of all configuration options (key, type, default, meaning) as Markdown. Two-phase as
- * above. Thread: any. Since 0.1. */
+/* Writes the table of all configuration options (key, type, default, meaning) as Markdown. Two-phase like
+ * kvbm_context_config. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_config_reference(char *out, size_t capacity, size_t *out_needed);
 
 /* ------------------------------------------------------ queues, completions */
@@ -163,34 +167,36 @@ enum {
   KVBM_OP_OFFLOAD = 4,
   KVBM_OP_OFFER = 5,   /* kvbm_offer_open */
   KVBM_OP_RECEIVE = 6, /* kvbm_session_open */
-  KVBM_OP_LAYER = 7    /* a layer of a kvbm_session_open; one for each */
+  KVBM_OP_LAYER = 7    /* one layer of a kvbm_session_open; one completion for each */
 };
 
-/* What became of one accepted submission (frozen, 64 bytes). Every accepted submission gives exactly one, also
- * when it finished at once, failed or was cancelled; a refused one gives none. */
+/* Result of one accepted submission (frozen, 64 bytes). Every accepted submission has exactly one completion, even if
+ * it finished at once, failed or was cancelled. A refused submission has none. */
 typedef struct kvbm_completion {
   uint64_t user_data;      /* as given at submit */
   uint64_t operation;      /* as returned by submit */
   int32_t op;              /* KVBM_OP_* */
-  kvbm_status_t status;    /* KVBM_OK, KVBM_PARTIAL (see item_status), or why nothing was done */
+  kvbm_status_t status;    /* KVBM_OK, KVBM_PARTIAL (see item_status), or the error that stopped it */
   uint64_t items_done;     /* blocks done */
-  uint64_t items;          /* blocks asked for */
+  uint64_t items;          /* blocks requested */
   uint64_t bytes;          /* payload bytes moved */
-  uint64_t wait_ns;        /* from submit until work began */
-  uint64_t service_ns;     /* from then until done */
+  uint64_t wait_ns;        /* from submit to the start of work */
+  uint64_t service_ns;     /* from the start of work to its end */
 } kvbm_completion_t;
 
 enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KVBM_EVENT_DISABLED = 4 };
 
-/* A block changed its place (frozen, 72 bytes). A move between tiers is a STORED in one and a REMOVED in the other.
- * Whatever makes a block leave a tier, REMOVED of that tier says it (of a block that was not there too), or CLEARED: every
- * block of namespace_id has left every tier (kvbm_namespace_reset, kvbm_namespace_invalidate), or of all namespaces where
- * that is zero (kvbm_manager_reset), and one that is stored during that call may be there all the same; or DISABLED: the
- * tier is out of use with all that it has. So what a reader is told adds
- * up to what kvbm_manager_scan says, from a scan right after kvbm_manager_subscribe on. Shards of one block are told one by
- * one, with nothing in the event that tells them apart. */
+/* Reports a change of a block's location (frozen, 72 bytes).
+ *   STORED    the block is in `tier`. A move between tiers is a STORED in one and a REMOVED in the other.
+ *   REMOVED   the block left `tier`, for any reason. May also come for a block that was not there.
+ *   CLEARED   every block of namespace_id left every tier (kvbm_namespace_reset, kvbm_namespace_invalidate).
+ *             A zero namespace_id means all namespaces (kvbm_manager_reset). A block that is stored during that call
+ *             may still be there.
+ *   DISABLED  `tier` is out of service with all its blocks.
+ * A scan directly after kvbm_manager_subscribe, plus all events after it, gives the same as a later kvbm_manager_scan.
+ * Each shard of a block has events of its own; no field tells them apart. */
 typedef struct kvbm_event {
-  uint64_t sequence;   /* from 1, without gaps; a gap seen by a reader means events were lost */
+  uint64_t sequence;   /* from 1, without gaps; a gap seen by a reader means lost events */
   int32_t kind;        /* KVBM_EVENT_* */
   uint32_t tier;       /* 0 = host */
   uint8_t namespace_id[16];
@@ -200,26 +206,30 @@ typedef struct kvbm_event {
   uint32_t reserved;
 } kvbm_event_t;
 
-/* Creates a queue for at most `depth` operations in flight (1 to 65,536). Thread: any. Since 0.1. */
+/* Creates a queue for at most `depth` operations in flight, 1 to 65,536. Errors: KVBM_ERR_INVALID (depth),
+ * KVBM_ERR_NO_MEMORY (no file descriptor left either). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_queue_create(kvbm_context_t *context, uint32_t depth, KVBM_OWN kvbm_queue_t **out_queue,
                                          kvbm_error_t *err);
-/* Ends the caller's reference; operations in flight still finish, their completions are dropped. Thread: any.
+/* Releases the caller's reference. Operations in flight still finish; their completions are dropped. Thread: any.
  * Blocks: no. Since 0.1. */
 KVBM_API void kvbm_queue_release(kvbm_queue_t *queue);
-/* A file descriptor that polls readable while completions or events wait. For those who wait for edges (EPOLLET) the
- * first completion and the first event to wait are an edge each, whether or not the other kind waits; take all there is
- * of a kind before waiting for it again. Owned by the queue: do not read or close it. Thread: any. Since 0.1. */
+/* Returns a file descriptor that polls readable while completions or events wait; -1 for NULL. With edge-triggered
+ * polling (EPOLLET) the first waiting completion makes an edge, and so does the first waiting event. Each does so
+ * whether or not the other kind waits. Drain a kind before you wait for it again. Owned by the queue: do not read or
+ * close it. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API int kvbm_queue_fd(const kvbm_queue_t *queue);
-/* Takes up to `capacity` completions and returns how many. Never blocks. Thread: any. Since 0.1. */
+/* Takes up to `capacity` completions and returns their number. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API size_t kvbm_queue_poll(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity);
-/* As poll, but waits up to timeout_ns for the first one; 0 after the timeout. Thread: any. Since 0.1. */
+/* Takes completions like kvbm_queue_poll, and waits up to timeout_ns for the first one. Returns 0 after the timeout.
+ * Thread: any. Blocks: up to timeout_ns. Since 0.1. */
 KVBM_API size_t kvbm_queue_wait(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity,
                                 uint64_t timeout_ns);
-/* Asks that an operation ends early. Its completion still comes (KVBM_ERR_CANCELLED, or what it had become)
- * and until then its memory stays borrowed. KVBM_ERR_STALE if it has completed. Thread: any. Since 0.1. */
+/* Requests the early end of an operation. Its completion still comes: KVBM_ERR_CANCELLED, or the result it already had.
+ * Until then its memory stays borrowed. Errors: KVBM_ERR_STALE (it has completed). Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_queue_cancel(kvbm_queue_t *queue, uint64_t operation);
-/* Takes up to `capacity` block events (kvbm_manager_subscribe) and returns how many. Never blocks. When the reader
- * is slower than the writer the oldest are lost and the sequence shows it. Thread: any. Since 0.1. */
+/* Takes up to `capacity` block events (kvbm_manager_subscribe) and returns their number. If the reader is slower than
+ * the writer, the oldest events are lost, and a gap in the sequence shows it. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API size_t kvbm_queue_poll_events(kvbm_queue_t *queue, kvbm_event_t *out_events, size_t capacity);
 
 /* ----------------------------------------------------- geometry, components */
@@ -228,33 +238,37 @@ enum {
   KVBM_COMPONENT_ATTENTION = 0, /* K and V of every token */
   KVBM_COMPONENT_WINDOW = 1,    /* K and V; only the last window_tokens matter */
   KVBM_COMPONENT_LATENT = 2,    /* one latent row per token (MLA) */
-  KVBM_COMPONENT_STATE = 3      /* a recurrent state; only the last block's matters */
+  KVBM_COMPONENT_STATE = 3      /* a recurrent state; only the one of the last block matters */
 };
 
-/* One component of the model, whole: all layers and heads, before sharding (frozen, 48 bytes). */
+/* One component of the whole model: all layers and heads, before sharding (frozen, 48 bytes). Fields that the kind does
+ * not use must be zero. */
 typedef struct kvbm_component {
   uint32_t kind;          /* KVBM_COMPONENT_* */
   uint32_t element;       /* KVBM_ELEMENT_* */
-  uint32_t layers;        /* layers that have this component */
-  uint32_t heads;         /* KV heads in all; 1 for latent and state */
-  uint32_t head_dim;      /* elements of a head's row; the latent's width; unused for state */
+  uint32_t layers;        /* layers that have this component; at most 4,096 */
+  uint32_t heads;         /* KV heads of the model; 1 for latent and state; at most 4,096 */
+  uint32_t head_dim;      /* elements of one head's row; latent: the row's width; unused for state */
   uint32_t window_tokens; /* WINDOW only */
-  uint64_t state_bytes;   /* STATE only: bytes per layer and block */
+  uint64_t state_bytes;   /* STATE only: bytes per layer and block; at most 2 GiB */
   uint64_t reserved[2];   /* zero */
 } kvbm_component_t;
 
-/* Creates a geometry: model facts and the tokens of one engine block. `units` engine blocks make one stored
- * block (1 = the same; 16 with 16-token blocks = 256-token records). Errors: KVBM_ERR_INVALID naming the component and
- * field. Thread: any. Since 0.1. */
+/* Creates a geometry: facts of the model and the tokens of one engine block. `units` engine blocks make one stored
+ * block. With units = 1 they are the same; 16 with 16-token blocks gives records of 256 tokens. tokens_per_block and
+ * units are 1 to 4,096. components is [n_components], 1 to 16. Errors: KVBM_ERR_INVALID (the message names component
+ * and field). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_geometry_create(uint32_t tokens_per_block, uint32_t units,
                                             const kvbm_component_t *components, size_t n_components,
                                             KVBM_OWN kvbm_geometry_t **out_geometry, kvbm_error_t *err);
-/* Ends the caller's reference; namespaces made with the geometry keep it. NULL is a no-op. Thread: any. Blocks: no.
+/* Releases the caller's reference. Namespaces made with the geometry keep it alive. Thread: any. Blocks: no.
  * Since 0.1. */
 KVBM_API void kvbm_geometry_release(kvbm_geometry_t *geometry);
-/* The 64-bit fingerprint that is part of the namespace (formula: docs/formats.md). Thread: any. Since 0.1. */
+/* Returns the 64-bit fingerprint that is part of the namespace (formula: docs/formats.md); 0 for NULL. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API uint64_t kvbm_geometry_fingerprint(const kvbm_geometry_t *geometry);
-/* Payload bytes of one record of that component and shard (NULL = all of it). Thread: any. Since 0.1. */
+/* Returns the payload bytes of one record of a component and shard (NULL = the whole component). Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t *geometry, uint32_t component,
                                                   const kvbm_shard_t *shard, uint64_t *out_bytes);
 
@@ -265,90 +279,103 @@ enum {
   KVBM_ADMIT_ON_EVICTION = 1,
   KVBM_ADMIT_AFTER_USES = 2,
   KVBM_ADMIT_FREQUENCY = 3,
-  KVBM_ADMIT_ON_REQUEST = 4 /* what kvbm_manager_offload sends, and nothing else */
+  KVBM_ADMIT_ON_REQUEST = 4 /* only blocks that kvbm_manager_offload sends */
 };
 enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
 
-/* A tier below host memory (frozen, 128 bytes). */
+/* A tier below host memory (frozen, 128 bytes). Exactly one of `path`, `table`, and `url` or `store` is set. */
 typedef struct kvbm_tier {
-  const char *path;               /* directory of a disk tier, which this user owns and nobody else may write, or that is
-                                     made so (0700); else NULL */
+  const char *path;               /* directory of a disk tier: owned by this user and not writable by others, or created
+                                     so (0700); else NULL */
   const kvbm_tier_table_t *table; /* a plug-in tier; else NULL */
-  void *table_user;               /* handed to the table's functions */
-  uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory or store; of a store 0 = no cap */
-  uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
-  uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
-  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the host come here, and which that a disk above it
-                                     lets go to make room */
+  void *table_user;               /* passed to the table's functions */
+  uint64_t capacity_bytes;        /* hard limit of everything in the tier's directory or store; store: 0 = no limit */
+  uint64_t write_bytes_per_s;     /* bandwidth limit of offload into it; 0 = none */
+  uint64_t read_bytes_per_s;      /* bandwidth limit of onboard from it; 0 = none */
+  uint32_t admission;             /* KVBM_ADMIT_*: which blocks of the host are written here, and which of those that a
+                                     disk above evicts */
   uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
-  const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
-  uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
+  const char *codec;              /* compression of records here: off (NULL), auto, fast, default, max, zstd */
+  uint32_t codec_goal;            /* goal of auto; 0: blocks are onboarded sooner, 1: more blocks fit */
   uint32_t reserved0;             /* zero */
   const char *url;                /* a store: s3://bucket/prefix?region=..., redis://host:port/0, file:///mnt/shared/kv,
                                      plugin:/path/of.so (docs/stores.md); else NULL */
-  const kvbm_store_table_t *store; /* a store of the caller's own, in this process, instead of one that `url` names; `url`
-                                     then only gives its options, as mine://?poll=1s, or is NULL. Lives as long as the
+  const kvbm_store_table_t *store; /* the caller's own store in this process, instead of one named by `url`. `url` then
+                                     has only its options, as mine://?poll=1s, or is NULL. Lives as long as the
                                      manager */
   uint64_t reserved[5];           /* zero */
 } kvbm_tier_t;
 
-/* kvbm_manager_options_t.flags. */
-#define KVBM_MANAGER_SHARE 1u /* as the option share=on: several processes of this host share the tier set */
+/* Bits of kvbm_manager_options_t.flags. */
+#define KVBM_MANAGER_SHARE 1u /* like option share=on: several processes of this host share the tier set */
 
 typedef struct kvbm_manager_options {
   uint32_t struct_size;
   uint32_t flags;                /* KVBM_MANAGER_*, or zero */
   uint64_t block_bytes;          /* largest payload of a record; 0 = configuration "host.block_bytes" */
   uint64_t host_capacity_bytes;  /* host tier, record heads included; 0 = configuration "host.capacity" */
-  const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file over restarts: this user's, which
-                                    nobody else may write, or made so (0600). Whoever cuts it short while it is in use
-                                    ends the process (SIGBUS). NULL = anonymous */
+  const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file across restarts. Owned by this user
+                                    and not writable by others, or created so (0600). Truncating it while it is in use
+                                    kills this process (SIGBUS). NULL = anonymous memory */
   const char *policy;            /* eviction policy; NULL = configuration "host.policy" (default "prefix") */
   const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
-  void *policy_user;
+  void *policy_user;             /* passed to policy_table's create */
   const kvbm_tier_t *tiers;      /* [n_tiers], fastest first; NULL = configuration [[tier]] */
-  size_t n_tiers;
+  size_t n_tiers;                /* at most 6 */
 } kvbm_manager_options_t;
 
-/* Fills defaults (everything from the configuration). struct_size = sizeof the struct as the caller's header has it.
+/* Fills defaults: everything from the configuration. struct_size = sizeof the struct in the caller's header.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_options, uint32_t struct_size);
 
-/* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
- * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
- * directory or host_file has another owner; the message names it), KVBM_ERR_VERSION (a directory of a newer format),
- * KVBM_ERR_EXISTS (a directory with files of someone else, a host_file that is one; nothing is changed),
- * KVBM_ERR_DAMAGED (a directory whose superblock cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO,
- * KVBM_ERR_PERMISSION (a directory, a file in it or a host_file that another user owns or others may write, or that is a
- * symbolic link: the message has the path and the chmod or chown that mends it), KVBM_ERR_UNSUPPORTED (a host_file on a
- * file system that cannot promise to keep its pages: served by others, or without reservation). Thread: any. Blocks: for
- * mapping and recovery. Since 0.1. */
+/* Creates a manager: the owner of one set of tiers. Maps the host tier, then opens and recovers the tiers below.
+ * Errors:
+ *   KVBM_ERR_CONFIG       a capacity below one block, an impossible size
+ *   KVBM_ERR_IN_USE       a tier directory or host_file has another owner; the message names it
+ *   KVBM_ERR_VERSION      a directory of a newer format
+ *   KVBM_ERR_EXISTS       a directory with files that are not kvbm's, or such a host_file; nothing is changed
+ *   KVBM_ERR_DAMAGED      a directory with an unreadable superblock
+ *   KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO
+ *   KVBM_ERR_PERMISSION   a directory, a file in it or a host_file that another user owns or others may write, or a
+ *                         symbolic link; the message has the path and the chmod or chown that repairs it
+ *   KVBM_ERR_UNSUPPORTED  a host_file on a file system that does not guarantee its pages: served by another program or
+ *                         machine, or without reservation
+ * Thread: any. Blocks: for mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
-/* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
- * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed.
+/* Releases the caller's reference. The last release among manager, namespaces, caches and matches finishes work in
+ * flight and closes the tiers. Acknowledged blocks are found again after a restart. Thread: any. Blocks: until closed.
  * Since 0.1. */
 KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
-/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released. Errors:
- * KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate makes them unfindable).
- * Thread: any. Since 0.1. */
+/* Removes every block without a hold from every tier. Held blocks vanish from lookups and are freed when released.
+ * Persistent. Errors: KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate
+ * makes them unfindable). Thread: any. Blocks: for a synced write per disk; on a client of a shared tier set for the
+ * owner, up to 2 s. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
-/* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
- * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
- * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time. What a tier did
- * not take when it was sent (a full or failing disk) is sent once more, and KVBM_PARTIAL says that there was such a
- * block since the last flush that said so, or that a tier is out of service: the block may be there by now, or may have
- * left host memory. KVBM_OK of a flush after it: all of them that still are in host memory are there. A failure is told
- * to every flush that was under way then, or to the next. KVBM_ERR_DEADLINE if it takes longer. In a shared tier set
- * (kvbm_manager_share) it answers for each block that this process stored, as said there. Thread: any. Blocks: until
- * then. Since 0.1. */
+/* Waits until no offload is queued or in flight. Every block that was queued is then in its tier and survives the death
+ * of this process.
+ *
+ * Stores that are faster than the tiers fill the queue, which has half of the host tier. A block without a place in it
+ * is counted (offloads_skipped) and written later, before its eviction, if there is time.
+ *
+ * A block that a tier did not accept (full or failing disk) is sent once more. KVBM_PARTIAL means: there was such a
+ * block since the last flush that reported one, or a tier is out of service. The block may be in the tier by now, or
+ * may have left host memory. KVBM_OK of a later flush means that all such blocks that are still in host memory are in
+ * the tier. A failure is reported by every flush that runs at that time, else by the next one.
+ *
+ * In a shared tier set the result covers each block that this process stored (kvbm_manager_share). Errors:
+ * KVBM_ERR_DEADLINE (not done within timeout_ns). Thread: any. Blocks: until done, up to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
-/* As kvbm_manager_flush, and makes what the disks then have survive the loss of power: each is synced, and KVBM_OK is said
- * after that. A sync that fails takes everything out of the tier that was written to the same file since the last good one
- * (systems hold such data for written, and later syncs say nothing of it): KVBM_PARTIAL, and the next flush sends again what
- * is still in host memory. What was acknowledged may be evicted later as any block. KVBM_ERR_UNSUPPORTED where nothing was
- * promised: no tier below host memory, or a plug-in tier; all the rest was done. In a shared tier set the owner is asked.
- * Costs a flush of each device's write cache. Thread: any. Blocks: until then. Since 0.1. */
+/* Flushes like kvbm_manager_flush, then syncs every disk, so its contents survive a power loss. KVBM_OK comes after the
+ * syncs. Costs a flush of each device's write cache.
+ *
+ * A failed sync removes from the tier all records written to the same file since its last good sync. Operating systems
+ * mark such data as written, and later syncs do not report it. The result is KVBM_PARTIAL, and the next flush sends
+ * those blocks again that are still in host memory. Acknowledged blocks may be evicted later like any block.
+ *
+ * In a shared tier set the owner does it. Errors: as kvbm_manager_flush; KVBM_ERR_UNSUPPORTED (no tier below host
+ * memory, or a plug-in tier: nothing is promised for it, the others were synced). Thread: any. Blocks: until done, up
+ * to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
@@ -356,85 +383,90 @@ KVBM_API kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t *manager, uint6
 typedef struct kvbm_namespace_options {
   uint32_t struct_size;
   uint32_t quota_mode;            /* KVBM_QUOTA_*: what a store does when the quota is used up */
-  const char *tenant;             /* NULL = "" */
-  const char *model;              /* required: weights, revision, element type; what makes KV comparable */
+  const char *tenant;             /* NULL = ""; tenant, model and adapter have at most 1,024 bytes each */
+  const char *model;              /* required: weights, revision, element type; all that makes KV comparable */
   const char *adapter;            /* LoRA and the like; NULL = none */
   const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
   const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
-  uint64_t quota_bytes; /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
-  /* How its records are coded on tiers and links where anything is: a recipe as "default", "int8" or
-   * "k:0-3=int8,v:0-3=int6,default". One that loses something is used only while every open handle of the namespace has
-   * such a recipe or allow_lossy; NULL = as the tier codes. Managed blocks: one lossy mode for all. */
+  uint64_t quota_bytes; /* host bytes of this namespace, over all its handles; 0 = as already set, or none */
+  /* Coding of its records on tiers and links that code: a recipe such as "default", "int8" or
+   * "k:0-3=int8,v:0-3=int6,default". NULL = as the tier codes. A lossy recipe applies only while every open handle of
+   * the namespace has a lossy recipe or allow_lossy. For managed blocks a lossy recipe is one mode for all. */
   const char *codec;
-  /* 1: this handle may be given blocks that were coded with loss; 0: they are misses for it, wherever they are. */
+  /* 1: this handle may get blocks that were coded with loss. 0: they are misses for it, in every tier. */
   uint32_t allow_lossy;
-  /* 1: kvbm_key_from_hashes takes hashes of fewer than 16 bytes from this handle; 0: it refuses them. Two contents with one
-   * such hash are easily found, and one is then served the other's KV: say so only where nobody who sends prompts would. */
+  /* 1: kvbm_key_from_hashes takes hashes of fewer than 16 bytes from this handle; 0: it refuses them. Two contents with
+   * the same short hash are easy to construct, and one then gets the other's KV. Set it only if every sender of prompts
+   * is trusted. */
   uint32_t weak_hashes;
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_options_init(kvbm_namespace_options_t *out_options, uint32_t struct_size);
-/* Opens a namespace of a manager. The same options give the same namespace id on every machine. Any number can be open, and
- * come and go. What is limited is what is in use: 65,536 combinations of namespace, epoch, component and shard that
- * have blocks in the host or on a disk of this manager, or were used by a handle that is open at its epoch. The call that
- * would use one more says KVBM_ERR_LIMIT; releasing a handle, or evicting or resetting blocks, makes room.
- * Thread: any. Blocks: for reading the tiers' epochs. Since 0.1. */
+/* Opens a namespace of a manager. Equal options give the same namespace id on every machine. Any number of namespaces
+ * may be open, and be opened and released. The limit is on combinations of namespace, epoch, component and shard:
+ * 65,536. A combination counts while it has blocks in the host or on a disk of this manager. It also counts if a handle
+ * that is open at its epoch has used it. The call that would use one more returns KVBM_ERR_LIMIT. To free some, release
+ * a handle, or evict or reset blocks. Errors: KVBM_ERR_INVALID (no model, a text too long, a bad recipe, a quota below
+ * one block), KVBM_ERR_LIMIT (as kvbm_namespace_set_quota). Thread: any. Blocks: for reading the tiers' epochs.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_namespace_options_t *options,
                                            KVBM_OWN kvbm_namespace_t **out_namespace, kvbm_error_t *err);
-/* Ends the caller's reference. The namespace's blocks stay; opening it again with the same options finds them. The
- * last handle of a manager's family closes the tiers (kvbm_manager_release). Thread: any. Since 0.1. */
+/* Releases the caller's reference. The namespace's blocks stay; opening it again with the same options finds them.
+ * Thread: any. Blocks: no, except the last handle of a released manager (kvbm_manager_release). Since 0.1. */
 KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
-/* Copies the 16-byte namespace id (it changes with the epoch). Thread: any. Since 0.1. */
+/* Copies the 16-byte namespace id. It changes with the epoch. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
-/* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
- * returns. Keys made before do not match any more: make them again. Nodes of the pool do the same: at once those
- * that are connected, the others when they are, or when they open the namespace. Any number of namespaces can be
- * invalidated, one after the other, any number of times, alone, in a pool and in a shared tier set. A manager keeps the
- * epochs of 4,096 namespaces exactly, at most 1,024 of them for other nodes' sake alone; of those that are closed and had to
- * make room it keeps a bound that is never too low (docs/operations.md, Limits worth knowing).
- * Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it; KVBM_ERR_LIMIT where 4,096 other namespaces
- * that were invalidated are open.
- * Thread: any. Blocks: one write per tier, and while another one is written. Since 0.1. */
+/* Makes every block stored so far unfindable in every tier, permanently. Raises the epoch and persists it before it
+ * returns. Keys made before do not match any more: make them again.
+ *
+ * Connected nodes of the pool do the same at once; other nodes when they connect, or when they open the namespace. Any
+ * number of namespaces can be invalidated, any number of times: alone, in a pool and in a shared tier set. A manager
+ * keeps the exact epochs of 4,096 namespaces, at most 1,024 of them only for other nodes. For closed namespaces beyond
+ * that it keeps a bound that is never too low (docs/operations.md, "Limits worth knowing").
+ *
+ * Errors: KVBM_ERR_INVALID (epoch UINT64_MAX, the last one), KVBM_ERR_LIMIT (4,096 other invalidated namespaces are
+ * open). Thread: any. Blocks: for one write per tier, and for another one in progress. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
- * 0.1. */
+/* Removes this namespace's blocks from every tier. Keys stay valid. Errors and Blocks as kvbm_manager_reset.
+ * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from
- * before the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_LIMIT (4,095
- * namespaces of this manager have one). Thread: any. Since 0.1. */
+/* Changes the quota of every handle of the namespace; 0 = none. Lowering it evicts blocks without a hold. Blocks from
+ * before the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_LIMIT (4,095 namespaces
+ * of this manager have a quota). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
 
 /* --------------------------------------------------------------------- keys */
 
-/* Bytes that make a block more than its tokens: LoRA, multimodal hashes, cache salt (frozen, 16 bytes). */
+/* Bytes that identify a block besides its tokens: LoRA, multimodal hashes, cache salt (frozen, 16 bytes). */
 typedef struct kvbm_extra {
   const uint8_t *data; /* NULL with bytes = 0: none for this block */
-  size_t bytes;
+  size_t bytes;        /* at most 2^28 */
 } kvbm_extra_t;
 
-/* Keys of consecutive full blocks of `block_tokens` tokens, each depending on all before it: the names to use for
- * prefix caching. `previous` is the key of the block before, NULL at the start of a prompt. A partial last block
- * gets none. `extras` is NULL or has one entry per full block. *out_n is the number of full blocks; at most
- * `capacity` keys are written. Formula: docs/formats.md. Errors: KVBM_ERR_INVALID. Thread: any. Since 0.1. */
+/* Makes the keys of consecutive full blocks of `block_tokens` tokens. Each key depends on all blocks before it. Use
+ * these keys for prefix caching. `previous` is the key of the block before, NULL at the start of a prompt. tokens is
+ * [n_tokens]. A partial last block gets no key. `extras` is NULL or has one entry per full block. *out_n is the number
+ * of full blocks; at most `capacity` keys are written. Formula: docs/formats.md. Errors: KVBM_ERR_INVALID. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key_t *previous, const uint32_t *tokens,
                                       size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t *extras,
                                       kvbm_key_t *out_keys, size_t capacity, size_t *out_n);
-/* Keys of full blocks by their own tokens alone, wherever they stand. A block stored under such a key carries the
- * position it was computed at (kvbm_store_options_t, kvbm_register_options_t); loading it elsewhere is a miss unless
- * allowed. One position at a time is kept: a block of another one takes the place of what is there. Arguments, errors
- * and outputs as kvbm_key_chain. Thread: any. Blocks: no. Since 0.1. */
+/* Makes keys of full blocks from their own tokens alone, at any place of a prompt. A block stored under such a key has
+ * the position at which it was computed (kvbm_store_options_t, kvbm_register_options_t). Loading it at another position
+ * is a miss unless any_position is set. One position is stored at a time: a block of another position replaces the
+ * stored one. Arguments, errors and outputs as kvbm_key_chain. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_content(const kvbm_namespace_t *ns, const uint32_t *tokens, size_t n_tokens,
                                         uint32_t block_tokens, const kvbm_extra_t *extras, kvbm_key_t *out_keys,
                                         size_t capacity, size_t *out_n);
-/* Keys from an engine's own hashes: `hashes` is [n][hash_bytes], hash_bytes 16 to 64, or 1 to 64 where the namespace was
- * opened with weak_hashes. A key is no better than the hash it is made of: blocks with equal hashes are one block here.
- * The hash must cover all that the block's KV depends on in its prompt (the tokens before it as well), and be cryptographic
- * (SHA-256, BLAKE2, BLAKE3) where prompts come from strangers; its algorithm and seed belong into the namespace's `model`,
- * so that hashes of another kind never match. *out_keys is [n]. Errors: KVBM_ERR_INVALID (also for shorter hashes without
- * weak_hashes). Thread: any. Blocks: no; one SHA-256 a hash. Since 0.1. */
+/* Makes keys from an engine's own hashes: `hashes` is [n][hash_bytes], *out_keys is [n]. hash_bytes is 16 to 64, or 1
+ * to 64 if the namespace was opened with weak_hashes. A key is as good as its hash: blocks with equal hashes are one
+ * block. The hash must cover all that the block's KV depends on in its prompt, including the tokens before it. If
+ * prompts come from untrusted senders it must be cryptographic (SHA-256, BLAKE2, BLAKE3). Put its algorithm and seed
+ * into the namespace's `model`, so that hashes of another kind never match. Errors: KVBM_ERR_INVALID (also for shorter
+ * hashes without weak_hashes). Thread: any. Blocks: no; one SHA-256 per hash. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t *ns, const uint8_t *hashes, size_t hash_bytes,
                                             size_t n, kvbm_key_t *out_keys);
 
@@ -442,24 +474,23 @@ KVBM_API kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t *ns, const ui
 
 /* Memory of a block (frozen, 24 bytes). */
 typedef struct kvbm_view {
-  void *data;     /* writable only while the block is Partial and the hold is yours alone */
-  uint64_t bytes; /* block_bytes of the manager while Partial, then what was completed */
+  void *data;     /* writable only while the block is Partial and this is its only hold */
+  uint64_t bytes; /* Partial: block_bytes of the manager; later: the completed length */
   uint64_t slot;  /* position in the host tier, stable while held */
 } kvbm_view_t;
 
-/* Takes n Partial blocks, all or none, evicting what nothing holds if need be. Up to `evicted_capacity` keys of evicted
- * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
- * A call that is refused may have evicted as well: what is held is known only when the rest has gone. Its evictions are
- * told in the same way.
- * Errors: KVBM_ERR_NO_ROOM (everything is held, by offloads too; this never waits), KVBM_ERR_QUOTA. Thread: any.
- * Blocks: no. Since 0.1. */
+/* Allocates n_blocks Partial blocks, all or none, and evicts blocks without a hold if necessary. out_blocks is
+ * [n_blocks]. Up to `evicted_capacity` keys of evicted blocks are written; *out_n_evicted counts them all (both may be
+ * NULL). The bytes of a new block are undefined. A refused call may have evicted blocks too, and reports them in the
+ * same way: only after evicting the rest is it known what is held. Errors: KVBM_ERR_NO_ROOM (all blocks are held, by
+ * offloads too), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
 /* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The holds
  * stay as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Partial),
- * KVBM_ERR_INVALID (a length of 0 or beyond block_bytes, a hold that is named twice). Thread: any; of several calls with
- * one hold one completes it, and the others get KVBM_ERR_STATE. Blocks: no. Since 0.1. */
+ * KVBM_ERR_INVALID (a length of 0 or above block_bytes, a hold named twice). Thread: any; of several calls with one
+ * hold one completes it, and the others return KVBM_ERR_STATE. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                              const uint64_t *bytes);
 
@@ -467,8 +498,8 @@ enum { KVBM_DUPLICATE_REUSE = 0, KVBM_DUPLICATE_KEEP = 1 };
 
 typedef struct kvbm_register_options {
   uint32_t struct_size;
-  uint32_t duplicates;      /* REUSE: a key that is there already gives its block and frees yours; KEEP: yours stays
-                               private until released, and does not become findable */
+  uint32_t duplicates;      /* REUSE: if the key exists, you get its block and yours is freed; KEEP: yours stays private
+                               until released, and is not findable */
   const kvbm_part_t *part;  /* NULL = component 0, whole model */
   const kvbm_key_t *parent; /* key before the first; NULL = none */
   uint32_t unchained;       /* 1: keys are not a prefix in order; blocks have no parents */
@@ -481,122 +512,131 @@ typedef struct kvbm_register_options {
  * positions. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_options, uint32_t struct_size);
 /* Complete -> Registered: findable by key from now on, read-only. keys is [n_blocks], a prefix in order unless
- * options say otherwise. Old holds end, new ones take their place, also for a block whose item failed. Lower tiers
- * receive the blocks as their admission says. All blocks are checked before any is changed: an error before that leaves
- * the holds as they are. Of several calls with one hold one registers it, and the others get KVBM_ERR_STALE.
- * Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Complete), KVBM_ERR_INVALID (options, part, a hold that
- * is named twice), KVBM_ERR_LIMIT (a hold was registered in vain so often that it cannot be once more: release it).
+ * `unchained` is set. Old holds end and new ones replace them in inout_blocks, also for blocks with a failed item.
+ * Lower tiers receive the blocks by their admission. All blocks are checked before any is changed, so a call that such
+ * a check refuses leaves the holds as they are.
  *
- * The bytes are hashed here: what changes of them from now on, by whomever, is damage for every later load
- * (KVBM_ERR_DAMAGED, then a miss), in host memory as in every tier. The option host.managed_hashes = when_needed puts
- * that off until a block first leaves host memory for a tier or another node: what changes before is not noticed then,
- * nor afterwards.
+ * The bytes are hashed here. A later change of them, by any code, is damage for every load (KVBM_ERR_DAMAGED, then a
+ * miss), in host memory and in every tier. With option host.managed_hashes = when_needed they are hashed when the block
+ * first leaves host memory for a tier or another node. A change before that is never detected.
  *
- * What is there under a key is no duplicate if it may not stand for the caller's block: it was coded with loss and `ns`
- * was opened without allow_lossy, or it was not computed at the position that `positions` says (or it has one, and none
- * is given). The caller's block then takes its place in the host, and it is forgotten in the tiers below; holds on it
- * stay good. Thread: any. Blocks: for hashing the blocks, about as long as reading them takes (with when_needed those
- * with positions alone); where something is replaced on a client of a shared tier set, until its owner has forgotten it.
- * Since 0.1. */
+ * A block that is already there under the key is not a duplicate in two cases. Either it was coded with loss, and `ns`
+ * was opened without allow_lossy. Or it has a position that differs from `positions`, or one while none is given. Then
+ * the caller's block replaces it in the host, and it is removed from the tiers below. Holds on it stay valid.
+ *
+ * Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Complete), KVBM_ERR_INVALID (options, part, a hold
+ * named twice), KVBM_ERR_LIMIT (registering this hold failed too often: release it). Thread: any; of several calls with
+ * one hold one registers it, and the others return KVBM_ERR_STALE. Blocks: for hashing, about as long as reading the
+ * bytes takes (when_needed: only blocks with positions). If a client of a shared tier set replaces a block, also until
+ * the owner has removed it. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                                              const kvbm_key_t *keys, size_t n_blocks,
                                              const kvbm_register_options_t *options);
 
-/* Where the bytes of held blocks are. Valid until the hold ends, also where another thread ends it. It does not say at
- * which position a block under a content key was computed: kvbm_cache_load looks at that. Nor are the bytes verified: they
- * are what is in memory now, and only kvbm_cache_load compares them with what was registered. Errors: KVBM_ERR_STALE,
- * KVBM_ERR_FOREIGN, KVBM_ERR_STATE (a weak hold). Thread: any. Blocks: no. Since 0.1. */
+/* Returns the memory of held blocks; out_views is [n_blocks]. A view is valid until the hold ends, also if another
+ * thread ends it. The bytes are not verified: they are the current contents of memory. Only kvbm_cache_load compares
+ * them with the registered hashes, and only it checks the position of a block under a content key. Errors:
+ * KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (a weak hold). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                        kvbm_view_t *out_views);
-/* One more hold on each (Registered blocks only), all or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN,
- * KVBM_ERR_STATE (not Registered, or weak), KVBM_ERR_LIMIT (no hold is free: there are four for
- * each block of the host, and 65,536; or a block has 2,031,616 already). Thread: any. Blocks: no. Since 0.1. */
+/* Adds one hold on each Registered block, all or none. out_blocks is [n_blocks]. Errors: KVBM_ERR_STALE,
+ * KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Registered, or weak), KVBM_ERR_LIMIT (no hold is free). A manager has four
+ * holds for each block of the host plus 65,536, and a block has at most 2,031,616. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                         kvbm_block_t *out_blocks);
-/* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable
- * with its last hold. Every valid hold is ended even if others of the batch are not valid. Errors: KVBM_ERR_STALE,
+/* Ends holds. A Partial or Complete block returns to the pool. A Registered one stays findable and becomes evictable
+ * with its last hold. Every valid hold is ended, even if others of the batch are not valid. Errors: KVBM_ERR_STALE,
  * KVBM_ERR_FOREIGN. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks);
-/* Weak references: they do not keep a block. Upgrade gives a new hold, or 0 where the block has gone. The weak hold
- * itself is released like any other. All or none. Errors: as kvbm_block_clone. Thread: any. Blocks: no. Since 0.1. */
+/* Makes weak holds, which do not keep a block. kvbm_block_upgrade turns one into a new hold, or 0 if the block is gone.
+ * A weak hold is released like any other. out_weak is [n_blocks]. All or none. Errors: as kvbm_block_clone.
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
-/* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold
- * that is not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_LIMIT (no hold is free). Thread: any. Blocks: no.
- * Since 0.1. */
+/* Makes holds from weak holds, which stay valid. out_blocks is [n_blocks]; 0 for a block that is gone. After an error
+ * no new hold is left. Errors: KVBM_ERR_STATE (not a weak hold), KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_LIMIT (no
+ * hold is free). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
                                           kvbm_block_t *out_blocks);
 
-/* --------------------------------------------------- care of what is cached */
+/* -------------------------------------------------------- residency control */
 
-/* Brings blocks up into the host tier so that a later load is quick. Keys that are nowhere are ignored. A use of the
- * blocks, but no lookup in the statistics. Waits for room ahead of stores; what gets none stays below. Since 0.1. */
+/* The calls that take keys mean the records of `part` (NULL = component 0, whole model); keys is [n_keys]. */
+
+/* Brings blocks up into the host tier for a later fast load. Keys that are in no tier are ignored. Counts as a use of
+ * the blocks, and not as a lookup in the statistics. Waits for free slots ahead of stores; blocks that get none stay
+ * below, and items_done has the rest. queue NULL: waits for the result. Errors: KVBM_ERR_AGAIN (the queue is full).
+ * Thread: any. Blocks: with a queue only on a client of a shared tier set, up to option share_ask. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                              const kvbm_key_t *keys, size_t n_keys, kvbm_queue_t *queue,
                                              uint64_t user_data);
-/* Copies host blocks to tier `tier` (1 = the first below) now, whatever its admission says. Completes when they are
- * there. Thread: any. Since 0.1. */
+/* Copies host blocks to tier `tier` (1 = the first below) now, whatever its admission is. Completes when they are
+ * there. queue NULL: waits for the result. Errors: KVBM_ERR_INVALID (no such tier), KVBM_ERR_AGAIN (the queue is full).
+ * Thread: any. Blocks: with a queue no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
-/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a
- * record on disk that was dropped this way may be found again after a restart (it is still what was
- * stored under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread:
- * any. Since 0.1. */
+/* Removes blocks from every tier. *out_n counts those of the host tier (may be NULL). Not persistent: a record on disk
+ * may be found again after a restart, with its right content. For a permanent removal use kvbm_manager_reset,
+ * kvbm_namespace_reset or kvbm_namespace_invalidate. Thread: any. Blocks: on a client of a shared tier set for the
+ * owner, up to 2 s. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
-/* Tells every policy, policy_table too, and the disk tiers of this process what is known of blocks (KVBM_PRIORITY_*).
- * What was said of a record that was on disk already is not written down. Absent: ignored. Since 0.1. */
+/* Passes a hint about blocks (KVBM_PRIORITY_*) to every policy, policy_table too, and to the disk tiers of this
+ * process. A hint about a record that is already on disk is not persistent. Absent blocks are ignored. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
-/* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until
- * unpinned. The leading keys that are there for `ns` (kvbm_namespace_options_t.allow_lossy) are pinned; *out_n says how
- * many; with 0 the pin is 0. Errors: KVBM_ERR_LIMIT where a block has 131,071 pins, or the manager 1,048,576: those whose
- * time is over do not count. Thread: any. Since 0.1. */
+/* Keeps host blocks resident for `owner` (any number that the caller chooses) for timeout_ns, or until unpinned. Pins
+ * the leading keys that are in the host and that `ns` may get (kvbm_namespace_options_t.allow_lossy). *out_n is their
+ * number (may be NULL); if it is 0, *out_pin is 0. Errors: KVBM_ERR_LIMIT (a block has 131,071 pins, or the manager
+ * 1,048,576; expired pins do not count). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
-/* Ends a pin early; the blocks are evictable again unless something else keeps them. Errors: KVBM_ERR_STALE if it has
- * ended (its deadline passed, its owner was ended, or it was unpinned). Thread: any. Blocks: no. Since 0.1. */
+/* Ends a pin early. Its blocks are evictable again unless another pin or hold keeps them. Errors: KVBM_ERR_STALE (it
+ * has ended: deadline passed, owner ended, or unpinned). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin(kvbm_manager_t *manager, kvbm_pin_t pin);
-/* Ends every pin of an owner, as when it has died. *out_n counts them (may be NULL). Thread: any. Since 0.1. */
+/* Ends every pin of an owner, for example when it has died. *out_n counts them (may be NULL). Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_t owner, size_t *out_n);
 
-/* ----------------------------------------------------------- seeing it work */
+/* -------------------------------------------------------------- observation */
 
 /* Counters of one tier (frozen, 160 bytes). Tiers sum to the total: hits to keys_hit, and hits and misses to
  * keys_looked_up. */
 typedef struct kvbm_tier_stats {
   uint64_t capacity_bytes, used_bytes, blocks, payload_bytes; /* payload_bytes: of the blocks, without their heads */
-  uint64_t hits, hit_bytes, misses;   /* hits: keys that lookups found, by the slowest tier that a part of them comes
-                                         from; hit_bytes: payloads of all their parts, by the tier of each; misses: keys
-                                         that they did not, all on the last tier */
-  uint64_t stores, store_bytes;       /* blocks that came in and their payload bytes; of the host: stored by engines,
-                                         or brought up from a tier below to stay */
-  uint64_t loads, load_bytes;         /* blocks that went out, verified */
+  uint64_t hits, hit_bytes, misses;   /* hits: keys found by lookups, at the slowest tier that holds a part of the key;
+                                         hit_bytes: payloads of all parts, each at its own tier; misses: keys not found,
+                                         all counted at the last tier */
+  uint64_t stores, store_bytes;       /* blocks written into the tier and their payload bytes; host: stored by engines,
+                                         or onboarded to stay */
+  uint64_t loads, load_bytes;         /* blocks read from the tier, verified */
   uint64_t evictions, damaged, errors;
   uint64_t metadata_bytes;
   uint64_t disabled;                  /* 1 after a fault that took it out of service */
   uint64_t reserved[4];
 } kvbm_tier_stats_t;
 
-/* What a tier that codes made of what it was given; bytes are of payloads. */
+/* Counters of a tier that codes or seals records. Bytes are of payloads. */
 typedef struct kvbm_tier_codec_stats {
-  uint64_t coded;                     /* records that were coded (of sealed ones too), */
-  uint64_t plain_bytes, stored_bytes; /* bytes of these and of sealed ones before, and after */
-  uint64_t sealed, left_plain;        /* records sealed; records stored as they were */
-  uint64_t encode_ns, decode_ns;      /* of all threads together */
-  uint64_t decoded, decoded_bytes;    /* records that came back, and their bytes */
+  uint64_t coded;                     /* records coded, sealed ones included */
+  uint64_t plain_bytes, stored_bytes; /* bytes of coded and of sealed records: before, and after */
+  uint64_t sealed, left_plain;        /* records sealed; records stored unchanged */
+  uint64_t encode_ns, decode_ns;      /* sums over all threads */
+  uint64_t decoded, decoded_bytes;    /* records decoded, and their bytes */
   uint64_t refused_lossy;             /* records that no open handle of their namespace allows */
   uint64_t missing_keys;              /* sealed with a key that is not in seal.key_file, or not sealed with one set */
-  uint64_t damaged;                   /* records that did not decode or open: forgotten */
-  uint64_t stepped_down;              /* times that encoding held writing up; auto then codes faster, or not at all */
+  uint64_t damaged;                   /* records that did not decode or unseal, and were removed */
+  uint64_t stepped_down;              /* times that encoding delayed writes; auto then codes faster, or not at all */
   uint64_t probes;                    /* records that auto coded only to measure */
-  uint32_t mode;                      /* KVBM_CODEC_* of most of what was coded last, lossy if any is */
+  uint32_t mode;                      /* KVBM_CODEC_* of most of the records coded last; a lossy one if any is lossy */
   uint32_t automatic;                 /* 1: auto */
-  uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
-  uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
-  double lossy_error;                 /* of what was coded with loss: squared differences to squared values; else 0 */
+  uint32_t setting;                   /* KVBM_CODEC_* of option tiers[].codec; 0: off, or auto */
+  uint32_t seals;                     /* 1: every record written there is sealed (seal.key_file) */
+  double lossy_error;                 /* sum of squared differences / sum of squared values of lossy records; else 0 */
 } kvbm_tier_codec_stats_t;
 
 typedef struct kvbm_manager_counters {
@@ -606,28 +646,27 @@ typedef struct kvbm_manager_counters {
   uint64_t holds, pins, matches; /* live now */
   uint64_t operations_in_flight;
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
-  uint64_t offloads_skipped;   /* blocks that a full queue did not take (they may go down later), or evicted before */
+  uint64_t offloads_skipped;   /* blocks that a full queue did not take (some are written later), or evicted before */
   kvbm_tier_stats_t tiers[8];
-  /* Of loads with kvbm_load_options_t.compute_block_ns: */
-  uint64_t loads_weighed;      /* started, because they would win */
-  uint64_t load_predicted_ns;  /* time that these were to take, summed, */
-  uint64_t load_actual_ns;     /* and took */
-  uint64_t loads_not_started;  /* because they would lose, whole */
-  uint64_t blocks_left;        /* keys that were left to the engine to compute */
-  uint64_t compute_saved_ns;   /* what computing the loaded keys would have taken beyond the load, */
-  uint64_t compute_lost_ns;    /* and what loads took beyond that, where they were late */
-  /* Of tiers whose records are coded or sealed (tiers[].codec, seal.key_file), by tier: */
+  /* Counters of loads with kvbm_load_options_t.compute_block_ns: */
+  uint64_t loads_weighed;      /* loads started, because loading was predicted to be faster */
+  uint64_t load_predicted_ns;  /* sum of their predicted times */
+  uint64_t load_actual_ns;     /* sum of their measured times */
+  uint64_t loads_not_started;  /* loads refused as a whole, because computing was predicted to be faster */
+  uint64_t blocks_left;        /* keys left to the engine to compute */
+  uint64_t compute_saved_ns;   /* sum of computing time minus load time, where loading was faster */
+  uint64_t compute_lost_ns;    /* sum of load time minus computing time, where loading was slower */
+  /* Counters of tiers with coded or sealed records (tiers[].codec, seal.key_file), one entry per tier: */
   kvbm_tier_codec_stats_t codec[8];
-  uint64_t lossy_refused;      /* blocks that a handle without allow_lossy was not given, or has put its own in place
-                                  of */
+  uint64_t lossy_refused;      /* blocks that a handle without allow_lossy did not get, or replaced by its own */
 } kvbm_manager_stats_t;
 
-/* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */
+/* Fills the struct; set struct_size first. Cheap. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
-/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Blocks: where the manager
- * is a node, for a turn of the links' thread. Since 0.1. */
+/* Writes all metrics as Prometheus text exposition (docs/operations.md). Two-phase like kvbm_context_config.
+ * Thread: any. Blocks: on a node, for one turn of the links' thread. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_metrics(kvbm_manager_t *manager, char *out, size_t capacity, size_t *out_needed);
-/* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Since 0.1. */
+/* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t *manager, kvbm_queue_t *queue);
 
 /* One live block or stored record (frozen, 64 bytes). */
@@ -643,9 +682,10 @@ typedef struct kvbm_scan_row {
   uint32_t age; /* since its last use: requests in the host tier, seconds on a disk, 0 in a plug-in */
 } kvbm_scan_row_t;
 
-/* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks
- * that come and go during the walk may or may not be seen, others exactly once. *out_n rows are written, 65,536 at most.
- * Errors: KVBM_ERR_INVALID (a capacity of 0, a cursor that this did not give). Thread: any. Blocks: no. Since 0.1. */
+/* Lists blocks and records page by page, without stopping any work. *inout_cursor is 0 to begin and 0 again at the end.
+ * Blocks that are stored or removed during the walk may or may not be listed; all others are listed exactly once.
+ * Writes *out_n rows, at most `capacity` and 65,536. Errors: KVBM_ERR_INVALID (a capacity of 0, a cursor that this call
+ * did not return). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
 

@@ -1,8 +1,8 @@
-/* kvbm_node.h - managers that are nodes of a pool, and processes of one host that share a tier set.
+/* kvbm_node.h - managers as nodes of a pool, and processes of one host that share a tier set.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * Moving a request from node to node is in kvbm_session.h. The manual is kvbm.h, which includes this.
+ * kvbm_session.h moves a request from node to node. The manual is kvbm.h, which includes this.
  */
 #ifndef KVBM_NODE_H
 #define KVBM_NODE_H
@@ -15,141 +15,144 @@ extern "C" {
 
 /* -------------------------------------------------------------------- nodes */
 
-/* A manager whose configuration has node.listen or node.peers is a node: other nodes of its pool read what it has, and
- * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
- * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is,
- * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Without
- * a key (node.key_file, a file that `kvbm key new` makes) nodes are processes of one user on one machine, which both sides
- * of a connection ask the kernel: other users of it, other network namespaces, containers in user namespaces of their own,
- * other machines and the transport UCX need one. Resets and drops are of this manager alone: other nodes keep what they
- * have.
+/* A manager with option node.listen or node.peers is a node. The other nodes of its pool read its blocks, and their
+ * blocks are its last tier, which kvbm_manager_stats counts. Lookups find blocks of other nodes by asking
+ * (kvbm_lookup_options_t.ask_nodes_ns). kvbm_cache_load and kvbm_manager_prefetch read them and verify every byte.
+ * kvbm_manager_offload to the last tier offers each block to the home node of its key. Resets and drops apply to this
+ * manager only: other nodes keep their blocks.
  *
- * Links over TCP between nodes with a key are authenticated (node.protect): bytes that come are those which a holder of
- * the key sent, also with an attacker on the path. What was changed, repeated, left out or moved there ends the link, and what
- * was on its way over it is KVBM_ERR_DAMAGED or KVBM_ERR_OWNER_GONE, never a wrong block. node.protect = encrypt hides
- * contents as well; off is refused beyond this machine unless node.trusted_network says that no other party reaches that
- * network, and so is UCX, whose cards read and write by themselves, unless records are sealed (seal.key_file). Memory that
- * nodes of one machine read in place crosses no network. */
+ * Without a key file (option node.key_file, made by `kvbm key new`) all nodes are processes of one user on one machine.
+ * Both sides of a connection verify that with the kernel. A key file is needed for other users, other network
+ * namespaces, containers with their own user namespace, other machines, and the transport UCX.
+ *
+ * TCP links between nodes with a key are authenticated (option node.protect). All bytes come from a holder of the key,
+ * even with an attacker on the path. Changed, repeated, missing or reordered bytes end the link. Transfers over it then
+ * fail with KVBM_ERR_DAMAGED or KVBM_ERR_OWNER_GONE, never with a wrong block. node.protect = encrypt also hides
+ * contents. Two things are refused beyond this machine, unless option node.trusted_network confirms that no other party
+ * can reach the network: node.protect = off; and UCX, because its network cards access memory directly, unless records
+ * are sealed (option seal.key_file). Memory that nodes of one machine read in place crosses no network. */
 
-/* A node that is connected, or an address of node.peers (frozen, 456 bytes). */
+/* A connected node, or an address of node.peers (frozen, 456 bytes). */
 typedef struct kvbm_node_row {
-  uint8_t node[16];    /* its id; zero while nobody has answered at the address */
-  char address[96];    /* where it was dialled, or where it came from; cut to fit */
-  char state[128];     /* "ready", or in words why it is not */
-  uint64_t capacity_bytes;
+  uint8_t node[16];    /* id of the node; zero until a node has answered at the address */
+  char address[96];    /* address that was dialled, or that the node connected from; cut to fit */
+  char state[128];     /* "ready", or the reason why not */
+  uint64_t capacity_bytes; /* of the node's tiers, as it last reported; used_bytes and records likewise */
   uint64_t used_bytes;
   uint64_t records;
-  uint64_t fetched_bytes; /* by this connection, of records read from it */
-  uint64_t served_bytes;  /* of records that it read here */
-  char path[16];          /* how its host memory is read: "local", in place on this machine, or "tcp"; "" until known */
-  char path_reason[128];  /* in words why it is not "local" */
-  uint64_t local_bytes;   /* of records read in place, that no connection carried */
-  /* How records and slices of it are asked for (node.codec, seal.key_file), and what came: */
-  uint8_t codec;               /* KVBM_CODEC_* that large reads are asked with now; with auto what that has decided */
+  uint64_t fetched_bytes; /* bytes of records read from the node over this connection */
+  uint64_t served_bytes;  /* bytes of records that the node read from this one */
+  char path[16];          /* path of reads from its host memory: "local" (in place) or "tcp"; "" until known */
+  char path_reason[128];  /* the reason why it is not "local" */
+  uint64_t local_bytes;   /* bytes of records read in place, without a connection */
+  /* Coding of records and slices read from the node (node.codec, seal.key_file): */
+  uint8_t codec;               /* KVBM_CODEC_* requested for large reads now; with auto its current choice */
   uint8_t codec_automatic;     /* 1: node.codec = auto */
-  uint8_t codec_sealed;        /* 1: nothing is taken from it that is not sealed */
-  uint8_t codec_reserved;
-  uint32_t codec_refused;      /* what came and was not used: lossy, not sealed, or with a key that is not here */
-  uint64_t codec_plain_bytes;  /* payloads of what came coded or sealed, decoded, */
-  uint64_t codec_stored_bytes; /* and as they came */
+  uint8_t codec_sealed;        /* 1: records that are not sealed are refused */
+  uint8_t codec_reserved;      /* zero */
+  uint32_t codec_refused;      /* records refused on arrival: lossy, not sealed, or sealed with an unknown key */
+  uint64_t codec_plain_bytes;  /* payload bytes of records that came coded or sealed, after decoding, */
+  uint64_t codec_stored_bytes; /* and before decoding */
 } kvbm_node_row_t;
 
-/* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may
- * be more than `capacity`; 0 for a manager that is no node. Thread: any. Blocks: for a turn of the links' thread. Since
- * 0.1. */
+/* Fills rows for the connected nodes and the addresses without one. out_rows is [capacity]; *out_n is the number of
+ * rows, which may be more, and 0 for a manager that is not a node. Thread: any. Blocks: for one turn of the links'
+ * thread. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_nodes(kvbm_manager_t *manager, kvbm_node_row_t *out_rows, size_t capacity,
                                           size_t *out_n);
-/* The address on which this manager listens, with the port that it got; empty if it does not. Two-phase as
+/* Writes the address on which this manager listens, with its actual port; empty if it does not listen. Two-phase like
  * kvbm_context_config. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_node_address(kvbm_manager_t *manager, char *out, size_t capacity,
                                                  size_t *out_needed);
 
-/* Waits until every address of node.peers is a connected node whose contents are known, so that the next lookup that asks
- * nodes (ask_nodes_ns) asks all of them; without this, one that comes while they are being connected finds nothing there. At
- * once for a manager without node.peers: nodes that will dial this one are not waited for. Errors: KVBM_ERR_INVALID;
- * KVBM_ERR_DEADLINE when timeout_ns (KVBM_FOREVER: none) has passed, and KVBM_ERR_PERMISSION as soon as the addresses that
- * are left refuse this node, or it them: `err` names each and says why. Nodes that are connected by then are used all the
- * same. Thread: any. Blocks: up to timeout_ns. Since 0.1. */
+/* Waits until every address of node.peers is a connected node that has reported its contents. The next lookup with
+ * ask_nodes_ns then asks all of them; a lookup before that finds nothing on nodes that are still connecting. Returns at
+ * once for a manager without node.peers: it does not wait for nodes that dial this one. After an error `err` names each
+ * missing address with the reason; nodes that are connected by then are used. Errors:
+ *   KVBM_ERR_DEADLINE     timeout_ns has passed (KVBM_FOREVER: no limit)
+ *   KVBM_ERR_PERMISSION   all missing addresses refuse this node, or it refuses them; returned as soon as that is known
+ * Thread: any. Blocks: up to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t *manager, uint64_t timeout_ns, kvbm_error_t *err);
 
 typedef struct kvbm_locate_options {
   uint32_t struct_size;
-  uint32_t reserved;         /* 0 */
-  const kvbm_part_t *parts;  /* [n_parts] as in kvbm_lookup_options_t. NULL = component 0, whole model */
+  uint32_t reserved;         /* zero */
+  const kvbm_part_t *parts;  /* [n_parts], at most 32, as in kvbm_lookup_options_t. NULL = component 0, whole model */
   size_t n_parts;
-  /* [n_requests] how many of the keys each request has, one request after the other; NULL = all are one request's */
+  /* [n_requests] number of keys of each request, in the order of `keys`. The sum is n_keys. NULL = one request */
   const size_t *request_keys;
   size_t n_requests;
-  uint64_t ask_nodes_ns; /* ask the nodes that are connected, and wait so long for their answers. 0 = own tiers alone */
+  uint64_t ask_nodes_ns; /* ask the connected nodes, and wait at most so long for answers. 0 = own tiers only */
 } kvbm_locate_options_t;
 
-/* How far one node has the keys of one request (frozen, 48 bytes): `n_prefix` leading keys lie in this tier or faster
- * ones, and fewer in the faster ones alone. A node without the first key has no row; one with all of its keys in one
- * tier has one. */
+/* The prefix of one request on one node, by tier (frozen, 48 bytes). `n_prefix` leading keys are in this tier or in
+ * faster ones, and fewer in the faster ones alone. So a node has a row for each tier that makes the prefix longer, and
+ * none if it lacks the first key. */
 typedef struct kvbm_location {
-  uint8_t node[16];   /* as in kvbm_node_row_t; zero: this manager */
+  uint8_t node[16];   /* as in kvbm_node_row_t; zero = this manager */
   uint32_t request;   /* index of the request */
-  uint32_t tier;      /* the node's own number of it, 0 = its host memory */
-  uint64_t n_prefix;
-  uint64_t n_in_tier; /* keys of the prefix of which something lies in this tier itself */
+  uint32_t tier;      /* the node's own tier number, 0 = its host memory */
+  uint64_t n_prefix;  /* leading keys in this tier or faster ones */
+  uint64_t n_in_tier; /* keys of the prefix with a part in this tier itself */
   uint64_t bytes;     /* payload bytes of the prefix */
 } kvbm_location_t;
 
-/* Fills defaults: one request, component 0 of the whole model, own tiers alone. Errors: KVBM_ERR_INVALID for NULL.
+/* Fills defaults: one request, component 0 of the whole model, own tiers only. Errors: KVBM_ERR_INVALID for NULL.
  * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t *out_options, uint32_t struct_size);
-/* Says which node has the longest prefix of each request, and in which tiers: what a router compares before it sends a
- * request somewhere. keys is [n_keys], those of several requests one after the other. Rows come by request, the longest
- * prefix first; *out_n is how many there are, which may be more than `capacity`. Holds nothing and counts as no use:
- * what is there now may be gone later. KVBM_PARTIAL: some node has not answered all of it in time, and what it did not
- * answer counts as absent. Errors: KVBM_ERR_INVALID (also where request_keys do not add up to n_keys),
- * KVBM_ERR_FOREIGN, KVBM_ERR_UNSUPPORTED. Thread: any. Blocks: up to ask_nodes_ns. Cost: a message of 2,048 keys each
- * way to every node that is connected. Since 0.1. */
+/* Returns the length and the tiers of the prefix of each request on each node, for routers. keys is [n_keys]: the keys
+ * of all requests, one request after the other. out_rows is [capacity], ordered by request and then by the longest
+ * prefix first. *out_n is the number of rows, which may be more than `capacity`. Holds no block and counts as no use,
+ * so a block may be gone later. KVBM_PARTIAL: a node did not answer for all keys in time; unanswered keys count as
+ * absent. Errors: KVBM_ERR_INVALID (also if request_keys do not add up to n_keys), KVBM_ERR_FOREIGN,
+ * KVBM_ERR_UNSUPPORTED. Thread: any. Blocks: up to ask_nodes_ns. Cost: one message each way per 2,048 keys and
+ * connected node. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_locate_options_t *options,
                                            kvbm_location_t *out_rows, size_t capacity, size_t *out_n);
 
 /* ------------------------------------------------------------------ sharing */
 
-/* With the option share=on, or KVBM_MANAGER_SHARE, several processes of one host and user open one tier set. The first
- * is its owner, the others are clients; each has a host tier of its own. The calls are the same for all, and mean this:
+/* With option share=on, or KVBM_MANAGER_SHARE, several processes of one host and user open one tier set. The first
+ * process is its owner, the others are clients. Each has a host tier of its own. The calls are the same, with these
+ * differences:
  *
- * store      A client's kvbm_cache_store is over when the owner has the blocks: who looks them up from then on, in any
- *            process of the set, finds them. An item is KVBM_ERR_OWNER_GONE if there was no owner to give it to: this
- *            process keeps it, and gives it to the next owner. kvbm_manager_register does not wait for the owner.
- * flush      KVBM_OK: everything that this process stored before is on the disk, which was asked for each block by
- *            its name, and survives the death of any process of the set. Without a disk: in the owner's memory. (What a
- *            disk with another admission than KVBM_ADMIT_ALL does not get may be in the owner's memory, too.)
- *            KVBM_PARTIAL: but for blocks that are not there: the owner had no room for them, its disk did not take
- *            them or has let them go since, or an owner died that had them in memory alone. Those of which this
- *            process still has a copy are offered again by the next flush, which answers for them; of others every
- *            flush that was under way then tells, or the next. While there is no owner it waits for the next one;
- *            KVBM_ERR_OWNER_GONE after 5 s. KVBM_ERR_TIER_DISABLED: the disk is out of service.
- * lookup     A client asks the owner for what it does not have, and waits share_ask at most; so does prefetch. An
- *            owner that did not answer in time is not waited for again until it does. What the owner has counts as the
- *            tier after the disk's. It is not held by the match: a load of it can be KVBM_ERR_MISS.
+ * store      A client's kvbm_cache_store completes when the owner has the blocks. From then on every process of the set
+ *            finds them. If there is no owner, the item is KVBM_ERR_OWNER_GONE: this process keeps the block and passes
+ *            it to the next owner. kvbm_manager_register does not wait for the owner.
+ * flush      KVBM_OK: every block that this process stored before is on the disk, which was asked for each of them by
+ *            name. It survives the death of any process of the set. Without a disk: every block is in the owner's
+ *            memory. With an admission other than KVBM_ADMIT_ALL a block may be in the owner's memory instead.
+ *            KVBM_PARTIAL: some blocks are missing. The owner had no space for them, its disk rejected or evicted them,
+ *            or an owner died that had them only in memory. The next flush offers the blocks again of which this
+ *            process still has a copy, and its result covers them. Every flush in progress reports the others, else the
+ *            next one. Without an owner a flush waits for the next one. KVBM_ERR_OWNER_GONE: there was none for 5 s.
+ *            KVBM_ERR_TIER_DISABLED: the disk is out of service.
+ * lookup     A client asks the owner for blocks that it does not have, and waits at most option share_ask; so does
+ *            prefetch. After a timeout it does not wait for the owner again until the owner answers. The owner's blocks
+ *            count as the tier after the disk. The match does not hold them: a load may return KVBM_ERR_MISS.
  * drop, reset, invalidate
- *            Reach the owner before they return, or fail after 2 s. Other clients hear of invalidate, and keep blocks
- *            that were dropped or reset in their own memory until they evict them.
+ *            Reach the owner before they return, or fail after 2 s. Other clients are notified of invalidate. They keep
+ *            blocks that were dropped or reset in their own memory until they evict them.
  * pin, hint, holds, events, scan, quota
- *            Are of this process's host tier and, for the owner, of its disk.
+ *            Apply to this process's host tier and, on the owner, to its disk.
  *
- * When the owner dies, even by SIGKILL, calls that wait for it end as KVBM_ERR_OWNER_GONE or find nothing, and one of
- * the clients opens the disk and is the owner from then on, as soon as it has noticed: everything that a flush said is
- * on the disk is found again. A forked child is no part of the set; it makes a context of its own. */
+ * If the owner dies, even by SIGKILL, calls that wait for it return KVBM_ERR_OWNER_GONE or find nothing. One of the
+ * clients then opens the disk and becomes the owner, as soon as it detects that. All blocks that a flush reported as on
+ * the disk are found again. A forked child is not part of the set; it creates a context of its own. */
 enum { KVBM_SHARE_OFF = 0, KVBM_SHARE_OWNER = 1, KVBM_SHARE_CLIENT = 2, KVBM_SHARE_NO_OWNER = 3 };
 
 typedef struct kvbm_share {
   uint32_t struct_size;
-  uint32_t role;           /* KVBM_SHARE_*; NO_OWNER: a client that is looking for the next owner */
-  uint64_t owner_pid;      /* 0: none */
-  uint64_t clients;        /* of this owner */
-  uint64_t takeovers;      /* 1: this process became the owner after another one */
-  uint64_t owners_lost;    /* links to an owner that ended */
-  uint64_t silent_lookups; /* lookups that went on without the owner's answer */
+  uint32_t role;           /* KVBM_SHARE_*; NO_OWNER: a client that waits for the next owner */
+  uint64_t owner_pid;      /* 0 = none */
+  uint64_t clients;        /* number of clients, on the owner */
+  uint64_t takeovers;      /* 1: this process became the owner after another owner */
+  uint64_t owners_lost;    /* links to an owner that have ended */
+  uint64_t silent_lookups; /* lookups that continued without the owner's answer */
 } kvbm_share_t;
 
-/* Says what this process is in a shared tier set; set struct_size first. Errors: KVBM_ERR_INVALID for NULL.
+/* Returns the role of this process in a shared tier set; set struct_size first. Errors: KVBM_ERR_INVALID for NULL.
  * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t *out_share);
 
