@@ -1,5 +1,5 @@
-# Structs of options whose constructors fill the defaults; fields as in kvbm.h. Pointers in them are borrowed from a
-# Memory or bytes, which the caller keeps.
+# Structs of options; their constructors fill the defaults; fields as in kvbm.h. Pointers in them are borrowed from a
+# Memory or bytes, which the caller keeps alive.
 from ._native import Struct
 
 class kvbm_context_options_t(Struct):

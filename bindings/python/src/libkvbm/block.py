@@ -25,7 +25,7 @@ class Blocks:
 
     Views are memoryviews over the library's memory, writable only while the blocks are Partial; nothing is copied. A
     view keeps its blocks: release() ends the holds when the last view has gone. complete(), register(), take() and
-    split() are refused (BufferError) while there are views, since nobody may write to a block after that; use
+    split() are refused (BufferError) while there are views, because a block must not be written after that. Use
     `with blocks.view(i) as view:`.
     """
 

@@ -65,7 +65,7 @@ class CachePart:
 
 
 class Outcome(NamedTuple):
-    """What a blocking store or load did: Status.OK or Status.PARTIAL, and a status for each item."""
+    """Result of a blocking store or load: Status.OK or Status.PARTIAL, and a status for each item."""
 
     status: int
     item_status: memoryview
@@ -75,14 +75,15 @@ class Outcome(NamedTuple):
 
 
 class Cache:
-    """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes]: a
-    list of them, or the only one. A tensor whose shape or size is no multiple of n_blocks is refused.
+    """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
+    `tensors` is a list, or the only tensor. The shape or size of a tensor must be a multiple of n_blocks.
 
-    The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
-    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`);
-    with `MemoryKind.HOST` a tensor of a device is refused.
-    Calls take a `stream` there, a CUstream or cudaStream_t as a number (0 is the legacy one): work begins after what it
-    holds. Without one it begins at once, and the caller has synchronised. Thread: any.
+    The caller owns the tensors. The cache keeps references to them, and they must not be resized, until the cache is
+    closed or collected, which waits for operations that touch them. All tensors are in host memory, or all on one
+    device (`memory`, `device`). With `MemoryKind.HOST` a tensor on a device is refused.
+    For a cache on a device, calls take a `stream`: a CUstream or cudaStream_t as a number (0 is the legacy one). Work
+    begins after the work now in the stream. Without a stream it begins at once, so the caller synchronises first.
+    Thread: any.
     """
 
     __slots__ = ("_handle", "manager", "ns", "n_blocks", "n_parts", "units", "__weakref__")
@@ -161,10 +162,11 @@ class Cache:
              first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
              positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
              compute_block_ns: int = 0, stream: Optional[int] = None) -> Outcome:
-        """Brings matched blocks into the engine's blocks, every byte verified; waits until done. `block_ids` is
-        [n_parts][n], `units` ids a key. An item that fails leaves its blocks undefined and is never OK: compute it.
-        With `compute_block_ns`, what the engine would need to compute one of its blocks, it loads as far as that wins
-        and gives up when it is late; what is left to compute is ERR_DEADLINE, and the outcome PARTIAL."""
+        """Loads matched blocks into the engine's blocks, verifies every byte, and waits until done. `block_ids` is
+        [n_parts][n], `units` ids per key. A failed item leaves its blocks undefined and is never OK: compute it.
+        `compute_block_ns` is the time in which the engine computes one of its blocks. With it only the leading blocks
+        are loaded for which loading is faster, and a late load stops. Blocks left to compute are ERR_DEADLINE, and the
+        outcome is PARTIAL."""
         return _run(self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
                                timeout_ns, compute_block_ns, stream, False))
 
@@ -203,7 +205,7 @@ class Cache:
         say that the load was right: what was computed behind it counts only once the completion has said so."""
         raw.kvbm_cache_wait_layer(self._handle, operation.number, layer, stream)
 
-    # ---- coding by hand
+    # ---- coding of engine blocks
 
     def code_room(self, n_blocks: int, *, part: int = 0, element: Element = Element.BYTES, row: int = 0,
                   rows: int = 0) -> int:
@@ -238,9 +240,9 @@ class Cache:
 
     def decode(self, coded: Bytes, block_ids: Integers, *, part: int = 0, allow_lossy: bool = False,
                stream: Optional[int] = None, element: Element = Element.BYTES, row: int = 0, rows: int = 0) -> None:
-        """Decodes what encode gave into engine blocks, every byte checked before it is written. What was coded with loss
-        is refused (UnavailableError) unless it is allowed; do not store such blocks under keys whose readers want exact
-        bytes. After a MissError the blocks are undefined: compute them."""
+        """Decodes the result of encode into engine blocks; every byte is verified before it is written. A lossy buffer
+        is refused (UnavailableError) unless it is allowed. Do not store lossy blocks under keys for which readers
+        expect exact bytes. After a MissError the blocks are undefined: compute them."""
         ids = as_u32(block_ids, "block_ids")
         flags = raw.KVBM_CODEC_ALLOW_LOSSY if allow_lossy else 0
         raw.kvbm_cache_decode(self._handle, readable(coded, "coded"), ids, ids.nbytes // 4,
@@ -253,7 +255,7 @@ class Cache:
         return self._handle is None
 
     def close(self) -> None:
-        """Waits for operations that touch the tensors, then lets go of them. Twice is fine."""
+        """Waits for operations that touch the tensors, then releases the tensors. May be called twice."""
         self._handle = None
 
     def __repr__(self) -> str:
@@ -356,7 +358,7 @@ def _run(call: _Call) -> Outcome:
 
 
 def _listed(tensors: object) -> list[Any]:
-    """An array of several dimensions is one tensor, whose rows are not some each."""
+    """An array of several dimensions is one tensor; its rows are not tensors."""
     if isinstance(tensors, (list, tuple)):
         return list(tensors)
     if isinstance(tensors, (Tensor, DeviceMemory)) or hasattr(tensors, "__dlpack__") or device_extent(tensors) is not None:

@@ -1,11 +1,11 @@
-"""Coding KV by hand, in the caller's own buffers: no context, no manager.
+"""Encodes and decodes KV in the caller's own buffers, without a context or manager.
 
     coded = codec.encode(page, "default", element=Element.BF16, row=heads * dim)
     page = codec.decode(coded)
 
-A coded buffer describes itself and holds a hash of each part: whatever happened to it, decode gives the right bytes or
-raises MissError, never wrong KV. Hashes find faults, not forgery. Buffers are anything with the buffer protocol, or
-host tensors that speak DLPack (torch); they are read and written in place. The GIL is released while one is coded.
+A coded buffer describes itself and has a hash of each part. So decode returns the right bytes or raises MissError,
+never wrong KV, whatever happened to the buffer. Hashes detect faults, not forgery. Buffers are objects with the buffer
+protocol, or host tensors with DLPack (torch); they are read and written in place. The GIL is released during the work.
 Thread: any.
 """
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CodecInfo", "decode", "encode", "inspect", "kernel", "mode_by_name",
 
 
 class CodecInfo(NamedTuple):
-    """What a coded buffer says of itself."""
+    """Description of a coded buffer, read from its own table."""
 
     mode: CodecMode  # that was asked for
     element: Element
@@ -33,8 +33,8 @@ class CodecInfo(NamedTuple):
     rows: int  # rows after which other channels begin; 0 = never
     lossy: bool  # decoding needs allow_lossy
     leaves: int
-    raw_leaves: int  # of these, kept as they were
-    raw_bytes: int  # what decoding gives
+    raw_leaves: int  # leaves stored unchanged
+    raw_bytes: int  # size of the decoded bytes
     coded_bytes: int
     error_ppb: int  # lossy: sum of squared differences / sum of squared values, in 1e-9
 
@@ -91,8 +91,8 @@ def decode(coded: Bytes, into: None = ..., *, allow_lossy: bool = ...) -> bytes:
 @overload
 def decode(coded: Bytes, into: Bytes, *, allow_lossy: bool = ...) -> int: ...
 def decode(coded: Bytes, into: Optional[Bytes] = None, *, allow_lossy: bool = False) -> Union[bytes, int]:
-    """Gives back what was coded; with `into`, there, and the result is how many bytes it wrote. What was coded with
-    loss is refused (UnavailableError) unless it is allowed. After an error `into` may have any bytes."""
+    """Decodes a coded buffer. Returns the bytes or, with `into`, writes them there and returns their number. A lossy
+    buffer is refused (UnavailableError) unless it is allowed. After an error the contents of `into` are undefined."""
     source = readable(coded, "coded")
     flags = raw.KVBM_CODEC_ALLOW_LOSSY if allow_lossy else 0
     if into is not None:

@@ -138,7 +138,7 @@ class ConnectorStore(Store):
                 _check(await self._call("register_slabs", slabs))
             found = await self._read_directory(self._writer)
             if found is not None:
-                # What a process of this number has left behind.
+                # Files left by an earlier process with this number.
                 self._own = found
                 self._own.closed = [await self._read_segment(self._writer, number) for number in found.segments]
             self._own.instance, self._own.before = os.urandom(8).hex(), self._own.instance
@@ -379,7 +379,7 @@ class _Slots:
 
     def give(self, slots: list[int], task: Optional[asyncio.Task[Any]] = None) -> None:
         if task is not None and not task.cancelled():
-            task.exception()  # it is known: nothing asks for it
+            task.exception()  # retrieved, so asyncio does not log it
         self._free += slots
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
@@ -394,7 +394,7 @@ class _Slots:
 
 
 class PlainRegion:
-    """What AIBrix's MemoryRegion is to connectors, over a bytearray."""
+    """Imitates the part of AIBrix's MemoryRegion that connectors use, over a bytearray."""
 
     def __init__(self, slab: bytearray, addr: int, length: int) -> None:
         self.slab, self.addr, self.length = slab, addr, length

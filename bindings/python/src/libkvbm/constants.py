@@ -141,7 +141,7 @@ class ShareRole(IntEnum):
 
 
 class CodecMode(IntEnum):
-    """What coding is asked for. Below 16 every bit comes back; from 16 on it is lossy."""
+    """Coding modes. Below 16 lossless, 16 and above lossy."""
 
     OFF = raw.KVBM_CODEC_OFF
     FAST = raw.KVBM_CODEC_FAST

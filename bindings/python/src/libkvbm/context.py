@@ -13,15 +13,15 @@ SettingValue = Union[str, int, float, bool]
 
 
 class Context:
-    """Everything that managers share. Configuration is resolved once, here: defaults, then the TOML file
+    """The shared part of managers. Resolves the configuration once, here: defaults, then the TOML file
     (`config_file`, else $KVBM_CONFIG), then KVBM_* of the environment, then `settings`.
 
         with Context({"host.capacity": "8GiB"}) as context: ...
 
-    What the library has to say goes to `logging`, the logger "libkvbm", up to the level that it has when the context is
-    made; `log`, called with level, component and text on a thread of its own, gets it instead. False: nobody does.
+    Log lines go to `logging`, the logger "libkvbm", up to the logger's level when the context is created. A callable
+    `log` gets them instead, with level, component and text, on a separate thread. False: no log.
 
-    Objects made from it keep what they need of it; close() ends this reference only. Thread: any.
+    Objects made from it keep the parts that they need; close() ends only this reference. Thread: any.
     """
 
     __slots__ = ("_handle", "__weakref__")

@@ -1,4 +1,4 @@
-"""Who takes completions from the library, and to whom they go: see queue.py, whose inner part this is."""
+"""Takes completions from the library and passes them on; the inner part of queue.py."""
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +17,7 @@ from .errors import KvbmError, error_of
 
 # How long a wait stays in the library at a time, so that signals (Ctrl-C) are seen between.
 SLICE_NS = 200_000_000
-# What is waited at the end of a queue for operations that still write statuses; they were cancelled before.
+# Time that the end of a queue waits for cancelled operations that still write statuses.
 _DRAIN_S = 10.0
 BATCH = 64
 _EVENTS = 65_536
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Completion(NamedTuple):
-    """What became of one accepted submission."""
+    """Result of one accepted submission."""
 
     user_data: Any
     operation: int
@@ -73,7 +73,7 @@ _Future = Union["asyncio.Future[Completion]", "concurrent.futures.Future[Complet
 
 
 class Pending:
-    """One submission: what the library still writes to, what it borrows, and who waits."""
+    """One submission: memory that the library still writes or borrows, and the waiting future."""
 
     __slots__ = ("user_data", "number", "statuses", "keep", "future", "loop", "cancellable", "on_layer")
 
@@ -88,7 +88,7 @@ class Pending:
         self.on_layer: Optional[Callable[[Completion], object]] = None
 
 
-# Of submissions whose queue could not be drained: the library may still write there.
+# Memory of submissions on queues that could not be drained: the library may still write there.
 _never_freed: list[Optional[raw.Memory]] = []
 
 
@@ -150,7 +150,7 @@ class Core:
                 else:
                     pending.loop.call_soon_threadsafe(self._settle, pending, completion, is_layer)
             except RuntimeError:
-                pass  # the loop was closed: nobody waits any more
+                pass  # the loop was closed: no task waits any more
             return
         if not is_layer:
             with self.lock:
@@ -213,7 +213,7 @@ class Core:
             self.unclaimed.extend(self.take(rows))
             if len(rows) < BATCH:
                 break
-        # Events keep the descriptor readable until somebody takes them.
+        # Events keep the descriptor readable until they are taken.
         self.buffer_events()
 
     def buffer_events(self) -> None:
@@ -294,7 +294,7 @@ def cancel(handle: raw.Handle, number: int) -> None:
     try:
         raw.kvbm_queue_cancel(handle, number)
     except KvbmError:
-        pass  # it has completed
+        pass  # completed already
 
 
 def front(items: deque[_T], n: int) -> list[_T]:

@@ -1,7 +1,7 @@
-"""What libkvbm refuses, as exceptions: one class for each band of statuses, because the band names the remedy.
+"""Errors of libkvbm as exceptions: one class for each band of statuses, because the band names the remedy.
 
-A cache miss is a count, not an error. Bad arguments that the library never sees (a buffer of the wrong type, one that
-is read-only) raise TypeError or BufferError as anywhere in Python; lengths that do not agree are CallerError, which is
+A cache miss is a count, not an error. Bad arguments that do not reach the library (a buffer of the wrong type or a
+read-only one) raise TypeError or BufferError, as usual in Python. Lengths that do not agree raise CallerError, which is
 a ValueError.
 """
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Part:
-    """What part of a namespace's records a call means: a component and a shard of it."""
+    """The records of a namespace that a call means: those of a component and a shard."""
 
     component: int = 0
     shard: Shard = Shard()

@@ -22,8 +22,8 @@ KEY_BYTES = 16
 class Keys(raw.Memory):
     """An array of keys that owns its memory: [n][16] bytes, read-only, handed to the library without a copy.
 
-    len(keys), keys[i] (16 bytes), keys[i:j] (Keys), iteration, ==, +, bytes(keys); also a buffer, so
-    Keys(other_buffer) copies any bytes whose length is a multiple of 16, and Keys([b"...", ...]) a list.
+    len(keys), keys[i] (16 bytes), keys[i:j] (Keys), iteration, ==, +, bytes(keys); also a buffer.
+    Keys(other_buffer) copies bytes with a length that is a multiple of 16, and Keys([b"...", ...]) copies a list.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What the library has to say, as Python's logging has it."""
+"""Passes the library's log lines to Python's logging."""
 from __future__ import annotations
 
 import logging
@@ -37,7 +37,7 @@ def _level(level: int) -> int:
 
 def _start() -> int:
     reads, writes = os.pipe2(os.O_CLOEXEC)
-    # A library thread never waits for a reader, and the pipe is never closed: whoever logs last is not known.
+    # A library thread never waits for a reader. The pipe is never closed, because the last writer is unknown.
     os.set_blocking(writes, False)
     threading.Thread(target=_run, args=(reads,), name="kvbm-log", daemon=True).start()
     return writes

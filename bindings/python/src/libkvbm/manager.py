@@ -45,7 +45,7 @@ class Tier:
     write_bytes_per_s: int = 0
     read_bytes_per_s: int = 0
     codec: Optional[str] = None  # how records are coded: "off", "auto" or the name of a lossless CodecMode
-    codec_goal: int = 0  # what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
+    codec_goal: int = 0  # goal of "auto"; 0: blocks are onboarded sooner, 1: more blocks fit
     url: Optional[str] = None
     store: Optional[Store] = None
     options: Optional[Mapping[str, str]] = None  # of `store`, what a URL has behind '?': {"poll": "100ms"}
@@ -212,10 +212,10 @@ class Manager:
         return n
 
     def flush(self, timeout_ns: int = FOREVER, *, durable: bool = False) -> int:
-        """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK, or PARTIAL where
-        a tier, or a shared tier set, did not take some blocks. `durable`: and until what the disks then have survives the
-        loss of power; PARTIAL also where a disk could not make some so, which have left it and are sent again by the next
-        flush; UnsupportedError where nothing was promised: no tier below host memory, or a plug-in tier."""
+        """Waits until no offload is queued or in flight; raises DeadlineError if it takes longer. Returns OK, or
+        PARTIAL if a tier, or a shared tier set, did not accept some blocks. With `durable` it also syncs the disks, so
+        their contents survive a power loss. PARTIAL then also means that a sync failed: those records have left the
+        disk, and the next flush sends them again. UnsupportedError: no tier below host memory, or a plug-in tier."""
         if durable:
             return status_of(raw.kvbm_manager_flush_durable(self._handle, timeout_ns))
         return status_of(raw.kvbm_manager_flush(self._handle, timeout_ns))
@@ -240,7 +240,7 @@ class Manager:
         raw.kvbm_manager_subscribe(self._handle, None if queue is None else queue_handle(queue))
 
     def scan(self) -> Iterator[ScanRow]:
-        """What is there, a page at a time, without stopping any work."""
+        """Lists blocks and records, one page at a time, without stopping any work."""
         cursor = 0
         while True:
             _, cursor, _, rows = raw.kvbm_manager_scan(self._handle, cursor, _PAGE)
@@ -261,9 +261,10 @@ class Manager:
             capacity = n
 
     def wait_for_peers(self, timeout: Optional[float] = None) -> None:
-        """Waits until every address of node.peers is a connected node whose contents are known, so that the first lookup
-        that asks nodes asks them all; `timeout` in seconds, None = for ever. DeadlineError, a TimeoutError, names those that
-        are not connected by then, and why; UnavailableError those that refuse this node. At once without node.peers."""
+        """Waits until every address of node.peers is a connected node that has reported its contents. The first lookup
+        that asks nodes then asks all of them. `timeout` is in seconds, None = for ever. DeadlineError, a TimeoutError,
+        names the addresses that are not connected by then, and the reasons. UnavailableError names those that refuse
+        this node. Returns at once without node.peers."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE_S if end is None else max(0.0, min(_SLICE_S, end - time.monotonic()))
@@ -289,7 +290,7 @@ class Manager:
         return read_text(raw.kvbm_manager_node_address, self._handle)
 
     def share(self) -> Share:
-        """What this process is in a shared tier set."""
+        """Returns the role of this process in a shared tier set."""
         row = _raw.kvbm_share_t()
         raw.kvbm_manager_share(self._handle, row)
         return share_of(row)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class MatchItem(NamedTuple):
-    """What is known of one key of a match."""
+    """One key of a match."""
 
     tier: TierNumber  # the slowest that a part must come from; NO_TIER = missed
     parts_needed: int  # bit i: part i is needed and there
     bytes: int
-    below_bytes: int  # of these, bytes that are not in the host tier yet
+    below_bytes: int  # part of `bytes` that is not in the host tier yet
 
 
 class Match:
-    """What hit is held until release(), or until this object has gone. `hits` is the number of leading keys that hit
-    (PREFIX), of keys that hit at all (EACH), or 0 or 1 (ANY); a match is true if anything hit. One that found nothing
-    is empty, never None."""
+    """Result of a lookup. Holds the blocks found in the host until release(), or until the object is collected. `hits`
+    is the number of leading keys that hit (PREFIX), of all keys that hit (EACH), or 0 or 1 (ANY). A match is true if
+    any key hit. A match without hits is empty, never None."""
 
     __slots__ = ("_handle", "_manager", "hits", "keys", "_released", "__weakref__")
 
@@ -54,7 +54,7 @@ class Match:
         return raw.kvbm_match_units(self._open()) if self._held() else 0
 
     def items(self, first: int = 0, n: Optional[int] = None) -> list[MatchItem]:
-        """What is known of keys [first, first + n)."""
+        """Describes keys [first, first + n)."""
         if not self._held():
             return []
         n = len(self) - first if n is None else n
@@ -83,7 +83,7 @@ class Match:
         return self._released
 
     def release(self) -> None:
-        """Lets go of everything that it held; loads that were submitted with it go on. Twice is fine."""
+        """Releases the held blocks. Loads that were submitted with it go on. May be called twice."""
         self._released = True
         self._handle = None
 
@@ -92,7 +92,7 @@ class Match:
         return self._handle is not None or self._released
 
     def _found(self) -> Optional[raw.Handle]:
-        """What a load of it loads: None of a match of nothing. One that was released raises."""
+        """The native match of a load; None for a match without hits. Raises after release."""
         return self._open() if self._held() else None
 
     def _open(self) -> raw.Handle:

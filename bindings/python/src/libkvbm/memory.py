@@ -1,6 +1,6 @@
-"""Buffers that go into the library: who holds them, and what is accepted as what.
+"""Buffers that go into the library: accepted types, and references to them.
 
-Anything with the buffer protocol (bytearray, array, memoryview, numpy) is used in place; so are tensors of libraries
+An object with the buffer protocol (bytearray, array, memoryview, numpy) is used in place; so are tensors of libraries
 that speak DLPack and live in host memory (torch). Lists of integers are copied once.
 """
 from __future__ import annotations
@@ -92,7 +92,7 @@ def as_u32(values: Integers, what: str) -> memoryview:
             raise TypeError(f"{what}: expected integers, got {type(values).__name__}") from None
         return _copied(list(values), what)  # type: ignore[arg-type]
     kind = view.format.lstrip("@=<")
-    if kind not in tuple("hHiIlLqQnN"):  # what is bytes is no list of numbers
+    if kind not in tuple("hHiIlLqQnN"):  # bytes are not a list of numbers
         raise TypeError(f"{what}: expected integers, got items of {view.itemsize} bytes, format {view.format!r}")
     if view.itemsize == 4:
         return view if kind.isupper() else _not_negative(view, what)
@@ -116,7 +116,7 @@ def _out_of_range(i: int, values: Any, what: str) -> OverflowError:
 
 
 def _not_negative(view: memoryview, what: str) -> memoryview:
-    """Of 32-bit integers with a sign, whose highest byte is below 128."""
+    """Returns the view of signed 32-bit integers, of which none may be negative."""
     if view.tobytes()[3::4].isascii():
         return view
     values = array("i", view.tobytes())
@@ -134,7 +134,7 @@ def _narrowed(data: bytes, what: str) -> memoryview:
 
 
 def shown(item: object, ended: bool, **facts: object) -> str:
-    """What repr() says of an object of the library."""
+    """The repr() of an object of the library."""
     words = [f"{name}={value!r}" for name, value in facts.items()] + (["closed"] if ended else [])
     return f"<libkvbm.{' '.join([type(item).__name__, *words])}>"
 
@@ -166,7 +166,7 @@ def statuses(n: int) -> raw.Memory:
 
 
 def _is_dlpack(value: object) -> bool:
-    # What has both protocols (numpy) is taken by the buffer protocol: it also works without DLPack support.
+    # Objects with both protocols (numpy) use the buffer protocol: it also works without DLPack support.
     if not hasattr(value, "__dlpack__"):
         return False
     try:

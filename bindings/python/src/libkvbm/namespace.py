@@ -1,4 +1,4 @@
-"""Namespaces: who a key means something to."""
+"""Namespaces: the scope of keys."""
 from __future__ import annotations
 
 from types import TracebackType

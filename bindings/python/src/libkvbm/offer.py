@@ -26,11 +26,11 @@ _SLICE_NS = 200_000_000
 
 
 class Offer:
-    """Offers the blocks of a request. Nothing is read before it is published; the blocks must keep what was published
+    """Offers the blocks of a request. Bytes are read only after they are published, and published bytes must not change
     until the offer ends. `request` is 16 bytes or a UUID, never used again. Thread: any.
 
-    `notify` says who is told of the end: "future" makes `done` a plain future, "asyncio" one of the running loop.
-    Without it, and with a queue, poll() and wait() of that return the completion, which has `user_data`.
+    `notify` selects the notification of the end: "future" makes `done` a plain future, "asyncio" one of the running
+    loop. Without it, and with a queue, the queue's poll() and wait() return the completion, which has `user_data`.
     """
 
     __slots__ = ("_handle", "done", "__weakref__")
@@ -74,7 +74,7 @@ class Offer:
         raw.kvbm_offer_publish_all(self._handle)
 
     def abort(self, reason: Optional[str] = None) -> None:
-        """Ends the offer; decode ranks that wait for it are told the reason."""
+        """Ends the offer. Decode ranks that wait for it receive the reason."""
         raw.kvbm_offer_abort(self._handle, text(reason, "reason"))
 
     def wait(self, timeout_ns: int = FOREVER) -> bool:

@@ -1,8 +1,8 @@
-"""Queues: where operations in flight report, and how they become futures.
+"""Queues: completions of operations, and their futures.
 
-Every accepted submission gives one completion. Whoever takes completions from the library (an event loop that watches
-the queue's descriptor, the thread behind plain futures, or a caller of poll and wait) hands each to its future;
-those of submissions without a future are returned to callers of poll and wait.
+Every accepted submission has one completion. Three kinds of code take completions from the library: an event loop that
+watches the queue's descriptor, the thread behind plain futures, and callers of poll and wait. Each passes a completion
+to its future. Completions of submissions without a future are returned by poll and wait.
 """
 from __future__ import annotations
 

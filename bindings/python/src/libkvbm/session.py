@@ -89,7 +89,7 @@ class Session:
         return wait_in_slices(wait, timeout_ns)
 
     def abort(self, reason: Optional[str] = None) -> None:
-        """Ends the session; prefill ranks are told the reason."""
+        """Ends the session. Prefill ranks receive the reason."""
         raw.kvbm_session_abort(self._handle, text(reason, "reason"))
 
     @property

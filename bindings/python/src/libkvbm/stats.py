@@ -1,4 +1,4 @@
-"""What can be seen of a manager: counters, rows of scans, nodes and locations."""
+"""Observation of a manager: counters, rows of scans, nodes and locations."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class TierStats:
 
 @dataclass(frozen=True)
 class TierCodecStats:
-    """What a tier that codes or seals made of what it was given; bytes are of payloads."""
+    """Counters of a tier that codes or seals; bytes are of payloads."""
 
     coded: int
     plain_bytes: int
@@ -58,7 +58,7 @@ class TierCodecStats:
     damaged: int
     stepped_down: int
     probes: int
-    lossy_error: float  # of what was coded with loss: squared differences to squared values
+    lossy_error: float  # sum of squared differences / sum of squared values of lossy records
     mode: CodecMode
     automatic: bool
     setting: CodecMode  # that the tier's codec names; off also where it is auto
@@ -128,12 +128,12 @@ class NodeRow(NamedTuple):
     codec_automatic: bool  # node.codec = auto has chosen it
     codec_sealed: bool  # nothing is taken from it that is not sealed
     codec_refused: int
-    codec_plain_bytes: int  # of what came coded or sealed, decoded
+    codec_plain_bytes: int  # of records that came coded or sealed, after decoding
     codec_stored_bytes: int  # and as it came
 
 
 class DeviceMoves(NamedTuple):
-    """What was moved in one direction between a device and host memory; leaves also by the way that they took."""
+    """Counters of one direction of copies between a device and host memory; leaves also by their path."""
 
     batches: int
     leaves: int
@@ -178,7 +178,7 @@ class Locations(list[Location]):
 
 
 class Share(NamedTuple):
-    """What this process is in a shared tier set."""
+    """The role of this process in a shared tier set."""
 
     role: int
     owner_pid: int

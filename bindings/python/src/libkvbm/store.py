@@ -35,20 +35,25 @@ _log = logging.getLogger("libkvbm.store")
 
 
 class Store(ABC):
-    """Keeps objects: bytes under a name, written whole, read in ranges, listed by the beginnings of their names. Give
-    one to a manager as Tier(store=...); it serves that one manager, until the manager and all that was made of it are
-    closed.
+    """Base class of stores. A store has objects: bytes under a name, written whole, read in ranges, listed by prefixes
+    of their names. Pass one to a manager as Tier(store=...). It serves only that manager, until the manager and all
+    objects made from it are closed.
 
-    Either the four methods are plain ones, which are called on `concurrency` threads at a time and may block; or they
-    are coroutines (list may be an asynchronous generator), which run on an event loop of the store's own, `concurrency`
-    at a time, and are cancelled when their time is over. Names have at most 160 bytes of [a-z0-9], '-', '.', and '/'
-    between parts. A method says with an exception that it failed: KeyError or FileNotFoundError, there is no such
-    object; TimeoutError; PermissionError, which is not tried again soon; any other, an I/O error, which is. The text of
-    the exception gets into the log and must have no secrets. After a few failures in a row the store is left alone for
-    a while.
+    The four methods are plain ones, or coroutines. Plain methods are called on up to `concurrency` threads at a time
+    and may block. Coroutines (list may be an asynchronous generator) run on the store's own event loop, up to
+    `concurrency` at a time, and are cancelled at their time limit. Names have at most 160 bytes of [a-z0-9], '-', '.',
+    and '/' between parts.
 
-    Memory that a method is given is the library's: copy what is to stay, as bytes(data). A view that is kept cannot be
-    used after the call; as long as a part of it is kept, the operation does not end.
+    A method reports a failure with an exception:
+    - KeyError or FileNotFoundError: there is no such object
+    - TimeoutError
+    - PermissionError: not retried soon
+    - any other: an I/O error, which is retried
+    The text of the exception goes to the log and must not have secrets. After a few failures in a row the store is not
+    called for a while.
+
+    The library owns the memory that a method gets: copy bytes that are needed later, as bytes(data). A view cannot be
+    used after the call, and the operation does not end while a part of it is referenced.
     """
 
     concurrency: int = 0
@@ -83,12 +88,12 @@ class Store(ABC):
         """Called when nothing will be asked of the store any more, on one of its threads. May be a coroutine too."""
 
     def __str__(self) -> str:
-        """What messages call it; no secrets."""
+        """The name in messages, without secrets."""
         return f"python:{type(self).__name__}"
 
 
 class Service:
-    """A store at work for one manager. Its threads keep it, until the library closes it or the program ends."""
+    """A store in use by one manager. Its threads keep it alive until the library closes it or the program ends."""
 
     def __init__(self, store: Store) -> None:
         if not isinstance(store, Store):
@@ -144,7 +149,7 @@ class Service:
             try:
                 with answer.view:
                     answer.take(answer.call(self.store))
-            except BaseException as raised:  # also what would end a thread: an operation has to be answered
+            except BaseException as raised:  # exceptions that would end the thread too: every operation needs an answer
                 error = raised
             answer.finish(self.store, error)
             del operation, answer, error
@@ -239,7 +244,7 @@ class _Answer:
         return store.list(self._name, self._after)
 
     def take(self, result: Any) -> None:
-        """What the method has returned."""
+        """The method's result."""
         if self._kind in (_PUT, _REMOVE):
             return
         if self._kind != _GET:

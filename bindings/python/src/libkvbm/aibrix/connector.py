@@ -1,10 +1,10 @@
 """The connector: AIBrix's L2 backend on a manager of libkvbm.
 
 All coroutines run on the event loop of AIBrix's L2 cache. Lookups are answered from memory; copies are submitted to
-libkvbm's queue, whose descriptor the loop watches, so no thread of AIBrix's executor is held.
+libkvbm's queue. The loop watches the queue's descriptor, so no thread of AIBrix's executor is occupied.
 
-A key that AIBrix makes is bytes of any length; libkvbm's key is made of its 32-byte BLAKE2b digest. Everything else
-that a block's bytes depend on is in the namespace (libkvbm.engine.facts.aibrix).
+A key of AIBrix is bytes of any length; libkvbm's key is made from its 32-byte BLAKE2b digest. Everything else that a
+block's bytes depend on is in the namespace (libkvbm.engine.facts.aibrix).
 """
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from .options import Options
 BACKEND = "KVBM"
 SUPPORTED = ("0.8.0",)
 
-# L2Cache 0.8.0 asks for blocks in batches, and counts a miss at the end of one batch and a hit in the next as if the
-# hit had stood in the miss's place. One batch for everything has no next one.
+# L2Cache 0.8.0 requests blocks in batches. After a miss at the end of one batch it counts a hit in the next batch as if
+# it were in the place of the miss. A single batch avoids that.
 _ONE_BATCH = 1 << 30
 
 # The block spec and the key builder of the L2Cache that is being made. AIBrix's connection id leaves out the element type,

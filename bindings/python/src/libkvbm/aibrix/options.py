@@ -32,7 +32,7 @@ _NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "S
 
 @dataclass(frozen=True)
 class Options:
-    """What the environment says."""
+    """The options in the environment."""
 
     model: str
     configuration: Configuration

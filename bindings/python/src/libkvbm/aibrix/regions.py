@@ -1,8 +1,8 @@
 """AIBrix's memory regions, as blocks of attached caches: copies go from and to them without passing through Python.
 
 A region is (slab, addr, length): a byte range of a large tensor. AIBrix cuts its slabs into regions of one block each,
-so a slab is a cache whose block i is at i * block_bytes. A region that starts elsewhere (an engine's own tensor) is a
-block of the same slab, seen from another offset.
+so a slab is a cache with block i at i * block_bytes. A region that starts elsewhere (an engine's own tensor) is a block
+of the same slab with another base offset.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Slabs:
         return Place(self._cache(slab[addr:addr + region.length], 1), 0)
 
     def close(self) -> None:
-        """Lets go of all slabs, after what is in flight."""
+        """Releases all slabs after the operations in flight."""
         with self._lock:
             caches = list(self._attached.values())
             self._attached.clear()

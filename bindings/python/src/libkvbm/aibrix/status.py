@@ -34,8 +34,8 @@ def code_of(status: int) -> Any:
 
 
 class Failure(Status):  # type: ignore[misc]
-    """A status that is not OK. L2Cache 0.8.0 asks the first failure of an mput for its result(), as if it were a task:
-    without one, the AttributeError goes up into the engine and the block's memory is never given back."""
+    """A status that is not OK. L2Cache 0.8.0 calls result() of the first failure of an mput, as if it were a task.
+    Without that method, the AttributeError would reach the engine and the block's memory would leak."""
 
     def result(self) -> Failure:
         return self
@@ -46,7 +46,7 @@ def failure(code: StatusCodes, message: Optional[str] = None) -> Any:
 
 
 def status_of(status: int, message: str = "") -> Any:
-    """A whole Status. The text of a miss is left out: misses are the rule, and nobody reads why."""
+    """A whole Status. The text of a miss is omitted, because misses are frequent and normal."""
     code = code_of(status)
     if code is StatusCodes.OK:
         return Status.ok()

@@ -29,8 +29,8 @@ class Move:
 
 async def load(store: Store, keys: Sequence[bytes], regions: Sequence[Any], timeout_ns: int,
                compute_ns: int = 0) -> list[int]:
-    """A status of libkvbm for each key, as far as the first that is not there; all behind it are misses, and so is what
-    would take longer than to compute, `compute_ns` a block. 0: what is there is loaded whatever that takes."""
+    """A status of libkvbm for each key, up to the first missing one; all later keys are misses. Blocks that take longer
+    to load than to compute (`compute_ns` per block) are misses too. 0: all blocks found are loaded."""
     with store.manager.lookup(store.ns, store.keys(keys)) as match:
         places, found = _places(store, regions[:match.hits])
         found += [int(Status.MISS)] * (len(keys) - len(found))

@@ -1,5 +1,5 @@
-"""What the plug-ins of all inference engines have in common: how their configuration becomes a manager, how their
-model becomes a namespace, and how a plug-in steps aside so that the engine keeps serving.
+"""Common parts of the plug-ins of all inference engines: a manager from their configuration, a namespace from their
+model, and a circuit breaker, so that the engine keeps serving if libkvbm fails.
 
 Nothing here imports an engine; `libkvbm.vllm`, `libkvbm.sglang`, `libkvbm.lmcache` and `libkvbm.aibrix` do.
 """

@@ -1,4 +1,4 @@
-"""A plug-in whose store is lost steps aside: the engine computes what it would have found, and keeps serving."""
+"""Circuit breaker: a plug-in that has lost its store is disabled, and the engine computes and keeps serving."""
 from __future__ import annotations
 
 import logging

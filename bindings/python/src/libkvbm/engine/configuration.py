@@ -1,4 +1,4 @@
-"""What an engine's configuration says of libkvbm, and the manager that it makes."""
+"""The options of libkvbm in an engine's configuration, and the manager made from them."""
 from __future__ import annotations
 
 import os

@@ -1,8 +1,8 @@
-"""Digests of files that were read before, in the user's cache directory: models are large, and seldom change.
+"""Cache of file digests in the user's cache directory: models are large and seldom change.
 
-One small file for each, $XDG_CACHE_HOME/kvbm/digests/<SHA-256 of the path>, else in ~/.cache. What is in it is believed
-only where nobody else can have written it and path, size, times and inode are those of the file that it is of. Two
-processes that write at once write the same; whatever goes wrong here costs one more reading, and nothing else.
+One small file for each, $XDG_CACHE_HOME/kvbm/digests/<SHA-256 of the path>, else in ~/.cache. An entry is valid only if
+no other user can have written it, and if path, size, times and inode are those of its file. Two processes that write at
+once write the same bytes. Any fault here costs only one more reading of the file.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ABANDONED_S = 3600
 
 
 class Stamp(NamedTuple):
-    """What a file looks like for as long as nobody writes to it or puts another one into its place."""
+    """Properties of a file that stay the same until it is written or replaced."""
 
     size: int
     mtime_ns: int

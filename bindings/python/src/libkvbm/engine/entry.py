@@ -1,4 +1,4 @@
-"""What vLLM calls in each of its processes at start (its entry points `vllm.general_plugins`)."""
+"""Entry points that vLLM calls in each of its processes at start (`vllm.general_plugins`)."""
 from __future__ import annotations
 
 import os

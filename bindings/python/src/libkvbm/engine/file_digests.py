@@ -57,9 +57,9 @@ def unreadable(file: Path, error: OSError) -> ConfigurationError:
 
 
 def named_by_hub(file: Path) -> Optional[bytes]:
-    """What Hugging Face's cache calls the content of a large file: .../snapshots/<revision>/<name> is a link to
-    .../blobs/<SHA-256>. None for any other file, for small ones (40 digits of Git's SHA-1), and where others may write:
-    a name is worth no more than what it is on."""
+    """The SHA-256 in the name of a large file in Hugging Face's cache: .../snapshots/<revision>/<name> is a link to
+    .../blobs/<SHA-256>. None for any other file, for small ones (40 digits of Git's SHA-1), and if others may write to
+    the folder, because then the name proves nothing."""
     if not file.is_symlink():
         return None
     blob = Path(os.path.realpath(file))
@@ -136,7 +136,7 @@ def _read(files: Mapping[str, tuple[Path, Stamp]], what: str, log: logging.Logge
                     future.result()
                 progress.tell()
         finally:
-            progress.stopped = True  # what has not ended by now is not wanted any more
+            progress.stopped = True  # unfinished digests are not wanted any more
             pool.shutdown(cancel_futures=True)
             progress.end()
     return {name: future.result() for future, name in futures.items()}

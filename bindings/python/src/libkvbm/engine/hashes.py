@@ -1,5 +1,5 @@
-"""Whether an engine's own names of blocks can be believed: whoever may choose prompts and finds two of them with one hash
-is served the KV of another's prompt."""
+"""Checks whether an engine's own names of blocks are strong enough. With a weak hash, a sender of prompts can find two
+prompts with one hash, and gets the KV of another's prompt."""
 from __future__ import annotations
 
 import os
@@ -23,5 +23,5 @@ def check_hashes(whose: str, algorithm: str, allowed: bool, remedy: str, n_bytes
 
 
 def python_seed() -> Optional[str]:
-    """What Python's own hashes, and those that are seeded likewise, are made with; None: not said."""
+    """The seed of Python's own hashes, and of others that use it; None: not set."""
     return os.environ.get("PYTHONHASHSEED")

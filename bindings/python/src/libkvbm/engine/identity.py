@@ -1,4 +1,4 @@
-"""What makes KV of two engines comparable, as the name of a namespace."""
+"""The name of a namespace from the facts that make KV of two engines comparable."""
 from __future__ import annotations
 
 import builtins

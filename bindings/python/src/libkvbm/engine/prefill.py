@@ -10,7 +10,7 @@ from typing import Callable, Hashable, Iterable, Protocol
 
 
 class Speed(Protocol):
-    """What loads are weighed by."""
+    """The times with which loads are compared."""
 
     def block_ns(self, block_tokens: int) -> int: ...
 
@@ -38,7 +38,8 @@ class PrefillSpeed:
             self._ns = self._ns * self._KEEP + ns
 
     def block_ns(self, block_tokens: int) -> int:
-        """What a block takes: `compute_block_ns` of a load. 0, as long as nothing was measured: then all is loaded."""
+        """Computing time of a block: `compute_block_ns` of a load. 0 until one was measured: then all blocks are
+        loaded."""
         with self._lock:
             return int(self._ns / self._tokens * block_tokens) if self._tokens else 0
 
@@ -54,11 +55,11 @@ class _Answer:
 
 
 class MissedSpeed:
-    """As PrefillSpeed, for engines whose interface does not tell what they compute: between the answer that something is
-    not there and its store they have computed it. Waiting for a turn and copying are in that time, too, so that it is
-    never less than computing takes, and a load that loses against it loses in any case. Of the last answers the lower
-    quartile counts: what did not wait. The first of several answers about one name counts, as later ones are given
-    while it is being computed. Amounts are in one unit of the caller's, blocks or bytes. Thread: any."""
+    """As PrefillSpeed, for engines that do not report what they compute. They compute an object between the answer that
+    it is missing and its store. That time includes waiting and copying, so it is an upper bound of the computing time.
+    A load that is slower than it is slower in any case. The result is the lower quartile of the last times, which
+    excludes waiting. Of several answers about one name the first counts, because later ones come while it is being
+    computed. Amounts are in one unit of the caller, blocks or bytes. Thread: any."""
 
     _KEPT = 32
     _LEAST = 4
@@ -73,7 +74,7 @@ class MissedSpeed:
         self._known: deque[_Answer] = deque(maxlen=self._KEPT)
 
     def missed(self, names: Iterable[Hashable]) -> None:
-        """The engine was told that these are not there, and will compute them."""
+        """Records that the engine got a miss for these, and will compute them."""
         answer = _Answer(self._now())
         with self._lock:
             for name in names:
@@ -100,7 +101,7 @@ class MissedSpeed:
                     answer.ns_each = min(answer.ns_each, (now - answer.at) / answer.amount)
 
     def block_ns(self, amount: int) -> int:
-        """What so much takes to compute, at most; 0, as long as too little is known: then all is loaded."""
+        """Upper bound of the computing time of an amount; 0 until enough is known: then everything is loaded."""
         with self._lock:
             known = sorted(answer.ns_each for answer in self._known)
         return int(known[(len(known) - 1) // 4] * amount) if len(known) >= self._LEAST else 0

@@ -1,7 +1,7 @@
-"""What tells two models, or two adapters, of one name apart: a name says where weights were found, not which they are.
+"""Distinguishes models, or adapters, with the same name: a name tells where weights were found, not what they are.
 
-One digest for the plug-ins of all engines: of every byte of the weights in a folder or a file, and of what beside them
-says how they are read. Files are read once (libkvbm.engine.digest_cache); half a checkpoint has none.
+One digest for the plug-ins of all engines: of every byte of the weights in a folder or a file, and of the files that
+tell how to read them. Files are read once (libkvbm.engine.digest_cache). An incomplete checkpoint has no digest.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .checkpoint import check_whole, is_weights
 from .file_digests import digests_of, unreadable
 
 _CONFIG = "config.json"
-# All other JSON counts: quantisers keep scales and kinds in files of theirs, and what becomes of an image, whose hash is
-# of the image alone, processors have in theirs.
+# All other JSON files count: quantisers have scales and kinds in their own files, and image processors their settings,
+# which the hash of an image does not contain.
 _SAYS_NOTHING = ("added_tokens.json", "all_results.json", "chat_template.json", "eval_results.json", "generation_config.json",
                  "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "train_results.json",
                  "trainer_state.json", "vocab.json")
@@ -29,10 +29,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def digest_of(place: Path, config: bool = True, *, log: Optional[logging.Logger] = None) -> str:
-    """Of a file of weights, or of a folder of them: by name and content. `config` is false for models whose engine says
-    itself what it has made of their config.json. ConfigurationError, which names the remedy, where something is
-    missing, cut short, cannot be read or is changed meanwhile. Blocks: for reading what was not read before; about a
-    second for each GB and processor, or as quickly as the disk gives it."""
+    """Digest of a file or folder of weights: of names and contents. `config` is false if the engine reports its
+    effective version of config.json itself. Raises ConfigurationError with the remedy if a file is missing, truncated,
+    unreadable or changed meanwhile. Blocks: for reading new files; about a second per GB and processor, or the time of
+    the disk."""
     files = _files(place, config)
     if not any(map(is_weights, files)) and place.is_dir():
         raise ConfigurationError(f"there are no weights in {place}: give the folder that has them")
@@ -49,9 +49,9 @@ def digest_of(place: Path, config: bool = True, *, log: Optional[logging.Logger]
 
 def weights_of(model: str, revision: Optional[str] = None, *, told: Optional[str] = None,
                log: Optional[logging.Logger] = None) -> str:
-    """The name of a model or an adapter with its revision, and the digest of its files where they are on this machine, as a
-    path or in Hugging Face's cache. Elsewhere a revision must say which it is: a commit, or what an operator has `told`,
-    which counts in any case. ConfigurationError where nothing does."""
+    """The name of a model or an adapter with its revision, and the digest of its files if they are on this machine, as
+    a path or in Hugging Face's cache. Otherwise a revision must identify it: a commit, or the operator's text `told`,
+    which counts in any case. Raises ConfigurationError if none does."""
     place = place_of(model, revision)
     name = f"{model}@{revision}" if revision else model
     words = [] if told is None else [f"told {told}"]
@@ -123,7 +123,7 @@ def _hub() -> str:
 
 
 def _commit(folder: Path, revision: str) -> str:
-    """What a branch or a tag of a model in the cache is, if it is one."""
+    """The commit of a branch or a tag of a model in the cache, if it is one."""
     if ".." in revision or os.path.isabs(revision):
         return os.devnull
     try:
@@ -133,7 +133,7 @@ def _commit(folder: Path, revision: str) -> str:
 
 
 def _files(place: Path, config: bool) -> dict[str, Path]:
-    """What counts of a folder, by its name in it, in order; a file alone by its own, with the other shards of it."""
+    """The counted files of a folder by name, in order; for a single file, the file and its other shards."""
     if not place.is_dir():
         shards = re.fullmatch(r"(.*\D|)\d+(-of-\d+\D.*)", place.name)
         if shards is None:
@@ -171,7 +171,7 @@ def _walk(folder: Path, before: str, seen: set[tuple[int, int]]) -> Iterator[tup
         if file.is_dir():
             yield from _walk(file, f"{before}{file.name}/", seen)
         elif file.is_file() or file.is_symlink() and not file.exists():
-            yield before + file.name, file  # also a link to nothing, of which reading says so
+            yield before + file.name, file  # dangling links too: reading reports them
 
 
 def _listed(folder: Path) -> list[Path]:

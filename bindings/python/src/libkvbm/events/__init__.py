@@ -1,23 +1,24 @@
-"""KV events: routers hear which blocks libkvbm has, and libkvbm hears an engine. Needs pyzmq and msgspec (or msgpack).
+"""KV events: sends events about libkvbm's blocks to routers, and receives those of engines. Needs pyzmq and msgspec (or
+msgpack).
 
-The formats are vLLM's (maps from 0.25 on, arrays before, as llm-d reads them) and SGLang's; docs/engines/events.md
-says which consumer takes which.
+The formats are vLLM's (maps from 0.25 on, arrays before, as read by llm-d) and SGLang's; docs/engines/events.md lists
+the format of each consumer.
 
     publisher = Publisher("tcp://*:5557", replay_endpoint="tcp://*:5558", topic="kv@pod-1@my-model")
     source = EventSource(manager, publisher)
     source.start()
 
-For plug-ins of engines. A block is told when it is described and stored, in either order:
+For plug-ins of engines. An event of a block is sent when it is described and stored, in either order:
 
     source.describe(ns, keys, hashes, parent=hash_before, tokens=tokens, block_size=16, lora_name=..., extra_keys=...)
 
-where keys[i] names in libkvbm what hashes[i] is in the engine (its full digests, or numbers), and tokens are those of
-all the blocks. It is called where the blocks are stored, takes no lock that anything slow holds, and says the same again
-for free. Then the tiers speak for themselves: offloads, evictions, resets and lost tiers become events with the medium
-of the tier. An engine that collects its connectors' events itself (vLLM's take_events) makes
-EventSource(manager, whole=False) without a sink and returns `take()`.
+keys[i] is the key in libkvbm of the engine's block hashes[i] (its full digests, or numbers), and tokens are those of
+all the blocks. Call it when the blocks are stored. It takes no lock that is held for long, and repeated calls are
+cheap. Then offloads, evictions, resets and lost tiers become events with the medium of the tier. For an engine that
+collects its connectors' events itself (vLLM's take_events), make EventSource(manager, whole=False) without a sink and
+return `take()`.
 
-`open_source(manager, options.get("events"))` makes publisher and source of a table in an engine's configuration.
+`open_source(manager, options.get("events"))` makes publisher and source from a table in an engine's configuration.
 """
 from __future__ import annotations
 

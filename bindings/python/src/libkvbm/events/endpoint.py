@@ -1,4 +1,4 @@
-"""Endpoints as the engines read them: who binds and who connects, and the port of each data-parallel rank."""
+"""Endpoints as engines read them: the side that binds, and the port of each data-parallel rank."""
 from __future__ import annotations
 
 from ..engine import ConfigurationError

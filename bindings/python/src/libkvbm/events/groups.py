@@ -1,10 +1,10 @@
-"""When an engine hits a prefix: what each cache group of a model must have of it.
+"""Conditions for a prefix hit of an engine: the blocks of each cache group of a model that it needs.
 
 The rules are vLLM's: find_longest_cache_hit of each manager in vllm/v1/core/single_type_kv_cache_manager.py, and of
 HybridKVCacheCoordinator in vllm/v1/core/kv_cache_coordinator.py, which asks all groups until they agree. Engines that
-tell no groups (SGLang, older vLLM) have one group of full attention.
+send no groups (SGLang, older vLLM) have one group of full attention.
 
-Names of blocks: a hash covers all tokens up to the end of its block, so a block of 64 tokens in one group has the name
+Names of blocks: a hash covers all tokens up to the end of its block. So a block of 64 tokens in one group has the name
 of the fourth block of 16 tokens in another (BlockHashListWithBlockSize in vllm/v1/core/kv_cache_utils.py).
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Collection, Mapping, NamedTuple, Optional, Sequence, Union
 
 
 class Rule(IntEnum):
-    """What a hit needs of a group."""
+    """Blocks of a group that a hit needs."""
 
     UNKNOWN = 0
     """No kind was told: that of the group where it is told elsewhere, else FULL."""
@@ -30,8 +30,8 @@ class Rule(IntEnum):
     """The blocks from the beginning of the next token's chunk on."""
 
 
-# KVCacheSpecKind in vllm/v1/kv_cache_interface.py; linear attention is told as "mamba". What is not here (groups of
-# mixed kinds are told as "unknown") is held to the rule that asks for most: no more is promised than there is.
+# KVCacheSpecKind in vllm/v1/kv_cache_interface.py; linear attention is sent as "mamba". Other kinds (groups of mixed
+# kinds are sent as "unknown") follow the strictest rule, so an answer never exceeds the real hit.
 RULES: Mapping[str, Rule] = {
     "full_attention": Rule.FULL, "mla_attention": Rule.FULL, "sink_full_attention": Rule.FULL,
     "sliding_window": Rule.WINDOW, "sliding_window_mla": Rule.WINDOW, "mamba": Rule.STATE,
@@ -58,7 +58,7 @@ class Group:
 
 
 class Told(NamedTuple):
-    """What events say of the blocks of one group that have one kind."""
+    """Facts from events about blocks of one group and one kind."""
 
     sizes: tuple[int, ...] = ()
     window: int = 0
@@ -90,8 +90,8 @@ _Key = tuple[int, Rule]
 
 def plan(told: Mapping[_Key, Told], only: Optional[int] = None, groups: Optional[Mapping[int, Group]] = None,
          unit: Optional[int] = None) -> Optional[Plan]:
-    """From what events told, or from what the router knows; None where nothing can be promised: no group is known from
-    which a prefix could begin, or blocks do not fit the hashes' size."""
+    """Rules from events, or from the router. None if no hit can be promised: no known group could begin a prefix, or
+    blocks do not fit the hashes' size."""
     by_group: dict[int, dict[Rule, Told]] = {}
     for (number, rule), one in told.items():
         by_group.setdefault(number, {})[rule] = one
@@ -99,7 +99,7 @@ def plan(told: Mapping[_Key, Told], only: Optional[int] = None, groups: Optional
     if groups is None:
         for number, rules in by_group.items():
             found += ((number, rule, one, accepts) for rule, one, accepts in _resolve(rules))
-        # Windows and states alone are what remains of a prompt whose other groups this source never had.
+        # Only windows and states remain of a prompt if this source never had its other groups.
         if only is None and not any(rule == Rule.FULL for _, rule, _, _ in found):
             return None
     else:
@@ -135,7 +135,7 @@ def _plan(found: Sequence[tuple[int, Rule, Told, frozenset[Rule]]], unit: int, s
 
 
 def _resolve(rules: Mapping[Rule, Told]) -> list[tuple[Rule, Told, frozenset[Rule]]]:
-    """Blocks without a kind are of the group's kind where that is one; where it is two, they are nobody's."""
+    """Blocks without a kind have the group's kind if there is one; with two kinds they have none."""
     known = [rule for rule in rules if rule != Rule.UNKNOWN]
     if not known:
         return [(Rule.FULL, rules[Rule.UNKNOWN], frozenset((Rule.UNKNOWN,)))]

@@ -1,4 +1,4 @@
-"""Who has what: built from events, asked for the longest prefix."""
+"""Index of the blocks of each source, built from events; answers queries for the longest prefix."""
 from __future__ import annotations
 
 import itertools
@@ -41,7 +41,7 @@ class Prefix(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """What blocks of one hash and group differ in."""
+    """Differences of blocks with one hash and group."""
 
     rule: Rule
     size: int
@@ -109,17 +109,17 @@ class _Source:
 
 
 class Index:
-    """At most `limit` blocks of all sources together; of the source that has most, the one heard of longest ago goes
-    first. A hash counts as a block for each group, kind, block size and adapter that it was told with. Thread: any.
+    """Index of at most `limit` blocks of all sources together. Beyond that the oldest block of the source with most
+    blocks is removed. A hash counts as one block for each group, kind, block size and adapter of its events. Thread:
+    any.
 
-    Bounds: 32 mediums; 4,096 sources (one without blocks makes room for the next); of a source 64 groups and kinds,
-    with 8 block sizes each; 16 kinds, sizes and adapters of one hash and group, and 65,536 of all. What is beyond is
-    not taken, and counted in `ignored`. An answer has at most 64 adapters of a source.
+    Bounds: 32 mediums; 4,096 sources (one without blocks is replaced by a new one). Per source: 64 groups and kinds
+    with 8 block sizes each. 16 kinds, sizes and adapters of one hash and group, and 65,536 in total. Events beyond that
+    are not used, and counted in `ignored`. An answer has at most 64 adapters of a source.
 
-    A source has the groups that its events tell (group_idx; without it, one group of full attention). Which blocks of a
-    group a hit needs depends on its kind (groups.py); of a kind that is not known, every block is needed, so that no
-    more is promised than there is. What is known of groups stays when blocks are removed or cleared; clear() forgets
-    it."""
+    The groups of a source come from its events (group_idx; without it, one group of full attention). The blocks of a
+    group that a hit needs depend on its kind (groups.py). For an unknown kind every block is needed, so an answer never
+    exceeds the real hit. Groups stay known when blocks are removed or cleared; clear() removes them."""
 
     MAX_SOURCES = 4096
     MAX_GROUPS = 64
@@ -165,8 +165,8 @@ class Index:
             return {name: one.count for name, one in self._sources.items() if one.count}
 
     def groups(self, source: str) -> dict[int, list[tuple[str, int, int]]]:
-        """What a source told of its groups: the rule of their kind, the largest block size and the window (0: not
-        told)."""
+        """The groups of a source by its events: the rule of their kind, the largest block size and the window (0:
+        unknown)."""
         with self._lock:
             one = self._sources.get(source)
             found: dict[int, list[tuple[str, int, int]]] = {}
@@ -188,25 +188,26 @@ class Index:
                        lora: Union[Adapter, AnyAdapter] = ANY, tokens: Optional[int] = None,
                        block_size: Optional[int] = None, eagle: Union[bool, Collection[int]] = False,
                        groups: Optional[Mapping[int, Group]] = None) -> list[Prefix]:
-        """For each source that would hit: its prefix over all its mediums, and on each alone. The longest first, then
-        by name. A prefix is one that all groups of the source agree on, as the engine finds it.
+        """Returns for each source with a hit its prefix over all its mediums, and on each medium. Ordered by length,
+        longest first, then by name. A prefix is one that all groups of the source agree on, as in the engine.
 
-        hashes      of the prompt's blocks, in order, as the engine's events name them
-        group       this group alone, by the rule of its kind; None: all groups
-        lora        of one adapter: its name, or its number where events have no name; None: of the model alone; ANY:
-                    each by itself. Blocks of one adapter are never counted for another
-        tokens      of the whole prompt: an engine computes the last one even where all blocks are there. None, or where
-                    no block size is known: there are more than the hashes cover
-        block_size  tokens of each hash; None: the largest that divides all block sizes that the source told. Where
-                    engines hash in smaller steps than that, it must be said
+        hashes      hashes of the prompt's blocks, in order, as in the engine's events
+        group       only this group, by the rule of its kind; None: all groups
+        lora        one adapter: its name, or its number if events have no name; None: the model without adapter; ANY:
+                    each adapter separately. Blocks of one adapter never count for another
+        tokens      length of the prompt: an engine computes the last token even if all blocks are there. None, or with
+                    an unknown block size: the prompt is longer than the hashes cover
+        block_size  tokens per hash; None: the largest that divides all block sizes of the source. It is needed if the
+                    engine hashes in smaller steps than that
         eagle       the engine drafts with EAGLE or MTP and computes the last block again: the groups for which it does,
                     or True for all of them
-        groups      all groups of the model, where the router knows them; None: as the source told. Without it a source
-                    that told windows and states alone has no prefix: a model with nothing else is rare, and cannot be
-                    told from one whose other groups are missing
+        groups      all groups of the model, if the router knows them; None: those of the events. Without it a source
+        with
+                    only windows and states has no prefix: a model without other groups is rare, and looks like one with
+                    missing groups
 
-        Hits end where blocks of all groups end. vLLM can end one inside of a block where a model has states and hashes
-        are finer than blocks ("align"); that part of a block is not counted. ValueError: block_size is no size."""
+        Hits end where blocks of all groups end. vLLM can end one inside a block if a model has states and hashes are
+        finer than blocks ("align"); that part of a block is not counted. ValueError: block_size is not a size."""
         if block_size is not None and block_size <= 0:
             raise ValueError(f"block_size is {block_size}: how many tokens each hash is of")
         found: list[Prefix] = []
@@ -253,14 +254,14 @@ class Index:
             yield Prefix(name, None, length, adapter)
             for medium, bit in self._mediums.items():
                 if bits & bit:
-                    # Where it is on every block that is anywhere, it is all the same.
+                    # A value on every present block makes no difference.
                     alone = (length if all(mask & bit for mask in masks)
                              else _length(whole, rows, adapter, bit, limit, eagle))
                     if alone:
                         yield Prefix(name, medium, alone, adapter)
 
     def _rows(self, source: _Source, whole: Plan, part: Part, group: int, hashes: Sequence[Hash], ask: int) -> _Rows:
-        """What there is of each hash of one group. Of full attention no more than what can follow on each other."""
+        """The entries of each hash of one group. For full attention only as many as can follow each other."""
         get = source.blocks.get
         found = _Rows([()], [])
         numbers: dict[Optional[_Value], int] = {None: 0}
@@ -293,13 +294,13 @@ class Index:
         return tuple(row)
 
     def _adapters(self, whole: Plan, rows: Sequence[Sequence[_Rows]]) -> Iterable[Adapter]:
-        """Of which a prefix may be there: of full attention, those that the first block is of."""
+        """The candidates for a prefix: for full attention, those of the first block."""
         first, of_group = whole.parts[0], rows[0][0]
         at = of_group.at[:max(1, first.size // whole.unit)] if first.rule == Rule.FULL else of_group.at
         found = dict.fromkeys(adapter for number in dict.fromkeys(at) for _, adapter, _ in of_group.rows[number])
         return itertools.islice(found, self.MAX_ADAPTERS)
 
-    # ---- told
+    # ---- events
 
     def _bit(self, medium: Optional[str]) -> int:
         name = medium or GPU

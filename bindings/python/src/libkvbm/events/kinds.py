@@ -1,4 +1,4 @@
-"""What an event says, how engines shorten a block's hash for it, and what they call the places of blocks."""
+"""Fields of events, the engines' shortened hashes of blocks, and their names of mediums."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ GPU = "GPU"
 
 @dataclass(slots=True)
 class BlockStored:
-    """Blocks came to a medium. Several hashes are consecutive blocks: each is the next one's parent.
+    """Blocks were stored in a medium. Several hashes are consecutive blocks: each is the next one's parent.
 
-    From vLLM's fields: extra_keys (one entry per block) has what the hash was made from beside tokens; group_idx is
-    the cache group of hybrid models, kv_cache_spec_kind and kv_cache_spec_sliding_window say which blocks of it a hit
-    needs (groups.py); block_size is that of the group, 0 where it is not told; ownership names a secondary tier. cache_salt is SGLang's, lookahead_token_ids
-    vLLM's from 0.33 on."""
+    Fields of vLLM: extra_keys (one entry per block) has the other inputs of the hash besides tokens. group_idx is the
+    cache group of hybrid models. kv_cache_spec_kind and kv_cache_spec_sliding_window decide which of its blocks a hit
+    needs (groups.py). block_size is that of the group, 0 if unknown. ownership names a secondary tier. cache_salt is
+    SGLang's, lookahead_token_ids vLLM's from 0.33 on."""
 
     block_hashes: list[Hash]
     parent_block_hash: Optional[Hash] = None

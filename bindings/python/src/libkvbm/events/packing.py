@@ -1,4 +1,4 @@
-"""msgpack and ZeroMQ, whichever packages are there. Whoever needs neither never imports this."""
+"""msgpack and ZeroMQ, from the installed packages. Imported only if needed."""
 from __future__ import annotations
 
 from typing import Any, Callable

@@ -1,8 +1,8 @@
-"""Events on their way out: a PUB socket, and a ROUTER socket for whoever missed some.
+"""Sends events: a PUB socket, and a ROUTER socket for replays of missed ones.
 
 A message has three frames: topic, sequence number (8 bytes, big-endian, from 0), payload. A replay request is
-[empty, 8-byte first sequence number] from a DEALER; the answer is [empty, topic, number, payload] for every batch from
-there on that is still kept, then [empty, empty, 8 bytes of 0xFF, empty].
+[empty, 8-byte first sequence number] from a DEALER. The answer is [empty, topic, number, payload] for every later batch
+in the buffer, then [empty, empty, 8 bytes of 0xFF, empty].
 """
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Publisher:
             while self._turn(poller):
                 pass
         finally:
-            # What ZeroMQ has taken goes out within the rest of close()'s time.
+            # Messages in ZeroMQ's queue are sent within the rest of close()'s time.
             self._shut(self._linger_ms if self._closing else 0)
 
     def _turn(self, poller: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What plug-ins said of blocks, and in which tiers those are; from both, what is to be told."""
+"""Joins descriptions of blocks by plug-ins with the tiers of the blocks into events."""
 from __future__ import annotations
 
 from array import array
@@ -27,7 +27,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What consecutive blocks have in common."""
+    """Common fields of consecutive blocks."""
 
     block_size: int = 0
     lora_id: Optional[int] = None
@@ -42,7 +42,7 @@ class About:
 
 
 class Teller:
-    """Joins what is told into as few events as it can be."""
+    """Joins changes into as few events as possible."""
 
     def __init__(self, locality: Optional[str], ownership: Optional[str]) -> None:
         self._locality, self._ownership = locality, ownership
@@ -79,8 +79,8 @@ class Teller:
 
 
 class Registry:
-    """At most `limit` described blocks, and as many places of blocks that nobody has described yet. A described block
-    that must go while it is somewhere is told to be removed: a router may know less than is there, never more.
+    """Has at most `limit` described blocks, and as many places of blocks without a description. A described block that
+    is dropped while it is in a tier is reported as removed: a router may know fewer blocks than there are, never more.
     Thread: one at a time."""
 
     def __init__(self, mediums: Mapping[int, str], limit: int, whole: bool, teller: Callable[[], Teller]) -> None:
@@ -101,7 +101,7 @@ class Registry:
         return len(self._waiting)
 
     def take(self) -> list[Event]:
-        """What is to be told since the last time."""
+        """Takes the events since the last call."""
         teller, self._teller = self._teller, self._new_teller()
         return teller.events
 
@@ -179,7 +179,7 @@ class Registry:
                 self._change(one, {})
 
     def settle(self, places: Iterable[Place]) -> None:
-        """What is where now, whatever was thought before."""
+        """Replaces the known places of blocks by the given ones."""
         found: dict[bytes, dict[int, int]] = {}
         for block, component, tier in places:
             present = found.setdefault(block, {})

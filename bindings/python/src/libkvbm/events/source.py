@@ -1,4 +1,4 @@
-"""libkvbm's own events, told in an engine's words."""
+"""libkvbm's own events in an engine's format."""
 from __future__ import annotations
 
 import os
@@ -45,13 +45,14 @@ class SourceCounts:
 class EventSource:
     """Turns a manager's events into an engine's, for blocks that were described. A manager has one source.
 
-    sink      a Publisher, or anything with publish(events); start() feeds it from a thread. None: the caller asks
+    sink      a Publisher, or another object with publish(events); start() feeds it from a thread. None: the caller
+    calls
               take() when the engine asks for events
-    hashes    "vllm": the last 8 bytes of the engine's hash; "sglang": the first 8, signed; "bytes": all of it
-    mediums   tier -> name; tiers that are not in it are not told. By default those of the engine
-    limit     blocks that are described at a time
-    whole     this source's stream is the sink's only one: AllBlocksCleared may be said. False where the engine's own
-              blocks are told by the same publisher; then each block is named
+    hashes    "vllm": the last 8 bytes of the engine's hash; "sglang": the first 8, signed; "bytes": all bytes
+    mediums   tier -> name; other tiers send no events. By default the names of the engine
+    limit     maximum number of described blocks
+    whole     only this source uses the stream: AllBlocksCleared may be sent. False if the engine sends its own blocks
+              with the same publisher; then each block is named
     """
 
     def __init__(self, manager: Manager, sink: Optional[Sink] = None, *, hashes: str = "vllm",
@@ -84,11 +85,12 @@ class EventSource:
                  lora_name: Optional[str] = None, group_idx: Optional[int] = None,
                  kv_cache_spec_kind: Optional[str] = None, kv_cache_spec_sliding_window: Optional[int] = None,
                  session_id: Optional[str] = None, cache_salt: Optional[str] = None, components: int = 1) -> None:
-        """Says what blocks are: keys[i] is the engine's block hashes[i], and each block is the next one's parent.
+        """Describes blocks: keys[i] is the engine's block hashes[i], and each block is the next one's parent.
 
-        Before the store, or after it: a block is told when it is both stored and described. `parent` is the hash of
-        the block before the first. `tokens` are all blocks' (block_size each), or None: then routers that hash tokens
-        themselves cannot use the events. A block is somewhere when all its `components` are. Never blocks."""
+        Call it before or after the store: the event is sent when a block is both stored and described. `parent` is the
+        hash of the block before the first. `tokens` are those of all blocks (block_size each), or None: then routers
+        that hash tokens themselves cannot use the events. A block is in a tier when all its `components` are. Never
+        blocks."""
         names = as_keys(keys)
         if len(names) != len(hashes) or (tokens is not None and len(tokens) != len(hashes) * block_size):
             raise ValueError(f"{len(names)} keys, {len(hashes)} hashes, {0 if tokens is None else len(tokens)} tokens "
@@ -108,7 +110,7 @@ class EventSource:
             os.eventfd_write(self._wake, 1)
 
     def take(self) -> list[Event]:
-        """What happened since the last time. Thread: any; not with start()."""
+        """Takes the events since the last call. Thread: any; not with start()."""
         told: list[Event] = []
         with self._taking:
             while not self._closing:
@@ -140,7 +142,7 @@ class EventSource:
             return SourceCounts(len(self._registry), self._registry.undescribed, self._registry.forgotten, self._lost)
 
     def close(self) -> None:
-        """Ends the subscription, after what has happened until now was told. Twice is fine."""
+        """Ends the subscription after sending all events until now. May be called twice."""
         if self._closing:
             return
         thread, self._thread = self._thread, None

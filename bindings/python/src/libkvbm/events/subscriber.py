@@ -130,7 +130,7 @@ class Subscriber:
                 self._context.term()
 
     def __iter__(self) -> Iterator[Received]:
-        """What is there now."""
+        """Yields the messages that are available now."""
         while (received := self.receive()) is not None:
             yield received
 
@@ -167,7 +167,7 @@ class Subscriber:
         lost = self._recover(received, topic, expected) if seq > expected else 0
         self._next[received.stream] = seq + 1
         self._ready.append(replace(received, lost=lost))
-        if restarted:  # said with the first message of what is new
+        if restarted:  # reported with the first message of the new stream
             self._ready[before] = replace(self._ready[before], restarted=True)
 
     def _decode(self, topic: bytes, seq: int, payload: bytes, *, replayed: bool = False) -> Optional[Received]:
@@ -194,7 +194,7 @@ class Subscriber:
         return expected
 
     def _skip(self, topic: bytes, seq: int) -> None:
-        """A message that says nothing is no gap, where it is clear whose it was."""
+        """A message without events is not a gap, if its stream is known."""
         for stream in self._topics.get(topic, ()):
             if self._next.get(stream) == seq:
                 self._next[stream] = seq + 1
@@ -224,7 +224,7 @@ class Subscriber:
         return missing
 
     def _replay(self, topic: bytes, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """What the replay socket has of [first, end), in order, each once."""
+        """The messages of [first, end) in the replay socket, in order, each once."""
         socket = self._context.socket(zmq.DEALER)
         try:
             socket.setsockopt(zmq.LINGER, 0)

@@ -1,7 +1,7 @@
 """Batches as bytes. A batch is [ts, [event...], rank]; an event is a map {"type": name, field: value...} (vLLM from
 0.25 on, SGLang) or an array [name, value...] with fields in the order below (vLLM up to 0.22, llm-d).
 
-decode() takes what anybody may have sent: an event that is not right is counted and left out, and the rest stays.
+decode() accepts untrusted bytes: an invalid event is counted and skipped, and the rest is used.
 """
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _as_array(event: Event) -> list[Any]:
 
 
 class Decoded:
-    """What was in a payload: `batch` is None where the whole is not right."""
+    """Contents of a payload; `batch` is None if the whole payload is invalid."""
 
     __slots__ = ("batch", "malformed", "unknown", "why")
 

@@ -37,7 +37,7 @@ _NEEDED: dict[str, Sequence[str]] = {
 
 
 class _Lock:
-    """What one lookup found, until each of its keys was unlocked."""
+    """The blocks found by one lookup, until each of its keys is unlocked."""
 
     def __init__(self, found: Found, keys: int) -> None:
         self._found = found
@@ -74,9 +74,9 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._looked_up: dict[int, Bitmap] = {}
         self._loaded: dict[int, Bitmap] = {}
         self._locks: dict[ObjectKey, list[_Lock]] = {}
-        # Bytes of what this process has stored and LMCache was told of: its accounts want each once.
+        # Bytes of objects stored by this process and reported to LMCache, which must count each once.
         self._told: dict[ObjectKey, int] = {}
-        # What is known of objects whose layout a lookup does not say.
+        # Sizes of objects, for lookups without a layout.
         self._shapes: dict[tuple[str, int, int], tuple[str, int]] = {}
 
     # ---- events: LMCache reads them
@@ -236,7 +236,7 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return not self._replicated or key.kv_rank & 0x00FF0000 == 0
 
     def _name(self, key: ObjectKey, element: str) -> Optional[Name]:
-        """None for what cannot be told from others: it is not kept, and not looked for."""
+        """None for an object without a unique name: it is neither stored nor looked up."""
         try:
             made_by = hashing_of(len(key.chunk_hash), self._weak_hashes)
         except ConfigurationError as error:

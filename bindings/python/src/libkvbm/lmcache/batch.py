@@ -1,4 +1,4 @@
-"""What one call of store or load is made of: objects, the submissions that move them, and who is told of the end."""
+"""The parts of one store or load: objects, the submissions that move them, and the callback for the end."""
 from __future__ import annotations
 
 import threading
@@ -9,7 +9,7 @@ from ..namespace import Namespace
 
 
 class Name(NamedTuple):
-    """What an object is found by."""
+    """The name under which an object is found."""
 
     space: Namespace
     digest: bytes
@@ -23,7 +23,7 @@ class Item(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a lookup says of each name: bytes, 0 = not there. `match` holds all that was found until released."""
+    """Result of a lookup for each name: bytes, 0 = not there. `match` holds the blocks found until it is released."""
 
     sizes: list[int]
     matches: list[Match]
@@ -73,7 +73,7 @@ class Group(NamedTuple):
     names: bytes  # one of NAME_BYTES for each piece
     blocks: list[int]
     owners: list[int]  # index of the item that each piece belongs to
-    compute_ns: int = 0  # what computing all of the batch would take; 0: it is loaded whatever that takes
+    compute_ns: int = 0  # computing time of the whole batch; 0: it is loaded in any case
 
     def end(self, good: bool, status: Optional[memoryview] = None) -> None:
         """This submission is over; `status` says of which pieces it was not good."""

@@ -108,8 +108,8 @@ class KvbmClient:
     # ---- inside
 
     def _name(self, key: str) -> Optional[Name]:
-        """LMCache's text of a key: <model>@<rank>@<group>@<hash>[@<salt>]. The whole text names the object. None for what
-        cannot be told from others: it is not kept, and not looked for."""
+        """LMCache's text of a key: <model>@<rank>@<group>@<hash>[@<salt>]. The whole text names the object. None for an
+        object without a unique name: it is neither stored nor looked up."""
         fields = key.split("@")
         if self._replicated and len(fields) > 3 and _is_rank(fields[1]):
             fields[1] = f"{without_rank(int(fields[1], 16)):08x}"
@@ -124,7 +124,7 @@ class KvbmClient:
         return Name(self._objects.space(native_identity(FOUND, model, self._objects.piece_bytes, made_by)), digest(*fields))
 
     def _names(self, keys: Sequence[str]) -> dict[int, Name]:
-        """Those that have one, by their places."""
+        """The objects with a name, by their places."""
         named = {i: self._name(key) for i, key in enumerate(keys)}
         return {i: name for i, name in named.items() if name is not None}
 

@@ -11,7 +11,7 @@ from ..engine import ConfigurationError
 from ..engine.weights import weights_of
 
 _log = logging.getLogger("libkvbm")
-# So long the first questions about a model wait for it. What takes longer to read is not there until it has been.
+# Time that the first requests for a model wait for its files. Objects of larger models are misses until they are read.
 _WAIT_S = 1.0
 _MOST_MODELS = 1024
 
@@ -20,7 +20,7 @@ class Models:
     """Thread: any."""
 
     def __init__(self, revision: Optional[str]) -> None:
-        """`revision` is what the operator says of weights whose files are not on this machine."""
+        """`revision` identifies weights without files on this machine."""
         self._revision = revision
         self._lock = threading.Lock()
         self._known: dict[str, tuple[Future[Optional[str]], float]] = {}
@@ -43,7 +43,7 @@ class Models:
     def _read(self, name: str, told: Future[Optional[str]]) -> None:
         try:
             told.set_result(weights_of(name, told=self._revision, log=_log))
-        except Exception as error:  # on this thread nobody else would see it
+        except Exception as error:  # an exception of this thread would be lost
             _log.error("libkvbm keeps nothing of the model %r: %s", name, error if isinstance(error, ConfigurationError)
                        else f"{type(error).__name__}: {error}")
             told.set_result(None)

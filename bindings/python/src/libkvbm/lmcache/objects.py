@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 _CLOSE_S = 10
 # Submissions in flight; more of them wait here, so that the library's queue is never full.
 _MOST_FLIGHTS = 1024
-# Of a namespace whose objects' sizes are not known yet: so many of a batch are looked for in every number of pieces.
+# Number of objects of a batch that are looked up in every number of pieces, while the namespace's sizes are unknown.
 _PROBES = 4
 
 
@@ -141,7 +141,7 @@ class Objects:
             match.release()
 
     def _sizes(self, space: Namespace, wanted: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
-        """(index, size) of those whose last piece is there."""
+        """(index, size) of the objects with a present last piece."""
         seen = self._seen.setdefault(space, set())
         if not seen:
             for _, digest in wanted[:_PROBES]:
@@ -221,7 +221,7 @@ class Objects:
         return fits
 
     def _absent(self, items: Sequence[Item], kept: list[int]) -> list[int]:
-        """Those that are not there yet. One that is there in another size makes room for the new one."""
+        """The objects that are not there yet. An object that is there with another size is dropped for the new one."""
         for i in kept:
             self._seen.setdefault(items[i].name.space, set()).add(self.pieces(items[i].view.nbytes))
         names = [items[i].name for i in kept]
@@ -351,7 +351,7 @@ class Objects:
                 return
 
     def _abandon(self) -> None:
-        """Nobody takes completions any more: what was in flight or waits has failed."""
+        """Fails all objects in flight and waiting, because completions are not taken any more."""
         with self._lock:
             groups = [*self._flying.values(), *[group for group, _ in self._waiting]]
             self._flying.clear()

@@ -1,4 +1,4 @@
-"""What the configuration of LMCache's plug-ins says of libkvbm, and which LMCache this can work with."""
+"""The options of libkvbm in the configuration of LMCache's plug-ins, and the supported versions of LMCache."""
 from __future__ import annotations
 
 import hashlib
@@ -69,7 +69,7 @@ def digest(*fields: object) -> bytes:
 
 
 def require(base: type, methods: Mapping[str, Sequence[str]]) -> None:
-    """Refuses an LMCache whose class has not what the plug-in builds on: methods, and names of their parameters."""
+    """Refuses an LMCache without the methods, or names of parameters, that the plug-in uses."""
     for method, parameters in methods.items():
         found = getattr(base, method, None)
         has = inspect.signature(found).parameters if callable(found) else {}

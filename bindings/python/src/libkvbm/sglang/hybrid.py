@@ -1,4 +1,4 @@
-"""Models whose KV is in several pools: which prefixes all of them can restore."""
+"""Models with KV in several pools: the prefixes that all pools can restore."""
 from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
@@ -49,7 +49,7 @@ def _usable(transfer: Any, there: Sequence[bool]) -> set[int]:
 
 
 def _groups(keys: Sequence[str], transfer: Any, present: Present) -> int:
-    """Pages of the leading blocks whose groups are whole. A group is named by the last keys of its block, or by the
+    """Pages of the leading blocks with complete groups. A group is named by the last keys of its block, or by the
     transfer's own keys in order."""
     block, group = int(transfer.block_pages), int(transfer.group_pages)
     if block < 1 or group < 1:

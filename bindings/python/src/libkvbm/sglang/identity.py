@@ -1,4 +1,4 @@
-"""What a page's bytes depend on beside its tokens, of the SGLang that runs in this process."""
+"""Facts of the SGLang in this process that a page's bytes depend on, besides its tokens."""
 from __future__ import annotations
 
 from typing import Any, Optional
@@ -22,7 +22,7 @@ def _arguments() -> Any:
 
 
 def _device() -> str:
-    """What SGLang chooses kernels by, and with them the order of quantized pages."""
+    """Facts by which SGLang chooses kernels, and so the order of quantized pages."""
     if not torch.cuda.is_available():
         return "no GPU"
     return f"capability {torch.cuda.get_device_capability()}{' HIP' if torch.version.hip else ''}"

@@ -1,4 +1,4 @@
-"""What this plug-in needs of SGLang, and a refusal in one line where the installed one has something else."""
+"""The interface of SGLang that this plug-in needs, and a one-line refusal if the installed one differs."""
 from __future__ import annotations
 
 import dataclasses
@@ -35,7 +35,7 @@ def require() -> None:
 
 
 def _lacking(module: object) -> str:
-    """What differs, in words; empty if nothing that matters does."""
+    """The relevant differences as text; empty if there are none."""
     for name in ("HiCacheStorage", "HiCacheStorageConfig", "PoolHitPolicy", "PoolName", "PoolTransfer",
                  "PoolTransferResult"):
         if not hasattr(module, name):

@@ -1,4 +1,4 @@
-"""What an operator writes into --hicache-storage-backend-extra-config for libkvbm."""
+"""Options of libkvbm in --hicache-storage-backend-extra-config."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _OWN = ("block_bytes", "timeout_ms", "ask_nodes_ms", "events", "weigh")
 
 @dataclass(frozen=True)
 class Options:
-    """Beside those of libkvbm.engine.Configuration:
+    """Options besides those of libkvbm.engine.Configuration:
 
-    block_bytes   largest record; pages above it are cut. The pool's page by default. The same on all processes that
+    block_bytes   largest record; larger pages are cut. The pool's page by default. The same on all processes that
                   share a tier set
-    timeout_ms    most that one load or store of a batch may take; 5,000 by default, 0 = no limit
-    ask_nodes_ms  how long a lookup waits for other nodes (node.peers); 0 by default
-    events        a table of libkvbm.events.open_source: routers are told what is kept
-    weigh         true: of a load what would take longer than computing it is answered as a miss
+    timeout_ms    limit of one load or store of a batch; 5,000 by default, 0 = no limit
+    ask_nodes_ms  time that a lookup waits for other nodes (node.peers); 0 by default
+    events        a table of libkvbm.events.open_source: sends events about stored blocks to routers
+    weigh         true: pages that take longer to load than to compute are misses
     """
 
     library: Configuration
@@ -36,8 +36,8 @@ class Options:
 
     @classmethod
     def of(cls, extra: Optional[Mapping[str, Any]], processes: int = 1) -> Options:
-        """`processes`: the ranks of the model, each of which has this configuration. One directory cannot be opened
-        by several processes of their own, so they share it unless told otherwise."""
+        """`processes`: the ranks of the model, each with this configuration. Several independent processes cannot open
+        one directory, so by default they share it."""
         given = dict(extra or {})
         if processes > 1 and given.get("disk"):
             given.setdefault("share", True)

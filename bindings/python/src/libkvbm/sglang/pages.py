@@ -1,9 +1,9 @@
-"""Where the pages of a host pool of SGLang's lie in memory.
+"""Places of the pages of an SGLang host pool in memory.
 
-A pool says for any page which pieces of memory it has (get_page_buffer_meta). In nearly all pools piece j of page p
-lies at base_j + p * stride_j; this is asked of the pool for several pages, not assumed from the name of its layout, and
-then libkvbm reads and writes the pieces in place. Pools for which it does not hold (pages that move, state beside the
-pages, layouts without such an answer) have no pieces: their pages are copied as a whole by the pool's own functions.
+A pool returns the pieces of memory of any page (get_page_buffer_meta). In nearly all pools piece j of page p is at
+base_j + p * stride_j. The plug-in checks this with several pages of the pool; it does not rely on the name of the
+layout. Then libkvbm reads and writes the pieces in place. Other pools (pages that move, state beside the pages, layouts
+without such an answer) have no pieces: the pool's own functions copy their pages as a whole.
 """
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def head_groups_of(pool: Any, groups: int) -> Optional[list[list[Piece]]]:
 
 
 def cut_into(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """The same bytes in the same order as records of at most `most` bytes each."""
+    """Cuts pages into records of at most `most` bytes each, with the same bytes in the same order."""
     records: list[list[Piece]] = [[]]
     room = most
     for piece in pieces:

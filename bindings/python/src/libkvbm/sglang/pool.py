@@ -1,4 +1,4 @@
-"""A host pool of SGLang whose pages libkvbm keeps. It is host memory: SGLang itself copies to the device and back."""
+"""A host pool of SGLang with its pages stored by libkvbm. SGLang itself copies between it and the device."""
 from __future__ import annotations
 
 import logging
@@ -17,7 +17,7 @@ from .names import names
 from .pages import Piece, page_count, page_tokens
 
 _log = logging.getLogger("libkvbm.sglang")
-_PAGES = (MissError, NoRoomError, PeerError)  # of these pages, not of the library
+_PAGES = (MissError, NoRoomError, PeerError)  # errors of single pages, not of the library
 
 
 @dataclass(frozen=True)

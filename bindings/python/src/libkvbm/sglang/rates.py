@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-_KEPT = 4096  # of each kind, where nobody asks
+_KEPT = 4096  # samples of each kind until they are read
 
 
 class Rates:

@@ -37,7 +37,7 @@ class Told:
 
 def told_of(manager: Manager, config: Any, options: Optional[Mapping[str, Any]], store: Optional[PoolStore],
             ) -> Optional[Told]:
-    """None where nothing is to be told, or another rank tells it."""
+    """None without an event table, or if another rank sends the events."""
     if options is None or store is None or config.tp_rank != 0:
         return None
     if len(store.records) != 1:

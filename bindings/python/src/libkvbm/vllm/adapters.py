@@ -1,5 +1,5 @@
-"""LoRA adapters that change under one name and path. vLLM's hashes of a request's blocks have the adapter's name and
-path, which is enough while one engine runs; blocks that outlive it need what the adapter was made of, too."""
+"""LoRA adapters that change under one name and path. vLLM's hashes of a request's blocks contain the adapter's name and
+path. That is enough while one engine runs. Blocks that outlive the engine also need the contents of the adapter."""
 from __future__ import annotations
 
 import hashlib
@@ -21,8 +21,8 @@ _asking: ContextVar[bytes] = ContextVar("libkvbm_vllm_adapter", default=b"")
 
 
 def adapter_of(request: Any) -> bytes:
-    """A digest of the files of a request's adapter; of one whose files are not known, a number of this process. Empty for
-    none."""
+    """A digest of the files of a request's adapter; a number of this process if the files are unknown. Empty without an
+    adapter."""
     adapter = getattr(request, "lora_request", None)
     if adapter is None:
         return b""

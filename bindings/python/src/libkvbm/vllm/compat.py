@@ -105,7 +105,7 @@ def check(*needs: Needs) -> None:
 
 
 def missing_of(*needs: Needs) -> list[str]:
-    """What the installed vLLM lacks of it, by name."""
+    """The missing parts of the interface in the installed vLLM, by name."""
     missing = []
     for need in needs:
         for module, classes in need.items():

@@ -1,8 +1,8 @@
-"""Offloading without a pool of vLLM's in between: libkvbm copies between its host tier and the KV cache itself, in host
-memory or on a CUDA device. For vLLM with one worker, in whose process the scheduler is, too.
+"""Offloading without a vLLM pool in between: libkvbm copies directly between its host tier and the KV cache, in host
+memory or on a CUDA device. For vLLM with one worker in the scheduler's process.
 
-A block is offered to the scheduler only when it is in host memory and held. It is verified as it is copied; one that
-does not verify even so is reported to vLLM, which computes it.
+A block is offered to the scheduler only when it is in host memory and held. It is verified while it is copied. A block
+that fails verification is reported to vLLM, which computes it.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .vault import Vault  # noqa: E402
 
 # As the library's own slack and probes of loads that are weighed (docs/cost.md).
 _SLACK_NS, _PROBE_NS = 1_000_000, 1_000_000_000
-# Of the engines whose worker is in this process, by their ids.
+# Engines with a worker in this process, by their ids.
 _here: dict[str, Vault] = {}
 
 
@@ -80,8 +80,8 @@ class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
 
 
 class Blocks(LoadStoreSpec):  # type: ignore[misc]
-    """Where the blocks of a transfer are: their keys with the adapter of their request, and group after group of a load
-    what holds them, of a store the block before the first one and the namespace as it was when they were computed."""
+    """Places of the blocks of a transfer: their keys with the adapter of their request. Then for each group, of a load
+    the match that holds them; of a store the block before the first one, and the namespace at the time of computing."""
 
     def __init__(self, keys: list[bytes], adapter: bytes, matches: Optional[dict[int, Match]] = None,
                  parents: Optional[dict[int, bytes]] = None, spaces: Optional[dict[int, bytes]] = None) -> None:
@@ -96,7 +96,7 @@ class Blocks(LoadStoreSpec):  # type: ignore[misc]
 class _Request:
     adapter: bytes = b""
     held: dict[bytes, Match] = field(default_factory=dict)
-    fetched: set[bytes] = field(default_factory=set)  # asked for from below, once
+    fetched: set[bytes] = field(default_factory=set)  # requested from lower tiers, once
     below: set[bytes] = field(default_factory=set)  # came from there
     loaded: set[bytes] = field(default_factory=set)  # or failed to
     last: dict[int, bytes] = field(default_factory=dict)  # the last block that is stored, by group
@@ -122,7 +122,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             return LookupResult.MISS
         self._poll()
         request = req_context.get_state(_Request)
-        # It would be scheduled to load it for ever. Others may try: what is damaged they will not find.
+        # The request would be scheduled to load it for ever. Other requests may try: they do not find damaged blocks.
         if key in request.loaded and vault.has_failed(key):
             return LookupResult.MISS
         group = vault.group(get_offload_group_idx(key))
@@ -138,7 +138,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         if key in self._fetching:
             return LookupResult.RETRY if time.monotonic_ns() < self._fetching[key] else LookupResult.MISS
         if key in request.fetched:
-            return LookupResult.MISS  # it did not come up whole
+            return LookupResult.MISS  # not all of its blocks came up
         found = vault.store.find(group.ns, bytes(name))
         if not found:
             return LookupResult.RETRY if found is None else LookupResult.MISS
@@ -193,8 +193,8 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         self._poll(REST_NS if rest else 0)
         self._pace.rested()
         self._vault.step()
-        # What was found and not loaded is looked up again in the next step. Holding it longer would keep the host tier
-        # from taking new blocks.
+        # Blocks found and not loaded are looked up again in the next step. Holding them longer would keep the host tier
+        # from accepting new blocks.
         self._let_go()
         for (number, adapter), keys in self._wanted.items():
             self._fetch(number, adapter, keys)
@@ -236,11 +236,11 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
                 worth = self._worth(group, names, keys)
                 if worth:
                     vault.store.manager.prefetch_submit(group.ns, names[:worth], vault.fetches, user_data=keys[:worth])
-                elif time.monotonic_ns() > self._probed + _PROBE_NS:  # nobody waits for it
+                elif time.monotonic_ns() > self._probed + _PROBE_NS:  # no request waits for it
                     self._probed = time.monotonic_ns()
                     vault.store.manager.prefetch_submit(group.ns, names[:1], vault.fetches, user_data=[])
                 self._fetched(keys[worth:])
-            except Exception as error:  # nobody would see it, and what is fetched would be waited for for ever
+            except Exception as error:  # an exception would be lost, and requests would wait for ever
                 vault.store.failed(error)
                 self._fetched(keys)
 
@@ -321,7 +321,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         for number, keys, blocks in vault.paired(src_spec.keys, dst_spec):
             group, match = vault.group(number), src_spec.matches.pop(number, None)
             if not match or match.hits != len(keys):
-                # Somebody dropped blocks between; without all of them none is used.
+                # Blocks in between were dropped; without all of them none is used.
                 self._fail(job_id, keys, blocks)
                 continue
             self._operation(job_id, keys, blocks, False, lambda user: group.cache.load_submit(

@@ -1,4 +1,4 @@
-"""What KV blocks of the vLLM that runs in this process depend on beside their tokens."""
+"""Facts of the vLLM in this process that its KV blocks depend on, besides their tokens."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from .pages import being_started, instructions
 
 @dataclass(frozen=True)
 class Running:
-    """What an OffloadingConfig does not say of the engine that it is of: the model, with its revision, weights and what
-    of its configuration was overridden, and what orders the bytes of a block. `unfit`: why its blocks mean something in
-    this process alone."""
+    """Facts of the engine that an OffloadingConfig does not contain: the model with its revision, weights and
+    overridden configuration, and the kernels that order the bytes of a block. `unfit`: the reason why its blocks are
+    valid only in this process."""
 
     model: str
     kernels: str
@@ -34,7 +34,7 @@ class Running:
         if current_platform.is_cpu():
             kernels = instructions(engine, block_tokens)
         else:
-            # What vLLM chooses by itself depends on the device; the scheduler's process cannot see what it has chosen.
+            # vLLM's own choice depends on the device; the scheduler's process cannot see it.
             kernels = str(getattr(getattr(engine, "attention_config", None), "backend", None)
                           or f"chosen for {current_platform.get_device_capability()}")
         facts.hashing(engine.cache_config, library.weak_hashes)  # refused at start, not with the first request

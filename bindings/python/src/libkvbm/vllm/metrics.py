@@ -31,7 +31,7 @@ _MEANINGS = {
 
 @dataclass
 class Weighed:
-    """What became of loads that were weighed here and not by the library, since the last look; in its words."""
+    """Results of loads that were weighed here and not by the library, since the last call; with the library's names."""
 
     left: int = 0
     not_started: int = 0
@@ -65,7 +65,7 @@ def definitions() -> dict[str, OffloadingMetricMetadata]:
 
 
 def observed(now: Optional[Stats], before: Optional[Stats], aside: Aside, weighed: Optional[Weighed] = None) -> Any:
-    """What has changed since `before`."""
+    """Changes since `before`."""
     stats = OffloadingConnectorStats()
     stats.set_gauge(ASIDE, int(aside.stepped))
     if now is None:

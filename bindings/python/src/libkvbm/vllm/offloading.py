@@ -23,8 +23,8 @@ from .tier import KvbmTier  # noqa: E402
 
 
 class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
-    """It tells them of the engine and its requests what vLLM's own does not, measures how quickly prompts are computed, and
-    has loads of KvbmOffloadingSpec that failed computed."""
+    """vLLM's OffloadingConnector for libkvbm's hooks. Passes them facts of the engine and its requests that vLLM's own
+    does not pass, measures the computing speed of prompts, and lets vLLM compute failed loads of KvbmOffloadingSpec."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
         transfer = vllm_config.kv_transfer_config
@@ -56,11 +56,11 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
         self._stage = int(get_pp_group().rank_in_group)
         try:
             self._clock = StepClock(Place.of(view for view in kv_caches.values() if isinstance(view, torch.Tensor)))
-        except ConfigurationError:  # a device whose clock is not known
+        except ConfigurationError:  # a device with an unknown clock
             pass
 
     def _ours(self) -> Iterator[Union[KvbmManager, KvbmTier]]:
-        """What of ours the scheduler's side has."""
+        """The parts of libkvbm on the scheduler's side."""
         if self.connector_scheduler is not None:
             manager = self.connector_scheduler.manager
             for one in (manager, *getattr(manager, "secondary_tiers", ())):

@@ -13,8 +13,8 @@ _STEP_NS = 2_000_000
 
 
 class Pace:
-    """Tells whether the engine computed between two calls, which vLLM's workers and tiers are not told. Thread: the
-    caller's one."""
+    """Detects whether the engine computed between two calls, which vLLM does not report to its workers and tiers.
+    Thread: the caller's one."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -40,7 +40,7 @@ class PipelineSpeed:
             self._stages[stage].measured(tokens, ns)
 
     def block_ns(self, block_tokens: int) -> int:
-        """What a block takes in all stages; 0, as long as one of them has reported nothing."""
+        """Computing time of a block in all stages; 0 until every stage has reported."""
         each = [stage.block_ns(block_tokens) for stage in self._stages]
         return sum(each) if all(each) else 0
 

@@ -90,8 +90,8 @@ class StepStream:
 
 
 class StepClock:
-    """How long steps compute. A device goes on when the CPU has given it all of a step, so that there it is the device
-    that looks at the clock, and the answer comes some steps later. Thread: the worker's."""
+    """Computing times of steps. A device continues after the CPU has issued all work of a step. So on devices the
+    device itself reads the clock, and the result comes some steps later. Thread: the worker's."""
 
     def __init__(self, place: Place) -> None:
         self._place = place

@@ -1,4 +1,4 @@
-"""What vLLM's workers say to its scheduler's side after each step, and with it how quickly they computed prompts."""
+"""Reports of vLLM's workers to its scheduler's side after each step, with the computing speed of prompts."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
@@ -25,7 +25,7 @@ class Report(OffloadingWorkerMetadata):  # type: ignore[misc]
 
 
 def report(made: Any, stage: int, steps: Iterable[tuple[int, int]]) -> Optional[Any]:
-    """What vLLM's worker would have said, with what was measured since; None: nothing to say."""
+    """The report of vLLM's worker plus the measurements since; None: empty."""
     tokens, ns = 0, 0
     for step_tokens, step_ns in steps:
         tokens, ns = tokens + step_tokens, ns + step_ns

@@ -1,5 +1,5 @@
-"""What every plug-in for vLLM has: a manager made of the engine's options, answers to "is it there?" that never wait,
-and one place where a fault ends our use of the library."""
+"""Common parts of the plug-ins for vLLM: a manager made from the engine's options, lookups that never wait, and one
+place where a fault disables the library."""
 from __future__ import annotations
 
 import logging

@@ -37,8 +37,8 @@ LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after ten
 
 @dataclass
 class _Request:
-    """What is known of a request: its adapter, blocks that failed to load for it, which it is not offered again, and what
-    was stored for it, by group and position."""
+    """State of a request: its adapter, its failed blocks, which are not offered to it again, and its stored blocks, by
+    group and position."""
 
     adapter: bytes = b""
     failed: set[bytes] = field(default_factory=set)
@@ -135,7 +135,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._submit(job_metadata, keys, body)
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
-        # Also after a fault: what was submitted before ends in its time, and vLLM waits for it.
+        # Done after a fault too: operations submitted before end in their time, and vLLM waits for them.
         rest = self._pace.idle() and bool(self._requests) and not self._done
         for completion in self._queue.wait(REST_NS, 1024) if rest else self._queue.poll(1024):
             self._completed(completion)
@@ -154,7 +154,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
             for completion in self._queue.wait(100_000_000):
                 self._completed(completion)
             if time.monotonic_ns() > end:
-                # What the library still writes to is vLLM's memory, so that nothing else can be done than to wait.
+                # The library may still write to vLLM's memory, so the only option is to wait.
                 log.warning("libkvbm's tier waits for %d jobs", len(self._running))
                 end += self._timeout_ns
 
@@ -238,8 +238,8 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         return [key for _, key, _ in found], [row for _, _, row in found], before
 
     def _compute_ns(self) -> int:
-        """What a row would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part of a
-        load would be of no use."""
+        """Computing time of a row; 0: it is loaded in any case. With several groups of layers a part of a load would be
+        useless."""
         return self.speed.block_ns(self._chunk_tokens) if self._weigh and self._groups == 1 else 0
 
     def _submit(self, job: TransferJob, keys: list[bytes], body: Any) -> None:
@@ -253,7 +253,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         def guarded() -> None:
             try:
                 body()
-            except Exception as error:  # in a thread of ours nobody else would see it, and the job would never end
+            except Exception as error:  # an exception of this thread would be lost, and the job would never end
                 self._store.failed(error)
                 self._finish(job.job_id, False)
 

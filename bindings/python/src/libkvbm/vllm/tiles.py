@@ -1,7 +1,7 @@
-"""Leave to use AMX tiles, which Linux gives a process when it asks.
+"""Requests the permission to use AMX tiles from Linux.
 
-vLLM 0.32 uses them for attention on processors that have them and does not ask: it relies on a matrix product of some
-rows that another library does with them before. A process whose first prompt is in the cache but for a token computes
+vLLM 0.32 uses them for attention on processors that have them, without requesting them: it relies on an earlier matrix
+product of several rows in another library. A process with a first prompt that is cached except for one token computes
 no such product, and would end with an illegal instruction.
 """
 from __future__ import annotations

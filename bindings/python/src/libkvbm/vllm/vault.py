@@ -1,5 +1,5 @@
-"""What the scheduler's and the worker's side of direct offloading share: the manager, a namespace and an attached cache
-for each group of layers, and what is being stored."""
+"""Shared parts of the scheduler's and the worker's side of direct offloading: the manager, a namespace and an attached
+cache for each group of layers, and the running stores."""
 from __future__ import annotations
 
 import threading
@@ -92,7 +92,7 @@ class Vault:
         return keys_of(group.ns, keys, adapter)
 
     def spaces(self) -> dict[int, bytes]:
-        """What the groups' namespaces are called now; another name after a reset."""
+        """The current names of the groups' namespaces; they change with a reset."""
         return {number: group.ns.id for number, group in self._groups.items() if group.ns is not None}
 
     def by_group(self, keys: Collection[bytes]) -> dict[int, list[bytes]]:

@@ -12,7 +12,7 @@ from .pace import REST_NS, Pace
 
 
 class Group(NamedTuple):
-    """What a transfer moves of one group of layers: block i is part `parts[i]` of `chunks[i]`."""
+    """The blocks of one group of layers in a transfer: block i is part `parts[i]` of `chunks[i]`."""
 
     number: int
     blocks: Any

@@ -1,8 +1,9 @@
-"""What each engine says of itself that decides what its KV means, as text: the rows of "What KV depends on" in
-docs/formats.md. The functions take the engines' own objects; nothing here imports an engine, so that tests run without.
+"""Facts of each engine that decide the meaning of its KV, as text: the rows of "What KV depends on" in
+docs/formats.md. The functions take the engines' own objects. No module here imports an engine, so tests run without
+one.
 
-A configuration is taken whole but for what is known to say nothing of KV: what a new version of an engine adds makes its
-blocks other ones, and never silently the same.
+All fields of a configuration count, except those that are known not to affect KV. So a new field of a new engine
+version makes its blocks different, and never silently equal.
 """
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _UNSET: tuple[object, ...] = (None, "", "auto")
 
 
 def fields_of(config: Any, says_nothing: Collection[str] = ()) -> dict[str, Any]:
-    """What was set of a configuration: the fields that its constructor takes, as plain values, but those that say nothing
-    of KV, those that begin with an underscore, and those that are None, empty or "auto"."""
+    """The set fields of a configuration: the parameters of its constructor, as plain values. Excluded are fields that
+    do not affect KV, begin with an underscore, or are None, empty or "auto"."""
     if config is None:
         return {}
     if dataclasses.is_dataclass(config):

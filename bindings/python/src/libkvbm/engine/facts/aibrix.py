@@ -1,4 +1,4 @@
-"""What AIBrix's blocks depend on beside their keys."""
+"""Facts that AIBrix's blocks depend on, besides their keys."""
 from __future__ import annotations
 
 from typing import Any, Optional, Sequence
@@ -10,13 +10,13 @@ from ..tokens import canonical_identity
 from ..weights import digest_of, place_of
 from .vllm import run_time_scales
 
-# Key builders whose keys are the tokens themselves, or BLAKE2b of them: nothing else has the same.
+# Key builders that use the tokens themselves, or BLAKE2b of them: their keys are unique.
 TOKENS = ("hex", "raw", "tokens")
 
 
 def model_of(text: str) -> str:
-    """What the operator says of the weights; where its first word names files on this machine, as a path or as
-    name@revision, with their digest. Blocks: while they are read, the first time."""
+    """The operator's text about the weights. If its first word names files on this machine, as a path or as
+    name@revision, their digest is added. Blocks: while they are read, the first time."""
     word = (text.split() or [""])[0]
     name, _, revision = word.partition("@")
     for model, of in ((text, None), (word, None), (name, revision or None)):
@@ -27,8 +27,8 @@ def model_of(text: str) -> str:
 
 
 def hashing(conn_id: str, key_builder: Any, weak_hashes: bool) -> str:
-    """AIBrix's connection id, which has its namespace, the first and the last head and layer, the layout and the kind of its
-    keys in it; and the hash that they are made with."""
+    """AIBrix's connection id, and the hash of its keys. The id contains its namespace, the first and the last head and
+    layer, the layout, and the kind of its keys."""
     signature = str(getattr(key_builder, "signature", "none"))
     hasher = getattr(key_builder, "hasher", None)
     algorithm = type(key_builder).__name__ if hasher is None else type(hasher).__name__
@@ -69,7 +69,7 @@ def canonical_of(text: str, spec: Any, ranks: int, option: str) -> Identity:
 
 
 def check_engine(vllm_config: Optional[Any]) -> None:
-    """Refuses an engine whose requests AIBrix's keys do not tell apart."""
+    """Refuses an engine with requests that AIBrix's keys do not distinguish."""
     if vllm_config is None:
         return
     scales = run_time_scales(vllm_config)

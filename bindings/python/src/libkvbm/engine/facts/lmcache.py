@@ -1,4 +1,4 @@
-"""What LMCache's objects and chunks depend on beside the hash of their tokens."""
+"""Facts that LMCache's objects and chunks depend on, besides the hash of their tokens."""
 from __future__ import annotations
 
 from typing import Any, Optional, Sequence
@@ -8,7 +8,7 @@ from ..hashes import check_hashes, python_seed
 from ..identity import Identity
 from .vllm import run_time_scales
 
-# What LMCache's server makes of --hash-algorithm, by the length of a hash: it tells its adapters nothing else.
+# Hash algorithms of LMCache's server (--hash-algorithm) by hash length, the only information that adapters get.
 _BY_LENGTH = {8: "Python's builtin hash", 16: "xxhash", 32: "blake3"}
 _CHOOSE = "start lmcache server with --hash-algorithm blake3"
 # Inside the engine LMCache cuts every hash to 64 bits.
@@ -30,7 +30,7 @@ def engine_hashing(config: Any, weak_hashes: bool) -> str:
 
 
 def check_engine(vllm_config: Optional[Any]) -> None:
-    """Refuses an engine whose requests LMCache's names do not tell apart."""
+    """Refuses an engine with requests that LMCache's names do not distinguish."""
     scales = None if vllm_config is None else run_time_scales(vllm_config)
     if scales is not None:
         raise ConfigurationError(scales)
@@ -61,7 +61,7 @@ def chunk_identity(version: str, model: str, element: str, shapes: Sequence[Sequ
 
 
 def native_identity(version: str, model: str, piece_bytes: int, made_by: str) -> Identity:
-    """Of an object of the native adapter, whose text names everything else."""
+    """Facts of an object of the native adapter; its text has everything else."""
     return Identity(model=model, element="", layout=f"object of LMCache {version}'s native adapter", tokens=0, bytes=piece_bytes,
                     hashing=made_by)
 

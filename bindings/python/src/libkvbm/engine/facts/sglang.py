@@ -1,4 +1,4 @@
-"""What a page of SGLang's host pools depends on beside its tokens."""
+"""Facts that a page of SGLang's host pools depends on, besides its tokens."""
 from __future__ import annotations
 
 import json
@@ -54,10 +54,9 @@ class Place:
 
 
 def server_facts(arguments: Any, revision: Optional[str] = None, weak_hashes: bool = False, device: str = "") -> dict[str, str]:
-    """What SGLang's arguments (None: not known here) say of the weights, and how KV is made of them. A name that an operator
-    gave to a model is not enough: other weights may be served under it tomorrow. `revision` is what he says of weights
-    that cannot be read here; `device` decides what SGLang chooses by itself. ConfigurationError, with the remedy. Blocks:
-    while weights are read."""
+    """Facts of the weights and of computing KV in SGLang's arguments (None: unknown here). An operator's name of a
+    model is not enough: it may stand for other weights later. `revision` identifies weights that cannot be read here.
+    `device` decides SGLang's own choices. Raises ConfigurationError with the remedy. Blocks: while weights are read."""
     names = _MODEL + _DRAFT + _KERNELS + _IMAGES + _PARALLEL + _ADAPTERS
     values = {name: plain(getattr(arguments, name, None)) for name in names}
     facts = {name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)

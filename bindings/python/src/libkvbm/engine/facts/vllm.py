@@ -1,4 +1,4 @@
-"""What KV blocks of a vLLM depend on beside their tokens, out of its configuration."""
+"""Facts in vLLM's configuration that its KV blocks depend on, besides their tokens."""
 from __future__ import annotations
 
 import hashlib
@@ -19,7 +19,7 @@ _BY_LENGTH = ('"longrope"', '"su"')
 # Weights that are read from the files of the model, or made up. All other ways of loading need the operator's word.
 _FROM_FILES = ("auto", "bitsandbytes", "fastsafetensors", "gguf", "hf", "instanttensor", "mistral", "npcache", "pt",
                "runai_streamer", "runai_streamer_sharded", "safetensors", "sharded_state")
-# What says nothing of KV, or is said elsewhere: hf_config has the overrides in it, and the digest of the files the name.
+# Fields that do not affect KV, or are covered elsewhere: overrides are in hf_config, the name in the files' digest.
 _MODEL = frozenset((
     "allow_deprecated_quantization", "allowed_local_media_path", "allowed_media_domains", "config_format",
     "disable_cascade_attn", "enable_cumem_allocator", "enable_nccl_comm_suspend", "enable_prompt_embeds",
@@ -57,10 +57,10 @@ _PARALLEL = ("cp_kv_cache_interleave_size", "dcp_kv_cache_interleave_size", "dec
 
 
 def model_name(vllm_config: Any, revision: Optional[str] = None, *, log: Optional[logging.Logger] = None) -> str:
-    """Equal for two engines exactly if their KV of equal tokens is: readable, and told apart from models of the same name by
-    what it was made of, a digest of the configuration as vLLM has made it and of the bytes of the weights. `revision` is
-    what an operator says of weights that cannot be read here. ConfigurationError where they are not to be told from
-    others, with the remedy. Blocks: while the weights are read, the first time (libkvbm.engine.weights)."""
+    """Name of a model; equal for two engines exactly if their KV of equal tokens is equal. It is readable, and contains
+    a digest of vLLM's effective configuration and of the bytes of the weights. `revision` identifies weights that
+    cannot be read here. Raises ConfigurationError with the remedy if the weights cannot be identified. Blocks: while
+    the weights are read, the first time (libkvbm.engine.weights)."""
     model = vllm_config.model_config
     config = {key: value for key, value in model.hf_config.to_dict().items() if not key.startswith("_")}
     config.pop("transformers_version", None)
@@ -80,14 +80,14 @@ def model_name(vllm_config: Any, revision: Optional[str] = None, *, log: Optiona
         facts["max_model_len"] = model.max_model_len
     facts["weights"] = _weights(vllm_config, revision, log)
     facts["told"] = revision
-    # What is not there says the same as what was never thought of.
+    # An absent field means the same as an unknown one.
     facts = {name: value for name, value in facts.items() if value}
     text = json.dumps(facts, sort_keys=True, default=str)
     return f"{Path(str(model.model)).absolute().name}@{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def told_name(vllm_config: Any, text: str) -> str:
-    """What an operator calls the model, for plug-ins of other engines to find (identity tokens), with the digest of its files,
+    """The operator's name of the model, for plug-ins of other engines (identity tokens), with the digest of its files,
     which they read as well."""
     model, load = vllm_config.model_config, vllm_config.load_config
     place = place_of(str(model.model), getattr(model.hf_config, "_commit_hash", None) or model.revision,
@@ -120,7 +120,7 @@ def _weights(vllm_config: Any, revision: Optional[str], log: Optional[logging.Lo
 
 
 def _code(model: Any) -> list[str]:
-    """Of models whose code lies with another one ("org/name--file.Class"): that code."""
+    """The code of a model that is stored with another model ("org/name--file.Class")."""
     classes = model.hf_config.to_dict().get("auto_map") or {}
     if not getattr(model, "trust_remote_code", False) or not isinstance(classes, dict):
         return []
@@ -129,7 +129,7 @@ def _code(model: Any) -> list[str]:
 
 
 def _draft(speculative: Any, target: str, log: Optional[logging.Logger]) -> dict[str, Any]:
-    """Of a draft model, whose KV lies in the same blocks; nothing for drafts that are made without one."""
+    """Facts of a draft model, which has its KV in the same blocks; empty for drafts without a model."""
     if speculative is None or not getattr(speculative, "model", None):
         return {}
     model = str(speculative.model)
@@ -158,8 +158,8 @@ def run_time_scales(vllm_config: Any) -> Optional[str]:
 
 
 def check_awake(vllm_config: Any) -> None:
-    """Refuses an engine whose KV cache may be unmapped beneath an attached cache: a transfer that is under way then is an
-    illegal address, which ends the use of the device for the whole process."""
+    """Refuses an engine that may unmap its attached KV cache. A transfer in progress would then access an illegal
+    address, which ends the use of the device for the whole process."""
     if getattr(vllm_config.model_config, "enable_sleep_mode", False):
         raise ConfigurationError("enable_sleep_mode unmaps the KV cache, which libkvbm has attached and may be copying: leave "
                                  "--enable-sleep-mode out")
@@ -184,9 +184,9 @@ def pages_hashing(cache_config: Any, weak_hashes: bool) -> str:
 
 def offloaded(config: Any, model: str, kernels: str, layout: str, record_bytes: int, made_by: str,
               group: Optional[int] = None) -> Identity:
-    """Of blocks of an OffloadingConfig. `kernels` is vLLM's version and what orders the bytes of a block, `layout` says in
-    words how a record is ordered, `made_by` how blocks are named; `group` is the group of layers that they are of, None
-    where a record has room for all."""
+    """Facts of the blocks of an OffloadingConfig. `kernels` is vLLM's version and the kernels that order the bytes of a
+    block. `layout` describes the order of a record, `made_by` the names of blocks. `group` is the group of layers of
+    the blocks, None if a record has space for all."""
     parallel = config.parallel
     groups = [g for g in config.groups if group is None or g.group_id == group]
     facts = {"layout": layout, "kernels": kernels, "order": config.kv_cache_layout, "canonical": config.canonical_layout,

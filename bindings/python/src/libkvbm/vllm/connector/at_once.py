@@ -1,7 +1,7 @@
-"""Requests that are scheduled together with the load of their front: with the option `layers`.
+"""Requests that are scheduled together with the load of their leading blocks: with the option `layers`.
 
-vLLM gives the blocks of such a request their names in its prefix cache when it schedules it, before anything is loaded.
-Nobody else may find them before the load has ended well. Thread: the scheduler's.
+vLLM names the blocks of such a request in its prefix cache when it schedules the request, before any of them is loaded.
+No other request may find them before the load has succeeded. Thread: the scheduler's.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class AtOnce:
         return bool(self._names) and not self._names.isdisjoint(bytes(name) for name in names)
 
     def step(self, blocks_of: Callable[[str], tuple[list[int], ...]]) -> Iterable[str]:
-        """The step has been made. Gives the requests of the one before, whose loads have ended, but for those that were
-        preempted and load again."""
+        """Records that the step was made. Returns the requests of the step before: their loads have ended. Requests
+        that were preempted and load again are excluded."""
         ended = [name for name in self._tables if name not in self._made]
         self._tables = {name: list(blocks_of(name)[0]) for name in self._made}
         self._made.clear()

@@ -1,4 +1,4 @@
-"""What the connector tells vLLM's own metrics."""
+"""The connector's counters for vLLM's own metrics."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a request's kv_transfer_params say of prefill->decode, and what they are told.
+"""Reads and writes a request's kv_transfer_params for prefill->decode.
 
 A proxy sends a prompt to a prefill engine with {"do_remote_decode": true} and max_tokens 1, and the kv_transfer_params
 of the answer with the same prompt to a decode engine: the protocol of vLLM's own NixlConnector.
@@ -31,10 +31,10 @@ def wants_remote(params: Optional[dict[str, Any]]) -> bool:
 
 
 def digest(request: Any, tokens: int) -> Optional[str]:
-    """Names everything that the KV of a request's first tokens depends on beside the model. Both engines are told the
-    prompt by a third, and KV of another prompt would be another's answer."""
+    """Digest of everything that the KV of a request's first tokens depends on besides the model. Both engines get the
+    prompt from a third program, and the KV of another prompt would give a wrong answer."""
     if request.prompt_token_ids is None or getattr(request, "prompt_embeds", None) is not None:
-        return None  # what was embedded elsewhere has no name that two engines would agree on
+        return None  # external embeddings have no name that two engines agree on
     ids = array("I", request.prompt_token_ids[:tokens])
     adapter = [getattr(getattr(request, "lora_request", None), "lora_name", None), adapter_of(request).hex()]
     inputs = [[str(feature.identifier), int(feature.mm_position.offset)]

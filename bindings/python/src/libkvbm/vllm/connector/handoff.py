@@ -97,7 +97,7 @@ class Handoff:
             self._refuse(job, gone)
             return
         sources = [Source(address, i) for i, (address, _) in enumerate(job.remote.nodes)]
-        # One that needs nothing says so by giving up; until that is done it may write a block that nobody reads.
+        # A session without wanted blocks is aborted; until then it may write an unused block.
         blocks = job.block_ids or [_FIRST_BLOCK]
         try:
             session = Session(self._cache, bytes.fromhex(job.remote.offer), blocks, sources, rank=self._rank,
@@ -129,7 +129,7 @@ class Handoff:
         return None
 
     def poll(self, wait_ns: int) -> Ended:
-        """What has ended; waits a little if told to, and if something is under way."""
+        """Takes the ended transfers; on request it waits a little if some are in progress."""
         ended, self._refused = self._refused, Ended()
         receiving = any(isinstance(what, Session) for what in self._under_way.values())
         for completion in self._queue.wait(wait_ns) if wait_ns and receiving else self._queue.poll():

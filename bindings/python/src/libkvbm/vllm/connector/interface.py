@@ -26,7 +26,7 @@ def minor() -> str:
 
 
 def check(base: type[Any]) -> None:
-    """Refuses a vLLM whose connector interface is not the one that this was written for."""
+    """Refuses a vLLM with another connector interface than the supported one."""
     text = f"KvbmConnector supports vLLM {' and '.join(SUPPORTED)}, and this is vLLM {version()}"
     if minor() not in SUPPORTED:
         raise ConfigurationError(text)

@@ -64,7 +64,7 @@ class Layered:
         return made
 
     def wait(self, layer: str) -> None:
-        """What the device computes from now on comes after this layer of every load."""
+        """Makes later work of the device wait for this layer of every load."""
         number, stream = self._numbers.get(layer), self._place.stream()
         if number is None or stream is None:
             return

@@ -32,8 +32,9 @@ class _Found:
 
 
 class Finder:
-    """Looks requests up in all spaces. What was found is held, so that it is there when it is loaded, until forget().
-    Where others must be asked, that is done on a thread, and the engine told to ask again. Thread: the scheduler's."""
+    """Looks requests up in all spaces. The blocks found are held until forget(), so that they are there when they are
+    loaded. Other processes and nodes are asked on a thread, and the engine asks again later. Thread: the
+    scheduler's."""
 
     def __init__(self, spaces: Sequence[Space], quick: bool, ask_nodes_ns: int) -> None:
         self._spaces = spaces
@@ -74,7 +75,7 @@ class Finder:
         return min(len(slow) * self._grain, upto - first)
 
     def forget(self, request: str) -> None:
-        """Lets go of what a request was found to have."""
+        """Releases the blocks found for a request."""
         found = self._found.pop(request, None)
         if found is not None:
             found.release()

@@ -1,4 +1,4 @@
-"""What the scheduler's half of the connector tells the workers' halves, and the other way round."""
+"""Messages between the scheduler's half of the connector and the workers' halves."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Remote:
 
 @dataclass
 class OfferJob:
-    """A finished prefill, whose blocks the decode side fetches."""
+    """A finished prefill; the decode side fetches its blocks."""
 
     request: str
     offer: str
@@ -57,8 +57,8 @@ class OfferJob:
 
 @dataclass
 class ReceiveJob:
-    """A request whose blocks from `first` on come from a prefill engine. Without blocks: it is told that nothing is
-    wanted of it."""
+    """A request with blocks from `first` on from a prefill engine. Without blocks: the prefill engine is notified that
+    none are wanted."""
 
     request: str
     remote: Remote
@@ -83,8 +83,8 @@ class StepMetadata(KVConnectorMetadata):  # type: ignore[misc]
 
 @dataclass
 class Heard(KVConnectorWorkerMetadata):  # type: ignore[misc]
-    """What a worker has to say of a step beside what vLLM itself asks for. `left`: requests of which blocks that are
-    whole were not loaded, because computing them is quicker."""
+    """A worker's report of a step, besides vLLM's own. `left`: requests with found blocks that were not loaded, because
+    computing them is faster."""
 
     left: set[str] = field(default_factory=set)
 
@@ -94,8 +94,8 @@ class Heard(KVConnectorWorkerMetadata):  # type: ignore[misc]
 
 @dataclass
 class RankFacts(KVConnectorHandshakeMetadata):  # type: ignore[misc]
-    """What the scheduler must know of a worker: the names of its namespaces by group of layers (None: its cache is
-    out of use), the bytes of its largest block, and its node."""
+    """Facts of a worker for the scheduler: the names of its namespaces by group of layers (None: its cache is
+    disabled), the bytes of its largest block, and its node."""
 
     rank: int
     spaces: Optional[list[str]]

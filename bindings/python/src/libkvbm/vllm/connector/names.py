@@ -1,4 +1,4 @@
-"""What the blocks of requests are called in libkvbm."""
+"""Keys in libkvbm of the blocks of requests."""
 from __future__ import annotations
 
 from typing import Any, Sequence

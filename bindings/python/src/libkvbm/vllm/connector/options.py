@@ -1,4 +1,4 @@
-"""What kv_connector_extra_config says."""
+"""The options in kv_connector_extra_config."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,21 +16,22 @@ _OWN = ("ask_nodes_ms", "cache", "events", "handoff", "handoff_key_file", "hando
 class Options:
     """The library's own options (libkvbm.engine.Configuration) and these:
 
-    cache             true: blocks are kept in the tiers and found again
-    handoff           prefill->decode; true where kv_role is kv_producer or kv_consumer
-    handoff_listen    address of this engine's node, host:port; 127.0.0.1:0, any free port of this machine's own
-      handoff_key_file  key that both sides have (kvbm key new); needed where they are not one user's processes on one machine
+    cache             true: blocks are stored in the tiers and found again
+    handoff           prefill->decode; true by default if kv_role is kv_producer or kv_consumer
+    handoff_listen    address of this engine's node, host:port; 127.0.0.1:0, any free port of this machine
+    handoff_key_file  key that both sides have (kvbm key new); needed unless both are one user's processes on one
+    machine
     handoff_timeout   seconds that finished prefills wait for their decode side
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
-    load_timeout      seconds after which a load that has not ended is given up
-    weigh             true: what would take longer to load than to compute is computed
-    layers            true, for caches on GPUs: a request is computed at once, and waits on the device for what is loaded
-                      of it, layer by layer; false: it is computed when all of it has come
-    identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM's, too; tokens: blocks
-                      are named by their tokens and kept in one order, which plug-ins of other engines know
-    model             name and revision of the weights, by which the others of identity tokens call them, too
-    events            a table of libkvbm.events.open_source: routers are told what is kept
-    ask_nodes_ms      where the cache is a node: how long other nodes are asked what they have
+    load_timeout      time limit of a load in seconds
+    weigh             true: blocks that take longer to load than to compute are computed
+    layers            true, for caches on GPUs: a request is computed at once, and waits on the device for its loaded
+                      blocks, layer by layer; false: it is computed when all blocks have come
+    identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM, too; tokens: blocks are
+                      named by their tokens and have one order, which plug-ins of other engines know
+    model             name and revision of the weights, equal on all sides with identity tokens
+    events            a table of libkvbm.events.open_source: sends events about stored blocks to routers
+    ask_nodes_ms      if the cache is a node: time that a lookup waits for other nodes
     """
 
     library: Configuration

@@ -5,8 +5,8 @@ import math
 import time
 from typing import Iterable
 
-# A prompt that is repeated waits no longer than this for its stores, and they are thought to be over after it where
-# nobody says so: a copy into host memory takes milliseconds, and waiting must not cost more than computing would.
+# Limit of the time that a repeated prompt waits for its stores. After it stores without a report count as ended: a copy
+# into host memory takes milliseconds, and waiting must not cost more than computing.
 _LONGEST_S = 1.0
 
 

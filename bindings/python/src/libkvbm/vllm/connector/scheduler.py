@@ -1,4 +1,4 @@
-"""The scheduler's half of the connector: what is found, what is to be stored, and whose blocks go to whom."""
+"""The scheduler's half of the connector: lookups, planning of loads, stores and hand-off."""
 from __future__ import annotations
 
 import logging
@@ -99,7 +99,7 @@ class SchedulerSide:
             raise ConfigurationError('the workers of this engine are processes of their own: set "share": true in '
                                      "kv_connector_extra_config, so that they and the scheduler have one tier set")
         largest = max(fact.largest for fact in facts)
-        # It asks the workers' manager what there is, and keeps nothing itself.
+        # This manager looks up in the workers' manager, and stores nothing itself.
         settings = {**library.settings, "host.capacity": max(16 << 20, 4 * largest)}
         self._tiers = tiers = engines.Tiers(replace(library, settings=settings).open(largest))
         found = []
@@ -239,7 +239,7 @@ class SchedulerSide:
     # ---- steps
 
     def step(self, output: Any) -> StepMetadata:
-        """What the workers do in this step."""
+        """The work of the workers in this step."""
         step, self._step = self._step, StepMetadata()
         state = getattr(output, "kv_connector_block_state", None)
         blocks_of = self._manager.get_block_ids if state is None else state.get_block_ids
@@ -258,7 +258,7 @@ class SchedulerSide:
             if request is None:
                 continue
             begin = self._stored.get(name, 0)
-            # Tokens whose KV is there after this step, of those that the engine knows: drafts may be refused.
+            # Tokens with KV after this step, of those that the engine knows: drafts may be refused.
             end = min(int(request.num_computed_tokens) + n, len(self._names.of(request)) * self._hashed)
             if end // self._least == begin // self._least:
                 continue
@@ -331,10 +331,10 @@ class SchedulerSide:
             self._forget_found(name)
 
     def finished(self, request: Any, ids: tuple[list[int], ...]) -> tuple[bool, Optional[dict[str, Any]]]:
-        """Whether the request's blocks are kept for a decode engine, and what that is told."""
+        """Whether the request's blocks are kept for a decode engine, and the parameters for that engine."""
         name, params = request.request_id, request.kv_transfer_params
         remote = self._remote_of(request)
-        if remote is not None:  # it ended before it had blocks: the prefill engine need not wait
+        if remote is not None:  # ended before it had blocks: the prefill engine need not wait
             self._step.receives.append(ReceiveJob(name, remote, 0, []))
             params["do_remote_prefill"] = False
         told = self._offer(request, ids) if decode.wants_offer(params) else None

@@ -40,7 +40,7 @@ class Told:
 
 
 def _extra_keys(request: Any, begin: int, end: int, size: int) -> Optional[list[Any]]:
-    """What vLLM's own events have of each block: names of adapters and images, and the salt."""
+    """The extra keys of each block in vLLM's own events: names of adapters and images, and the salt."""
     from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys, to_event_extra_keys
 
     found: list[Any] = []

@@ -229,7 +229,7 @@ class WorkerSide:
             self._speed.measured(tokens, ns)
         self._end_layered()
         if self._layered is not None and self._layered.failed:
-            # What this step has computed may have read what was not loaded.
+            # This step may have read blocks that were not loaded.
             for span in (span for job in step.stores for span in job.spans):
                 self.stats.add("store_failures", len([block for block in span.block_ids if block]))
                 self.store_over(span)
@@ -238,7 +238,7 @@ class WorkerSide:
             self.aside.call(lambda job=job: self._store(job, step.spaces), None)  # type: ignore[misc]
 
     def results(self, idle: bool) -> Results:
-        """What has ended since the last call."""
+        """Takes the transfers that have ended since the last call."""
         self._end_layered()
         if self._queue is not None:
             # The scheduler waits for loads to end, and a repeated prompt for stores.
@@ -323,7 +323,7 @@ class WorkerSide:
         submitted: Optional[bool] = None
         try:
             submitted = self.aside.call(lambda: self._submit(part, span, stream), submitted)
-        except Exception as error:  # on a thread nobody would see it, and the request would wait for ever
+        except Exception as error:  # an exception of a thread would be lost, and the request would wait for ever
             self.aside.step(f"{type(error).__name__}: {error}")
         if submitted is None:
             load.failed.update(block for block in span.block_ids if block)
@@ -353,9 +353,9 @@ class WorkerSide:
         return True
 
     def _compute_ns(self) -> int:
-        """What a block would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part
-        of a load would be of no use, and blocks of a window are dearer to compute than they are long. Giving up a load
-        that a step is waiting for costs that step."""
+        """Computing time of a block; 0: it is loaded in any case. With several groups of layers a part of a load would
+        be useless, and blocks of a window cost more to compute than their length suggests. Stopping a load that a step
+        waits for costs that step."""
         if not self._options.weigh or len(self._tokens) != 1 or self._layered is not None:
             return 0
         return self._speed.block_ns(self._tokens[0])
@@ -425,7 +425,7 @@ class WorkerSide:
             self._fail(request, load.failed | load.slow)
 
     def _count_weighed(self) -> None:
-        """What has changed of what the library foresaw of loads, and what came true."""
+        """Changes of the library's predicted and measured load times."""
         if self.tiers is None or not self._options.weigh:
             return
         now = self.aside.call(self.tiers.manager.stats, None)
