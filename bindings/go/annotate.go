@@ -4,8 +4,8 @@
 
 package libkvbm
 
-// No function of the library calls back into Go, and none keeps a pointer that it is given, but for the pinned memory of
-// attached caches and the C memory of pending operations. So what a call takes may stay on the stack.
+// No function of the library calls back into Go. None keeps a pointer argument, except the pinned memory of attached
+// caches and the C memory of pending operations. So arguments of calls may stay on the stack.
 
 /*
 #cgo noescape kvbm_block_clone

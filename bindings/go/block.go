@@ -24,7 +24,7 @@ const (
 	PriorityKeep      Priority = C.KVBM_PRIORITY_KEEP
 )
 
-// Duplicates is what becomes of a block whose key is there already.
+// Duplicates selects the treatment of a block with a key that exists already.
 type Duplicates uint32
 
 // The choices of kvbm.h.

@@ -170,7 +170,7 @@ func (c *Cache) handle() *handle {
 
 func (c *Cache) c() *C.kvbm_cache_t { return (*C.kvbm_cache_t)(c.h.ptr) }
 
-// Close waits for operations that touch the tensors, sessions and offers too, and lets go of their memory.
+// Close waits for operations that touch the tensors, sessions and offers too, and releases their memory.
 func (c *Cache) Close() error {
 	if c != nil && c.h != nil {
 		c.h.close()
@@ -205,7 +205,7 @@ type StoreOptions struct {
 	Parent    *Key          // key before the first; nil = none
 	Unchained bool          // keys are not a prefix in order
 	Positions []Position    // one for each key; content keys only
-	Timeout   time.Duration // what is not in place by then is StatusDeadline; 0 = none, negative = at once
+	Timeout   time.Duration // blocks not stored by then are StatusDeadline; 0 = none, negative = at once
 	// UnitKeys are the engine's own keys of the blocks within each stored block.
 	UnitKeys []Key
 	// Stream is of the cache's device: the blocks are read after what it holds. nil: they are ready.
@@ -219,8 +219,8 @@ type LoadOptions struct {
 	FirstLayer  uint32 // load only layers [FirstLayer, FirstLayer+Layers) of the part's shard
 	Layers      uint32 // 0 = all
 	KeepBelow   bool   // do not keep blocks from lower tiers in the host tier
-	// What the engine would need to compute one of its blocks: the load goes as far as that wins, and gives up when it is
-	// late. What is left to compute is StatusErrDeadline in a *PartialError. 0 = unknown: everything is loaded.
+	// Time in which the engine computes one of its blocks. Only the leading blocks are loaded for which loading is faster,
+	// and a late load stops. Blocks left to compute are StatusErrDeadline in a *PartialError. 0 = unknown: all are loaded.
 	ComputeBlock time.Duration
 	Positions    []Position    // where the blocks will stand, one for each key; content keys only
 	Timeout      time.Duration // 0 = none, negative = at once

@@ -94,8 +94,8 @@ func CodecRoom(rawBytes int, form *CodecForm) (int, error) {
 	return int(room), failWith(op, status, &detail)
 }
 
-// Encode codes KV by hand: no context, no manager. The coded bytes say of themselves what they are, and hold a hash of
-// each part: whatever happens to them, Decode gives the right bytes or an error. form nil = opaque. It takes a core and
+// Encode encodes KV without a context or manager. The coded buffer describes itself and has a hash of each part. So
+// Decode returns the right bytes or an error, whatever happens to the buffer. form nil = opaque. A call uses a core and
 // a thread until it is done.
 func Encode(raw []byte, mode CodecMode, form *CodecForm) ([]byte, error) {
 	room, err := CodecRoom(len(raw), form)
@@ -133,8 +133,8 @@ type CodecInfo struct {
 	Form       CodecForm
 	Lossy      bool // decoding has to allow it
 	Leaves     uint32
-	RawLeaves  uint32 // of these, kept as they were
-	RawBytes   uint64 // what decoding gives
+	RawLeaves  uint32 // leaves stored unchanged
+	RawBytes   uint64 // size of the decoded bytes
 	CodedBytes uint64
 	ErrorPPB   uint64 // lossy: sum of squared differences / sum of squared values, in 1e-9
 }
@@ -158,8 +158,8 @@ func Inspect(coded []byte) (*CodecInfo, error) {
 		ErrorPPB: uint64(info.error_ppb)}, nil
 }
 
-// Decode gives back what was coded. What was changed or cut short is ErrDamaged, what is of a newer library ErrVersion:
-// both are misses. What was coded with loss is ErrPermission unless allowLossy.
+// Decode decodes a coded buffer. A changed or truncated buffer is ErrDamaged, one of a newer library ErrVersion: both
+// are misses. A lossy buffer is ErrPermission unless allowLossy.
 func Decode(coded []byte, allowLossy bool) ([]byte, error) {
 	info, err := Inspect(coded)
 	if err != nil {

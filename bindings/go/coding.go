@@ -92,10 +92,10 @@ func (c *Cache) EncodeInto(into []byte, blockIDs []uint32, mode CodecMode, o *Co
 	return int(n), failWith(op, status, &detail)
 }
 
-// Decode decodes what Encode gave into engine blocks, none of them named twice; every byte is checked before it is
-// written. What was changed or cut short is ErrDamaged, what is of a newer library ErrVersion: both are misses, and the
-// blocks are undefined. What was coded with loss is ErrPermission unless allowLossy; do not store such blocks under keys
-// whose readers want exact bytes.
+// Decode decodes the result of Encode into engine blocks; no block may be named twice. Every byte is verified before it
+// is written. A changed or truncated buffer is ErrDamaged, one of a newer library ErrVersion: both are misses, and the
+// blocks are undefined. A lossy buffer is ErrPermission unless allowLossy. Do not store lossy blocks under keys for
+// which readers expect exact bytes.
 func (c *Cache) Decode(coded []byte, blockIDs []uint32, allowLossy bool, o *CodeOptions) error {
 	const op = "Cache.Decode"
 	if err := c.handle().enter(op, "cache"); err != nil {

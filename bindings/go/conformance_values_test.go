@@ -264,7 +264,7 @@ func (a *arguments) tokens(name string) []uint32 {
 	return tokens
 }
 
-// What results are made of.
+// Parts of results.
 
 func number[T ~int | ~int32 | ~uint32 | ~uint64](n T) int64 { return int64(n) }
 func decimal[T ~uint64](n T) string                         { return strconv.FormatUint(uint64(n), 10) }

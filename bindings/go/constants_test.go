@@ -4,7 +4,7 @@ package libkvbm
 
 import "testing"
 
-// What this package calls the constants of kvbm.h.
+// Names of the constants of kvbm.h in this package.
 var goConstants = map[string]int64{
 	"KVBM_OK":                            int64(StatusOK),
 	"KVBM_PARTIAL":                       int64(StatusPartial),

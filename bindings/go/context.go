@@ -46,7 +46,7 @@ type Context struct {
 	core *contextCore
 }
 
-// What the objects of a context share.
+// Shared state of the objects of a context.
 type contextCore struct {
 	h      *handle
 	queues queuePool

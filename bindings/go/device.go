@@ -21,7 +21,7 @@ type DeviceMoves struct {
 // DeviceRow is a device that caches of a manager lie on, or lay on.
 type DeviceRow struct {
 	Ordinal     uint32
-	Lost        bool // it failed, and nothing more is done on it
+	Lost        bool // the device failed and is not used any more
 	Name        string
 	PCI         string
 	State       string // "ready", or in words what is wrong

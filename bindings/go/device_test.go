@@ -33,7 +33,7 @@ func driverFile(t *testing.T) string {
 	return path
 }
 
-// deviceManager makes a manager whose CUDA driver is this file, and a namespace.
+// deviceManager makes a manager that uses this file as CUDA driver, and a namespace.
 func deviceManager(t *testing.T, library string) (*Context, *Manager, *Namespace) {
 	kv, err := NewContext(&ContextOptions{Settings: map[string]string{"device.library": library, "device.cuda": "auto"}})
 	ok(t, err)

@@ -131,9 +131,9 @@ var (
 
 // Error is a call that failed.
 type Error struct {
-	Op      string // what was called, "Cache.Store"
+	Op      string // the called method, "Cache.Store"
 	Status  Status
-	Message string // what was refused, why, and what to do
+	Message string // the refused argument, the reason and the remedy
 	cause   error
 }
 
@@ -212,14 +212,14 @@ func fail(op string, status C.kvbm_status_t) error {
 	return &Error{Op: op, Status: s, Message: s.Text()}
 }
 
-// told makes the call and, where it fails, the error with what the library has to say about it. It is asked of the thread
-// that made the call, so the goroutine stays on it.
+// told makes the call and, if it fails, an error with the library's details. The details belong to the calling thread,
+// so the goroutine stays on it.
 func told(op string, call func() C.kvbm_status_t) error {
 	_, err := toldStatus(op, call)
 	return err
 }
 
-// toldStatus is told for a call that may be done in part.
+// toldStatus does the same as told, for a call that may be done in part.
 func toldStatus(op string, call func() C.kvbm_status_t) (C.kvbm_status_t, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -254,7 +254,7 @@ func invalid(op, format string, args ...any) error {
 	return &Error{Op: op, Status: StatusInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// ended makes the error of a call whose context.Context ended first.
+// ended makes the error of a call that its context.Context ended.
 func ended(op string, ctx context.Context) error {
 	status := StatusCancelled
 	if ctx.Err() == context.DeadlineExceeded {

@@ -35,8 +35,8 @@ const (
 // Live handles, for the tests that look for leaks.
 var liveHandles atomic.Int64
 
-// newHandle takes a pointer over. The finalizer is the net for objects that nobody closed. Releasing may wait for
-// operations, which the finalizers' own goroutine must not.
+// newHandle takes ownership of a pointer. The finalizer releases objects that were not closed. Releasing may wait for
+// operations, which the goroutine of finalizers must not do.
 func newHandle(what string, ptr unsafe.Pointer, release func(unsafe.Pointer)) *handle {
 	h := &handle{what: what, ptr: ptr, release: release}
 	liveHandles.Add(1)
@@ -70,7 +70,7 @@ func (h *handle) exit() {
 	}
 }
 
-// keep lets the pointer outlive Close until unkeep; only during a call, or by one who keeps it already.
+// keep makes the pointer outlive Close until unkeep. Use it only during a call, or while it is kept already.
 func (h *handle) keep() { h.state.Add(handleKept) }
 
 func (h *handle) unkeep() {
@@ -79,7 +79,7 @@ func (h *handle) unkeep() {
 	}
 }
 
-// settle releases the pointer if nobody needs it any more, and wakes those who wait in close.
+// settle releases the pointer if it is unused, and wakes waiters in close.
 func (h *handle) settle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -34,7 +34,7 @@ type Tier struct {
 	Admission           Admission
 	AdmissionUses       uint32 // AdmitAfterUses: n; AdmitFrequency: threshold; 1 to 15, 0 = 2
 	Codec               string // how records are coded: "off" (as ""), "auto", "fast", "default", "max", "zstd"
-	CodecGoal           uint32 // what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
+	CodecGoal           uint32 // goal of "auto"; 0: blocks are onboarded sooner, 1: more blocks fit
 }
 
 // ManagerOptions is how a manager is made; the zero value takes everything from the configuration.
@@ -156,9 +156,9 @@ func (m *Manager) Reset() error {
 	return failWith(op, C.kvbm_manager_reset(m.c(), &detail), &detail)
 }
 
-// Flush waits until no offload is queued or in flight: what was stored before is in its tier then. The library is told
-// the deadline of ctx; a context that is cancelled leaves the flush to go on. A *PartialError without items: a tier, or a
-// shared tier set, did not take some blocks.
+// Flush waits until no offload is queued or in flight: all blocks stored before are then in their tiers. The deadline
+// of ctx is passed to the library. If ctx is cancelled, the flush continues in the library. A *PartialError without
+// items means that a tier, or a shared tier set, did not accept some blocks.
 func (m *Manager) Flush(ctx context.Context) error { return m.flush(ctx, "Manager.Flush", false) }
 
 // FlushDurable does what Flush does, and returns nil only when what the disks have then survives the loss of power. A

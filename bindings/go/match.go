@@ -28,7 +28,7 @@ const NoTier TierNumber = 1<<32 - 1
 // LookupOptions is how blocks are looked up; nil and the zero value are the defaults.
 type LookupOptions struct {
 	Mode     LookupMode
-	Parts    []Part // what must be there for a hit; nil = component 0, whole model. Not for Cache.Lookup
+	Parts    []Part // parts that a hit needs; nil = component 0, whole model. Not for Cache.Lookup
 	HostOnly bool   // look in the host tier alone
 	NoUse    bool   // do not count as a use
 	// UnitKeys, for LookupPrefix, are the keys of the prompt's engine blocks from its start.
@@ -51,7 +51,7 @@ type MatchItem struct {
 	Tier        TierNumber // the slowest tier that a part of it must come from; NoTier = missed
 	PartsNeeded uint32     // bit i: part i is needed and there
 	Bytes       uint64     // payload bytes to move for it
-	BelowBytes  uint64     // of these, bytes that are not in the host tier yet
+	BelowBytes  uint64     // part of Bytes that is not in the host tier yet
 }
 
 // Lookup finds blocks in every tier. What it finds is held by the match; close it.
@@ -117,7 +117,7 @@ func (m *Match) exit() {
 	}
 }
 
-// Close lets go of everything that the match held; loads that were submitted with it go on.
+// Close releases the blocks held by the match. Loads that were submitted with it go on.
 func (m *Match) Close() error {
 	if m != nil && m.h != nil {
 		m.h.close()

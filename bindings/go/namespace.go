@@ -29,7 +29,7 @@ const (
 	QuotaReject QuotaMode = C.KVBM_QUOTA_REJECT
 )
 
-// NamespaceOptions is who keys mean something to. Model must be set.
+// NamespaceOptions is the scope of keys. Model must be set.
 type NamespaceOptions struct {
 	Tenant     string
 	Model      string    // weights, revision, element type; what makes KV comparable
@@ -44,7 +44,7 @@ type NamespaceOptions struct {
 	WeakHashes bool   // KeyFromHashes takes hashes of fewer than 16 bytes, for which others with equal hashes are easily found
 }
 
-// A Namespace is who the keys of blocks mean something to: tenant, model, adapter, geometry, epoch and a secret.
+// A Namespace is the scope of keys: tenant, model, adapter, geometry, epoch and a secret.
 type Namespace struct {
 	h     *handle
 	units uint32 // engine blocks of a stored block

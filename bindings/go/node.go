@@ -15,8 +15,8 @@ import (
 
 // NodeRow is a node that is connected, or an address of node.peers.
 type NodeRow struct {
-	Node          ID     // zero while nobody has answered at the address
-	Address       string // where it was dialled, or where it came from; cut to fit
+	Node          ID     // zero until a node has answered at the address
+	Address       string // address that was dialled, or that the node connected from; cut to fit
 	State         string // "ready", or in words why it is not
 	CapacityBytes uint64
 	UsedBytes     uint64
@@ -30,8 +30,8 @@ type NodeRow struct {
 	Codec            CodecMode // that large reads are asked with now
 	CodecAutomatic   bool      // node.codec = auto has chosen it
 	CodecSealed      bool      // nothing is taken from it that is not sealed
-	CodecRefused     uint32    // what came and was not used: lossy, not sealed, or with a key that is not here
-	CodecPlainBytes  uint64    // of what came coded or sealed, decoded
+	CodecRefused     uint32    // records refused on arrival: lossy, not sealed, or with an unknown key
+	CodecPlainBytes  uint64    // payload of records that came coded or sealed, after decoding
 	CodecStoredBytes uint64    // and as it came
 }
 
@@ -74,9 +74,10 @@ func nodeRow(r *C.kvbm_node_row_t) NodeRow {
 // How long a wait stays in the library at a time, so that the end of a context is seen between.
 const waitSlice = 100 * time.Millisecond
 
-// WaitForPeers waits until every address of node.peers is a connected node whose contents are known, so that the first
-// lookup that asks nodes asks all of them. At once for a manager without node.peers. The error names the addresses that are
-// not connected, and why: [ErrDeadline] or [ErrCancelled] when ctx ends, [ErrPermission] where they refuse this node.
+// WaitForPeers waits until every address of node.peers is a connected node that has reported its contents. The first
+// lookup that asks nodes then asks all of them. Returns at once for a manager without node.peers. The error names the
+// addresses that are not connected, and the reasons: [ErrDeadline] or [ErrCancelled] when ctx ends, [ErrPermission] if
+// they refuse this node.
 func (m *Manager) WaitForPeers(ctx context.Context) error {
 	const op = "Manager.WaitForPeers"
 	if ctx == nil {
@@ -113,7 +114,7 @@ func (m *Manager) NodeAddress() (string, error) {
 	})
 }
 
-// LocateOptions is what is asked of whom; nil and the zero value are the defaults.
+// LocateOptions selects the parts, requests and nodes of a locate; nil and the zero value are the defaults.
 type LocateOptions struct {
 	Parts       []Part        // nil = component 0, whole model
 	RequestKeys []int         // how many of the keys each request has, in turn; nil = all are one request's

@@ -88,7 +88,7 @@ func (c *Cache) idsOfAPart(op string, blockIDs []uint32) (C.size_t, error) {
 	return C.size_t(len(blockIDs) / c.parts), nil
 }
 
-// onQueue makes a call whose completion comes to q, which may be nil.
+// onQueue makes a call with its completion on q, which may be nil.
 func onQueue(op string, q *Queue, userData uint64, call func(*C.kvbm_queue_t, C.uint64_t) C.kvbm_status_t) (
 	C.kvbm_status_t, error) {
 	if q == nil {
@@ -117,7 +117,7 @@ func (o *Offer) c() *C.kvbm_offer_t { return (*C.kvbm_offer_t)(o.h.ptr) }
 func (o *Offer) Close() error {
 	if o != nil && o.h != nil {
 		if !o.h.closed() {
-			o.Abort("") // so that those who wait for it wake
+			o.Abort("") // wakes its waiters
 		}
 		o.h.close()
 	}
@@ -161,7 +161,7 @@ func (o *Offer) PublishAll() error {
 	return failWith(op, C.kvbm_offer_publish_all(o.c(), &detail), &detail)
 }
 
-// Abort ends the offer; decode ranks that wait for it are told the reason. The blocks are in use until it has ended
+// Abort ends the offer. Decode ranks that wait for it receive the reason. The blocks are in use until it has ended
 // (Wait). ErrStale if it has ended.
 func (o *Offer) Abort(reason string) error {
 	const op = "Offer.Abort"

@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// A poller parks goroutines in Go's network poller until a queue's descriptor is readable. It has a descriptor of its
-// own for that, a copy: Go closes what it polls, and the queue's belongs to the library. Nothing is read from either.
+// A poller parks goroutines in Go's network poller until a queue's descriptor is readable. It has its own descriptor
+// for that, a copy: Go closes the descriptors that it polls, and the queue's belongs to the library. Nothing is read
+// from either.
 //
-// The network poller tells of a change only (epoll's edge), and of none that was undone before it looked. So one waiter
-// at a time has the turn and is at the descriptor: it asks the queue first, puts aside what else keeps the descriptor
-// readable, and sleeps. Nobody else puts anything aside: it would take away what wakes the one who sleeps. The others
-// only look for what they want, and are told when the one at the descriptor has put something aside or was woken.
+// The network poller reports only changes (epoll's edge), and misses changes that were undone before it looked. So one
+// waiter at a time has the turn at the descriptor. It asks the queue first, puts aside everything else that keeps the
+// descriptor readable, and sleeps. The other waiters put nothing aside, because that would remove what wakes the
+// sleeper. They only look for their own kind, and are notified when the waiter at the descriptor has put something
+// aside or was woken.
 type poller struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -115,7 +117,7 @@ func (p *poller) sleep(ctx context.Context, ready func() bool, putOthersAside fu
 	}
 	looks, done := 0, false
 	p.raw.Read(func(uintptr) bool {
-		if looks++; looks == 1 { // what came before this call is not told any more
+		if looks++; looks == 1 { // changes before this call are not reported any more
 			if done = ready(); !done {
 				putOthersAside()
 			}
@@ -146,7 +148,7 @@ func (p *poller) interrupt() {
 	})
 }
 
-// finish waits for ready, whatever was interrupted. Only for the one who ends the queue, when nobody else waits.
+// finish waits for ready, even after an interrupt. Only for ending the queue, when no other goroutine waits.
 func (p *poller) finish(ready func() bool, putOthersAside func()) {
 	p.file.SetReadDeadline(time.Time{})
 	p.waitUntil(context.Background(), nil, ready, putOthersAside)

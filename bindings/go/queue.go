@@ -62,7 +62,7 @@ type Queue struct {
 	core *queueCore
 }
 
-// A submission that was accepted and whose completion was not polled.
+// An accepted submission with a completion that was not polled yet.
 type pendingOperation struct {
 	userData uint64
 	memory   *C.kvbmgo_pending_t // nil: the library writes nothing but the completion
@@ -73,14 +73,14 @@ type queueCore struct {
 	queue  *C.kvbm_queue_t
 	poller *poller
 
-	// Held while something is taken from the library, with the look at what was put aside before: so nobody gets what
-	// came later first.
+	// Held while something is taken from the library and while looking at entries that were put aside before. So entries
+	// are taken in the order in which they came.
 	taking sync.Mutex
 
 	mu      sync.Mutex
 	pending map[uint64]*pendingOperation
 	next    uint64
-	// What was taken from the library because it kept the descriptor readable while the other was waited for.
+	// Entries taken from the library because they kept the descriptor readable during a wait for the other kind.
 	completions []Completion
 	events      []Event
 }
@@ -165,7 +165,8 @@ func (q *Queue) Wait(ctx context.Context, out []Completion) (int, error) {
 	return q.wait(ctx, "Queue.Wait", len(out), func(c *queueCore) int { return c.poll(out) }, (*queueCore).putEventsAside)
 }
 
-// wait takes up to room of one kind as soon as there is any. Who sleeps puts aside what comes of the other kind.
+// wait takes up to room entries of one kind as soon as there are any. A sleeping waiter puts aside entries of the other
+// kind.
 func (q *Queue) wait(ctx context.Context, op string, room int, take func(*queueCore) int,
 	putOthersAside func(*queueCore)) (int, error) {
 	if err := q.handle().enter(op, "queue"); err != nil {

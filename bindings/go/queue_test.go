@@ -263,8 +263,8 @@ func TestClosingAQueueCancelsItsLoads(t *testing.T) {
 	}
 }
 
-// Those who wait for the library must not each take a thread of the system. They begin one after another: while their
-// submissions run side by side, Go may make a thread for each of those that the system does not let run.
+// Goroutines that wait for the library must not each occupy a system thread. They begin one after another: while their
+// submissions run concurrently, Go may make a thread for each one that the system does not schedule.
 func TestWaitingTakesNoThreads(t *testing.T) {
 	b, match, _ := slowBench(t)
 	const loads = 64

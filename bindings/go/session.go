@@ -40,8 +40,8 @@ type SessionOptions struct {
 // A Session brings a request into the blocks of a decode rank.
 type Session struct{ h *handle }
 
-// OpenSession brings a request into these blocks from the prefill ranks that have it: all of them are named. Blocks are
-// written inside the wanted positions alone, and by nobody else until the session has ended.
+// OpenSession receives a request into these blocks from the prefill ranks that have it; name all of them. Only bytes at
+// the wanted positions are written. No other code may write them until the session has ended.
 func (c *Cache) OpenSession(request RequestID, blockIDs []uint32, sources []Source, o *SessionOptions) (*Session,
 	error) {
 	const op = "Cache.OpenSession"
@@ -117,7 +117,7 @@ func (s *Session) c() *C.kvbm_session_t { return (*C.kvbm_session_t)(s.h.ptr) }
 func (s *Session) Close() error {
 	if s != nil && s.h != nil {
 		if !s.h.closed() {
-			s.Abort("") // so that those who wait for it wake
+			s.Abort("") // wakes its waiters
 		}
 		s.h.close()
 	}
@@ -152,7 +152,7 @@ func (s *Session) waitLayerNS(op string, component, layer uint32, timeoutNS uint
 		C.uint64_t(timeoutNS), &detail), &detail)
 }
 
-// Abort ends the session; prefill ranks are told the reason. The blocks may be written until it has ended (Wait).
+// Abort ends the session. Prefill ranks receive the reason. The blocks may be written until it has ended (Wait).
 // ErrStale if it has ended.
 func (s *Session) Abort(reason string) error {
 	const op = "Session.Abort"

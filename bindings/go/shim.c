@@ -253,7 +253,7 @@ kvbmgo_pending_t *kvbmgo_pending_create(size_t n_items) {
   kvbmgo_pending_t *pending = malloc(sizeof *pending + n_items * sizeof pending->item_status[0]);
   if (pending == NULL) return NULL;
   pending->operation = 0;
-  /* What was not written, because the operation ended before it came to the item, was not done. */
+  /* Items without a status were not done: the operation ended before it reached them. */
   for (size_t i = 0; i < n_items; ++i) pending->item_status[i] = KVBM_ERR_CANCELLED;
   return pending;
 }

@@ -67,7 +67,7 @@ kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
                                   uint32_t device, const kvbmgo_cache_part_t *parts, size_t n_parts,
                                   const kvbm_tensor_t *tensors, kvbm_cache_t **out_cache, kvbm_error_t *err);
 
-/* What the library writes while an operation is under way: C memory, until the completion was polled. */
+/* Memory that the library writes during an operation: C memory, until the completion was polled. */
 typedef struct kvbmgo_pending {
   uint64_t operation;
   kvbm_status_t item_status[];

@@ -25,7 +25,7 @@ func TestGoKeepsItsSignals(t *testing.T) {
 
 // UCX installs handlers for faults where it is let, which would take Go's away.
 func TestGoKeepsItsSignalsWithUCX(t *testing.T) {
-	key := filepath.Join(t.TempDir(), "key") // UCX cannot tell whose processes its peers are
+	key := filepath.Join(t.TempDir(), "key") // UCX cannot determine the user of its peers
 	ok(t, os.WriteFile(key, []byte("kvbm-pool-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f:75cfd3a0"), 0o600))
 	settings := map[string]string{"node.listen": "127.0.0.1:0", "node.transport": "ucx", "node.ucx_module": ucxModule,
 		"node.key_file": key}

@@ -34,8 +34,8 @@ type TierCodecStats struct {
 	MissingKeys             uint64    // records sealed with a key that is not there
 	Damaged                 uint64    // records that did not decode or open: forgotten
 	SteppedDown, Probes     uint64    // of "auto": times that encoding held writing up; records coded only to measure
-	LossyError              float64   // of what was coded with loss: squared differences to squared values
-	Mode                    CodecMode // of what was stored last
+	LossyError              float64   // sum of squared differences / sum of squared values of lossy records
+	Mode                    CodecMode // mode of the last records
 	Automatic               bool
 	Setting                 CodecMode // that the tier's codec names; off also where it is "auto"
 	Seals                   bool      // whatever is written there
@@ -50,7 +50,7 @@ type Stats struct {
 	OffloadsSkipped                                                                           uint64 // a full offload queue did not take them; they may go down later
 	// Of loads with LoadOptions.ComputeBlock: started, not started because computing is quicker, keys left to compute.
 	LoadsWeighed, LoadsNotStarted, BlocksLeft uint64
-	LoadPredicted, LoadActual                 time.Duration    // of those that were started
+	LoadPredicted, LoadActual                 time.Duration    // sums over the started loads
 	ComputeSaved                              time.Duration    // computing that loads made unnecessary, less their own time
 	ComputeLost                               time.Duration    // of loads that took longer than computing
 	Tiers                                     []TierStats      // host first

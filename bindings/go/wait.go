@@ -18,7 +18,7 @@ import (
 
 const forever = math.MaxUint64
 
-// Queues for calls that wait, one a call: so nobody has to hand completions round.
+// Queues for calls that wait, one per call, so completions need not be passed between goroutines.
 type queuePool struct {
 	mu     sync.Mutex
 	free   []*Queue
@@ -109,7 +109,7 @@ func (o *operation) await(ctx context.Context, core *contextCore, q *Queue) erro
 	var done [1]Completion
 	n, _ := q.Wait(ctx, done[:])
 	if n == 0 && !o.memory {
-		q.Close() // it cannot be cancelled, and has nothing of ours: it ends by itself
+		q.Close() // it cannot be cancelled and uses no memory of the caller: it ends by itself
 		return ended(o.op, ctx)
 	}
 	var cause error

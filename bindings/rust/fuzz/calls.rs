@@ -76,7 +76,7 @@ struct Things {
     coded: Vec<Vec<u8>>,
 }
 
-/// Every block under key i is filled with i, whoever stores it.
+/// Every block under key i is filled with i, in every store.
 fn check(w: &World, keys: &[Key], blocks: &RegisteredBlocks) {
     let Ok(views) = blocks.views() else { return };
     for (key, view) in keys.iter().zip(views.iter()) {

@@ -90,7 +90,7 @@ func (d *Driver) Copy(to, from uintptr, bytes int, stream uintptr) bool {
 	return C.copy(d.copy, C.uint64_t(to), C.uint64_t(from), C.size_t(bytes), C.uint64_t(stream)) != 0
 }
 
-// Hold keeps a stream from getting on, until it is let go.
+// Hold stops a stream until it is released.
 func (d *Driver) Hold(stream uintptr, on bool) { C.set(d.hold, C.uint64_t(stream), number(on)) }
 
 // Capture begins and ends a capture of a stream into a graph.

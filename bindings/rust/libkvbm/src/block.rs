@@ -43,7 +43,7 @@ impl Holds {
 impl Drop for Holds {
     fn drop(&mut self) {
         if !self.raw.is_empty() {
-            // A hold that has ended already is no harm, and a drop has nobody to tell.
+            // An ended hold does no harm, and a drop cannot return an error.
             let _ = self.end();
         }
     }
@@ -127,7 +127,7 @@ pub struct PartialBlocks {
 }
 exclusive_batch!(PartialBlocks);
 
-/// What an allocation gave, and what it cost.
+/// Result of an allocation: blocks, and evictions.
 #[derive(Debug)]
 pub struct Allocation {
     /// The new blocks.
@@ -174,7 +174,7 @@ impl PartialBlocks {
     /// The bytes of the blocks, to be written. Those of a new block are whatever was there before.
     pub fn views_mut(&mut self) -> Result<ViewsMut<'_>> {
         let raw = self.holds.views()?;
-        // SAFETY: Partial blocks are written by their holder alone, who is borrowed exclusively, and they do not overlap.
+        // SAFETY: only the holder writes Partial blocks; it is borrowed exclusively, and they do not overlap.
         Ok(unsafe { ViewsMut::new(raw) })
     }
 
@@ -205,7 +205,7 @@ impl PartialBlocks {
     }
 }
 
-/// Blocks whose bytes are final, still exclusive and not findable.
+/// Blocks with final bytes, still exclusive and not findable.
 ///
 /// They cannot be written:
 /// ```compile_fail,E0599
@@ -223,7 +223,7 @@ pub struct CompleteBlocks {
 }
 exclusive_batch!(CompleteBlocks);
 
-/// What happens to a block whose key is there already.
+/// Treatment of a block with a key that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DuplicateMode {
     /// The block that is there is given, and yours is freed.
@@ -236,7 +236,7 @@ pub enum DuplicateMode {
 /// How blocks are registered.
 #[derive(Clone, Debug, Default)]
 pub struct RegisterOptions {
-    /// What happens to keys that are there already.
+    /// Treatment of existing keys.
     pub duplicates: DuplicateMode,
     /// Which component and shard.
     pub part: Part,
@@ -244,19 +244,19 @@ pub struct RegisterOptions {
     pub parent: Option<Key>,
     /// The keys are no prefix in order; blocks have no parents.
     pub unchained: bool,
-    /// What is known of them.
+    /// Hint about the blocks.
     pub priority: Priority,
     /// Where each was computed; content keys only. Empty: not said.
     pub positions: Vec<Position>,
 }
 
-/// What became of blocks that were registered.
+/// Result of registering blocks.
 #[derive(Debug)]
 #[must_use]
 pub struct Registration {
-    /// Those that are found by their keys now (or kept private, where they are duplicates), in order.
+    /// Blocks that are now found by their keys, or kept private as duplicates, in order.
     pub blocks: RegisteredBlocks,
-    /// Those that were refused, in order.
+    /// Refused blocks, in order.
     pub refused: CompleteBlocks,
     /// Of each: OK, EXISTS, or why it was refused.
     pub item_status: Vec<Status>,
@@ -269,8 +269,7 @@ impl CompleteBlocks {
         Ok(unsafe { Views::new(self.holds.views()?) })
     }
 
-    /// Makes the blocks findable under `keys`, a prefix in order, with default options. If some are refused, these are
-    /// given back.
+    /// Makes the blocks findable under `keys`, a prefix in order, with default options. Refused blocks are returned.
     pub fn register(self, ns: &Namespace, keys: &[Key]) -> Result<RegisteredBlocks, Refused<CompleteBlocks>> {
         let done = self.register_with(ns, keys, &RegisterOptions::default())?;
         if done.refused.is_empty() {
@@ -414,7 +413,7 @@ pub struct WeakBlocks {
 }
 exclusive_batch!(WeakBlocks);
 
-/// Those of a batch that are still there.
+/// The blocks of a batch that are still there.
 #[derive(Debug)]
 pub struct Present {
     /// Their blocks.

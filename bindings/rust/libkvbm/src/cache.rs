@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Attached caches: an engine's own paged KV cache, whose blocks are stored and loaded by key.
+//! Attached caches: an engine's own paged KV cache, with blocks stored and loaded by key.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::types::{Part, Priority};
 /// A tensor of an engine, for [`Cache::attach_raw`].
 #[derive(Clone, Copy, Debug)]
 pub struct RawTensor {
-    /// Where it is: in host memory, or an address on the device.
+    /// Address in host memory, or on the device.
     pub data: *mut u8,
     /// Its whole extent.
     pub bytes: u64,
@@ -123,7 +123,7 @@ pub(crate) fn check_positions(positions: &[Position], keys: usize) -> Result<()>
 /// How blocks are stored.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
-    /// What is known of them.
+    /// Hint about the blocks.
     pub priority: Priority,
     /// The key before the first.
     pub parent: Option<Key>,
@@ -131,7 +131,7 @@ pub struct StoreOptions {
     pub unchained: bool,
     /// Content keys only: one for each key, or empty.
     pub positions: Vec<Position>,
-    /// What is not in place by then is DEADLINE; `None` = no deadline.
+    /// Blocks not stored by then are DEADLINE; `None` = no deadline.
     pub timeout: Option<Duration>,
     /// The engine's own keys of the blocks within each stored block: `units` for each key, or empty.
     pub unit_keys: Vec<Key>,
@@ -148,7 +148,7 @@ pub struct LoadOptions {
     pub any_position: bool,
     /// Load only layers from this one on,
     pub first_layer: u32,
-    /// so many; 0 = all.
+    /// and their number; 0 = all.
     pub n_layers: u32,
     /// Do not keep blocks from lower tiers in the host tier.
     pub keep_below: bool,
@@ -156,8 +156,9 @@ pub struct LoadOptions {
     pub positions: Vec<Position>,
     /// `None` = no deadline.
     pub timeout: Option<Duration>,
-    /// What the engine would need to compute one of its blocks: the load goes as far as that wins, and gives up when it
-    /// is late. What is left to compute is DEADLINE, and the outcome PARTIAL. `None` = unknown: everything is loaded.
+    /// Time in which the engine computes one of its blocks. Only the leading blocks are loaded for which loading is
+    /// faster, and a late load stops. Blocks left to compute are DEADLINE, and the outcome is PARTIAL. `None` =
+    /// unknown: all blocks are loaded.
     pub compute_block: Option<Duration>,
     /// A cache on a device: the blocks are written after what this stream holds at submit. `None` = at once.
     pub stream: Option<Stream>,
@@ -165,7 +166,7 @@ pub struct LoadOptions {
     pub wait_layers: bool,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
@@ -324,8 +325,8 @@ impl Cache {
         })
     }
 
-    /// Reads one block in a tensor. Errors: IN_USE while it is written; UNSUPPORTED for a form whose blocks are not one
-    /// piece, or memory that is not the cache's own.
+    /// Reads one block in a tensor. Errors: IN_USE while it is written; UNSUPPORTED for a form with blocks of several
+    /// pieces, or memory that is not the cache's own.
     pub fn block(&self, tensor: usize, block: u32) -> Result<BlockRef<'_>> {
         self.owned()?.read(tensor, Some(block))
     }

@@ -78,8 +78,8 @@ impl Manager {
         check(unsafe { sys::kvbm_manager_hint(raw, ns, &part, raw_keys(keys), keys.len(), priority as u32) }).map(drop)
     }
 
-    /// Keeps host blocks resident for `owner`, a number of the caller's choosing. The leading keys that are there are
-    /// pinned, and how many is told; `None` if there are none.
+    /// Keeps host blocks resident for `owner`, a number chosen by the caller. Pins the leading keys that are there, and
+    /// returns their number; `None` if there are none.
     pub fn pin(
         &self,
         ns: &Namespace,

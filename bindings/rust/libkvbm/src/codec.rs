@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Coding KV by hand, in the caller's own buffers: no context, no manager.
+//! Encodes and decodes KV in the caller's own buffers, without a context or manager.
 //!
-//! A coded buffer describes itself and holds a hash of each part: whatever happened to it, decoding gives the right
-//! bytes or DAMAGED, never wrong KV. Hashes find faults, not forgery. A call takes a core and its thread until it is
-//! done.
+//! A coded buffer describes itself and has a hash of each part. So decoding gives the right bytes or DAMAGED, never
+//! wrong KV, whatever happened to the buffer. Hashes detect faults, not forgery. A call uses a core and its thread
+//! until it is done.
 //!
 //! ```
 //! use libkvbm::codec::{self, Form, Mode};
@@ -33,7 +33,7 @@ use crate::geometry::Element;
 use crate::handle::{c_string, pointer};
 use crate::types::from_number;
 
-/// What coding is asked for. Below 16 every bit comes back; from 16 on it is lossy, and a reader must allow that.
+/// Coding modes. Below 16 lossless; 16 and above lossy, which a reader must allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -105,12 +105,12 @@ impl FromStr for Mode {
     }
 }
 
-/// What the bytes are: rows of `row_elements` elements, in which the same place is the same channel. `[token][head][dim]`
-/// is heads * dim; `[head][token][dim]` is dim with `rows` tokens. The default is opaque bytes, which only zstd can make
-/// smaller.
+/// Form of the bytes: rows of `row_elements` elements, in which one index is one channel. `[token][head][dim]` is
+/// heads * dim; `[head][token][dim]` is dim with `rows` tokens. The default is opaque bytes, which only zstd can
+/// shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Form {
-    /// Of what elements.
+    /// Type of the elements.
     pub element: Element,
     /// Elements of a row; 0 = not known.
     pub row_elements: u32,
@@ -129,11 +129,11 @@ impl Form {
     }
 }
 
-/// What a coded buffer says of itself.
+/// Description of a coded buffer, read from its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// What was asked for.
+    /// Requested mode.
     pub mode: Mode,
     /// Of the bytes that were coded.
     pub form: Form,
@@ -143,7 +143,7 @@ pub struct Info {
     pub leaves: u32,
     /// and those of them that were kept as they were.
     pub raw_leaves: u32,
-    /// What decoding gives.
+    /// Size of the decoded bytes.
     pub raw_bytes: u64,
     /// The whole coded buffer.
     pub coded_bytes: u64,
@@ -219,7 +219,7 @@ pub fn inspect(coded: &[u8]) -> Result<Info> {
     })
 }
 
-/// Gives back what was coded. Errors: DAMAGED and VERSION, which are misses; PERMISSION (it is lossy and that is not
+/// Decodes a coded buffer. Errors: DAMAGED and VERSION, which are misses; PERMISSION (it is lossy and that is not
 /// allowed); NO_MEMORY.
 pub fn decode(coded: &[u8], allow_lossy: bool) -> Result<Vec<u8>> {
     let bytes = inspect(coded)?.raw_bytes;
@@ -234,8 +234,8 @@ pub fn decode(coded: &[u8], allow_lossy: bool) -> Result<Vec<u8>> {
     Ok(raw)
 }
 
-/// Gives back what was coded into `raw`; gives how many bytes it wrote. After an error `raw` may have any bytes. Errors:
-/// as [`decode`], and NO_ROOM.
+/// Decodes a coded buffer into `raw`, and returns the number of bytes written. After an error the contents of `raw` are
+/// undefined. Errors: as [`decode`], and NO_ROOM.
 pub fn decode_into(coded: &[u8], allow_lossy: bool, raw: &mut [u8]) -> Result<usize> {
     check_version()?;
     // SAFETY: the slice is so long.

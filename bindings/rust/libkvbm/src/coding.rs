@@ -15,7 +15,7 @@ use crate::ledger::{Access, Claim, Region};
 pub struct CodeOptions {
     /// The index of the part in the cache.
     pub part: u32,
-    /// What the bytes of an opaque part, or of a state, are; of other parts it is known: the default, or the same.
+    /// Form of the bytes of an opaque part, or of a state. For other parts: the default, or the known form.
     pub form: Form,
     /// A cache on a device: the blocks are read or written after what this stream holds now. `None` = at once.
     pub stream: Option<Stream>,
@@ -34,8 +34,8 @@ impl CodeOptions {
     }
 }
 
-/// What [`crate::codec`] does with bytes, done with blocks where they lie: on a device by its kernels, to the same
-/// bytes. Nothing of it enters a tier.
+/// Does the same as [`crate::codec`] with blocks in place, on a device by its kernels, with the same bytes. No tier
+/// stores the result.
 impl Cache {
     /// Bytes that [`Cache::encode_into`] needs for so many engine blocks, whatever is in them and whichever the mode.
     pub fn code_room(&self, n_blocks: usize, given: &CodeOptions) -> Result<usize> {
@@ -88,11 +88,11 @@ impl Cache {
         Ok(n)
     }
 
-    /// Decodes what [`Cache::encode`] gave into engine blocks, none of them named twice; every byte is checked before
-    /// it is written. Blocks that were filled with loss are not what the model computed: do not store them under keys
-    /// whose readers want exact bytes. Errors: DAMAGED and VERSION, which are misses and leave the blocks undefined;
-    /// PERMISSION (it is lossy and that is not allowed); MISMATCH (of other elements or rows); INVALID naming what is
-    /// wrong; IN_USE (a block is being read or written, or stands there twice); NO_MEMORY; TIER_DISABLED.
+    /// Decodes the result of [`Cache::encode`] into engine blocks; no block may be named twice. Every byte is verified
+    /// before it is written. Lossy blocks differ from what the model computed: do not store them under keys for which
+    /// readers expect exact bytes. Errors: DAMAGED and VERSION, which are misses and leave the blocks undefined;
+    /// PERMISSION (it is lossy and that is not allowed); MISMATCH (other elements or rows); INVALID, with the wrong
+    /// argument; IN_USE (a block is being read or written, or named twice); NO_MEMORY; TIER_DISABLED.
     pub fn decode(&self, coded: &[u8], block_ids: &[u32], allow_lossy: bool, given: &CodeOptions) -> Result<()> {
         let (raw, options) = (self.raw()?, given.raw(allow_lossy)?);
         let _claim = self.claim_part(Access::Write, given.part, block_ids)?;

@@ -16,12 +16,12 @@ use crate::handle::{c_string, options, pointer, read_text, Handle};
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What failed.
+    /// Failures.
     Error,
-    /// What may need care.
+    /// Warnings.
     #[default]
     Warning,
-    /// What happens.
+    /// Information.
     Info,
     /// In detail.
     Debug,
@@ -54,7 +54,7 @@ pub struct ContextOptions {
     pub settings: Vec<(String, String)>,
     /// Where log lines go; `None` = nowhere.
     pub log: Option<LogFn>,
-    /// What is logged.
+    /// Levels that are logged.
     pub log_level: LogLevel,
 }
 

@@ -49,7 +49,7 @@ impl Stream {
     pub unsafe fn from_raw(stream: *mut c_void) -> Stream {
         Stream(stream as usize)
     }
-    /// What it was made of.
+    /// The raw stream.
     pub fn as_raw(self) -> *mut c_void {
         self.0 as *mut c_void
     }
@@ -60,8 +60,7 @@ impl Stream {
 }
 
 counters! {
-    /// What was moved in one direction between a device and records in host memory; leaves also by the way that they
-    /// took.
+    /// Counters of one direction of copies between a device and records in host memory; leaves also by their path.
     DeviceMoves from kvbm_device_moves_t {
         batches, leaves, bytes, bad_leaves, mapped_leaves, staged_leaves, straight_leaves, bounced_leaves, device_ns,
     }
@@ -73,11 +72,11 @@ counters! {
 pub struct DeviceRow {
     /// As in [`MemoryKind::Cuda`].
     pub ordinal: u32,
-    /// It failed, and nothing more is done on it.
+    /// The device failed and is not used any more.
     pub lost: bool,
-    /// What its driver calls it.
+    /// Name in its driver.
     pub name: String,
-    /// Where it is: `"0000:1b:00.0"`.
+    /// PCI address: `"0000:1b:00.0"`.
     pub pci: String,
     /// `"ready"`, or in words what is wrong.
     pub state: String,

@@ -6,7 +6,7 @@ use std::fmt;
 
 use libkvbm_sys as sys;
 
-/// What a call returned: 0 done, above 0 partly done, below 0 failed.
+/// Status of a call: 0 done, above 0 partly done, below 0 failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Status(pub i32);
@@ -108,7 +108,7 @@ pub struct Error {
     message: Box<str>,
 }
 
-/// What calls of this crate return.
+/// Result of calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -168,7 +168,7 @@ impl std::error::Error for Error {}
 
 /// A refused transition: the blocks as they were, and why.
 pub struct Refused<B> {
-    /// What was given, unchanged.
+    /// The arguments, unchanged.
     pub blocks: B,
     /// Why it was refused.
     pub error: Error,

@@ -12,13 +12,13 @@ use crate::key::Key;
 use crate::manager::Manager;
 use crate::types::TierNumber;
 
-/// What happened to a block.
+/// Kinds of block events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It came into the tier.
+    /// Stored in the tier.
     Stored,
-    /// It left the tier.
+    /// Removed from the tier.
     Removed,
     /// The tier was cleared.
     Cleared,
@@ -33,11 +33,11 @@ pub enum EventKind {
 pub struct Event {
     /// From 1, without gaps; a gap means events were lost.
     pub sequence: u64,
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Where.
     pub tier: TierNumber,
-    /// Of which namespace.
+    /// Id of the namespace.
     pub namespace_id: [u8; 16],
     /// Which block.
     pub key: Key,

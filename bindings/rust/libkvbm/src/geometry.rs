@@ -42,9 +42,9 @@ pub enum ComponentKind {
 /// One component of the model, whole: all layers and heads, before sharding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Component {
-    /// What it is.
+    /// Kind of the component.
     pub kind: ComponentKind,
-    /// Of what elements.
+    /// Type of the elements.
     pub element: Element,
     /// Layers that have it.
     pub layers: u32,
@@ -58,7 +58,7 @@ pub struct Component {
     pub state_bytes: u64,
 }
 
-/// What later calls need to know of a geometry.
+/// Facts of a geometry for later calls.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) tokens_per_block: u32,

@@ -26,7 +26,7 @@ extern "C" {
     ) -> c_int;
 }
 
-/// The process that made something, told from its forked children without a system call.
+/// The process that made an object; distinguishes it from forked children without a system call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who uses which block of a cache's memory: guards of this program, and operations of the library.
+//! Users of each block of a cache's memory: guards of this program, and operations of the library.
 //!
 //! A cell is one block in one tensor. It is free, read by some, or written by one. Claims that are forgotten
 //! (`mem::forget`) stay: their blocks are refused from then on, never aliased.
@@ -49,7 +49,7 @@ impl Ledger {
         })
     }
 
-    /// All of it or nothing. A block that is to be written and stands there twice is refused too.
+    /// Claims all blocks or none. A block to write that is named twice is refused too.
     pub(crate) fn claim(&self, access: Access, regions: &[Region]) -> Result<()> {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         for (taken, cell) in self.cells_of(regions).enumerate() {

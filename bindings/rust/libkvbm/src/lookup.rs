@@ -15,7 +15,7 @@ use crate::manager::Manager;
 use crate::namespace::Namespace;
 use crate::types::{from_number, Part, TierNumber};
 
-/// What a lookup looks for.
+/// Modes of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LookupMode {
@@ -31,10 +31,10 @@ pub enum LookupMode {
 /// How to look up; the default is the longest prefix of component 0 of the whole model in all tiers.
 #[derive(Clone, Debug, Default)]
 pub struct LookupOptions {
-    /// What to look for.
+    /// Mode of the lookup.
     pub mode: LookupMode,
-    /// What must be there for a hit: all of them; empty = component 0 of the whole model. Not for caches, which have
-    /// parts of their own.
+    /// Parts that a hit needs, all of them; empty = component 0 of the whole model. Not for caches, which have their
+    /// own parts.
     pub parts: Vec<Part>,
     /// Look in the host tier alone.
     pub host_only: bool,
@@ -46,7 +46,7 @@ pub struct LookupOptions {
     pub ask_nodes: Duration,
 }
 
-/// What is known of one key of a match.
+/// One key of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchItem {
     /// The slowest tier that a part of it must come from; `None` = missed.
@@ -55,11 +55,11 @@ pub struct MatchItem {
     pub parts_needed: u32,
     /// Payload bytes to move for it.
     pub bytes: u64,
-    /// Of these, bytes that are not in the host tier yet.
+    /// Bytes that are not in the host tier yet.
     pub below_bytes: u64,
 }
 
-/// What a lookup found. It holds that until it is dropped; loads that were submitted with it go on.
+/// Result of a lookup. Holds the blocks found until it is dropped. Loads that were submitted with it go on.
 pub struct Match {
     handle: Option<Handle<sys::kvbm_match>>,
     manager: Manager,
@@ -121,7 +121,8 @@ impl Match {
         }
     }
 
-    /// What a load of `n` block ids needs: NULL, as the library takes it, where nothing was found and nothing is wanted.
+    /// The native match for a load of `n` block ids. NULL, which the library accepts, if nothing was found and nothing
+    /// is wanted.
     pub(crate) fn raw_for_load(&self, n: usize) -> Result<*mut sys::kvbm_match> {
         if self.handle.is_none() && n == 0 {
             return Ok(std::ptr::null_mut());
@@ -147,7 +148,7 @@ impl Match {
         self.handle.as_ref().map_or(0, |h| unsafe { sys::kvbm_match_units(h.raw()) })
     }
 
-    /// What is known of these keys of the match.
+    /// Describes these keys of the match.
     pub fn items(&self, keys: Range<usize>) -> Result<Vec<MatchItem>> {
         if keys.is_empty() {
             return Ok(Vec::new());

@@ -16,16 +16,16 @@ use crate::types::from_number;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Admission {
-    /// All of them.
+    /// All blocks.
     #[default]
     All = 0,
-    /// Those that are evicted above.
+    /// Blocks that the tier above evicts.
     OnEviction = 1,
-    /// Those used `admission_uses` times.
+    /// Blocks used `admission_uses` times.
     AfterUses = 2,
-    /// Those used often, of late.
+    /// Blocks used often lately.
     Frequency = 3,
-    /// What [`Manager::offload`] sends, and nothing else.
+    /// Only blocks that [`Manager::offload`] sends.
     OnRequest = 4,
 }
 
@@ -41,7 +41,7 @@ pub enum TierPlace {
 /// A tier below host memory.
 #[derive(Clone, Debug)]
 pub struct Tier {
-    /// Where it is.
+    /// Place of the tier.
     pub place: TierPlace,
     /// Hard cap of everything in its directory or store; of a store 0 = no cap.
     pub capacity_bytes: u64,
@@ -55,7 +55,7 @@ pub struct Tier {
     pub admission_uses: u32,
     /// How records are coded: `"auto"`, `"fast"`, `"default"`, `"max"`, `"zstd"`; `None` = off.
     pub codec: Option<String>,
-    /// What `"auto"` is for; 0: blocks are brought up sooner, 1: more of them fit.
+    /// Goal of `"auto"`; 0: blocks are onboarded sooner, 1: more blocks fit.
     pub codec_goal: u32,
 }
 

@@ -144,14 +144,14 @@ impl Memory {
     pub(crate) fn read(&self, tensor: usize, block: Option<u32>) -> Result<Guard<'_>> {
         let (data, bytes, region) = self.extent(tensor, block)?;
         let claim = Borrowed::take(self, Access::Read, region)?;
-        // SAFETY: initialised memory of this object, which nobody writes to while the claim lives.
+        // SAFETY: initialised memory of this object; no code writes to it while the claim lives.
         Ok(Guard { bytes: unsafe { NonNull::from(std::slice::from_raw_parts(data, bytes)) }, _claim: claim })
     }
 
     pub(crate) fn write(&self, tensor: usize, block: Option<u32>) -> Result<GuardMut<'_>> {
         let (data, bytes, region) = self.extent(tensor, block)?;
         let claim = Borrowed::take(self, Access::Write, region)?;
-        // SAFETY: initialised memory of this object, which nobody else uses while the claim lives.
+        // SAFETY: initialised memory of this object; no other code uses it while the claim lives.
         Ok(GuardMut { bytes: unsafe { NonNull::from(std::slice::from_raw_parts_mut(data, bytes)) }, _claim: claim })
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Namespaces: to whom keys mean something.
+//! Namespaces: the scope of keys.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::handle::{c_string, options, Handle};
 use crate::manager::Manager;
 use crate::types::from_number;
 
-/// What a store does when the quota is used up.
+/// Behaviour of a store when the quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum QuotaMode {
@@ -25,7 +25,7 @@ pub enum QuotaMode {
 /// How to open a [`Namespace`]. `model` must be set.
 #[derive(Clone, Default)]
 pub struct NamespaceOptions {
-    /// Whose.
+    /// Name of the tenant.
     pub tenant: String,
     /// Weights, revision, element type: what makes KV comparable.
     pub model: String,
@@ -39,7 +39,7 @@ pub struct NamespaceOptions {
     pub epoch: u64,
     /// Host bytes this namespace may use; 0 = as it is set, or none.
     pub quota_bytes: u64,
-    /// What happens at the quota.
+    /// Behaviour at the quota.
     pub quota_mode: QuotaMode,
     /// How its records are coded where anything is: `"default"`, `"k:0-3=int8,default"`; `None` = as the tier codes.
     pub codec: Option<String>,

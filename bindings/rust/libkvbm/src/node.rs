@@ -16,7 +16,7 @@ use crate::types::{Part, TierNumber};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // as kvbm_node_row_t
 pub struct NodeRow {
-    /// `None` while nobody has answered at the address.
+    /// `None` until a node has answered at the address.
     pub node: Option<[u8; 16]>,
     pub address: String,
     /// "ready", or in words why it is not.
@@ -36,9 +36,9 @@ pub struct NodeRow {
     pub codec_automatic: bool,
     /// Nothing is taken from it that is not sealed.
     pub codec_sealed: bool,
-    /// What came and was not used.
+    /// Records refused on arrival.
     pub codec_refused: u32,
-    /// Of what came coded or sealed, decoded.
+    /// Payload of records that came coded or sealed, after decoding.
     pub codec_plain_bytes: u64,
     /// And as it came.
     pub codec_stored_bytes: u64,
@@ -93,13 +93,13 @@ pub struct Location {
     pub request: u32,
     /// As the node numbers its own.
     pub tier: TierNumber,
-    /// So many leading keys lie in this tier or faster ones.
+    /// Number of leading keys in this tier or faster ones.
     pub n_prefix: u64,
     pub n_in_tier: u64,
     pub bytes: u64,
 }
 
-/// What [`Manager::locate`] found.
+/// Result of [`Manager::locate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// By request, the longest prefix first.
@@ -108,15 +108,15 @@ pub struct Located {
     pub complete: bool,
 }
 
-/// What this process is in a shared tier set.
+/// Role of this process in a shared tier set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareRole {
-    /// It shares nothing.
+    /// Not shared.
     Off,
-    /// It has the disk open.
+    /// Owner: has the disk open.
     Owner,
-    /// It asks the owner.
+    /// Client: asks the owner.
     Client,
     /// A client that is looking for the next owner.
     NoOwner,
@@ -135,7 +135,7 @@ pub struct Share {
     pub silent_lookups: u64,
 }
 
-/// Fills a list of rows whose number may grow between calls.
+/// Fills a list of rows; their number may grow between calls.
 pub(crate) fn read_rows<T: Clone + Default>(
     mut call: impl FnMut(*mut T, usize, *mut usize) -> Result<Status>,
 ) -> Result<(Vec<T>, Status)> {
@@ -152,9 +152,10 @@ pub(crate) fn read_rows<T: Clone + Default>(
 }
 
 impl Manager {
-    /// Waits until every address of `node.peers` is a connected node whose contents are known, so that the first lookup
-    /// that asks nodes asks all of them. At once for a manager without `node.peers`. `None`: for ever. Errors, which name
-    /// the addresses that are not connected, and why: DEADLINE; PERMISSION where they refuse this node.
+    /// Waits until every address of `node.peers` is a connected node that has reported its contents. The first lookup
+    /// that asks nodes then asks all of them. Returns at once for a manager without `node.peers`. `None`: for ever.
+    /// Errors, with the addresses that are not connected and the reasons: DEADLINE; PERMISSION if they refuse this
+    /// node.
     pub fn wait_for_peers(&self, timeout: Option<Duration>) -> Result<()> {
         let manager = self.raw()?;
         // SAFETY: the handle is live, and the slot is explained's.
@@ -203,7 +204,7 @@ impl Manager {
         Ok(Located { rows: rows.iter().map(location).collect(), complete: status.is_ok() })
     }
 
-    /// What this process is in a shared tier set.
+    /// Role of this process in a shared tier set.
     pub fn share(&self) -> Result<Share> {
         let handle = self.raw()?;
         let struct_size = std::mem::size_of::<sys::kvbm_share_t>() as u32;

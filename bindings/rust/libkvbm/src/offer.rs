@@ -41,7 +41,7 @@ pub struct OfferOptions {
     pub timeout: Option<Duration>,
 }
 
-/// What was published, and by that is read until the offer has ended.
+/// Published blocks, which are read until the offer has ended.
 #[derive(Default)]
 struct Published(Mutex<Option<Vec<Claim>>>);
 
@@ -217,7 +217,7 @@ impl Offer {
         self.publish_claimed(claim, |err| unsafe { sys::kvbm_offer_publish_all(raw, err) })
     }
 
-    /// Ends the offer; decode ranks that wait for it are told the reason. Errors: STALE if it has ended.
+    /// Ends the offer. Decode ranks that wait for it receive the reason. Errors: STALE if it has ended.
     pub fn abort(&self, reason: &str) -> Result<()> {
         let raw = self.handle.get()?;
         let reason = c_string("reason", reason)?;
@@ -253,7 +253,7 @@ impl Drop for Offer {
         }
         let _ = self.abort("its handle was dropped");
         let _ = self.wait(Some(LAST_WAIT));
-        // What goes on keeps its claims, and so its memory.
+        // An offer that goes on keeps its claims, and so its memory.
         if let Some(claims) = self.published.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::mem::forget(claims);
         }

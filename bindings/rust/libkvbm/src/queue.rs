@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queues and the operations submitted to them.
 //!
-//! A queue remembers every operation in flight with what it needs (claims on cache memory, statuses that the library
-//! writes), and lets go of it when the completion was taken from the library: not when the [`Operation`] is dropped
-//! or forgotten. Completions are taken by whoever waits or polls, by a thread of the queue's once a future needs it,
-//! or by a driver on tokio's reactor; only one of them at a time (see `reactor.rs`).
+//! A queue keeps every operation in flight with its resources: claims on cache memory, and statuses that the library
+//! writes. It releases them when the completion was taken from the library, not when the [`Operation`] is dropped or
+//! forgotten. Completions are taken by callers that wait or poll, by a thread of the queue once a future needs it, or
+//! by a driver on tokio's reactor; only one of them at a time (see `reactor.rs`).
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -23,7 +23,7 @@ use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::Handle;
 use crate::reactor::Reactor;
 
-/// What kind of operation a completion is of.
+/// Kind of the operation of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -54,11 +54,11 @@ impl From<i32> for OpKind {
     }
 }
 
-/// What became of an operation that was accepted.
+/// Result of an accepted operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Completion {
-    /// What it was.
+    /// Kind of the operation.
     pub op: OpKind,
     /// OK, PARTIAL (see `item_status`), or why nothing was done.
     pub status: Status,
@@ -101,11 +101,11 @@ impl Completion {
     }
 }
 
-/// What an operation in flight keeps.
+/// Resources of an operation in flight.
 pub(crate) trait Keep: Send + Sync {
     /// A layer of a session is in place.
     fn layer(&self, _component: u32, _layer: u32) {}
-    /// It has ended: nothing is used any more.
+    /// Ended: no resource is used any more.
     fn ended(&self) {}
 }
 impl<T: Any + Send + Sync> Keep for (Option<T>, crate::cache::Cache) {}
@@ -153,14 +153,14 @@ impl Pending {
     pub(crate) fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The library is done with what the operation keeps. Before anybody can see that it is done: who sees that may use
+    /// Releases the resources of an operation. Called before its end is visible, because code that sees the end may use
     /// the memory.
     pub(crate) fn end(&self) {
         let keep = self.lock().keep.take();
         keep.iter().for_each(|k| k.ended());
     }
 
-    /// Takes a completion in, and wakes who waits for it.
+    /// Accepts a completion, and wakes its waiter.
     pub(crate) fn complete(&self, completion: &sys::kvbm_completion_t) {
         let mut state = self.lock();
         if is_last(completion) {
@@ -189,7 +189,7 @@ pub struct Queue {
     owner: Arc<Owner>,
 }
 
-/// What the user's clones share; its end lets the reactor's thread go.
+/// Shared state of the user's clones; its end stops the reactor's thread.
 struct Owner {
     reactor: Arc<Reactor>,
 }
@@ -376,7 +376,7 @@ impl Drop for Operation {
             return;
         }
         let _ = self.cancel();
-        // Somebody has to take its completion, or its claims would stay.
+        // Its completion must be taken, or its claims would stay.
         let _ = Reactor::ensure_driven(&self.reactor);
     }
 }

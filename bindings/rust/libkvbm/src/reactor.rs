@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who takes completions from a queue.
+//! Takes completions from a queue.
 //!
-//! One thread at a time drives the queue: it takes completions from the library and hands them out. Others that wait
-//! for theirs sleep until it has. A waiting thread drives while it waits; a thread of the queue's own does from the
-//! first future on, unless a driver on another reactor is attached. Invariant: while something is in flight whose
+//! One thread at a time drives the queue: it takes completions from the library and distributes them. Other waiting
+//! threads sleep until theirs has come. A waiting thread drives while it waits. From the first future on a thread of
+//! the queue drives, unless a driver on another reactor is attached. Invariant: while an operation is in flight and its
 //! future was polled or dropped, some driver exists.
 
 use std::collections::HashMap;
@@ -25,9 +25,9 @@ const SLICE: Duration = Duration::from_millis(200);
 struct State {
     pending: HashMap<u64, Arc<Pending>>,
     next: u64,
-    /// Somebody takes completions now.
+    /// A thread takes completions now.
     driving: bool,
-    /// Somebody else was told of completions meanwhile, and left them to the driver.
+    /// Another thread was notified of completions meanwhile, and left them to the driver.
     missed: bool,
     /// The queue's own thread runs.
     thread: bool,
@@ -85,14 +85,14 @@ impl Reactor {
             let Some(pending) = pending else { continue };
             if is_last(completion) {
                 pending.end();
-                // Before its waiter can go on: who has seen the last operation done finds nothing in flight.
+                // Before its waiter continues: after the end of the last operation no operation is in flight.
                 self.remove(completion.user_data);
             }
             pending.complete(completion);
         }
     }
 
-    /// Takes what is there, waiting so long for the first. Only by whoever drives.
+    /// Takes the available completions, and waits up to the given time for the first. Only for the driver.
     fn take(&self, timeout: Duration) -> usize {
         let mut batch = [sys::kvbm_completion_t::default(); BATCH];
         let wait = u64::try_from(timeout.as_nanos()).unwrap_or(sys::KVBM_FOREVER);

@@ -52,11 +52,11 @@ pub struct SessionOptions {
 /// A layer that is in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Of which component,
+    /// Component of the layer,
     pub component: u32,
     /// which layer of the model.
     pub layer: u32,
-    /// So many are in place,
+    /// Number of layers in place,
     pub items_done: u64,
     /// of so many.
     pub items: u64,
@@ -174,8 +174,8 @@ impl Session {
     /// Takes over a session that was opened through the raw layer, for these blocks of this cache.
     ///
     /// # Safety
-    /// `raw` is an owned reference to an open session of `cache`; if it has a queue, that is not a [`Queue`], and its
-    /// blocks are used by nothing else until it has ended.
+    /// `raw` is an owned reference to an open session of `cache`. If it has a queue, that is not a [`Queue`]. No other
+    /// code uses its blocks until it has ended.
     pub unsafe fn from_raw(raw: *mut sys::kvbm_session, cache: &Cache) -> Result<Session> {
         // SAFETY: as the caller promises.
         let handle = unsafe { Handle::new(raw) }?;
@@ -220,7 +220,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session; prefill ranks are told the reason. Errors: STALE if it has ended.
+    /// Ends the session. Prefill ranks receive the reason. Errors: STALE if it has ended.
     pub fn abort(&self, reason: &str) -> Result<()> {
         let raw = self.handle.get()?;
         let reason = c_string("reason", reason)?;
@@ -275,7 +275,7 @@ impl Drop for Session {
         }
         let _ = self.abort("its handle was dropped");
         let _ = self.wait(Some(LAST_WAIT));
-        // What goes on keeps its claims, and so its memory.
+        // A session that goes on keeps its claims, and so its memory.
         if let Some(claims) = self.wanted.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::mem::forget(claims);
         }

@@ -33,7 +33,7 @@ counters! {
     }
 }
 
-/// What a tier that codes or seals made of what it was given; bytes are of payloads.
+/// Counters of a tier that codes or seals; bytes are of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 #[allow(missing_docs)] // as the fields of kvbm.h
@@ -52,9 +52,9 @@ pub struct TierCodecStats {
     pub damaged: u64,
     pub stepped_down: u64,
     pub probes: u64,
-    /// Of what was coded with loss: squared differences to squared values.
+    /// Sum of squared differences / sum of squared values of lossy records.
     pub lossy_error: f64,
-    /// Of what was stored last: the number of a [`crate::codec::Mode`].
+    /// Mode of the last records: the number of a [`crate::codec::Mode`].
     pub mode: u32,
     pub automatic: bool,
     /// That the tier's codec names: the number of a [`crate::codec::Mode`], 0 also where it is auto.
@@ -157,7 +157,7 @@ impl From<&sys::kvbm_scan_row_t> for ScanRow {
 }
 
 impl Manager {
-    /// What it has counted. Cheap.
+    /// Counters of the manager. Cheap.
     pub fn stats(&self) -> Result<Stats> {
         let handle = self.raw()?;
         let mut raw = sys::kvbm_manager_stats_t {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use libkvbm_sys as sys;
 
-/// What is known of blocks, for the eviction policies.
+/// Hints about blocks, for the eviction policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Priority {
@@ -67,7 +67,7 @@ impl Shard {
     }
 }
 
-/// What part of the namespace's records a call means; the default is component 0 of the whole model.
+/// The records of a namespace that a call means; the default is component 0 of the whole model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Part {
     /// Index into the geometry's components.

@@ -53,7 +53,7 @@ impl<'a> Views<'a> {
     pub fn slot(&self, i: usize) -> Option<u64> {
         self.raw.get(i).map(|v| v.slot)
     }
-    /// All of them in order.
+    /// All views in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         (0..self.len()).filter_map(|i| self.get(i))
     }
@@ -96,7 +96,7 @@ impl<'a> ViewsMut<'a> {
         // SAFETY: as `new` was promised, and the borrow of self keeps the slice alone.
         self.raw.get(i).map(|v| unsafe { std::slice::from_raw_parts_mut(v.data.cast(), v.bytes as usize) })
     }
-    /// All of them in order; each may be given to another thread.
+    /// All views in order; each may be passed to another thread.
     pub fn into_slices(self) -> impl Iterator<Item = &'a mut [u8]> {
         // SAFETY: as `new` was promised; self is consumed, so each slice is given once.
         self.raw.into_iter().map(|v| unsafe { std::slice::from_raw_parts_mut(v.data.cast(), v.bytes as usize) })

@@ -65,7 +65,7 @@ fn what_an_operation_in_flight_uses_is_claimed_until_its_completion_is_taken() {
     fill(&cache, 4);
     let keys = w.keys(1, 4);
     let stored = cache.store_async(&keys, &[0, 1, 2, 3], &StoreOptions::default(), &queue).unwrap();
-    // Nobody has taken the completion yet, so this is so whatever the library has done.
+    // The completion was not taken yet, so this holds whatever the library has done.
     assert_eq!(cache.block_mut(0, 2).err().unwrap().status(), Status::IN_USE);
     assert!(cache.block(0, 2).is_ok());
     let done = stored.wait().unwrap();

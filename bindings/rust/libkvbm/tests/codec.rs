@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Coding by hand: the bytes of every language, and never wrong ones.
+//! Coding of buffers: the same bytes as in every language, and never wrong ones.
 
 mod common;
 use common::BLOCK;

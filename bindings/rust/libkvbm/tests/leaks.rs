@@ -47,8 +47,8 @@ fn use_everything(w: &World, round: u32) {
     drop((cache, queue, blocks, weak, found));
 }
 
-/// Until the queue's threads, which end by themselves, have let go of what they kept: at once, unless the machine has
-/// much else to do.
+/// Waits until the queue's threads have ended by themselves and released their objects: at once, unless the machine is
+/// busy.
 fn within_a_minute(is_so: impl Fn() -> bool) -> bool {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks of a managed pool through the types, and what each refusal gives back.
+//! Blocks of a managed pool through the types, and the blocks returned by each refusal.
 
 mod common;
 use common::{world, BLOCK};
@@ -64,7 +64,7 @@ fn a_registration_that_is_refused_in_part_gives_the_rest_back() {
     let ns = Namespace::open(&w.manager, &quota).unwrap();
     let keys = ns.key_chain(None, &[1, 2, 3, 4], 1).unwrap();
     let kept: Vec<_> = (0..2).map(|_| w.manager.allocate(&ns, 1)).collect();
-    // Whether the quota bites at allocation or later, nothing is lost: what was given is held or given back.
+    // Whether the quota refuses the allocation or a later call, no block is lost: each is held or returned.
     let more = w.manager.allocate(&ns, 2).and_then(|b| {
         let done = b.complete().map_err(Error::from)?.register_with(&ns, &keys[2..], &RegisterOptions::default());
         done.map(|r| (r.blocks.len(), r.refused.len())).map_err(Error::from)

@@ -160,7 +160,7 @@ func (r *relay) fetch() error {
 		}
 	}
 	if err := r.manager.Prefetch(context.Background(), r.ns, nil, r.keys); err != nil {
-		fmt.Fprintln(os.Stderr, "relay:", err) // what is missing is counted below
+		fmt.Fprintln(os.Stderr, "relay:", err) // missing blocks are counted below
 	}
 	verified, err := r.verify(options)
 	if err != nil {

@@ -56,7 +56,7 @@ impl Fake {
     pub fn stream(&self, device: u32) -> Stream {
         let make: extern "C" fn(c_int) -> *mut c_void =
             unsafe { std::mem::transmute(self.entry("kvbm_fake_make_stream")) };
-        // It lives as long as the process.
+        // The library lives as long as the process.
         unsafe { Stream::from_raw(make(device as c_int)) }
     }
     /// Enqueues a copy; false where there is no such stream.
@@ -65,7 +65,7 @@ impl Fake {
             unsafe { std::mem::transmute(self.entry("kvbm_fake_copy")) };
         copy(to, from, bytes, stream.as_raw()) != 0
     }
-    /// Keeps a stream from getting on until it is let go.
+    /// Stops a stream until it is released.
     pub fn hold(&self, stream: Stream, on: bool) {
         self.set("kvbm_fake_hold", stream, on);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of coding by hand.
+//! Steps of coding buffers.
 
 use libkvbm::codec::{self, Form, Mode};
 use libkvbm::CodeOptions;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the scenarios that all bindings run (bindings/conformance), each as a test of its name. An argument is a part of
-//! the names to run.
+//! Runs the scenarios of all bindings (bindings/conformance), each as a test with its name. An argument selects names
+//! that contain it.
 //!
-//! Steps go through the safe crate, but for these: submissions with a queue, and queues, are raw, because user_data and
-//! the order of completions are the safe queue's own; cache memory is attached by address, because scenarios share it.
+//! Steps go through the safe crate, with two exceptions. Submissions with a queue, and queues, are raw, because the
+//! safe queue owns user_data and the order of completions. Cache memory is attached by address, because scenarios share
+//! it.
 
 mod cache_steps;
 mod codec_steps;
@@ -56,7 +57,7 @@ fn read_json(path: &Path) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// What a step has beside the arguments of its kind.
+/// Fields of a step besides the arguments of its kind.
 const OF_ANY_STEP: [&str; 8] = ["do", "as", "expect", "error", "message", "range", "within_ns", "why"];
 
 struct Scenario<'a> {
@@ -156,7 +157,7 @@ fn check_refused_number(done: Results) -> Result<(), String> {
     }
 }
 
-/// What a scenario has.
+/// Fields of a scenario.
 const MEMBERS: [&str; 4] = ["name", "purpose", "needs", "steps"];
 
 fn run(scenario: &Value, constants: &HashMap<String, Value>, tmp: &Path, driver: Option<String>) -> Result<(), String> {

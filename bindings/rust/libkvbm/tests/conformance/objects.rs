@@ -254,7 +254,7 @@ impl Objects {
     }
 }
 
-/// What a step kind gives: `None` if it is another file's.
+/// Result of a step kind: `None` if another file implements it.
 pub type Known = Result<Option<Map<String, Value>>, Failure>;
 
 /// Results from a JSON object.

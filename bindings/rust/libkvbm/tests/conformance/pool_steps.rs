@@ -31,8 +31,8 @@ fn with_gaps(present: Present, n: usize) -> Value {
     json!({"blocks": holds(&list), "present": found})
 }
 
-// SAFETY of the from_raw calls below: no two live values have the same holds, for each gives them up before its step
-// ends; views are read or written within the step; and the library refuses holds that are not in the state.
+// SAFETY of the from_raw calls below: no two live values have the same holds, because each releases them before its
+// step ends. Views are read or written within the step. The library refuses holds in another state.
 
 fn complete(manager: &Manager, list: Vec<u64>, bytes: Option<Vec<u64>>) -> Result<(), Error> {
     // SAFETY: see above.

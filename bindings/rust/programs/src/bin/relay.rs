@@ -69,7 +69,7 @@ fn byte(seed: u32, block: usize, at: usize) -> u8 {
 
 fn say(line: &str) {
     let mut out = std::io::stdout();
-    // Whoever read it may have gone; the store goes on until its input ends.
+    // The reader may be gone; the store continues until its input ends.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
