@@ -2,7 +2,7 @@ import io.github.kvbm.libkvbm.*;
 import java.nio.ByteBuffer;
 import java.util.Random;
 
-/** Codes a page of KV by hand, changes a bit of what was coded, and gets an exception instead of wrong bytes. */
+/** Encodes a page of KV, changes a bit of the coded buffer, and gets an exception instead of wrong bytes. */
 public class CodePage {
   public static void main(String[] args) {
     int tokens = 256;

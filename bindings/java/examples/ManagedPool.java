@@ -3,7 +3,7 @@ import io.github.kvbm.libkvbm.*;
 import java.nio.ByteBuffer;
 import java.util.List;
 
-/** The manager owns the blocks: a prompt's are written once, and found again by whoever has the same prompt. */
+/** The manager owns the blocks: those of a prompt are written once, and found again for every equal prompt. */
 public class ManagedPool {
   public static void main(String[] args) {
     int[] prompt = new int[64];

@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A prefill node and a decode node move the KV of one request, layer by layer. Both are in this program so that it can
- * be run as it is; in earnest each is an engine on a machine of its own, and the addresses are configuration.
+ * A prefill node and a decode node move the KV of one request, layer by layer. Both are in this program, so it can be
+ * run alone. In production each is an engine on its own machine, and the addresses come from the configuration.
  */
 public class PrefillDecode {
   private static final int LAYERS = 4;
@@ -55,7 +55,7 @@ public class PrefillDecode {
           Offer offer = Offer.open(from, request, hereBlocks, null, null)) {
         for (int l = 0; l < LAYERS; ++l) {
           for (int i = 0; i < LAYER_BYTES; ++i) here.get(l).put(i, (byte) (l + i)); // prefill: compute a layer,
-          offer.publish(0, l, 1, 0, 0); // then say so
+          offer.publish(0, l, 1, 0, 0); // then publish it
           session.awaitLayer(0, l, null); // decode: use it while the next one is computed
         }
         Completion done = session.done().get();

@@ -27,6 +27,6 @@ JNIEXPORT jint JNICALL PROBE(library)(JNIEnv *env, jclass self, jbyteArray path)
   uint32_t (*version)(void) = NULL;
   void *found = dlsym(library, "kvbm_version");
   memcpy(&version, &found, sizeof version);
-  /* It stays loaded: either it is used next, or the JVM has no use for this module. */
+  /* The library stays loaded: either it is used next, or the JVM does not need this module. */
   return version == NULL ? 0 : (jint)version();
 }

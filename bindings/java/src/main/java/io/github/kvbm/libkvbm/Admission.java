@@ -8,16 +8,16 @@ public enum Admission implements Numbered {
   /** Every block of the host comes here. */
   ALL(KVBM_ADMIT_ALL),
 
-  /** What the tier above evicts comes here. */
+  /** Blocks that the tier above evicts. */
   ON_EVICTION(KVBM_ADMIT_ON_EVICTION),
 
-  /** What was used so many times comes here. */
+  /** Blocks used a given number of times. */
   AFTER_USES(KVBM_ADMIT_AFTER_USES),
 
-  /** What is used often comes here. */
+  /** Blocks used often. */
   FREQUENCY(KVBM_ADMIT_FREQUENCY),
 
-  /** What {@link Manager#offload} sends comes here, and nothing else. */
+  /** Only blocks that {@link Manager#offload} sends. */
   ON_REQUEST(KVBM_ADMIT_ON_REQUEST);
 
   private final int number;

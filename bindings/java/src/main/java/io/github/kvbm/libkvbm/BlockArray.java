@@ -31,7 +31,7 @@ public final class BlockArray extends NativeObject {
   private final long[] holds;
   private volatile State state;
 
-  /** Who calls this has a use of the manager; the array takes one more. */
+  /** The caller has a use of the manager; the array takes one more. */
   private BlockArray(Handle manager, long pointer, long[] holds, State state) {
     super("block array", pointer, new Release(manager, holds));
     this.manager = manager;
@@ -40,7 +40,7 @@ public final class BlockArray extends NativeObject {
     manager.useAgain();
   }
 
-  /** Who calls this uses the manager, whose pointer this is. */
+  /** The caller has a use of the manager with this pointer. */
   static BlockArray read(Handle manager, long pointer, Struct rows, int n, State state) {
     long[] holds = new long[n];
     for (int i = 0; i < n; ++i) holds[i] = rows.getLong(8 * i);
@@ -120,7 +120,7 @@ public final class BlockArray extends NativeObject {
   /**
    * Makes the blocks findable by key.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param keys a key for each block, a prefix in order
    */
   public void register(Namespace ns, KeyArray keys) {
@@ -130,7 +130,7 @@ public final class BlockArray extends NativeObject {
   /**
    * Makes the blocks findable by key.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param keys a key for each block
    * @param options null = defaults
    */

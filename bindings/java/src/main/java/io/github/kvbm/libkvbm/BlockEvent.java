@@ -4,11 +4,11 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * A block changed its place. A move between tiers is a {@link EventKind#STORED} in one and a {@link
+ * Reports a change of a block's location. A move between tiers is a {@link EventKind#STORED} in one and a {@link
  * EventKind#REMOVED} in the other.
  *
  * @param sequence from 1, without gaps; a gap means that events were lost
- * @param kind what happened
+ * @param kind kind of the event
  * @param tier 0 = host
  * @param namespaceId the namespace, 16 bytes
  * @param key the block

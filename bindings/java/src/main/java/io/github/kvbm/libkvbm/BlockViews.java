@@ -11,11 +11,11 @@ import java.nio.ByteOrder;
 /**
  * The memory of held blocks as direct buffers, without a copy.
  *
- * <p>The buffers keep the blocks: as long as one of them is reachable, or this object is, the holds of the
- * {@link BlockArray} go on, also after it was closed. Closing this object says that its buffers are used no more, and
- * lets the holds end at once. Java cannot take a buffer back, so one that is used after that reads or writes whatever
- * the memory is then; let the buffers become unreachable instead where their use cannot be overlooked. In the same way
- * a buffer that was made while the block was partial can still be written when the block is complete: it must not be.
+ * <p>The buffers keep the blocks: while one of them or this object is reachable, the holds of the {@link BlockArray}
+ * stay, also after it was closed. Close this object when its buffers are not used any more; the holds then end at once.
+ * Java cannot revoke a buffer. So a buffer that is used after that reads or writes memory with another use. If the uses
+ * of the buffers are hard to track, let them become unreachable instead. In the same way a buffer that was made while
+ * the block was partial can still be written when the block is complete, and must not be.
  */
 public final class BlockViews implements AutoCloseable {
   private final Cleaner.Cleanable[] nets;
@@ -31,7 +31,7 @@ public final class BlockViews implements AutoCloseable {
   private final int size;
   private volatile boolean closed;
 
-  /** Who calls this uses the handle of the block array; each root takes one more use, until it is unreachable. */
+  /** The caller uses the handle of the block array; each root takes one more use, until it is unreachable. */
   BlockViews(Handle blocks, Struct rows, int n, int[] place, int size, boolean writable) {
     this.place = place;
     this.size = size;

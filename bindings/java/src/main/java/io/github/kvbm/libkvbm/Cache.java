@@ -172,9 +172,9 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * Brings matched blocks into the engine's blocks, every byte verified, and waits for it.
+   * Loads matched blocks into the engine's blocks, verifies every byte, and waits for it.
    *
-   * @param match what a lookup of this cache found
+   * @param match result of a lookup of this cache
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
    * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
    */
@@ -183,9 +183,9 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * Brings matched blocks into the engine's blocks, every byte verified, and waits for it.
+   * Loads matched blocks into the engine's blocks, verifies every byte, and waits for it.
    *
-   * @param match what a lookup of this cache found
+   * @param match result of a lookup of this cache
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
    * @param options null = defaults
    * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
@@ -207,7 +207,7 @@ public final class Cache extends NativeObject {
    * Brings matched blocks into the engine's blocks, every byte verified. Until the operation completes, the blocks are
    * the library's to write. The match may be closed meanwhile.
    *
-   * @param match what a lookup of this cache found
+   * @param match result of a lookup of this cache
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
    * @param options null = defaults
    * @param queue where it completes
@@ -251,7 +251,7 @@ public final class Cache extends NativeObject {
    * Nothing of it enters a tier. The calling thread waits until it is done, also when a stream has to get there first.
    *
    * @param blockIds as many as a stored block has engine blocks make one
-   * @param mode how
+   * @param mode the mode
    * @param options null = defaults
    * @return a direct buffer of the coded bytes
    */
@@ -263,14 +263,14 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * Codes engine blocks into a buffer, whose limit is set to the end of what was written. After an exception it may
-   * have any bytes.
+   * Encodes engine blocks into a buffer, and sets its limit to the end of the output. After an exception its contents
+   * are undefined.
    *
    * @param blockIds as for {@link #encode(int[], CodecMode, CodeOptions)}
-   * @param mode how
+   * @param mode the mode
    * @param options null = defaults
    * @param out a direct buffer with {@link #codeRoom} bytes between position and limit
-   * @return how many of them are used
+   * @return the number of bytes written
    */
   public int encode(int[] blockIds, CodecMode mode, CodeOptions options, ByteBuffer out) {
     Objects.requireNonNull(blockIds, "blockIds");
@@ -288,13 +288,13 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * Decodes what encode gave into engine blocks; every byte is checked before it is written. After a {@link
-   * MissException} the blocks are undefined: compute them. Blocks that were filled with loss are not what the model
-   * computed: do not store them under keys whose readers want exact bytes.
+   * Decodes the result of encode into engine blocks; every byte is verified before it is written. After a {@link
+   * MissException} the blocks are undefined: compute them. Lossy blocks differ from what the model computed: do not
+   * store them under keys for which readers expect exact bytes.
    *
    * @param coded a direct buffer, which may be read-only
-   * @param blockIds none of them twice
-   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
+   * @param blockIds without repeats
+   * @param allowLossy accept bytes that differ from the encoded ones; else they are an {@link UnavailableException}
    * @param options null = defaults
    */
   public void decode(ByteBuffer coded, int[] blockIds, boolean allowLossy, CodeOptions options) {

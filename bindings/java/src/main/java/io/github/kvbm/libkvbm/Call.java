@@ -12,9 +12,9 @@ import java.util.Arrays;
 import java.util.Objects;
 
 /**
- * What one call into the library needs and gives back at its end: pointers in use, memory for arguments, objects whose
- * memory must stay. Each thread has one that it uses again, so a call allocates no direct memory; one within another
- * (an error's text, say) gets its own.
+ * Resources of one call into the library, released at its end: pointers in use, memory for arguments, objects that must
+ * stay alive. Each thread reuses one, so a call allocates no direct memory. A call within another one (for example for
+ * an error's text) gets its own.
  */
 final class Call implements AutoCloseable {
   /** Structs and short arrays of a call; longer arrays get memory of their own. */

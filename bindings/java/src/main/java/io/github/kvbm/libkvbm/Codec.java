@@ -8,21 +8,22 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * Coding KV by hand, in the caller's own buffers: no context, no manager.
+ * Encodes and decodes KV in the caller's own buffers, without a context or manager.
  *
- * <p>Coded bytes describe themselves and hold a hash of each part: whatever happened to them, decoding gives the right
- * bytes or a {@link MissException}, never wrong KV. Hashes find faults, not forgery. Buffers are direct, and are read
- * and written in place, from their position to their limit; what was written ends at the limit that the call sets.
+ * <p>A coded buffer describes itself and has a hash of each part. So decoding gives the right bytes or a {@link
+ * MissException}, never wrong KV, whatever happened to the buffer. Hashes detect faults, not forgery. Buffers are
+ * direct. They are read and written in place, from their position to their limit; a call sets the limit to the end of
+ * its output.
  */
 public final class Codec {
   private Codec() {}
 
   /**
-   * What the bytes are: rows of elements, in which the same place is the same channel.
+   * Form of the bytes: rows of elements, in which one index is one channel.
    *
-   * @param element what they are
-   * @param rowElements elements of a row; 0 = not known. [token][head][dim] is heads * dim, [head][token][dim] is dim
-   * @param rows rows after which other channels begin, as the tokens of a head; 0 = never
+   * @param element type of the elements
+   * @param rowElements elements of a row; 0 = unknown. [token][head][dim] is heads * dim, [head][token][dim] is dim
+   * @param rows rows until the channels change, such as the tokens of a head; 0 = never
    */
   public record Form(Element element, int rowElements, int rows) {
     /** Opaque bytes, which only zstd can make smaller. */
@@ -31,7 +32,7 @@ public final class Codec {
     /**
      * Checks that an element is given, and that no number is negative.
      *
-     * @param element what they are
+     * @param element type of the elements
      * @param rowElements elements of a row; 0 = not known
      * @param rows rows after which other channels begin; 0 = never
      */
@@ -49,15 +50,15 @@ public final class Codec {
   }
 
   /**
-   * What coded bytes say of themselves.
+   * Description of a coded buffer, read from its own table.
    *
-   * @param mode that was asked for
-   * @param form of what was coded
-   * @param lossy decoding has to allow it
-   * @param leaves parts that are coded on their own
-   * @param rawLeaves of these, kept as they were
-   * @param rawBytes what decoding gives
-   * @param codedBytes all of it
+   * @param mode requested mode
+   * @param form form of the bytes
+   * @param lossy decoding must allow loss
+   * @param leaves number of independently coded parts
+   * @param rawLeaves parts stored unchanged
+   * @param rawBytes size of the decoded bytes
+   * @param codedBytes size of the coded buffer
    * @param errorPpb lossy: sum of squared differences / sum of squared values, in 1e-9
    */
   public record Info(CodecMode mode, Form form, boolean lossy, int leaves, int rawLeaves, long rawBytes,
@@ -114,8 +115,8 @@ public final class Codec {
    * Codes a buffer. One core, and the calling thread, are busy until it is done.
    *
    * @param raw a direct buffer, which may be read-only
-   * @param mode how
-   * @param form what the bytes are; null = opaque
+   * @param mode the mode
+   * @param form form of the bytes; null = opaque
    * @return a direct buffer of the coded bytes
    */
   public static ByteBuffer encode(ByteBuffer raw, CodecMode mode, Form form) {
@@ -126,13 +127,13 @@ public final class Codec {
   }
 
   /**
-   * Codes a buffer into another one, whose limit is set to the end of what was written.
+   * Encodes a buffer into another one, and sets the limit of that to the end of the output.
    *
    * @param raw a direct buffer, which may be read-only
-   * @param mode how
-   * @param form what the bytes are; null = opaque
+   * @param mode the mode
+   * @param form form of the bytes; null = opaque
    * @param out a direct buffer with {@link #room} bytes between position and limit
-   * @return how many of them are used
+   * @return the number of bytes written
    */
   public static int encode(ByteBuffer raw, CodecMode mode, Form form, ByteBuffer out) {
     long from = Memory.address(raw, "raw");
@@ -173,11 +174,11 @@ public final class Codec {
   }
 
   /**
-   * Gives back what was coded.
+   * Decodes a coded buffer.
    *
    * @param coded a direct buffer, which may be read-only
-   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
-   * @return a direct buffer of what was coded
+   * @param allowLossy accept bytes that differ from the encoded ones; else they are an {@link UnavailableException}
+   * @return a direct buffer with the decoded bytes
    */
   public static ByteBuffer decode(ByteBuffer coded, boolean allowLossy) {
     ByteBuffer out = Memory.allocate(inspect(coded).rawBytes());
@@ -186,13 +187,13 @@ public final class Codec {
   }
 
   /**
-   * Gives back what was coded into a buffer, whose limit is set to the end of it. After an exception it may have any
-   * bytes.
+   * Decodes a coded buffer into another one, and sets the limit of that to the end of the output. After an exception
+   * its contents are undefined.
    *
    * @param coded a direct buffer, which may be read-only
-   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
+   * @param allowLossy accept bytes that differ from the encoded ones; else they are an {@link UnavailableException}
    * @param out a direct buffer with {@link Info#rawBytes} bytes between position and limit
-   * @return how many bytes were written
+   * @return the number of bytes written
    */
   public static int decode(ByteBuffer coded, boolean allowLossy, ByteBuffer out) {
     long from = Memory.address(coded, "coded");

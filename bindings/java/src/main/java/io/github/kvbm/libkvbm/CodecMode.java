@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What coding is asked for. Modes below 16 in number give every bit back; from 16 on they are lossy. */
+/** Coding modes. Numbers below 16 are lossless, 16 and above lossy. */
 public enum CodecMode implements Numbered {
   /** Hashed and not coded. */
   OFF(KVBM_CODEC_OFF),

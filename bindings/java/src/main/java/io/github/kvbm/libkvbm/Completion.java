@@ -4,17 +4,17 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * What became of one accepted submission.
+ * Result of one accepted submission.
  *
  * @param id the {@link Operation#id()} it belongs to
  * @param operation the library's number of it; of a {@link OperationKind#LAYER}, component * 2^32 + layer
- * @param op what it is of
- * @param status {@link Status#OK}, {@link Status#PARTIAL}, or why nothing was done
+ * @param op kind of the operation
+ * @param status {@link Status#OK}, {@link Status#PARTIAL}, or the error that stopped it
  * @param itemsDone blocks done
- * @param items blocks asked for
+ * @param items blocks requested
  * @param bytes payload bytes moved
- * @param waitNs from submit until work began
- * @param serviceNs from then until done
+ * @param waitNs from submit to the start of work
+ * @param serviceNs from the start of work to its end
  */
 public record Completion(long id, long operation, OperationKind op, Status status, long itemsDone, long items,
     long bytes, long waitNs, long serviceNs) {

@@ -76,8 +76,8 @@ public final class CompletionQueue extends NativeObject {
   /**
    * Takes completions that are there and completes their futures.
    *
-   * @param max how many at most
-   * @return what was taken
+   * @param max maximum number
+   * @return the completions
    * @throws IllegalStateException if the queue has a thread
    */
   public List<Completion> poll(int max) {
@@ -85,11 +85,11 @@ public final class CompletionQueue extends NativeObject {
   }
 
   /**
-   * As poll, but waits for the first one.
+   * Takes completions like poll, and waits for the first one.
    *
-   * @param max how many at most
-   * @param timeout how long; the list is empty after it; null = for ever
-   * @return what was taken
+   * @param max maximum number
+   * @param timeout limit of the wait, after which the list is empty; null = for ever
+   * @return the completions
    * @throws IllegalStateException if the queue has a thread
    */
   public List<Completion> await(int max, Duration timeout) {
@@ -101,7 +101,7 @@ public final class CompletionQueue extends NativeObject {
   /**
    * Takes block events ({@link Manager#subscribe}).
    *
-   * @param max how many at most
+   * @param max maximum number
    * @return what was there
    */
   public List<BlockEvent> pollEvents(int max) {
@@ -153,7 +153,7 @@ public final class CompletionQueue extends NativeObject {
     }
   }
 
-  /** What the thread and the cleaner know of a queue: not the queue itself, which may become unreachable. */
+  /** State of a queue for the thread and the cleaner: not the queue itself, which may become unreachable. */
   static final class State implements Runnable {
     private final Handle handle;
     private final boolean polled;

@@ -8,8 +8,8 @@ import java.util.Objects;
 /**
  * One component of a model, whole: all layers and heads, before sharding.
  *
- * @param kind what it is
- * @param element what it is made of
+ * @param kind kind of the component
+ * @param element type of its elements
  * @param layers layers that have this component
  * @param heads KV heads in all; 1 for latent and state
  * @param headDim elements of a head's row; the latent's width; unused for state
@@ -21,8 +21,8 @@ public record Component(
   /**
    * Checks that a kind and an element are given, and that no number is negative.
    *
-   * @param kind what it is
-   * @param element what it is made of
+   * @param kind kind of the component
+   * @param element type of its elements
    * @param layers layers that have this component
    * @param heads KV heads in all; 1 for latent and state
    * @param headDim elements of a head's row; the latent's width; unused for state
@@ -42,7 +42,7 @@ public record Component(
   /**
    * K and V of every token.
    *
-   * @param element what it is made of
+   * @param element type of its elements
    * @param layers number of layers
    * @param heads number of KV heads
    * @param headDim elements of a head's row
@@ -55,11 +55,11 @@ public record Component(
   /**
    * K and V of the last tokens.
    *
-   * @param element what it is made of
+   * @param element type of its elements
    * @param layers number of layers
    * @param heads number of KV heads
    * @param headDim elements of a head's row
-   * @param windowTokens how many tokens matter
+   * @param windowTokens number of tokens that matter
    * @return the component
    */
   public static Component window(Element element, int layers, int heads, int headDim, int windowTokens) {
@@ -69,7 +69,7 @@ public record Component(
   /**
    * One latent row per token.
    *
-   * @param element what it is made of
+   * @param element type of its elements
    * @param layers number of layers
    * @param width elements of a row
    * @return the component

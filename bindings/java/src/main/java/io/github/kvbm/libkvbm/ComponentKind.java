@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a component of a model is. */
+/** Kinds of components. */
 public enum ComponentKind implements Numbered {
   /** K and V of every token. */
   ATTENTION(KVBM_COMPONENT_ATTENTION),

@@ -54,11 +54,11 @@ public final class ContextOptions {
   }
 
   /**
-   * Sets who receives log lines; without one the library is silent. Lines that come after the context was closed are
+   * Sets the listener of log lines; without one the library is silent. Lines that come after the context was closed are
    * dropped.
    *
-   * @param listener null = nobody
-   * @param level how much it is told
+   * @param listener null = none
+   * @param level highest level of its lines
    * @return this
    */
   public ContextOptions log(LogListener listener, LogLevel level) {

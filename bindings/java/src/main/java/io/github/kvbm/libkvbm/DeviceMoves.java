@@ -4,16 +4,16 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * What was moved in one direction between a device and host memory.
+ * Counters of one direction of copies between a device and host memory.
  *
- * @param batches that ended well
- * @param leaves in them
- * @param bytes of these
- * @param badLeaves into the device: not what the record says, and refused
+ * @param batches batches that succeeded
+ * @param leaves leaves in these batches
+ * @param bytes bytes of these leaves
+ * @param badLeaves leaves that failed verification, and were refused
  * @param mappedLeaves moved by kernels on mapped host memory
  * @param stagedLeaves moved by kernels through memory of the device
  * @param straightLeaves copied straight between pages and record
- * @param bouncedLeaves whose record is not registered with the device
+ * @param bouncedLeaves leaves of records that are not registered with the device
  * @param deviceNs time on the device
  */
 public record DeviceMoves(long batches, long leaves, long bytes, long badLeaves, long mappedLeaves, long stagedLeaves,

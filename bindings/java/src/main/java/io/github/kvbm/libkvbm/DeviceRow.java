@@ -4,17 +4,17 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * A device that caches of a manager lie on, or lay on.
+ * A device that has or had caches of a manager.
  *
  * @param ordinal as the driver counts
- * @param lost whether it failed, and nothing more is done on it
- * @param name what the driver calls it
- * @param pci where it is
- * @param state "ready", or in words what is wrong
+ * @param lost whether the device failed and is not used any more
+ * @param name name in the driver
+ * @param pci PCI address
+ * @param state "ready", or a description of the fault
  * @param memoryBytes of the device
  * @param pinnedBytes of the host tier, registered with it
- * @param gathers out of the device
- * @param scatters into it
+ * @param gathers copies from the device
+ * @param scatters copies to the device
  */
 public record DeviceRow(int ordinal, boolean lost, String name, String pci, String state, long memoryBytes,
     long pinnedBytes, DeviceMoves gathers, DeviceMoves scatters) {

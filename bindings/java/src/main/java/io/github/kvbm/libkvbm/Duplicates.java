@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What registering a key that is there already does. */
+/** Treatment of a key that exists already. */
 public enum Duplicates implements Numbered {
   /** A key that is there already gives its block and frees yours. */
   REUSE(KVBM_DUPLICATE_REUSE),

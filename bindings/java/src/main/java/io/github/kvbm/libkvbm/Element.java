@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a component is made of. */
+/** Types of elements. */
 public enum Element implements Numbered {
   /** Opaque bytes. */
   BYTES(KVBM_ELEMENT_BYTES),

@@ -3,12 +3,12 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a {@link BlockEvent} says. */
+/** Kinds of {@link BlockEvent}. */
 public enum EventKind implements Numbered {
-  /** It is in this tier now. */
+  /** Stored in this tier. */
   STORED(KVBM_EVENT_STORED),
 
-  /** It is not in this tier any more. */
+  /** Removed from this tier. */
   REMOVED(KVBM_EVENT_REMOVED),
 
   /** Everything went. */

@@ -44,7 +44,7 @@ final class Handle {
     }
   }
 
-  /** One more use, by who has one already: also of what was closed meanwhile. */
+  /** Takes one more use. The caller has one already, so the object may have been closed meanwhile. */
   void useAgain() {
     STATE.getAndAdd(this, 2);
   }

@@ -4,9 +4,9 @@ package io.github.kvbm.libkvbm;
 import java.util.List;
 
 /**
- * What {@link Manager#locate} found.
+ * Result of {@link Manager#locate}.
  *
  * @param rows by request, the longest prefix first
- * @param complete false if some node has not answered in time; what it has counts as absent
+ * @param complete false if a node has not answered in time; its keys count as absent
  */
 public record LocateResult(List<Location> rows, boolean complete) {}

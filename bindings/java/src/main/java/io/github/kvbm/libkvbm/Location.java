@@ -4,13 +4,13 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * How far one node has the keys of one request.
+ * The prefix of one request on one node, by tier.
  *
  * @param node as in {@link NodeRow}; zero: this manager
  * @param request index of the request
  * @param tier the node's own number of it, 0 = its host memory
- * @param prefix leading keys that lie in this tier or faster ones
- * @param inTier keys of the prefix of which something lies in this tier itself
+ * @param prefix leading keys in this tier or faster ones
+ * @param inTier keys of the prefix with a part in this tier itself
  * @param bytes payload bytes of the prefix
  */
 public record Location(Key node, int request, int tier, long prefix, long inTier, long bytes) {

@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** How much is told. */
+/** Levels of log lines. */
 public enum LogLevel implements Numbered {
   /** Errors alone. */
   ERROR(KVBM_LOG_ERROR),
@@ -11,7 +11,7 @@ public enum LogLevel implements Numbered {
   /** Errors and warnings. */
   WARNING(KVBM_LOG_WARNING),
 
-  /** What happens. */
+  /** Information. */
   INFO(KVBM_LOG_INFO),
 
   /** Everything. */

@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What counts as a hit of a lookup. */
+/** Modes of a lookup. */
 public enum LookupMode implements Numbered {
   /** The longest prefix. */
   PREFIX(KVBM_LOOKUP_PREFIX),

@@ -56,8 +56,8 @@ public final class Manager extends NativeObject {
   /**
    * Waits until no offload is queued or in flight.
    *
-   * @param timeout how long at most; null = for ever
-   * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier, or a shared tier set, did not take some blocks
+   * @param timeout time limit; null = for ever
+   * @return {@link Status#OK}, or {@link Status#PARTIAL} if a tier, or a shared tier set, did not accept some blocks
    * @throws PeerException KVBM_ERR_DEADLINE after that time
    */
   public Status flush(Duration timeout) {
@@ -67,12 +67,13 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Waits until every address of node.peers is a connected node whose contents are known, so that the first lookup that
-   * asks nodes asks all of them. At once for a manager without node.peers.
+   * Waits until every address of node.peers is a connected node that has reported its contents. The first lookup that
+   * asks nodes then asks all of them. Returns at once for a manager without node.peers.
    *
-   * @param timeout how long at most; null = for ever
-   * @throws PeerException KVBM_ERR_DEADLINE after that time; names the addresses that are not connected, and why
-   * @throws UnavailableException KVBM_ERR_PERMISSION where the addresses that are left refuse this node
+   * @param timeout time limit; null = for ever
+   * @throws PeerException KVBM_ERR_DEADLINE after that time; names the addresses that are not connected, and the
+   * reasons
+   * @throws UnavailableException KVBM_ERR_PERMISSION if all missing addresses refuse this node
    */
   public void waitForPeers(Duration timeout) {
     try (Call call = Call.begin()) {
@@ -85,7 +86,7 @@ public final class Manager extends NativeObject {
   /**
    * Waits as {@link #flush} does, and until what the disks then have survives the loss of power.
    *
-   * @param timeout how long at most; null = for ever
+   * @param timeout time limit; null = for ever
    * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier did not take some blocks, or could not make some
    *     durable: those have left it, and the next flush sends them again
    * @throws KvbmException KVBM_ERR_UNSUPPORTED where nothing was promised: no tier below host memory, or a plug-in tier
@@ -101,7 +102,7 @@ public final class Manager extends NativeObject {
   /**
    * Opens a namespace.
    *
-   * @param options who its keys mean something to
+   * @param options the scope of its keys
    * @return the namespace
    */
   public Namespace namespace(NamespaceOptions options) {
@@ -117,7 +118,7 @@ public final class Manager extends NativeObject {
   /**
    * Describes an engine's cache.
    *
-   * @param ns whose blocks they are
+   * @param ns namespace of the blocks
    * @param nBlocks engine blocks in the tensors
    * @param parts the parts that it holds
    * @return the cache
@@ -127,12 +128,12 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Describes an engine's cache that lies in memory of a device, or is said to lie in the host's.
+   * Describes an engine's cache in memory of a device, or explicitly in host memory.
    *
-   * @param ns whose blocks they are
+   * @param ns namespace of the blocks
    * @param nBlocks engine blocks in the tensors
    * @param parts the parts that it holds; tensors on a device are made by {@link Tensor#at}
-   * @param memory where they lie
+   * @param memory the kind of memory
    * @param device CUDA: its ordinal; else 0
    * @return the cache
    */
@@ -141,22 +142,22 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Takes new blocks, all or none, evicting what nothing holds if need be. Their bytes are undefined.
+   * Allocates new blocks, all or none, and evicts blocks without a hold if necessary. Their bytes are undefined.
    *
-   * @param ns whose they will be
-   * @param n how many
+   * @param ns namespace of the blocks
+   * @param n number of blocks
    * @return partial blocks
-   * @throws NoRoomException if everything is held, or the quota is used up
+   * @throws NoRoomException if all blocks are held, or the quota is used up
    */
   public BlockArray allocate(Namespace ns, int n) {
     return allocate(ns, n, null);
   }
 
   /**
-   * Takes new blocks and says whose place they took.
+   * Allocates new blocks, and reports the evicted blocks.
    *
-   * @param ns whose they will be
-   * @param n how many
+   * @param ns namespace of the blocks
+   * @param n number of blocks
    * @param evicted receives the keys of blocks that were evicted; null = not wanted
    * @return partial blocks
    */
@@ -180,7 +181,7 @@ public final class Manager extends NativeObject {
   /**
    * Looks for the longest prefix of keys, in every tier.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param keys the prompt's keys
    * @return what was found, held until it is closed
    */
@@ -191,7 +192,7 @@ public final class Manager extends NativeObject {
   /**
    * Looks for keys.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param keys the keys
    * @param options null = defaults
    * @return what was found, held until it is closed
@@ -208,9 +209,9 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Brings blocks up into the host tier, and waits for it. Keys that are nowhere are ignored.
+   * Brings blocks up into the host tier, and waits for it. Keys that are in no tier are ignored.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
    * @return {@link Status#OK} or {@link Status#PARTIAL}
@@ -226,7 +227,7 @@ public final class Manager extends NativeObject {
   /**
    * Brings blocks up into the host tier.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
    * @param queue where it completes
@@ -245,7 +246,7 @@ public final class Manager extends NativeObject {
   /**
    * Copies host blocks to a lower tier now, and waits for it.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
    * @param tier 1 = the first below
@@ -263,7 +264,7 @@ public final class Manager extends NativeObject {
   /**
    * Copies host blocks to a lower tier now.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
    * @param tier 1 = the first below
@@ -282,12 +283,12 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Forgets blocks in every tier.
+   * Removes blocks from every tier.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
-   * @return how many were in the host tier
+   * @return the number of blocks that were in the host tier
    */
   public long drop(Namespace ns, Part part, KeyArray keys) {
     Objects.requireNonNull(keys, "keys");
@@ -300,12 +301,12 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Tells the policies what is known of blocks. Absent keys are ignored.
+   * Passes a hint about blocks to the policies. Absent keys are ignored.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
-   * @param priority what is known
+   * @param priority the hint
    */
   public void hint(Namespace ns, Part part, KeyArray keys, Priority priority) {
     Objects.requireNonNull(keys, "keys");
@@ -318,10 +319,10 @@ public final class Manager extends NativeObject {
   /**
    * Keeps host blocks resident: the leading keys that are there.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
-   * @param owner any number of the caller's choosing
+   * @param owner any number chosen by the caller
    * @param timeout for how long; null = until it is ended
    * @return the pin
    */
@@ -451,13 +452,13 @@ public final class Manager extends NativeObject {
   }
 
   /**
-   * Says which node has the longest prefix of each request.
+   * Returns the prefix of each request on each node.
    *
-   * @param ns whose keys they are
+   * @param ns namespace of the keys
    * @param keys those of several requests one after the other
-   * @param requestKeys how many of the keys each request has; null = all are one request's
+   * @param requestKeys number of keys of each request; null = one request
    * @param parts null = component 0, whole model
-   * @param askNodes how long to wait for the nodes' answers; null = own tiers alone
+   * @param askNodes time to wait for the nodes' answers; null = own tiers only
    * @return a row for each node that has the first key of a request
    */
   public LocateResult locate(Namespace ns, KeyArray keys, int[] requestKeys, List<Part> parts, Duration askNodes) {

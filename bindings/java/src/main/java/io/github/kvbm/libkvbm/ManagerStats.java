@@ -10,28 +10,28 @@ import java.util.List;
  * Counters of a manager.
  *
  * @param lookups calls
- * @param keysLookedUp in these
- * @param keysHit of these
+ * @param keysLookedUp keys in these calls
+ * @param keysHit keys found
  * @param holds live now
  * @param pins live now
  * @param matches live now
  * @param operationsInFlight live now
- * @param storesRefusedRoom blocks that found no room
+ * @param storesRefusedRoom blocks without a free slot
  * @param storesRefusedQuota blocks beyond a quota
  * @param deadlineMissed items not done in time
  * @param positionMismatches content keys at another position
- * @param verifyFailures damage that was found
+ * @param verifyFailures damaged blocks found
  * @param offloadsSkipped blocks that a full offload queue did not take
  * @param loadsWeighed loads with {@link LoadOptions#computeBlockNs} that were started
- * @param loadPredictedNs time that these were to take
- * @param loadActualNs and took
- * @param loadsNotStarted those that would have lost
- * @param blocksLeft keys that were left to the engine to compute
- * @param computeSavedNs computing that loads made unnecessary, less their own time
- * @param computeLostNs time of loads that took longer than computing
- * @param lossyRefused blocks that a handle that does not allow loss was not given
+ * @param loadPredictedNs sum of their predicted times
+ * @param loadActualNs sum of their measured times
+ * @param loadsNotStarted loads not started, because computing was predicted to be faster
+ * @param blocksLeft keys left to the engine to compute
+ * @param computeSavedNs sum of computing time minus load time, where loading was faster
+ * @param computeLostNs sum of load time minus computing time, where loading was slower
+ * @param lossyRefused blocks that a handle without allowLossy did not get
  * @param tiers the tiers, host first
- * @param codec what the tiers coded, in the same order
+ * @param codec counters of coding of the tiers, in the same order
  */
 public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long holds, long pins, long matches,
     long operationsInFlight, long storesRefusedRoom, long storesRefusedQuota, long deadlineMissed,

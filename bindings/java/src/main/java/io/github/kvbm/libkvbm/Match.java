@@ -8,7 +8,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What a lookup found; it holds what hit until it is closed. One that hit nothing is a match too, with {@link #hits} 0.
+ * Result of a lookup. Holds the blocks found until it is closed. A lookup without a hit gives a match with {@link
+ * #hits} 0.
  */
 public final class Match extends NativeObject {
   private final Manager manager;
@@ -52,7 +53,7 @@ public final class Match extends NativeObject {
    * Says what is known of keys.
    *
    * @param first index of the first key
-   * @param n how many
+   * @param n number of blocks
    * @return a row for each
    */
   public List<MatchItem> items(int first, int n) {
@@ -75,7 +76,7 @@ public final class Match extends NativeObject {
    * Predicts loads.
    *
    * @param first index of the first key
-   * @param n how many
+   * @param n number of blocks
    * @return nanoseconds of loading the first one of them, the first two, and so on
    */
   public long[] cost(int first, int n) {
@@ -100,12 +101,12 @@ public final class Match extends NativeObject {
   }
 
   /**
-   * Takes holds on what is in the host tier.
+   * Makes holds on blocks in the host tier.
    *
    * @param part index of the lookup's part
    * @param first index of the first key
-   * @param n how many keys
-   * @return registered blocks; 0 where a key's is not in the host tier
+   * @param n number of keys
+   * @return registered blocks; 0 for a key without a block in the host tier
    */
   public BlockArray blocks(int part, int first, int n) {
     try (Call call = Call.begin()) {

@@ -2,12 +2,12 @@
 package io.github.kvbm.libkvbm;
 
 /**
- * What is known of one key of a match.
+ * One key of a match.
  *
- * @param tier the slowest tier that a part of it must come from; {@link Kvbm#NO_TIER} = missed
- * @param partsNeeded bit i: part i is needed and there
- * @param bytes payload bytes to move for it
- * @param belowBytes of these, bytes that are not in the host tier yet
+ * @param tier slowest tier that a part of the key comes from; {@link Kvbm#NO_TIER} = missed
+ * @param partsNeeded bit i: part i is needed and was found
+ * @param bytes payload bytes to move for the key
+ * @param belowBytes part of the bytes that is not in the host tier yet
  */
 public record MatchItem(int tier, int partsNeeded, long bytes, long belowBytes) {
   /** {@return what is known, the tier by its name} */

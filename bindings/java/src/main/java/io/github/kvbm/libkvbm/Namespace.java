@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Objects;
 
-/** Whose keys they are: tenant, model, adapter, geometry, epoch and secret. Opened by {@link Manager#namespace}. */
+/** The scope of keys: tenant, model, adapter, geometry, epoch and secret. Opened by {@link Manager#namespace}. */
 public final class Namespace extends NativeObject {
   private final int units;
 
@@ -75,7 +75,7 @@ public final class Namespace extends NativeObject {
    * @param previous the key of the block before; null at the start of a prompt
    * @param tokens the tokens from there on
    * @param blockTokens tokens of a block
-   * @param extras bytes that make a block more than its tokens: null, or for each full block null or bytes
+   * @param extras bytes that identify a block besides its tokens: null, or for each full block null or bytes
    * @return a key for each full block
    */
   public KeyArray chain(Key previous, int[] tokens, int blockTokens, List<byte[]> extras) {
@@ -86,10 +86,10 @@ public final class Namespace extends NativeObject {
   }
 
   /**
-   * As above, with tokens that are in direct memory already.
+   * Names consecutive full blocks like the method above, with tokens in direct memory.
    *
    * @param previous the key of the block before; null at the start of a prompt
-   * @param tokens a direct buffer: 4 bytes a token in the machine's order, from its position to its limit
+   * @param tokens a direct buffer: 4 bytes per token in the machine's order, from its position to its limit
    * @param blockTokens tokens of a block
    * @param extras null, or for each full block null or bytes
    * @return a key for each full block

@@ -6,7 +6,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.util.Objects;
 
-/** Who keys mean something to. The same options give the same namespace on every machine. */
+/** The scope of keys. Equal options give the same namespace on every machine. */
 public final class NamespaceOptions {
   private final String model;
   private String tenant;

@@ -4,7 +4,7 @@ package io.github.kvbm.libkvbm;
 import java.lang.ref.Cleaner;
 import java.util.function.LongConsumer;
 
-/** What has a pointer of the library's: closed by hand, or by a cleaner once it is unreachable. */
+/** Base of objects with a pointer of the library: closed explicitly, or by a cleaner once they are unreachable. */
 abstract class NativeObject implements AutoCloseable {
   static final Cleaner CLEANER = Cleaner.create();
 
@@ -34,7 +34,7 @@ abstract class NativeObject implements AutoCloseable {
     return handle.closed();
   }
 
-  /** What tells it from others of its kind, while it is open. */
+  /** Distinguishes it from others of its kind, while it is open. */
   String facts() {
     return "";
   }

@@ -4,25 +4,25 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * A node that is connected, or an address where one should be.
+ * A connected node, or an address of node.peers.
  *
- * @param node its id, 16 bytes; zero while nobody has answered
- * @param address where it was dialled, or where it came from
- * @param state "ready", or in words why it is not
+ * @param node id of the node, 16 bytes; zero until it has answered
+ * @param address address that was dialled, or that the node connected from
+ * @param state "ready", or the reason why not
  * @param capacityBytes of its tiers
  * @param usedBytes of these
- * @param records that it has
- * @param fetchedBytes of records read from it by this connection
- * @param servedBytes of records that it read here
- * @param path how its host memory is read: "local", "tcp", or "" until known
- * @param pathReason in words why it is not "local"
- * @param localBytes of records read in place
- * @param codec that large reads are asked with now
+ * @param records number of its records
+ * @param fetchedBytes bytes of records read from it over this connection
+ * @param servedBytes bytes of records that it read from this node
+ * @param path path of reads from its host memory: "local", "tcp", or "" until known
+ * @param pathReason the reason why it is not "local"
+ * @param localBytes bytes of records read in place
+ * @param codec codec requested for large reads now
  * @param codecAutomatic whether node.codec = auto has chosen it
- * @param codecSealed whether nothing is taken from it that is not sealed
- * @param codecRefused what came and was not used
- * @param codecPlainBytes of what came coded or sealed, decoded
- * @param codecStoredBytes and as it came
+ * @param codecSealed whether records that are not sealed are refused
+ * @param codecRefused records refused on arrival
+ * @param codecPlainBytes payload bytes of records that came coded or sealed, after decoding
+ * @param codecStoredBytes and before decoding
  */
 public record NodeRow(Key node, String address, String state, long capacityBytes, long usedBytes, long records,
     long fetchedBytes, long servedBytes, String path, String pathReason, long localBytes, CodecMode codec,

@@ -20,13 +20,13 @@ public final class Offer extends NativeObject {
   }
 
   /**
-   * Offers the blocks of a request. They are the library's to read until the offer ends.
+   * Offers the blocks of a request. The library reads them until the offer ends.
    *
-   * @param cache an attached cache whose form is not opaque
+   * @param cache an attached cache with a form other than opaque
    * @param request the request
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} at the front of a part that begins later
    * @param options null = defaults
-   * @param queue where its end is told; null = nowhere
+   * @param queue receives its end; null = none
    * @return the offer
    */
   public static Offer open(
@@ -57,11 +57,11 @@ public final class Offer extends NativeObject {
   }
 
   /**
-   * Says that layers are computed and in memory.
+   * Publishes layers: they are computed and in memory.
    *
    * @param component index into the geometry's components
    * @param firstLayer first layer
-   * @param nLayers how many; 0 = all from there on
+   * @param nLayers number of layers; 0 = all from there on
    * @param begin first position
    * @param end position after the last; 0 = to the last
    */
@@ -74,12 +74,12 @@ public final class Offer extends NativeObject {
   }
 
   /**
-   * Says that layers of a cache on a device are computed once a stream has done what it holds now. Called behind the
-   * kernels that compute them, it waits for nothing, and nothing on the stream waits for it.
+   * Publishes layers of a cache on a device when the work now in a stream is done. Call it after launching the kernels
+   * that compute them. The call does not wait, and later work in the stream does not wait for it.
    *
    * @param component index into the geometry's components
    * @param firstLayer first layer
-   * @param nLayers how many; 0 = all from there on
+   * @param nLayers number of layers; 0 = all from there on
    * @param begin first position
    * @param end position after the last; 0 = to the last
    * @param stream a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
@@ -101,7 +101,7 @@ public final class Offer extends NativeObject {
   }
 
   /**
-   * Ends the offer; decode ranks that wait for it are told why.
+   * Ends the offer. Decode ranks that wait for it receive the reason.
    *
    * @param reason a sentence; null = none
    */
@@ -114,8 +114,8 @@ public final class Offer extends NativeObject {
   /**
    * Waits until the offer has ended: it returns if every decode rank was served.
    *
-   * @param timeout how long at most; null = for ever
-   * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
+   * @param timeout time limit; null = for ever
+   * @throws NoRoomException KVBM_ERR_AGAIN if it has not ended by then
    */
   public void await(Duration timeout) {
     try (Call call = Call.begin()) {

@@ -73,11 +73,11 @@ public final class Operation extends CompletableFuture<Completion> {
   }
 
   /**
-   * Asks that it ends early: it completes as cancelled, or as what it had become, when the library has let go of its
-   * memory.
+   * Requests its early end. It completes as cancelled, or with the result it already had, when the library has released
+   * its memory.
    *
    * @param mayInterruptIfRunning has no effect
-   * @return whether the library was asked; false where it has completed, or cannot be cancelled (all but store and
+   * @return whether the library was asked; false if it has completed, or cannot be cancelled (all except store and
    *     load)
    */
   @Override

@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a {@link Completion} is of. */
+/** Kinds of operations of a {@link Completion}. */
 public enum OperationKind implements Numbered {
   /** {@link Cache#storeAsync}. */
   STORE(KVBM_OP_STORE),

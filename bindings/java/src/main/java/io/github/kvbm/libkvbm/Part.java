@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * What part of the namespace's records a call means. Where a part may be null, null is component 0 and the whole model.
+ * The records of a namespace that a call means. If a part may be null, null is component 0 and the whole model.
  *
  * @param component index into the geometry's components
  * @param shard layers and heads of it

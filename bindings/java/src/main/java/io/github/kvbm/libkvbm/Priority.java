@@ -3,18 +3,18 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What is known of blocks, for the eviction policies. */
+/** Hints about blocks, for the eviction policies. */
 public enum Priority implements Numbered {
   /** Nothing. */
   NORMAL(KVBM_PRIORITY_NORMAL),
 
-  /** It will not be used again. */
+  /** Not used again. */
   ONE_SHOT(KVBM_PRIORITY_ONE_SHOT),
 
   /** The conversation goes on. */
   CONTINUES(KVBM_PRIORITY_CONTINUES),
 
-  /** It is to stay. */
+  /** Stays as long as possible. */
   KEEP(KVBM_PRIORITY_KEEP);
 
   private final int number;

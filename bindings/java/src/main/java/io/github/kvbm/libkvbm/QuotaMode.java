@@ -3,12 +3,12 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a store does that finds the quota used up. */
+/** Behaviour of a store when the quota is used up. */
 public enum QuotaMode implements Numbered {
-  /** It evicts blocks of its namespace. */
+  /** Evicts blocks of its namespace. */
   EVICT(KVBM_QUOTA_EVICT),
 
-  /** It fails. */
+  /** Fails. */
   REJECT(KVBM_QUOTA_REJECT);
 
   private final int number;

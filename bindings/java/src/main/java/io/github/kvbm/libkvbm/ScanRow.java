@@ -11,7 +11,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
  * @param bytes its payload
  * @param tier 0 = host
  * @param component index into the geometry's components
- * @param uses how often it was used
+ * @param uses number of uses
  * @param holds live holds
  * @param pins live pins
  * @param age since its last use: requests in the host tier, seconds on a disk

@@ -22,15 +22,15 @@ public final class Session extends NativeObject {
   }
 
   /**
-   * Brings a request into these blocks. They are the library's to write until the session ends.
+   * Receives a request into these blocks. The library writes them until the session ends.
    *
-   * @param cache an attached cache whose form is not opaque
+   * @param cache an attached cache with a form other than opaque
    * @param request the request
    * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} at the front of a part that begins later
-   * @param sources every prefill rank, also those of which nothing is wanted
+   * @param sources every prefill rank, also those with nothing for this rank
    * @param options null = defaults
-   * @param queue where its layers and its end are told; null = nowhere
-   * @param layers receives the {@link OperationKind#LAYER} completions, on the queue's thread; null = nothing
+   * @param queue receives its layers and its end; null = none
+   * @param layers receives the {@link OperationKind#LAYER} completions, on the queue's thread; null = none
    * @return the session
    */
   public static Session open(Cache cache, RequestId request, int[] blockIds, List<Source> sources,
@@ -69,8 +69,8 @@ public final class Session extends NativeObject {
   /**
    * Waits until all is in place.
    *
-   * @param timeout how long at most; null = for ever
-   * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
+   * @param timeout time limit; null = for ever
+   * @throws NoRoomException KVBM_ERR_AGAIN if it has not ended by then
    */
   public void await(Duration timeout) {
     try (Call call = Call.begin()) {
@@ -81,12 +81,12 @@ public final class Session extends NativeObject {
   }
 
   /**
-   * Waits until a layer is in place, also when the session has failed after it.
+   * Waits until a layer is in place, also if the session failed after that.
    *
    * @param component index into the geometry's components
    * @param layer number of the layer
-   * @param timeout how long at most; null = for ever
-   * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
+   * @param timeout time limit; null = for ever
+   * @throws NoRoomException KVBM_ERR_AGAIN if it has not ended by then
    */
   public void awaitLayer(int component, int layer, Duration timeout) {
     try (Call call = Call.begin()) {
@@ -97,7 +97,7 @@ public final class Session extends NativeObject {
   }
 
   /**
-   * Ends the session; prefill ranks are told why.
+   * Ends the session. Prefill ranks receive the reason.
    *
    * @param reason a sentence; null = none
    */

@@ -4,7 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * Which part of a component a record holds.
+ * The part of a component that a record holds.
  *
  * @param firstLayer first layer
  * @param layers number of layers

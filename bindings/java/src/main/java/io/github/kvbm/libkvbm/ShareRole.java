@@ -3,7 +3,7 @@ package io.github.kvbm.libkvbm;
 
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
-/** What a process is in a shared tier set. */
+/** Roles of a process in a shared tier set. */
 public enum ShareRole implements Numbered {
   /** The tier set is not shared. */
   OFF(KVBM_SHARE_OFF),

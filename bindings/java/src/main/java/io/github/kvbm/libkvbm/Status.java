@@ -5,7 +5,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
 
-/** What became of a call or an item of a batch. */
+/** Status of a call or of an item of a batch. */
 public enum Status implements Numbered {
   /** Done. */
   OK(KVBM_OK),
@@ -19,7 +19,7 @@ public enum Status implements Numbered {
   /** The hold, pin, operation or offer has ended. */
   STALE(KVBM_ERR_STALE),
 
-  /** It belongs to another manager. */
+  /** Belongs to another manager. */
   FOREIGN(KVBM_ERR_FOREIGN),
 
   /** Not in a state that allows this. */
@@ -31,10 +31,10 @@ public enum Status implements Numbered {
   /** The configuration is wrong. */
   CONFIG(KVBM_ERR_CONFIG),
 
-  /** Someone else uses it. */
+  /** Used by another owner. */
   IN_USE(KVBM_ERR_IN_USE),
 
-  /** It is there already. */
+  /** Exists already. */
   EXISTS(KVBM_ERR_EXISTS),
 
   /** No memory of a tier is free. */
@@ -58,7 +58,7 @@ public enum Status implements Numbered {
   /** Not done in time. */
   DEADLINE(KVBM_ERR_DEADLINE),
 
-  /** Someone gave up. */
+  /** Cancelled by this side or the other. */
   CANCELLED(KVBM_ERR_CANCELLED),
 
   /** The process or node that has it is gone. */
@@ -67,10 +67,10 @@ public enum Status implements Numbered {
   /** The other side has closed. */
   CLOSED(KVBM_ERR_CLOSED),
 
-  /** It is not here. */
+  /** Not here. */
   MISS(KVBM_ERR_MISS),
 
-  /** What came back is not what was stored. */
+  /** Stored bytes failed verification. */
   DAMAGED(KVBM_ERR_DAMAGED),
 
   /** Both sides do not mean the same. */
@@ -79,7 +79,7 @@ public enum Status implements Numbered {
   /** This build or object cannot do it. */
   UNSUPPORTED(KVBM_ERR_UNSUPPORTED),
 
-  /** It is of another version. */
+  /** Another version. */
   VERSION(KVBM_ERR_VERSION),
 
   /** The system does not allow it. */

@@ -4,27 +4,27 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 /**
- * What a tier that codes or seals made of what it was given; bytes are of payloads.
+ * Counters of a tier that codes or seals; bytes are of payloads.
  *
- * @param coded records that were coded, of sealed ones too
- * @param plainBytes of these and of sealed ones before
+ * @param coded records coded, sealed ones included
+ * @param plainBytes bytes of coded and of sealed records, before
  * @param storedBytes and after
  * @param sealed records sealed
- * @param leftPlain records stored as they were
- * @param encodeNs of all threads together
- * @param decodeNs of all threads together
- * @param decoded records that came back
- * @param decodedBytes of these
+ * @param leftPlain records stored unchanged
+ * @param encodeNs sum over all threads
+ * @param decodeNs sum over all threads
+ * @param decoded records decoded
+ * @param decodedBytes bytes of decoded records
  * @param refusedLossy records that no open handle of their namespace allows
  * @param missingKeys records sealed with a key that is not there
- * @param damaged records that did not decode or open: forgotten
- * @param steppedDown times that encoding held writing up
+ * @param damaged records that did not decode or unseal, and were removed
+ * @param steppedDown times that encoding delayed writes
  * @param probes records that auto coded only to measure
- * @param lossyError of what was coded with loss: squared differences to squared values
- * @param mode of what was stored last
+ * @param lossyError sum of squared differences / sum of squared values of lossy records
+ * @param mode mode of the records coded last
  * @param automatic 1: auto
- * @param setting the mode that the tier's codec names; off also where it is auto
- * @param seals 1: whatever is written there is sealed
+ * @param setting the mode of the tier's codec option; off also for auto
+ * @param seals 1: every record written there is sealed
  */
 public record TierCodecStats(long coded, long plainBytes, long storedBytes, long sealed, long leftPlain, long encodeNs,
     long decodeNs, long decoded, long decodedBytes, long refusedLossy, long missingKeys, long damaged, long steppedDown,

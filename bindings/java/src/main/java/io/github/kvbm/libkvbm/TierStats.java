@@ -6,21 +6,21 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 /**
  * Counters of one tier.
  *
- * @param capacityBytes hard cap
- * @param usedBytes of it
- * @param blocks that are here
- * @param payloadBytes of these
- * @param hits keys that lookups found, by the slowest tier that a part of them comes from
- * @param hitBytes of these
- * @param misses keys found in no tier count on the last
- * @param stores blocks that came in
- * @param storeBytes of these
- * @param loads blocks that went out, verified
- * @param loadBytes of these
- * @param evictions blocks that made room
- * @param damaged records whose bytes were not what was stored
+ * @param capacityBytes hard limit
+ * @param usedBytes used part of it
+ * @param blocks number of blocks
+ * @param payloadBytes payload bytes of the blocks
+ * @param hits keys found by lookups, at the slowest tier that holds a part of the key
+ * @param hitBytes payload bytes of the hits
+ * @param misses keys not found, all counted at the last tier
+ * @param stores blocks written into the tier
+ * @param storeBytes bytes of these blocks
+ * @param loads blocks read from the tier, verified
+ * @param loadBytes bytes of these blocks
+ * @param evictions evicted blocks
+ * @param damaged records that failed verification
  * @param errors faults of the medium
- * @param metadataBytes memory for what is known of the blocks
+ * @param metadataBytes memory for metadata of the blocks
  * @param disabled 1 after a fault that took it out of service
  */
 public record TierStats(long capacityBytes, long usedBytes, long blocks, long payloadBytes, long hits, long hitBytes,

@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The arguments of a step, each of which must be asked for: one that nobody knows is a failure. */
+/** The arguments of a step. The step must ask for each of them: an unknown argument is a failure. */
 final class Arguments {
   private final Map<?, ?> all;
   private final Set<Object> seen = new HashSet<>();

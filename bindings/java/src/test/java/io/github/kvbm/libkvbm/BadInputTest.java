@@ -11,7 +11,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What a program does wrong is an exception, and never the end of the JVM. */
+/** Mistakes of a program are exceptions, and never the end of the JVM. */
 @Timeout(60)
 class BadInputTest {
   @Test

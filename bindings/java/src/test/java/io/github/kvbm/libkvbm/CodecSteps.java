@@ -7,7 +7,7 @@ import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import java.util.Map;
 
-/** Steps of coding by hand. */
+/** Steps of coding buffers. */
 final class CodecSteps {
   private CodecSteps() {}
 

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Coding by hand: the bytes of every language, and never wrong ones. */
+/** Coding of buffers: the same bytes as in every language, and never wrong ones. */
 @Timeout(60)
 class CodecTest {
   private static final int DIM = 64;

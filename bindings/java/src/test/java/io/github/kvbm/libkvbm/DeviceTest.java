@@ -149,7 +149,7 @@ class DeviceTest {
     }
   }
 
-  /** A node whose cache lies on the fake device: a page for each layer of a block. */
+  /** A node with a cache on the fake device: a page for each layer of a block. */
   private static final class Side implements AutoCloseable {
     final Context context;
     final Manager manager;

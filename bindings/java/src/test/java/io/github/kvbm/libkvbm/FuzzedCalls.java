@@ -71,7 +71,7 @@ final class FuzzedCalls {
           ++worked;
         } catch (KvbmException | IllegalArgumentException | IllegalStateException | NullPointerException
             | IndexOutOfBoundsException expected) {
-          // What bad input is answered with.
+          // Answers to bad input.
         }
       }
     } finally {

@@ -15,7 +15,7 @@ import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Who keeps what alive, and what the cleaner does with what was forgotten. */
+/** References between objects, and the cleaner's treatment of forgotten ones. */
 @Timeout(120)
 class LifetimeTest {
   /** Collects until it is so; the test's time limit ends one that never is. */

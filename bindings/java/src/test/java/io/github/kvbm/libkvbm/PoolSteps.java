@@ -97,7 +97,7 @@ final class PoolSteps {
   private static Map<String, Object> allocate(Arguments in) {
     try (Call call = Call.begin()) {
       int n = in.integer("n", 0);
-      // What the layer refuses is for the layer; holds as numbers are not its.
+      // The idiomatic layer has its own refusals; numbers as holds do not pass it.
       if (n < 0) in.object("manager", Manager.class).allocate(in.object("namespace", Namespace.class), n);
       Struct blocks = call.memory(8L * n);
       Struct evicted = call.memory(64L * SIZEOF_key);

@@ -78,7 +78,7 @@ class SignalsTest {
     Path module =
         Path.of(given.isEmpty() ? System.getProperty("kvbm.test.prefix") + "/lib/kvbm/libkvbm_ucx.so" : given);
     assumeTrue(Files.exists(module), "there is no UCX module " + module);
-    // UCX cannot tell whose processes its peers are.
+    // UCX cannot determine the user of its peers.
     Path key = Files.createTempFile("kvbm-test-key", "");
     try {
       Files.writeString(

@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What a runner knows to do, by the name of the step. */
+/** The steps of the runner, by name. */
 final class Steps {
   /** Does a step and says its results. */
   interface Step {
@@ -15,7 +15,7 @@ final class Steps {
 
   private final Map<String, Step> known = new TreeMap<>();
 
-  /** What the user_data of a submission was: the idiomatic layer uses it for itself. */
+  /** The user_data of submissions, which the idiomatic layer uses for itself. */
   final Map<Operation, Long> userData = new HashMap<>();
 
   Steps() {

@@ -44,7 +44,7 @@ final class TestDriver {
   /** Enqueues a copy; false if there is no such stream. */
   static native boolean copy(long to, long from, long bytes, long stream);
 
-  /** Keeps a stream from getting on until it is let go. */
+  /** Stops a stream until it is released. */
   static native void hold(long stream, boolean on);
 
   /** Begins and ends a capture into a graph. */

@@ -66,8 +66,8 @@ final class Loader {
   }
 
   /**
-   * Loads what the folder has from there and the rest from the jar: unpacked into a folder that nobody else can write
-   * to, and removed at once, since loaded files stay mapped.
+   * Loads libraries from the folder if it has them, and the others from the jar. Those are unpacked into a folder that
+   * no other user can write to, and removed at once, because loaded files stay mapped.
    */
   private static void loadFrom(Path given) throws IOException {
     Path unpacked = null;

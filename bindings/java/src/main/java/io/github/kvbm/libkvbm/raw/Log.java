@@ -6,7 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Whom log lines go to: C knows a listener by its number. */
+/** Listeners of log lines: C identifies a listener by its number. */
 public final class Log {
   /** Receives one line. */
   public interface Listener {
