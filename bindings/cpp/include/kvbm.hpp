@@ -2,16 +2,16 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything means what kvbm.h says. What is added:
+// kvbm.h documents the calls. This header adds:
 //   - A class for each object; it is moved, not copied, and releases the object at its end. Objects may end in any
-//     order. close() ends one early, a second time is nothing, and an ended one gives KVBM_ERR_INVALID.
-//   - kvbm::Error where a call fails. KVBM_PARTIAL is no failure: calls that know it return the status.
-//   - kvbm::Span for arrays: made of a vector, an array, or a pointer and a length.
-//   - Options are the structs of kvbm.h, filled with their defaults by kvbm::manager_options() and so on. What they
-//     point to is yours, and must live as long as the call.
+//     order. close() ends an object early, and may be called twice. Calls on an ended object give KVBM_ERR_INVALID.
+//   - kvbm::Error for failed calls. KVBM_PARTIAL is not a failure: calls that may return it return the status.
+//   - kvbm::Span for arrays: made from a vector, an array, or a pointer and a length.
+//   - Options are the structs of kvbm.h, filled with their defaults by kvbm::manager_options() and so on. The caller
+//     owns the memory that they point to, which must live as long as the call.
 //   - Item statuses of a submission live until its completion was taken, whatever happens to the Submission.
-// Programs that want no exceptions call kvbm.h; get() gives the object of every handle.
-// Included with it: kvbm_codec.hpp, coding by hand, and kvbm_text.hpp, what objects and rows print as.
+// Programs without exceptions call kvbm.h; get() returns the object of every handle.
+// Included with it: kvbm_codec.hpp, coding of buffers, and kvbm_text.hpp, text forms of objects and rows.
 #ifndef KVBM_HPP
 #define KVBM_HPP
 
@@ -33,7 +33,7 @@ namespace kvbm {
 
 // ------------------------------------------------------------------------------------------------------------- errors
 
-// What helps: the bands of kvbm_status_t.
+// Remedies: the bands of kvbm_status_t.
 enum class Band { none = 0, caller = 1, no_room = 2, time_or_peer = 3, miss = 4, unavailable = 5, internal = 6 };
 
 inline Band band_of(kvbm_status_t status) noexcept {
@@ -193,7 +193,7 @@ class Context : public detail::Handle<kvbm_context_t, kvbm_context_release> {
   }
 };
 
-// What was accepted. `items` is written before the completion can be taken, and not to be read earlier.
+// An accepted submission. `items` is written before the completion can be taken; do not read it earlier.
 struct Submission {
   uint64_t operation = 0;
   std::shared_ptr<const std::vector<kvbm_status_t>> items;
@@ -222,7 +222,7 @@ class Queue {
   Submission submit(std::size_t n_items, Call&& call) {
     if (!state_) throw Error(KVBM_ERR_INVALID, "the queue is closed");
     auto items = std::make_shared<std::vector<kvbm_status_t>>(n_items, KVBM_OK);
-    const std::lock_guard<std::mutex> lock(state_->mutex);  // nobody takes the completion before it is known here
+    const std::lock_guard<std::mutex> lock(state_->mutex);  // the completion cannot be taken before it is known here
     auto slot = state_->pending.emplace(kNew, items).first;
     Submission out;
     try {
@@ -374,7 +374,7 @@ class Blocks {
   std::size_t size() const { return ids_.size(); }
   bool empty() const { return ids_.empty(); }
   const std::vector<kvbm_block_t>& ids() const { return ids_; }
-  // Gives the holds to the caller, who releases them.
+  // Passes the holds to the caller, which releases them.
   std::vector<kvbm_block_t> detach() { return std::exchange(ids_, {}); }
 
   // Where the bytes are, without copying; valid while these holds are.
@@ -423,7 +423,7 @@ class Blocks {
   std::vector<kvbm_block_t> ids_;
 };
 
-// What a lookup found; empty, with hits() 0, where it found nothing.
+// Result of a lookup; empty, with hits() 0, without a hit.
 class Match : public detail::Handle<kvbm_match_t, kvbm_match_release> {
  public:
   Match(ManagerPointer manager, kvbm_match_t* match, std::size_t hits) : manager_(std::move(manager)), hits_(hits) {
@@ -541,13 +541,13 @@ class Manager {
     return detail::text(
         [this](char* out, std::size_t n, std::size_t* need) { return kvbm_manager_metrics(get(), out, n, need); });
   }
-  // NULL = stop.
-  // Until every address of node.peers is a connected node whose contents are known, so that the first lookup that asks
-  // nodes asks all of them. The error names those that are not, and why.
+  // Waits until every address of node.peers is a connected node that has reported its contents. The first lookup that
+  // asks nodes then asks all of them. The error names the missing addresses and the reasons.
   void wait_for_peers(uint64_t timeout_ns) {
     kvbm_error_t err{};
     check(kvbm_manager_wait_for_peers(get(), timeout_ns, &err), err);
   }
+  // NULL = stop.
   void subscribe(Queue* queue) { check(kvbm_manager_subscribe(get(), queue ? queue->get() : nullptr)); }
   // Everything there is, read in pages.
   std::vector<kvbm_scan_row_t> scan(std::size_t page = 256) const {
@@ -653,13 +653,13 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
       return kvbm_cache_load(get(), match.get(), block_ids.data(), n, &options, queue.get(), user_data);
     });
   }
-  // What is enqueued on `stream` from now on runs after that layer of a submitted load with wait_layers, by its number
-  // (Submission::operation). That it runs does not say that the load was right: its completion does.
+  // Makes later work in `stream` run after that layer of a submitted load with wait_layers, identified by its number
+  // (Submission::operation). Only the load's completion tells whether it succeeded.
   void wait_layer(uint64_t operation, uint32_t layer, void* stream) {
     check(kvbm_cache_wait_layer(get(), operation, layer, stream));
   }
-  // Blocks of one part (options.part) coded by hand, on a device by its kernels, to the same bytes; namespace codec
-  // reads them. `options`: stream, and for opaque parts what the pages hold.
+  // Encodes blocks of one part (options.part), on a device by its kernels, to the same bytes; namespace codec reads
+  // them. `options`: stream, and for opaque parts the form of the pages.
   std::size_t code_room(std::size_t n_blocks, const kvbm_cache_code_options_t& options = code_options()) const {
     kvbm_error_t err{};
     uint64_t out = 0;
@@ -681,8 +681,8 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
     out.resize(encode(block_ids, out, mode, options));
     return out;
   }
-  // Every byte is checked before it is written. Of what was coded with loss only with KVBM_CODEC_ALLOW_LOSSY in
-  // options.flags: such blocks are not to be stored under keys whose readers want exact bytes.
+  // Every byte is verified before it is written. A lossy buffer needs KVBM_CODEC_ALLOW_LOSSY in options.flags. Do not
+  // store such blocks under keys for which readers expect exact bytes.
   void decode(Span<const uint8_t> coded, Span<const uint32_t> block_ids,
               const kvbm_cache_code_options_t& options = code_options()) {
     kvbm_error_t err{};

@@ -1,4 +1,4 @@
-// kvbm_codec.hpp - coding KV by hand; a part of kvbm.hpp.
+// kvbm_codec.hpp - encodes and decodes KV in the caller's own buffers; a part of kvbm.hpp.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef KVBM_CODEC_HPP
@@ -8,8 +8,8 @@
 
 namespace kvbm {
 
-// Coding by hand, in the caller's own buffers: no context, no manager. What was changed on its way is KVBM_ERR_DAMAGED,
-// never wrong bytes; what was coded with loss is KVBM_ERR_PERMISSION without KVBM_CODEC_ALLOW_LOSSY.
+// Coding in the caller's own buffers, without a context or manager. A changed buffer is KVBM_ERR_DAMAGED, never wrong
+// bytes. A lossy buffer is KVBM_ERR_PERMISSION without KVBM_CODEC_ALLOW_LOSSY.
 namespace codec {
 
 // All zero: opaque bytes.

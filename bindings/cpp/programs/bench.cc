@@ -1,4 +1,4 @@
-// What bench.c measures, through kvbm.hpp.
+// The measurements of bench.c, through kvbm.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

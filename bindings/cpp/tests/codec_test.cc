@@ -1,4 +1,4 @@
-// Coding by hand: the bytes of every language, and never wrong ones.
+// Coding of buffers: the same bytes as in every language, and never wrong ones.
 #include <gtest/gtest.h>
 
 #include <cmath>

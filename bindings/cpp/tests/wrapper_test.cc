@@ -1,5 +1,5 @@
-// What kvbm.hpp adds to kvbm.h: errors, ownership, sizes that are checked, memory that outlives its submission; and
-// that constants.json is what the header says.
+// Additions of kvbm.hpp to kvbm.h: errors, ownership, checked sizes, memory that outlives its submission. Also compares
+// constants.json with the header.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -221,7 +221,7 @@ TEST(Queue, keeps_item_statuses_until_the_completion_was_taken) {
   kvbm::Queue queue(w.context, 64);
   const std::vector<uint32_t> ids = {0, 1, 2, 3};
   for (uint32_t i = 0; i < 32; ++i)
-    cache.store(keys_of(w.ns, 100 * i, 4), ids, queue, i);  // nobody keeps the Submission
+    cache.store(keys_of(w.ns, 100 * i, 4), ids, queue, i);  // the Submission is dropped
   std::size_t taken = 0;
   kvbm_completion_t done[8];
   while (taken < 32) {
@@ -289,7 +289,7 @@ TEST(Queue, is_used_by_several_threads) {
   EXPECT_EQ(queue.poll(done), 0u);
 }
 
-// What the process has open and running; sanitizers find memory that nobody frees.
+// Open files and threads of the process; sanitizers find leaked memory.
 std::size_t entries(const char* directory) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
 }
@@ -313,7 +313,7 @@ TEST(Leaks, there_are_none_of_descriptors_and_threads) {
   EXPECT_EQ(entries("/proc/self/task"), threads);
 }
 
-// Whether what the child does ends with this status.
+// True if the child's work ends with this status.
 template <class Call>
 bool child_sees(kvbm_status_t status, Call&& call) {
   const pid_t child = fork();
@@ -352,7 +352,7 @@ TEST(Constants, are_those_of_the_header) {
   std::stringstream text;
   for (const fs::directory_entry& entry : fs::directory_iterator(KVBM_HEADERS)) {
     const std::string name = entry.path().filename().string();
-    // What kvbm_plugin.h has is for tables of C functions: no language has names of its own for it.
+    // Constants of kvbm_plugin.h are for tables of C functions: no language wraps them.
     if (name == "kvbm_plugin.h") continue;
     if (name.rfind("kvbm", 0) == 0 && entry.path().extension() == ".h") text << std::ifstream(entry.path()).rdbuf();
   }

@@ -1,4 +1,4 @@
-"""What the calls cost through this layer: medians, one line of JSON."""
+"""Cost of the calls through this layer: medians, one line of JSON."""
 import json
 import mmap
 import random

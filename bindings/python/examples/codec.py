@@ -1,4 +1,4 @@
-"""Codes a page of KV by hand, loses a bit of what was coded, and gets an error instead of wrong bytes."""
+"""Encodes a page of KV, changes a bit of the coded buffer, and gets an error instead of wrong bytes."""
 import random
 
 import libkvbm

@@ -52,7 +52,7 @@ def work(folder: str, store: bool) -> bool:
                 manager.flush()
                 return True
             end = time.monotonic() + 30
-            while time.monotonic() < end:  # what is in the store is learned from its listing
+            while time.monotonic() < end:  # the store's contents are learned from its listing
                 with cache.lookup(keys) as match:
                     if match.hits == 8:
                         return cache.load(match, range(8)).status == 0 and kv[::4096] == b"ABCDEFGH"

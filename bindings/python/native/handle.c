@@ -9,7 +9,7 @@ unsigned kvbm_generation = 0;
 typedef struct {
   PyObject_HEAD
   void *pointer;
-  PyObject *keep;  // what the library borrows until the release has returned, e.g. the tensors of a cache
+  PyObject *keep;  // objects that the library borrows until the release has returned, e.g. tensors of a cache
   unsigned generation;
   enum kvbm_kind kind;
 } handle_t;

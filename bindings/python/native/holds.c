@@ -45,7 +45,7 @@ static void settle(holds_t *holds) {
   }
   free(holds->ids);
   holds->ids = NULL;
-  // What has ended does not keep the manager's tiers open.
+  // Ended holds do not keep the manager's tiers open.
   Py_CLEAR(holds->manager);
 }
 
@@ -167,7 +167,7 @@ static PyObject *make_view(holds_t *owner, const kvbm_view_t *at) {
   return result;
 }
 
-// What kvbm_block_view says of some of the blocks, in `few` if it is large enough; NULL with an exception.
+// Result of kvbm_block_view for some of the blocks, in `few` if it is large enough; NULL with an exception.
 static kvbm_view_t *look(holds_t *holds, PyObject *args, kvbm_view_t few[32], Py_ssize_t *out_n) {
   Py_ssize_t first, n;
   void *manager;

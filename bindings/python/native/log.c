@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Log lines come on threads of the library, which must never wait for the GIL: whoever holds it may be waiting for such
-// a thread. They are written to a pipe that does not block, of which a thread of Python's reads; what does not fit is
+// Log lines come on threads of the library, which must never wait for the GIL: the thread that holds it may wait for
+// such a thread. They are written to a non-blocking pipe, which a Python thread reads. Lines that do not fit are
 // dropped.
 #include <errno.h>
 #include <limits.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Python objects that own something of libkvbm's. SWIG wraps the functions; lifetimes are these types:
+// Python objects that own objects of libkvbm. SWIG wraps the functions; these types manage lifetimes:
 //   Handle  an opaque pointer. A call in flight holds a reference, so the library's object is released when the last
-//           call on it has returned, whoever closed it meanwhile.
+//           call on it has returned, even if it was closed meanwhile.
 //   Memory  zeroed native memory: key arrays, lists of holds, item statuses that the library writes later.
-//   Holds   holds on blocks, and how many views of them exist. They end when nothing needs them any more.
+//   Holds   holds on blocks, and the number of their views. They end with their last use.
 //   Dlpack  a DLPack tensor in host memory, as a buffer.
-//   Channel, Operation  a store of Python's, and an operation in its hands.
+//   Channel, Operation  a store in Python, and an operation passed to it.
 // Everything here runs with the GIL held, which is the lock of all fields. Only the stable ABI of CPython 3.11.
 #pragma once
 

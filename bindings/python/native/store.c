@@ -130,7 +130,7 @@ static void start_operations(void *store, kvbm_store_op_t *const *ops, size_t n)
   }
 }
 
-// One that Python has not seen yet ends here. Of others the store is told, if it can do something about it.
+// An operation that Python has not seen yet ends here. For others the store is notified, if it can cancel them.
 static void cancel_operation(void *store, kvbm_store_op_t *op) {
   channel_t *channel = store;
   pthread_mutex_lock(&channel->lock);
@@ -284,7 +284,7 @@ static channel_t *channel_of(PyObject *object) {
   return NULL;
 }
 
-// What waits ends now, what comes later ends at once.
+// Waiting operations end now, later ones end at once.
 static void shut(channel_t *channel) {
   for (;;) {
     pthread_mutex_lock(&channel->lock);

@@ -57,7 +57,7 @@ def pattern(seed: int, n: int) -> bytes:
 
 
 class Arguments(dict[str, Any]):
-    """Those of a step, which remembers what was looked at: one that nobody knows must fail."""
+    """The arguments of a step. Remembers which were read: an unknown argument must fail."""
 
     def __init__(self, items: Any) -> None:
         super().__init__((name, value) for name, value in items if value is not None)

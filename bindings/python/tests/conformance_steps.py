@@ -415,7 +415,7 @@ def block_view(r: Runner, a: Step) -> Results:
                 raise Failure(f"the bytes of block {i} are others")
     finally:
         view = views = None  # type: ignore[assignment]
-        holds.take()  # they are the scenario's
+        holds.take()  # the scenario owns the holds
     return {"bytes": sizes, "slots": slots}
 
 
@@ -622,7 +622,7 @@ def offer_abort(r: Runner, a: Step) -> Results:
 
 def waited(ended: bool) -> Results:
     if not ended:
-        raise libkvbm.errors.error_of(raw.KVBM_ERR_AGAIN)  # what the layer says as False
+        raise libkvbm.errors.error_of(raw.KVBM_ERR_AGAIN)  # the layer returns False for this
     return {}
 
 
@@ -661,7 +661,7 @@ def named(row: Any) -> dict[str, Any]:
     return members | {"text": repr(row).lower()}
 
 
-# ---- coding by hand
+# ---- coding of buffers
 
 @kind("codec.mode")
 def codec_mode(r: Runner, a: Step) -> Results:

@@ -1,4 +1,4 @@
-"""What the tests share: small managers, and an environment without settings."""
+"""Common fixtures: small managers, and an environment without settings."""
 from __future__ import annotations
 
 import os

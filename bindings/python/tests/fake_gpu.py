@@ -55,7 +55,7 @@ class Fake:
         self._library.kvbm_fake_synchronize(stream)
 
     def hold(self, stream: int, on: bool) -> None:
-        """It does not get on until it is let go."""
+        """Stops the stream until it is released."""
         self._library.kvbm_fake_hold(stream, on)
 
     def capture(self, stream: int, on: bool) -> None:
@@ -74,7 +74,7 @@ class Fake:
             assert self._library.cuMemsetD8Async(address, value, size, stream) == 0
 
     def wait_for(self, stream: int, other: int, ordinal: int = 0) -> None:
-        """What `stream` gets from now on comes after what `other` holds."""
+        """Later work of `stream` runs after the work now in `other`."""
         event = ctypes.c_void_p()
         with self._on(ordinal):
             assert self._library.cuEventCreate(ctypes.byref(event), 0) == 0
@@ -83,7 +83,7 @@ class Fake:
 
     @contextmanager
     def _on(self, ordinal: int) -> Iterator[None]:
-        """With the device's primary context as that of this thread; it is never given back."""
+        """Makes the device's primary context current on this thread; it is never released."""
         if ordinal not in self._contexts:
             context = self._contexts[ordinal] = ctypes.c_void_p()
             assert self._library.cuInit(0) == 0

@@ -1,4 +1,4 @@
-"""Views of blocks: no copy, no dangling memory, nobody who writes to what is registered."""
+"""Views of blocks: no copy, no dangling memory, no writes to registered blocks."""
 from __future__ import annotations
 
 import gc

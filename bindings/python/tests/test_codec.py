@@ -1,4 +1,4 @@
-"""Coding by hand: the bytes of every language, in place, and never wrong ones."""
+"""Coding of buffers: the same bytes as in every language, in place, and never wrong ones."""
 from __future__ import annotations
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What an engine's configuration says of tiers. What is of one engine alone is tested with it."""
+"""Tiers in an engine's configuration. Options of a single engine are tested with that engine."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -122,7 +122,7 @@ def test_without_a_driver_a_cache_on_a_device_is_refused() -> None:
 
 
 class DeviceTensor:
-    """What engines' tensors are on a device: they speak DLPack, and say where they are."""
+    """Imitates engines' tensors on a device: they support DLPack, and report their place."""
 
     def __init__(self, memory: DeviceMemory, whole: bool = True) -> None:
         self.nbytes, self.whole, self._address = memory.bytes, whole, memory.address
@@ -173,7 +173,7 @@ def test_tensors_on_a_device_are_taken_as_they_are(manager: Manager, kind: Any) 
 
 
 class Side:
-    """A node whose cache lies on the fake device: a tensor per layer."""
+    """A node with a cache on the fake device: a tensor per layer."""
 
     HEADS, DIM, TOKENS = 2, 8, 16
     BLOCK = 2 * TOKENS * HEADS * DIM * 2

@@ -1,5 +1,5 @@
-"""What KV depends on: each row of the table in docs/formats.md is changed alone, for each engine, and nothing that was stored
-before is found then. No engine is needed: what is changed are objects with the fields of the engines' own."""
+"""Facts that KV depends on: each row of the table in docs/formats.md is changed alone, for each engine, and then no
+block stored before is found. No engine is needed: the tests change objects with the fields of the engines' own."""
 from __future__ import annotations
 
 import copy
@@ -273,7 +273,7 @@ def row(title: str, vllm_cell: Cell, sglang_cell: Cell, lmcache_cell: Cell, aibr
 
 
 def told_row(title: str, vllm_cell: Cell, sglang_cell: Cell) -> tuple[str, dict[str, Cell]]:
-    """Of what LMCache and AIBrix do not tell."""
+    """Facts that LMCache and AIBrix do not pass."""
     return row(title, vllm_cell, sglang_cell, TOLD, TOLD)
 
 
@@ -471,11 +471,11 @@ def test_each_row_alone_makes_a_miss(world: Callable[[str], Any], engine: str, c
     if cell.word == "refused":
         with pytest.raises(ConfigurationError) as caught:
             texts(world, engine, cell.changes[i])
-        assert len(str(caught.value)) > 80  # what is wrong, and what to do
+        assert len(str(caught.value)) > 80  # the fault and the remedy
         return
     after = texts(world, engine, cell.changes[i])
     assert not before & after
-    for other in cell.changes[:i]:  # nor are two changes the same
+    for other in cell.changes[:i]:  # two changes are not equal either
         assert after != texts(world, engine, other)
 
 

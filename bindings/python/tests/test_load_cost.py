@@ -1,4 +1,4 @@
-"""Loads that are told what computing takes."""
+"""Loads with a computing time."""
 from __future__ import annotations
 
 import libkvbm
@@ -49,7 +49,7 @@ class Clock:
 
 
 def prompts(speed: MissedSpeed, clock: Clock, block_ns: int, n: int, what: str = "prompt") -> None:
-    """So many prompts of four blocks that an engine asks for, computes and stores."""
+    """n prompts of four blocks that an engine looks up, computes and stores."""
     for i in range(n):
         names = [f"{what} {i} {block}" for block in range(4)]
         speed.missed(names)

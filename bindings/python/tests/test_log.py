@@ -1,4 +1,4 @@
-"""What the library has to say reaches Python."""
+"""The library's log lines reach Python."""
 from __future__ import annotations
 
 import logging
@@ -69,7 +69,7 @@ def test_nobody_hears_where_it_is_switched_off(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_process_ends_while_lines_are_written(tmp_path: Any) -> None:
-    """Also a forked one, which has the pipe and not the thread that reads it."""
+    """A forked process too, which has the pipe but not the thread that reads it."""
     program = """
 import logging, os
 import libkvbm

@@ -1,4 +1,4 @@
-"""What goes in as memory: used in place, kept while it is used, and refused where it cannot be."""
+"""Memory arguments: used in place, kept alive while in use, and refused if unsuitable."""
 from __future__ import annotations
 
 import array

@@ -1,5 +1,5 @@
-"""What a first use of the binding meets: arrays of frameworks, numbers that cannot be, an empty
-load, and what things print as."""
+"""Cases of a first use of the binding: arrays of frameworks, impossible numbers, an empty load, and the repr of
+objects."""
 from __future__ import annotations
 
 from array import array

@@ -200,7 +200,7 @@ def test_a_store_that_raises_at_puts_takes_nothing_and_is_told_of(caplog: pytest
     with caplog.at_level(logging.WARNING, "libkvbm"), world(store) as w:
         w.cache.store(w.keys, range(N))
         assert w.manager.flush() == libkvbm.Status.PARTIAL
-        assert w.cache.load(w.cache.lookup(w.keys), range(N)).status == libkvbm.Status.OK  # they are in the host
+        assert w.cache.load(w.cache.lookup(w.keys), range(N)).status == libkvbm.Status.OK  # the blocks are in the host
     assert store.objects == {}
     until(lambda: "the bucket is somebody else's" in caplog.text)
     assert "python:Full" in caplog.text
@@ -294,7 +294,7 @@ def test_a_load_from_a_store_that_hangs_ends_at_its_deadline(kind: Any) -> None:
         go_on.set()
         assert until(lambda: w.manager.stats().tiers[1].loads == 0)
     assert until(store.closed.is_set)
-    assert not any(w.kv)  # what came late has nowhere to go
+    assert not any(w.kv)  # late bytes are discarded
 
 
 def test_memory_that_a_store_keeps_cannot_be_used_after_the_call() -> None:
@@ -362,7 +362,7 @@ def test_what_is_no_store_is_refused(context: libkvbm.Context) -> None:
         make(Wide())
     with pytest.raises(libkvbm.CallerError, match="did you mean poll"):
         make(Objects(), pol="1s")
-    assert until(lambda: not store_module._services)  # what was not made holds nothing
+    assert until(lambda: not store_module._services)  # a store that failed to start holds nothing
 
 
 def test_a_store_serves_one_manager_at_a_time() -> None:

@@ -1,4 +1,4 @@
-"""What the digest of a model's files sees of them, for the plug-ins of all engines."""
+"""The digest of a model's files, for the plug-ins of all engines."""
 from __future__ import annotations
 
 import builtins
@@ -258,7 +258,7 @@ def test_a_model_that_is_not_here_needs_a_commit_or_the_operators_word(tmp_path:
     assert weights_of("nobody/nothing", told="7") != weights_of("nobody/nothing", told="8")
     here = folder(tmp_path / "model")
     assert len({weights_of(str(here), told=word) for word in (None, "7", "8")}) == 3
-    (here / "model.safetensors").unlink()  # what is left is read, and says nothing of the weights
+    (here / "model.safetensors").unlink()  # the remaining files are read, and do not identify the weights
     assert weights_of(str(here), told="7") != weights_of(str(here), told="8")
     for revision in (None, "main", "v1"):
         with pytest.raises(ConfigurationError, match="are not on this machine.*option revision"):

@@ -1,4 +1,4 @@
-"""What a caller writes, as mypy --strict sees it. Not run: ./test checks it."""
+"""A caller's code for mypy --strict. Not run: ./test checks it."""
 from __future__ import annotations
 
 import asyncio

@@ -10,7 +10,7 @@ namespace conformance {
 
 class FakeDriver {
  public:
-  // Where it is built; "" where it is not.
+  // Path of its library; "" if it was not built.
   static std::string file();
   // Loaded at first use, with two devices. Throws a Failure where it cannot be.
   static const FakeDriver& get();

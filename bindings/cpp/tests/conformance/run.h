@@ -48,7 +48,7 @@ class Objects {
     if (found == nullptr) throw Failure("an object of another kind, or one that was released: " + value.dump());
     return **found;
   }
-  // What is written of it to a stream.
+  // Text form in a stream.
   std::string text(const Json& value) {
     const std::any& of = slot(value);
     const auto& text = texts_.at(value.at("object").get<std::size_t>());

@@ -1,4 +1,4 @@
-// Step kinds of coding by hand.
+// Step kinds of coding buffers.
 #include "run.h"
 
 namespace conformance {
@@ -91,7 +91,7 @@ Json decode_blocks(Args& args) {
     const auto n = args.number<std::size_t>("coded_bytes");
     if (n > coded.size()) throw Failure("coded_bytes is more than there are");
     coded.resize(n);
-    coded.shrink_to_fit();  // so that a sanitizer sees a byte too many
+    coded.shrink_to_fit();  // a sanitizer then detects a byte too many
   }
   args.object<kvbm::Cache>("cache").decode(coded, args.numbers<uint32_t>("block_ids"), options);
   return {};

@@ -1,4 +1,4 @@
-// What values are in a scenario: variables that are put in, what is expected of a result, patterns of bytes.
+// Values in a scenario: substituted variables, expected results, patterns of bytes.
 #pragma once
 
 #include <cstddef>

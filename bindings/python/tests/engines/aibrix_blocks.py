@@ -1,4 +1,4 @@
-"""What the tests of libkvbm.aibrix share: a connector on AIBrix's own classes, and regions in slabs."""
+"""Common parts of the tests of libkvbm.aibrix: a connector on AIBrix's own classes, and regions in slabs."""
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +15,7 @@ BLOCK = 4096
 
 
 class PlainRegion(MemoryRegion):  # type: ignore[misc]
-    """A region whose end is seen."""
+    """A region that records its end."""
 
     destroyed = False
 

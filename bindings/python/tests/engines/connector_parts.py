@@ -77,7 +77,7 @@ class Halves:
 
     def __init__(self, specs: list[Any], *, distributed_executor_backend: Optional[str] = None,
                  zeros: Callable[[Sequence[int]], Any] = zeros, kernels: str = "CPU_ATTN", **extra: Any) -> None:
-        # What a fake of an engine takes to compute says nothing: loads are weighed where a test says how long that is.
+        # Computing times of a fake engine are meaningless: loads are weighed only in tests that set a time.
         extra.setdefault("weigh", False)
         self.kv_config, self.tensors = cache(specs, zeros=zeros)
         self.config = config(transfer(**extra), list(self.tensors), kernels=kernels,
@@ -117,7 +117,7 @@ class Halves:
         return step
 
     def load(self, request: Request, table: tuple[list[int], ...], n: int, local: int = 0) -> tuple[set[str], set[int]]:
-        """Brings n tokens in, and says who was received and which blocks were bad."""
+        """Loads n tokens, and returns the received requests and the bad blocks."""
         self.scheduler.allocated(request, Made(get_block_ids=lambda: table), n)
         step = self.step()
         self.worker.before_writes(step)

@@ -50,7 +50,7 @@ class Engine:
             if group in self.eagle and whole:
                 tokens = min(len(prompt.hashes) * self.hash_size, whole + spec.block_size)
             names = self.names(prompt.hashes, spec.block_size)[:tokens // spec.block_size]
-            if spec.kind not in FULL and rng.random() < 0.7:  # those before the window were given up before
+            if spec.kind not in FULL and rng.random() < 0.7:  # blocks before the window were dropped earlier
                 names = names[rng.randrange(len(names) + 1):]
             new = [name for name in names if (group, name) not in pool]
             pool.update((group, name) for name in new)

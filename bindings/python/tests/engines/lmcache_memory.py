@@ -86,7 +86,7 @@ class Caller:
         return [bitmap.test(i) for i in range(len(keys))]
 
     def hits(self, keys: list[ObjectKey], layouts: dict[int, MemoryLayoutDesc]) -> list[bool]:
-        """A lookup whose locks are given back."""
+        """A lookup that releases its locks."""
         found = self.lookup(keys, layouts)
         self.adapter.submit_unlock([k for k, hit in zip(keys, found) if hit])
         return found

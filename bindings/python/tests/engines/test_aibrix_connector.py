@@ -32,7 +32,7 @@ def conn() -> Iterator[Any]:
 
 
 class TestWeighing:
-    """What would take longer to load than to compute is not found."""
+    """Blocks that take longer to load than to compute are misses."""
 
     @pytest.mark.parametrize("quick, weigh, found", [(True, "1", "N" * 8), (False, "1", "O" * 8), (True, "0", "O" * 8)])
     def test_what_is_quicker_to_compute_is_not_found(self, tmp_path: Path, quick: bool, weigh: str, found: str) -> None:

@@ -1,4 +1,4 @@
-"""Events over real sockets of this host: published and read, missed and replayed, and told by a manager."""
+"""Events over real sockets of this host: published and read, missed and replayed, and sent by a manager."""
 from __future__ import annotations
 
 import random

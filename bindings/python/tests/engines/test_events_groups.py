@@ -63,7 +63,7 @@ def test_the_index_answers_what_an_engine_of_several_groups_would_hit(eagle: boo
         engine, index = random_engine(rng, eagle=eagle), Index()
         prompts = random_prompts(rng, 6, 60)
         for _ in range(40):
-            # As it comes from the wire.
+            # In the form from the wire.
             batch = decode(encode(Batch(1.0, step(rng, engine, prompts)), encoding=rng.choice(("map", "array")))).batch
             assert batch is not None
             index.apply("engine", batch.events)

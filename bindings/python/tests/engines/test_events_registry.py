@@ -1,4 +1,4 @@
-"""What is told of blocks that come, go and are described in any order: against a model that knows everything."""
+"""Events of blocks that are stored, removed and described in any order, against a model with complete knowledge."""
 from __future__ import annotations
 
 import random
@@ -70,7 +70,7 @@ def test_what_is_told_adds_up(whole: bool) -> None:
         there: set[Place] = set()
         for turn in range(150):
             block = name(rng.randrange(3), rng.randrange(6))
-            place = (block, rng.randrange(2), rng.randrange(4))  # tier 3 is not told
+            place = (block, rng.randrange(2), rng.randrange(4))  # tier 3 sends no events
             what = rng.choices(("stored", "removed", "describe", "cleared", "all", "lost", "settle"),
                                (30, 15, 20, 2, 1, 1, 2))[0]
             if what == "stored":
@@ -101,7 +101,7 @@ def test_what_is_told_adds_up(whole: bool) -> None:
                 mediums = {MEDIUMS[tier] for tier in MEDIUMS if all((block, part, tier) in there for part in full)}
                 if limit == 100:
                     right[int(str(about.hash))] = mediums
-                # Of what was forgotten, what is where was forgotten as well: never more than there is.
+                # Places of dropped blocks were dropped as well: never more blocks than there are.
                 assert index.mediums("me", about.hash) <= mediums, (seed, turn, what)
             for number, mediums in right.items():
                 assert index.mediums("me", number) == mediums, (seed, turn, what)

@@ -1,4 +1,4 @@
-"""What events are in bytes, and what is done with bytes that are none."""
+"""Events as bytes, and the treatment of invalid bytes."""
 from __future__ import annotations
 
 import random
@@ -151,7 +151,7 @@ def test_whatever_the_bytes_are_the_decoder_and_the_index_go_on() -> None:
         if result.batch is None:
             assert result.malformed == 1, (seed, turn)
             continue
-        # What was taken can be said again, and means the same.
+        # Decoded events can be encoded again, with the same meaning.
         again = decode(encode(Batch(1.0, result.batch.events, result.batch.rank)))
         assert again.malformed == 0 and again.batch is not None, (seed, turn)
         assert len(again.batch.events) == len(result.batch.events), (seed, turn)

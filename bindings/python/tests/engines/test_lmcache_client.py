@@ -81,7 +81,7 @@ def test_keys_that_differ_only_in_where_fields_end_are_different(client: Any) ->
 def test_a_room_of_another_size_gets_nothing(client: Any) -> None:
     put(client, "m@1@0@ab", bytes_of(PIECE + 10, 1))
     assert [got(client, "m@1@0@ab", size) for size in (PIECE + 9, PIECE + 11, 10, 3 * PIECE)] == [None] * 4
-    assert put(client, "m@1@0@ab", bytes_of(10, 2))  # it takes the place of the other
+    assert put(client, "m@1@0@ab", bytes_of(10, 2))  # replaces the other
     assert got(client, "m@1@0@ab", 10) == bytes_of(10, 2) and got(client, "m@1@0@ab", PIECE + 10) is None
 
 
@@ -105,7 +105,7 @@ def test_batches_of_unequal_length_are_refused(client: Any) -> None:
 
 
 def test_sizes_are_found_again_in_a_fresh_client(tmp_path: Path) -> None:
-    """What exists is asked without a size, so a client that has seen none looks for every number of pieces."""
+    """Queries of existence have no size, so a client that has seen none looks for every number of pieces."""
     disk = str(tmp_path / "kv")
     client = made(disk=disk)
     for n in range(1, 5):

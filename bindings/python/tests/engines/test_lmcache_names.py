@@ -1,4 +1,4 @@
-"""What of requests is in LMCache's own names of chunks."""
+"""Inputs of requests in LMCache's own names of chunks."""
 from __future__ import annotations
 
 import warnings
@@ -65,7 +65,7 @@ def test_images_are_in_the_names_from_their_chunk_on() -> None:
 
 @pytest.mark.parametrize("algorithm, length", [("blake3", 32), ("sha256_cbor", 32), ("xxhash", 16), ("there is no such", 8)])
 def test_the_length_of_a_name_tells_what_made_it(algorithm: str, length: int) -> None:
-    """What LMCache makes of an algorithm that it cannot find is Python's builtin hash."""
+    """LMCache replaces an unknown algorithm by Python's builtin hash."""
     try:
         made = names([7] * CHUNK, algorithm)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The storage backend of SGLang: what is found by whom, what is refused, and what a failure does."""
+"""The storage backend of SGLang: hits by identity, refusals, and failures."""
 from __future__ import annotations
 
 import logging
@@ -64,7 +64,7 @@ def test_what_is_quicker_to_compute_is_answered_as_a_miss(disk, quick, weigh, lo
     if weigh:
         assert (told.loads_not_started, told.blocks_left) == ((0, 0) if loaded else (1, 4))
         assert (told.load_predicted_ns > 0) == (told.load_actual_ns > 0) == loaded
-    # What was left is computed and stored: so the engine's speed stays known.
+    # Blocks left are computed and stored, so the engine's speed stays known.
     assert (keys[0] in store._speed._waiting) == (not loaded)
     store.close()
 
@@ -82,7 +82,7 @@ def test_pages_between_a_miss_and_their_store_say_how_quickly_the_engine_compute
     store.close()
 
 
-# ---- what is found by whom
+# ---- hits by identity
 
 
 def test_a_new_backend_finds_what_the_disk_has(disk):

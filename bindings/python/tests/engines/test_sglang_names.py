@@ -1,4 +1,4 @@
-"""What of SGLang's own requests is in the hashes of their pages, and what libkvbm makes of those."""
+"""Inputs of SGLang's own requests in the hashes of their pages, and libkvbm's keys from those."""
 from __future__ import annotations
 
 import warnings

@@ -91,7 +91,7 @@ def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later() -> None:
     assert halves.load(again, ([9, 10, 11],), 96) == ({"b"}, {9, 10, 11})
     counts = halves.worker.stats.data
     assert counts["left_blocks"] == 3 and counts["loads_not_started"] == 1 and "load_failures" not in counts
-    # It is not offered again before it has been computed; what comes back after that may be loaded.
+    # The block is not offered again before it has been computed; after that it may be loaded.
     assert halves.scheduler.matched(again, 0) == (0, False)
     halves.tables["b"] = ([9, 10, 11],)
     assert not halves.step({"b": 96}).stores  # the tiers have them
@@ -127,7 +127,7 @@ def test_a_prompt_that_is_repeated_at_once_waits_for_its_stores(halves: Halves) 
     ordered = halves.step({"a": 96})
     assert halves.scheduler.matched(again, 0) == (None, False)
     assert halves.scheduler.matched(again, 64) == (None, False)
-    assert halves.scheduler.matched(again, 96) == (0, False)  # it has them all
+    assert halves.scheduler.matched(again, 96) == (0, False)  # all blocks are there
     assert halves.scheduler.matched(Request("c", 96, seed=1), 0) == (0, False)
     halves.worker.store(ordered)
     drain(halves)

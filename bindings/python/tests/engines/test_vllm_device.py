@@ -34,7 +34,7 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), with_driver]
 PAGE = HEADS * TOKENS * 2 * DIM * 2
-# What was registered with a device that is lost stays so: its memory must not become another's in this process.
+# Memory registered with a lost device stays registered: it must not get another use in this process.
 _lost: list[Halves] = []
 
 
@@ -132,7 +132,7 @@ def test_a_load_between_steps_waits_for_what_was_before_its_step(fake: Fake, cud
     halves.scheduler.allocated(again, Made(get_block_ids=lambda: ([9, 10, 11],)), 96)
     step = halves.step()
     fake.apply("hold=1")
-    for tensor in halves.tensors.values():  # who had the blocks before still writes them
+    for tensor in halves.tensors.values():  # the previous user of the blocks still writes them
         fake.fill_later(cuda.current[0].cuda_stream, tensor[9].data_ptr(), 0x11, 3 * PAGE)
     cuda.said.clear()
     halves.worker.began(step)
@@ -189,7 +189,7 @@ def layered(fake: Fake, **extra: Any) -> Halves:
 
 
 def scheduled(halves: Halves, request: Request, table: tuple[list[int], ...], n: int) -> StepMetadata:
-    """The step that computes a request whose first n tokens are loaded with it."""
+    """The step that computes a request and loads its first n tokens."""
     halves.scheduler.allocated(request, Made(get_block_ids=lambda: table), n)
     halves.tables[request.request_id] = table
     request.num_computed_tokens = n
@@ -201,7 +201,7 @@ def scheduled(halves: Halves, request: Request, table: tuple[list[int], ...], n:
 
 
 def told(halves: Halves, step: StepMetadata) -> set[int]:
-    """What the worker says of a step, and the scheduler hears."""
+    """The worker's report of a step, passed to the scheduler."""
     halves.worker.store(step)
     ended = halves.worker.results(False)
     assert not ended.received and not ended.failed  # vLLM waits for no such request
@@ -221,12 +221,12 @@ def test_layers_are_waited_for_on_the_device_while_the_cpu_goes_on(fake: Fake, c
     halves.scheduler.matched(again, 0)
     fake.apply("hold=1")
     step = scheduled(halves, again, ([9, 10, 11],), 64)
-    # What a layer computes comes behind its wait: here it writes over what was loaded.
+    # A layer computes after its wait: here it overwrites the loaded bytes.
     for value, (name, tensor) in enumerate(halves.tensors.items(), 1):
         halves.worker.wait_for_layer(name)
         halves.worker.wait_for_layer("no layer of this cache")
         fake.fill_later(cuda.current[0].cuda_stream, tensor[9].data_ptr(), value, PAGE)
-        assert not tensor[9:11].any()  # nobody has waited
+        assert not tensor[9:11].any()  # no code has waited
     fake.apply("hold=0")
     assert told(halves, step) == set()
     fake.synchronize(cuda.current[0].cuda_stream)
@@ -262,7 +262,7 @@ def test_what_is_computed_behind_a_load_that_fails_is_not_kept(fake: Fake, cuda:
     for name in halves.tensors:
         halves.worker.wait_for_layer(name)
     assert told(halves, step) == {10}
-    # Nothing was stored of what read it, and nobody finds it.
+    # No block that depends on it was stored, and no lookup finds it.
     assert halves.worker.stats.data["store_failures"] == 1 and not halves.worker._reading
     assert halves.evicted == [{10, 11, 12, 13}]
     assert not any(tensor[10].any() for tensor in halves.tensors.values())
@@ -376,11 +376,11 @@ def test_the_offloading_spec_names_the_kernels(fake: Fake, cuda: Cuda) -> None:
         spec_on(fake, None)
 
 
-# ---- which blocks are whose
+# ---- identity of blocks
 
 
 def names(fake: Fake, kernels: str = "FLASH_ATTN", order: tuple[int, ...] = (0, 1, 2, 3), split: int = 1) -> str:
-    """What a cache is called whose layers are [block][head][token][K and V], in this order in memory."""
+    """The name of a cache with layers [block][head][token][K and V], in this order in memory."""
     kv_config, tensors = cache([full()])
     for name in tensors:
         shape = [BLOCKS * split, HEADS, TOKENS // split, 2 * DIM]

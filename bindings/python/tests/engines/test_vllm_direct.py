@@ -47,7 +47,7 @@ def test_stores_and_loads_without_a_pool(make: Any) -> None:
         parts.fill(block, block)
     keys = keys_of(3)
     assert parts.store(keys, [3, 1, 7]) == keys
-    assert parts.store(keys, [3, 1, 7]) == []  # what is there is not stored again
+    assert parts.store(keys, [3, 1, 7]) == []  # existing blocks are not stored again
     request = parts.request()
     assert parts.find(keys, request) == 3
     parts.load(keys, [0, 5, 2], request)
@@ -91,7 +91,7 @@ def test_an_engine_that_computes_between_is_not_kept_waiting(monkeypatch: pytest
     assert not step.idle()
     clock[0] += 600_000
     assert step.idle()
-    clock[0] += 20_000_000  # what a step takes that decodes
+    clock[0] += 20_000_000  # the time of a decoding step
     assert not step.idle()
     clock[0] += 500_000
     step.rested()
@@ -146,7 +146,8 @@ def test_blocks_that_were_dropped_meanwhile_are_reported(make: Any) -> None:
     parts.load(keys, [4, 5], request)
     assert parts.worker.take_failed() == ({4, 5}, {2})
     assert group.cache is not None
-    # The request would load them for ever; another one may, and who computed them stores them again.
+    # The request would load them for ever. Another one may load them, and the request that computes them stores them
+    # again.
     assert parts.find(keys, request) == 0
     assert parts.find(keys, parts.request()) == 2
     assert parts.store(keys, [4, 5]) == keys

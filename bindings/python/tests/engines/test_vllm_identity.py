@@ -1,4 +1,4 @@
-"""What makes KV of vLLM's another one: nothing that was stored before is found then, by any of its hooks."""
+"""Changes that make vLLM's KV different: no hook finds blocks stored before."""
 from __future__ import annotations
 
 import warnings
@@ -166,7 +166,7 @@ def test_the_connector_names_blocks_of_adapters_likewise(identity: str, tmp_path
     folder, names = tmp_path / "adapter", Names(identity, 32)
     none, one = list(names.of(request("a", None))), list(names.of(request("b", lora(folder, b"1" * 1000))))
     assert not set(none) & set(one) and len(one) == 3
-    # vLLM goes on with what it has loaded, until it is told to load the adapter again.
+    # vLLM uses the loaded adapter until a request to load it again.
     assert names.of(request("c", lora(folder, b"2" * 1000))) == one
     two = names.of(request("d", lora(folder, b"2" * 1000, reload=True)))
     assert not set(one) & set(two)

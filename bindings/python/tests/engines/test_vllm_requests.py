@@ -1,4 +1,4 @@
-"""What of vLLM's own requests is in the names of their blocks: everything that their KV depends on."""
+"""Inputs of vLLM's own requests in the names of their blocks: everything that their KV depends on."""
 from __future__ import annotations
 
 import itertools
@@ -96,7 +96,7 @@ def test_a_hand_over_is_of_the_same_images_and_adapter() -> None:
     others = [digest(request()), digest(request([image("dog")])), digest(request([image("cat", offset=41)])),
               digest(request([image("cat")], lora_request=LoRARequest("tuned", 1, "/none")))]
     assert len({cat, *others}) == 5
-    # What stands behind the tokens that are handed over does not matter.
+    # Tokens after those that are handed over do not matter.
     assert digest(request([image("cat")]), 32) == digest(request(), 32)
     embedded = request()
     embedded.prompt_embeds = torch.zeros(BLOCK * N, 8)

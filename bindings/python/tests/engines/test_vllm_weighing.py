@@ -36,7 +36,7 @@ def speed(block_ns: int) -> PrefillSpeed:
 
 @pytest.fixture(params=[KvbmTieringSpec, KvbmOffloadingSpec], ids=["tiering", "direct"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A hook whose disk has four blocks, as after a restart; `on` is what weighs."""
+    """A hook with four blocks on its disk, as after a restart; `on` is the weighing object."""
     made: list[Parts] = []
 
     def make(**own: Any) -> Parts:
@@ -123,7 +123,7 @@ def test_steps_that_do_not_compute_prompts_say_nothing_of_their_speed() -> None:
 
 
 def told_by(*workers: Any) -> Any:
-    """What vLLM's own aggregation of several workers' answers gives its scheduler."""
+    """The result of vLLM's own aggregation of several workers' answers."""
     outputs = [ModelRunnerOutput(req_ids=[], req_id_to_index={},
                                  kv_connector_output=KVConnectorOutput(kv_connector_worker_meta=meta)) for meta in workers]
     return KVOutputAggregator(len(workers)).aggregate(outputs).kv_connector_output.kv_connector_worker_meta

@@ -39,8 +39,8 @@ def config_of(extra: dict[str, Any], *, groups: int = 1, blocks_per_chunk: int =
 
 def engine_of(model: str = "a/model", revision: Optional[str] = "a" * 40, max_model_len: int = 4096, lengthened: str = "",
               cache: Optional[dict[str, Any]] = None, images: Optional[dict[str, Any]] = None, **config: Any) -> Any:
-    """What vLLM's own configuration says of the engine. `config` is the model's, as overridden; `lengthened` its way of
-    reading long prompts."""
+    """The engine's facts in vLLM's own configuration. `config` is the model's, with overrides; `lengthened` its method
+    for long prompts."""
     rope = {"rope_type": lengthened} if lengthened else None
     return Made(
         model_config=Made(model=model, revision=revision, dtype=torch.bfloat16, quantization=None, seed=0,
