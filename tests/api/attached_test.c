@@ -145,7 +145,7 @@ static void ranks_never_get_each_others_bytes(void) {
   for (i = 0; i < bytes; ++i) memory[0][i] = (unsigned char)(i * 7 + 1), memory[1][i] = (unsigned char)(i * 11 + 2);
   OK(kvbm_cache_store(rank[0], &key, &id, 1, NULL, NULL, 0));
   OK(kvbm_cache_lookup(rank[1], &key, 1, NULL, &match, &hits));
-  CHECK(hits == 0); /* the same key, another shard */
+  CHECK(hits == 0); /* equal key, another shard */
   OK(kvbm_cache_store(rank[1], &key, &id, 1, NULL, NULL, 0));
   /* Rank 0 again, in another arrangement: the bytes of block 2 must come back re-ordered. */
   other_form = attach_rank(&e, ns, 0, 4, KVBM_FORM_HND, memory[2], bytes);

@@ -1,5 +1,5 @@
-/* Blocks of attached caches coded by hand: a cache in host memory and one on a device (the fake of the CUDA driver) give
- * the same bytes, which kvbm_codec_decode takes too; they come back into either; what cannot be is refused by name. */
+/* kvbm_cache_encode and kvbm_cache_decode. A cache in host memory and one on a device (the fake CUDA driver) give the
+ * same bytes, which kvbm_codec_decode accepts too, and both decode them. Impossible arguments are refused by name. */
 #include "check.h"
 #include "fake_driver.h"
 
@@ -188,7 +188,7 @@ static void one_mode(caches_t *w, uint32_t element, uint32_t mode) {
   CHECK(info.lossy == (mode >= 16) && other.error_ppb <= info.error_ppb + info.error_ppb / 1000 + 1);
   CHECK((info.error_ppb != 0) == (mode >= 16) && info.error_ppb <= other.error_ppb + other.error_ppb / 1000 + 1);
   expect_same(n, (int)info.lossy, info.leaves);
-  /* What kvbm_codec_decode makes of it are the payloads; each cache takes them. */
+  /* kvbm_codec_decode gives the payloads; each cache decodes them. */
   OK(kvbm_codec_decode(by_device, n, KVBM_CODEC_ALLOW_LOSSY, plain, sizeof plain, &got, &err));
   CHECK_U64(got, info.raw_bytes);
   for (i = 0, at = 0; i < N && mode < 16; ++i) {

@@ -206,7 +206,7 @@ static void a_stored_block_is_found_by_the_engine_blocks_it_begins_with(void) {
   CHECK_U64(kvbm_match_count(match), 2);
   CHECK_STATUS(kvbm_cache_load(cache, match, ids, 4, NULL, NULL, 0), KVBM_OK);
   for (i = 0; i < 4; ++i) CHECK(check_filled(memory + i * kPage, kPage, 70 + i));
-  /* What lies behind is of another prompt, and is not given out. */
+  /* The units after it belong to another prompt, and are not loaded. */
   memset(memory, 0, kTotal);
   kvbm_load_options_init(&load, sizeof load);
   load.item_status = status;
@@ -216,7 +216,7 @@ static void a_stored_block_is_found_by_the_engine_blocks_it_begins_with(void) {
   for (i = 3 * kPage; i < 6 * kPage; ++i) CHECK(memory[i] == 0);
   kvbm_match_release(match);
 
-  /* It may be the only thing that matches, with or without keys of whole blocks. */
+  /* A partial block may be the only match, with or without keys of whole blocks. */
   memcpy(prompt, units, 2 * sizeof *units);
   memset(&prompt[2], 0x77, 4 * sizeof *prompt);
   for (i = 0; i < 2; ++i) {
@@ -524,7 +524,7 @@ static void shards_never_get_each_others_bytes(void) {
     CHECK_STATUS(kvbm_cache_store(cache[0], &key, &id, 1, NULL, NULL, 0), KVBM_OK);
     CHECK_STATUS(kvbm_cache_lookup(cache[1], &key, 1, NULL, &other, &hits), KVBM_OK);
     if (hits != 0) {
-      /* What holds all of its heads, of the same layers, can be cut (other_sizes_test.c compares the bytes). */
+      /* Shards with all of its heads and the same layers can be re-sliced (other_sizes_test.c compares the bytes). */
       const int holds_it = shard[0].first_layer == shard[1].first_layer && shard[0].layers == shard[1].layers &&
                            shard[0].first_head <= shard[1].first_head &&
                            shard[0].first_head + shard[0].heads >= shard[1].first_head + shard[1].heads;

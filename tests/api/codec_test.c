@@ -1,4 +1,4 @@
-/* Codecs by hand: what is coded comes back, what was changed does not, what is lossy asks first. */
+/* kvbm_codec_*: round trips, detection of changes, refusal of lossy data without the flag. */
 #include "check.h"
 
 enum { TOKENS = 512, DIM = 64, VALUES = TOKENS * DIM, BYTES = 2 * VALUES };

@@ -41,7 +41,7 @@ static void blocks_come_back_whatever_the_tier_codes(void) {
     OK(engine_store(&e, 1, 24));
     OK(kvbm_manager_flush(e.manager, 60000000000ULL));
     engine_close(&e);
-    engine_codec = codecs[(i + 1) % 6]; /* what was stored is read on, whatever is configured now */
+    engine_codec = codecs[(i + 1) % 6]; /* stored blocks stay readable, whatever is configured now */
     OK(engine_open(&e, 40, path, 64 << 20));
     CHECK(engine_load(&e, 1, 24) == 24);
     engine_close(&e);
@@ -94,7 +94,7 @@ static void a_key_file_that_others_can_read_is_refused(void) {
   unsetenv("KVBM_SEAL_KEY_FILE");
 }
 
-/* Whoever opens a pipe to read waits for a writer, unless told not to. */
+/* Opening a pipe for reading waits for a writer, unless it is non-blocking. */
 static void a_key_file_that_is_a_pipe_is_refused_and_not_waited_for(void) {
   engine_t e;
   const char *path = in_scratch("pipe");
@@ -190,7 +190,8 @@ static void *register_block(kvbm_manager_t *manager, kvbm_namespace_t *ns, const
   return view.data;
 }
 
-/* Which quarters (K and V of layer 0, of layer 1) of a managed block are other bytes once it was on the disk: a bit each. */
+/* Which quarters (K and V of layer 0, of layer 1) of a managed block are other bytes once it was on the disk: a bit
+ * each. */
 static unsigned lost_by(const char *codec, const char *directory, kvbm_manager_stats_t *out_stats) {
   static unsigned char want[BLOCK_BYTES], other[BLOCK_BYTES];
   engine_t e;
@@ -210,7 +211,7 @@ static unsigned lost_by(const char *codec, const char *directory, kvbm_manager_s
   while (held < 64 && kvbm_manager_allocate(e.manager, ns, 1, &all[held], NULL, 0, NULL) == KVBM_OK) ++held;
   OK(kvbm_block_release(e.manager, all, held)); /* the host is empty now */
   OK(kvbm_manager_prefetch(e.manager, ns, NULL, &key, 1, NULL, 0));
-  got = (const unsigned char *)register_block(e.manager, ns, &key, other, &block); /* it is there: this is that one */
+  got = (const unsigned char *)register_block(e.manager, ns, &key, other, &block); /* gives the existing block */
   CHECK(memcmp(got, other, BLOCK_BYTES) != 0);
   for (i = 0; i < 4; ++i) {
     const size_t at = i * (BLOCK_BYTES / 4);
@@ -224,7 +225,7 @@ static unsigned lost_by(const char *codec, const char *directory, kvbm_manager_s
   return lost;
 }
 
-/* Nobody says where layers and planes lie in a block that a caller filled, so no part of a recipe can be meant for any. */
+/* The places of layers and planes in a block of a caller are unknown, so a recipe by layer or plane cannot apply. */
 static void a_managed_block_loses_nothing_by_a_recipe_of_layers(void) {
   kvbm_manager_stats_t stats;
   CHECK_U64(lost_by("k:0=int8,default", "layers", &stats), 0);

@@ -186,7 +186,7 @@ static void children_keep_parents_alive(void) {
   kvbm_namespace_release(w.ns);
 }
 
-/* What a child sees of its parent's objects: the number of the first call that does not say KVBM_ERR_FORKED. */
+/* Calls of a child on its parent's objects: returns the number of the first that is not KVBM_ERR_FORKED. */
 #define TOLD(call) do { ++n; if ((call) != KVBM_ERR_FORKED) return n; } while (0)
 static int blocks_in_a_child(world_t *w, kvbm_block_t *blocks, kvbm_match_t *match) {
   int n = 0;

@@ -1,4 +1,4 @@
-/* Loads that are told what computing takes. */
+/* Loads with compute_block_ns. */
 #include "engine.h"
 
 static char scratch[256];

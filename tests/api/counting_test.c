@@ -1,4 +1,4 @@
-/* What the counters of lookups and tiers sum to. */
+/* Sums of the counters of lookups and tiers. */
 #include "engine.h"
 
 static char scratch[256];
@@ -55,7 +55,7 @@ static void the_host_counts_the_bytes_that_blocks_have(void) {
   OK(kvbm_manager_allocate(e.manager, e.ns, 3, blocks, NULL, 0, NULL));
   OK(kvbm_manager_complete(e.manager, blocks, 3, sizes));
   stats = counted(e.manager);
-  CHECK_U64(stats.tiers[0].payload_bytes, 0); /* they are nobody's blocks yet */
+  CHECK_U64(stats.tiers[0].payload_bytes, 0); /* not registered yet */
   engine_keys(&e, 500, 3, keys);
   OK(kvbm_manager_register(e.manager, e.ns, blocks, keys, 3, NULL));
   OK(kvbm_block_release(e.manager, blocks, 3));

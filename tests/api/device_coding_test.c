@@ -1,6 +1,6 @@
-/* Blocks that lie coded on a disk, loaded into device memory through the fake of the CUDA driver: the device's kernels
- * (emulated) decode them to the bits that the processor decodes, whatever the mode and the element; what is damaged is
- * never taken for text; who does not take lossy blocks gets none. */
+/* Coded blocks on a disk, loaded into device memory through the fake CUDA driver. The device's (emulated) kernels
+ * decode them to the same bits as the processor, for every mode and element. Damaged blocks are never loaded. A handle
+ * without allow_lossy gets no lossy block. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ static char scratch[256];
 static kvbm_error_t check_error;
 #define OK(call) CHECK_STATUS(call, KVBM_OK)
 
-/* What a manager is opened with. */
+/* Options of a manager. */
 typedef struct setup {
   const char *path;
   const char *codec;  /* of the disk */
@@ -222,7 +222,7 @@ static uint64_t metric(side_t *w, const char *row) {
 
 static unsigned char expected[BLOCKS][LAYERS * MOST_LAYER_BYTES / BLOCKS], found[LAYERS * MOST_LAYER_BYTES / BLOCKS];
 
-/* What the processor makes of what is on the disk. */
+/* The processor's decoding of the blocks on the disk. */
 static void expect_what_the_host_reads(const setup_t *s) {
   side_t w;
   kvbm_status_t status[BLOCKS];
@@ -358,7 +358,7 @@ static void damage_files(const char *path, size_t phase) {
     fd = open(name, O_RDWR);
     for (at = 0; at + (off_t)sizeof page <= about.st_size; at += (off_t)sizeof page) {
       if (pread(fd, page, sizeof page, at) != (ssize_t)sizeof page) break;
-      /* What says where records are stays: this is about payloads. */
+      /* The index of records stays intact: only payloads are damaged. */
       if (page[phase] == 0 || memcmp(page, "KVB", 3) == 0) continue;
       page[phase] ^= (unsigned char)(1u << phase % 8);
       CHECK(pwrite(fd, page + phase, 1, at + (off_t)phase) == 1);

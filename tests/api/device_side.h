@@ -1,4 +1,4 @@
-/* One side of a session whose cache lies on a device of the fake driver, or in host memory, and what its engine does. */
+/* One side of a session with a cache on a device of the fake driver, or in host memory, and its engine. */
 #ifndef KVBM_TESTS_DEVICE_SIDE_H
 #define KVBM_TESTS_DEVICE_SIDE_H
 

@@ -49,7 +49,7 @@ static kvbm_status_t attach(device_engine_t *e, unsigned char *const *memory, ui
   return kvbm_cache_attach(e->manager, e->ns, &options, out, &check_error);
 }
 
-/* `disk`: the directory of a disk tier, whose blocks come past the host; NULL: none. */
+/* `disk`: the directory of a disk tier; its blocks bypass the host; NULL: none. */
 static kvbm_status_t open_manager_with(device_engine_t *e, const char *cuda, const char *library, const char *disk,
                                        uint64_t host_bytes) {
   kvbm_context_options_t options;
@@ -383,8 +383,8 @@ static int copy_file(const char *from, const char *to) {
   return good;
 }
 
-/* A driver that cannot be used: attaching says both sides, and caches in host memory are as before. `says` are words of the
- * message. The driver is a copy under a name of its own: a library is loaded once. */
+/* A driver that cannot be used: attaching says both sides, and caches in host memory are as before. `says` are words of
+ * the message. The driver is a copy under a name of its own: a library is loaded once. */
 static void refused_by(const char *name, const char *settings, const char *says, const char *says_too) {
   char path[512];
   device_engine_t e;
@@ -509,7 +509,7 @@ static void a_stream_under_capture_is_refused(void) {
   OK(kvbm_cache_load(e.cache, match, ids, hits, &load, e.queue, 1));
   CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1 && done.status == KVBM_OK);
   fake.capture(stream, 1);
-  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation, 0, stream), KVBM_ERR_INVALID); /* also of a load that has ended */
+  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation, 0, stream), KVBM_ERR_INVALID); /* a load that has ended too */
   fake.capture(stream, 0);
   OK(kvbm_cache_wait_layer(e.cache, operation, 0, stream));
   kvbm_match_release(match);

@@ -83,7 +83,8 @@ static void a_directory_in_use_by_another_process(void) {
   still_has(path, 1, 20);
 }
 
-/* docs/formats: two slots of 256 KiB; the version after the magic, XXH3 over the rest at the end, seeded with the magic. */
+/* docs/formats: two slots of 256 KiB; the version after the magic, XXH3 over the rest at the end, seeded with the
+ * magic. */
 enum { SLOT = 256 * 1024 };
 static void change_version(const char *path, int by) {
   static unsigned char slot[SLOT];
@@ -264,7 +265,7 @@ static void full_inside(void) {
   snprintf(path, sizeof path, "%s/tier", room);
   snprintf(ballast, sizeof ballast, "%s/ballast", room);
   refused(path, 64 << 20, KVBM_ERR_DISK_FULL, path, "free space"); /* three segments of 16 MiB do not fit */
-  refused(path, 64 << 20, KVBM_ERR_DISK_FULL, path, "free space"); /* what the first try left does no harm */
+  refused(path, 64 << 20, KVBM_ERR_DISK_FULL, path, "free space"); /* files left by the first try do no harm */
   if (!mounted(NULL, room, NULL, MS_REMOUNT, "size=80m")) return;
   store_in(path, 1, 20);
   fill_up(ballast);

@@ -73,7 +73,7 @@ static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const 
   return kvbm_cache_attach(e->manager, e->ns, &layout, &e->cache, &check_error);
 }
 
-/* The same with a disk tier if path is given. */
+/* Opens an engine like engine_open, with a disk tier if path is given. */
 __attribute__((unused)) static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path,
                                                          uint64_t disk_bytes) {
   kvbm_tier_t tier;

@@ -1,5 +1,5 @@
-/* A managed block is verified from the moment it is registered: a bit that flips in host memory after that is damage for
- * whoever loads the block, and then a miss, by whichever way it leaves that memory. */
+/* A managed block is verified from its registration on. A bit that flips in host memory after that is damage for every
+ * load of the block, and then a miss, in every way in which it leaves that memory. */
 #include <time.h>
 
 #include "check.h"
@@ -221,7 +221,7 @@ static void to_a_disk(void) {
     evict_all(&s);
     only_the_flipped_one_is_refused(&s, 7, keys, 0, 1);
     close_store(&s);
-    /* Nor does another process find it there. */
+    /* Another process does not find it there either. */
     CHECK_STATUS(open_store(&s, disk, NULL, NULL, NULL), KVBM_OK);
     only_the_flipped_one_is_refused(&s, 7, keys, 0, 0);
     close_store(&s);
@@ -268,7 +268,7 @@ static void to_another_node_of_this_machine(void) {
 
 /* ---- put off ---- */
 
-/* What the option gives up, and no more: from the first time on that a block leaves, it is verified. */
+/* The only loss of this option: a block is verified from the first time on that it leaves host memory. */
 static void hashes_may_be_put_off_until_a_block_leaves(void) {
   engine_store_t s;
   kvbm_key_t keys[BLOCKS];

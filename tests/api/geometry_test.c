@@ -1,4 +1,4 @@
-/* Geometries, shards and how engines arrange them: what is refused and how it is told; ranks kept apart. */
+/* Geometries, shards and arrangements of engines: refusals and their messages; separation of ranks. */
 #include "engine.h"
 
 static kvbm_component_t attention(uint32_t layers, uint32_t heads, uint32_t dim, uint32_t element) {
@@ -218,7 +218,7 @@ static void a_layout_that_does_not_fit_is_refused_with_what_it_needs(void) {
     CHECK(cache == NULL);                                                                                         \
     CHECK(says(what));                                                                                            \
   } while (0)
-  OK(kvbm_cache_attach(place.manager, ns, &layout, &cache, &check_error)); /* it just fits */
+  OK(kvbm_cache_attach(place.manager, ns, &layout, &cache, &check_error)); /* fits exactly */
   kvbm_cache_release(cache);
   cache = NULL;
   tensors[1].bytes -= 1; /* one byte short in layer 1 */
@@ -357,7 +357,7 @@ static unsigned char *row_at(const rank_t *r, size_t layer, size_t plane, size_t
   return r->memory + tensor * r->tensor_bytes + offset;
 }
 
-/* What one head of one token of the model is, whoever holds it. */
+/* The values of one head of one token of the model, equal on every rank. */
 static uint64_t row_name(uint64_t model, size_t stored, size_t unit, size_t layer, size_t plane, size_t token, size_t head) {
   uint64_t state = model;
   state = state * 1000003 + stored;

@@ -1,7 +1,7 @@
-/* A host tier in a file: one owner, what a killed process leaves, what was forgotten stays forgotten.
+/* A host tier in a file: one owner, the state after a kill, forgotten blocks stay forgotten.
  *
- * Who writes is a child that is killed or closes, who looks is another: the parent never has the file open, as a record
- * lock and its end are what is tested. */
+ * The writer is a child that is killed or closes, the reader is another child. The parent never has the file open,
+ * because record locks and their end are under test. */
 #include "engine.h"
 
 #include <signal.h>
@@ -168,7 +168,7 @@ static int writes_into_every_slot(int unused) {
   return slots;
 }
 
-/* Blocks whose views have what was stored, of those that a match finds; -1 if any has something else. */
+/* Number of the match's blocks with the stored bytes in their views; -1 if any has other bytes. */
 static int views_right(engine_t *e, uint32_t first, size_t n, size_t *out_hits) {
   kvbm_key_t keys[64];
   kvbm_block_t blocks[64];
@@ -248,7 +248,7 @@ static int stores_some(int unused) {
   return engine_load(&e, 30, STORED) == STORED ? 0 : -1;
 }
 
-/* Bytes of one block change in the file while nobody has it. */
+/* Bytes of one block change in the file while no process has it open. */
 static void damage(unsigned char value) {
   static unsigned char page[4096];
   FILE *f = fopen(file, "r+b");
@@ -270,7 +270,7 @@ static int views_all_but(int damaged) {
   if (open_engine(&e) != KVBM_OK) return -1;
   right = views_right(&e, 30, STORED, &hits);
   CHECK_U64(hits, STORED);
-  /* It is gone, for matches and loads: what comes behind it in the chain is not found either. */
+  /* The block is gone for matches and loads, and blocks after it in the chain are not found either. */
   CHECK(engine_load(&e, 30, STORED) == (size_t)damaged);
   CHECK_STATUS(engine_store(&e, 30, STORED), KVBM_OK);
   CHECK(views_right(&e, 30, STORED, &hits) == STORED);
@@ -304,7 +304,7 @@ static void a_load_gives_no_bytes_that_changed_in_the_file(void) {
   end();
 }
 
-/* Who registers a key that is there is given the block that is there: not one with other bytes. */
+/* Registering an existing key gives the existing block, but not one with other bytes. */
 static int registers_the_same(int unused) {
   engine_t e;
   kvbm_key_t keys[STORED];
@@ -373,7 +373,7 @@ static void forget(engine_t *e, int way) {
   OK(kvbm_manager_drop(e->manager, e->ns, NULL, keys, STORED, NULL));
 }
 
-/* Stores, and forgets; with EVICTED_FIRST the blocks' slots are free by then, with HELD someone holds them. */
+/* Stores, and forgets. With EVICTED_FIRST the blocks' slots are free by then, with HELD they are held. */
 static int forgets(int how) {
   static engine_t e;
   kvbm_block_t blocks[HOST_BLOCKS];

@@ -47,7 +47,7 @@ static void a_chained_key_depends_on_all_before_it(void) {
   CHECK(memcmp(keys, other, sizeof keys) == 0);
   memset(other, 0, sizeof other);
   memset(&none, 0, sizeof none);
-  OK(kvbm_key_chain(e.ns, NULL, t, N * TOKENS, TOKENS, NULL, other, 2, &n)); /* what there is room for */
+  OK(kvbm_key_chain(e.ns, NULL, t, N * TOKENS, TOKENS, NULL, other, 2, &n)); /* as many as the capacity */
   CHECK(n == N);
   CHECK(same(&other[0], &keys[0]) && same(&other[1], &keys[1]) && same(&other[2], &none));
   OK(kvbm_key_chain(e.ns, NULL, t, N * TOKENS, TOKENS, NULL, NULL, 0, &n));
@@ -56,7 +56,7 @@ static void a_chained_key_depends_on_all_before_it(void) {
   CHECK(n == 0);
   OK(kvbm_key_chain(e.ns, NULL, NULL, 0, TOKENS, NULL, NULL, 0, &n));
   CHECK(n == 0);
-  OK(kvbm_key_chain(e.ns, NULL, t, 2 * TOKENS, 2 * TOKENS, NULL, other, N, &n)); /* the same tokens in other blocks */
+  OK(kvbm_key_chain(e.ns, NULL, t, 2 * TOKENS, 2 * TOKENS, NULL, other, N, &n)); /* equal tokens in other blocks */
   CHECK(n == 1);
   for (i = 0; i < N; ++i) CHECK(!same(&other[0], &keys[i]));
   CHECK_STATUS(kvbm_key_chain(e.ns, NULL, t, TOKENS, 0, NULL, other, N, &n), KVBM_ERR_INVALID);
@@ -165,7 +165,7 @@ static void short_hashes_are_taken_only_where_the_namespace_says_so(void) {
     for (i = 0; i < sizeof again; ++i) CHECK(((const uint8_t *)again)[i] == 0xEE);
     OK(kvbm_key_from_hashes(weak, hashes, n, 4, keys));
   }
-  for (n = 16; n <= 64; ++n) { /* what a handle takes does not change what it makes */
+  for (n = 16; n <= 64; ++n) { /* weak_hashes does not change the keys */
     OK(kvbm_key_from_hashes(strict, hashes, n, 4, again));
     OK(kvbm_key_from_hashes(weak, hashes, n, 4, keys));
     CHECK(memcmp(keys, again, sizeof keys) == 0);

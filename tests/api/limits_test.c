@@ -1,5 +1,5 @@
-/* What kvbm.h says can be there at most, each at its edge: one less is taken, one more is KVBM_ERR_LIMIT with nothing
- * changed, and what is given back makes room for one. */
+/* Each limit in kvbm.h at its edge: the last allowed one is accepted, one more is KVBM_ERR_LIMIT without a change, and
+ * a released one frees a place. */
 #include "engine.h"
 
 enum { kPins = 131071, kFamilies = 65536, kQuotas = 4095, kEpochs = 4096 };
@@ -87,7 +87,7 @@ static void namespaces_in_use_have_a_limit_and_closed_ones_make_room(void) {
   CHECK_U64(n, kFamilies - 1);
   more = open_tenant(&e, kFamilies, 0); /* any number can be open */
   CHECK_STATUS(use(&e, more), KVBM_ERR_LIMIT);
-  OK(use(&e, tenants[7])); /* what is in use goes on */
+  OK(use(&e, tenants[7])); /* namespaces in use stay usable */
   OK(engine_store(&e, 2, 1));
   kvbm_namespace_release(tenants[7]);
   tenants[7] = NULL;
@@ -130,7 +130,7 @@ static void epochs_have_a_limit_and_closed_namespaces_make_room(void) {
   more = open_tenant(&e, kEpochs, 0);
   CHECK_STATUS(kvbm_namespace_invalidate(more, &check_error), KVBM_ERR_LIMIT);
   CHECK(strstr(check_error.message, "4,096") != NULL);
-  OK(kvbm_namespace_invalidate(tenants[9], &check_error)); /* it has its row */
+  OK(kvbm_namespace_invalidate(tenants[9], &check_error)); /* has a row already */
   kvbm_namespace_release(tenants[7]);
   OK(kvbm_namespace_invalidate(more, &check_error));
   kvbm_namespace_release(more);

@@ -1,4 +1,4 @@
-/* What a lookup finds and a match holds: modes, hybrid models, repeated keys, empty batches. */
+/* Results of lookups and holds of matches: modes, hybrid models, repeated keys, empty batches. */
 #include "engine.h"
 
 static size_t look(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys, size_t n, uint32_t mode,
@@ -261,7 +261,7 @@ static void hybrid_keys(hybrid_t *h, uint32_t first, kvbm_key_t *out, size_t n) 
   OK(kvbm_key_chain(h->ns, NULL, tokens, n * 4, 4, NULL, out, n, &made));
 }
 
-/* Stores n blocks; of part p those whose bit in has[p] is set. The value of a block's bytes says part and place. */
+/* Stores n blocks; of part p those with their bit set in has[p]. A block's bytes identify part and place. */
 static unsigned char hybrid_value(size_t part, size_t i) { return (unsigned char)(16 * part + i + 1); }
 static void hybrid_store(hybrid_t *h, const kvbm_key_t *keys, size_t n, const unsigned *has) {
   uint32_t ids[HYBRID_PARTS * 16];

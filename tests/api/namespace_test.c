@@ -1,4 +1,4 @@
-/* Namespaces: who they are, what they keep apart, epochs, quotas, and forgetting by key, namespace and all. */
+/* Namespaces: identity, separation, epochs, quotas, and forgetting by key, namespace and all. */
 #include "engine.h"
 
 static char scratch[256];
@@ -121,7 +121,7 @@ static void the_id_is_made_of_who_it_is_and_of_nothing_else(void) {
   }
   who[1].tenant = "t";
   who[2].model = "n";
-  who[3].adapter = "t"; /* the same word in another place */
+  who[3].adapter = "t"; /* an equal text in another field */
   who[4].geometry = geometry;
   who[5].secret = secret;
   who[6].epoch = 1;
@@ -482,7 +482,7 @@ static void a_quota_is_the_namespaces_and_not_the_handles(void) {
   CHECK_STATUS(store(&twin, keys + 4, 4, NULL), KVBM_ERR_QUOTA);
   tenant_close(&a);
   tenant_close(&twin);
-  a = tenant_open(&e, "a", 4, KVBM_QUOTA_REJECT); /* what it stored before still counts */
+  a = tenant_open(&e, "a", 4, KVBM_QUOTA_REJECT); /* blocks stored before still count */
   CHECK(found(a.cache, keys, 12) == 4);
   CHECK_STATUS(store(&a, keys + 4, 4, NULL), KVBM_ERR_QUOTA);
   tenant_close(&a);

@@ -141,7 +141,7 @@ static void what_one_node_has_the_other_finds_and_loads(void) {
   CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
   CHECK(b.address[0] == '\0');
   CHECK(wait_for_nodes(&b, 1));
-  CHECK_U64(load(&b, 10, keys, BLOCKS, 0), 0); /* nobody was asked */
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 0), 0); /* no node was asked */
   CHECK_U64(load(&b, 10, keys, BLOCKS, 60000000000ULL), BLOCKS);
   stats.struct_size = sizeof stats;
   CHECK_STATUS(kvbm_manager_stats(b.manager, &stats), KVBM_OK);
@@ -158,12 +158,12 @@ static void who_waits_for_peers_finds_at_once_what_they_have(void) {
   char both[300];
   CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
   CHECK_STATUS(fill(&a, 10, keys, BLOCKS), KVBM_OK);
-  CHECK_STATUS(kvbm_manager_wait_for_peers(a.manager, 0, &err), KVBM_OK); /* those that dial it are not waited for */
+  CHECK_STATUS(kvbm_manager_wait_for_peers(a.manager, 0, &err), KVBM_OK); /* no wait for nodes that dial it */
   CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
   CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 60000000000ULL, &err), KVBM_OK);
   CHECK_U64(load(&b, 10, keys, BLOCKS, 60000000000ULL), BLOCKS);
   CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 0, NULL), KVBM_OK);
-  /* One is there, at the other address nobody listens. */
+  /* One node is there; the other address has no listener. */
   snprintf(both, sizeof both, "%s,127.0.0.1:1", a.address);
   CHECK_STATUS(member_open(&c, "", both), KVBM_OK);
   CHECK_STATUS(kvbm_manager_wait_for_peers(c.manager, 20000000ULL, &err), KVBM_ERR_DEADLINE);
@@ -198,7 +198,7 @@ static void a_router_learns_who_has_how_much_of_each_request(void) {
   CHECK_STATUS(fill(&a, 130, keys, BLOCKS), KVBM_OK);
   CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
   CHECK(wait_for_nodes(&b, 1));
-  /* The first request: six keys are here, all are there. The second is nobody's, of the third both have the first key. */
+  /* First request: six keys are here, all are there. Second: no node has it. Third: both have the first key. */
   CHECK_STATUS(fill(&b, 130, keys, 6), KVBM_OK);
   world_keys(b.ns, 130, keys, BLOCKS);
   world_keys(b.ns, 131, keys + BLOCKS, 4);
@@ -222,7 +222,7 @@ static void a_router_learns_who_has_how_much_of_each_request(void) {
   CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 1, &n), KVBM_OK);
   CHECK_U64(n, 4);
   CHECK_U64(rows[1].n_prefix, 6); /* not written to */
-  /* What a has only heard of counts for nobody: it could bring it from b. */
+  /* Blocks that a only knows of do not count as its own: it could load them from b. */
   CHECK_STATUS(fill(&b, 200, keys, 2), KVBM_OK);
   CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 2, &options, rows, 8, &n), KVBM_ERR_INVALID);
   options.request_keys = NULL;
@@ -274,7 +274,7 @@ static void a_manager_that_is_no_node_says_so(void) {
   world_close(&w);
 }
 
-/* A port that nobody listens on now; 0: none. */
+/* A port without a listener now; 0: none. */
 static unsigned free_port(void) {
   struct sockaddr_in here;
   socklen_t size = sizeof here;

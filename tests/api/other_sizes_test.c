@@ -1,12 +1,12 @@
-/* What ranks of one tensor-parallel size stored, read by ranks of another: in one manager, by processes of a shared tier
- * set, which two managers of a directory are, and by nodes of a pool. */
+/* Blocks stored by ranks of one tensor-parallel size, read by ranks of another: in one manager, by processes of a
+ * shared tier set (here two managers of one directory), and by nodes of a pool. */
 #include "rank.h"
 
 enum { POSITIONS = 64, TOKENS = 8, BLOCKS = POSITIONS / TOKENS };
 
 static uint64_t draw = 1;
 
-/* A node whose host has room for the blocks of every test. */
+/* A node with space for the blocks of every test in its host. */
 static kvbm_status_t pool_open(node_t *n, const char *peers, const char *name) {
   const kvbm_setting_t settings[] = {
       {"node.listen", "127.0.0.1:0"}, {"node.peers", peers}, {"node.pool", "sizes"}, {"node.name", name}};
@@ -100,7 +100,7 @@ static size_t load(node_t *node, const char *model, uint32_t tp, uint32_t rank, 
   return hits;
 }
 
-/* The same until it is so many: an owner that is slow to answer is not waited for by a lookup. */
+/* Repeats the lookup until it finds n: a lookup does not wait for a slow owner. */
 static size_t load_in_time(node_t *node, const char *model, uint32_t tp, uint32_t rank, size_t wanted) {
   size_t hits = 0;
   int tries;

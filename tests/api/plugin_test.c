@@ -60,7 +60,7 @@ static kvbm_status_t quick_load(engine_t *e, uint32_t first, unsigned char mark)
   return status;
 }
 
-/* An engine whose only tier below a host of 16 blocks is the hostile library, of that kind. */
+/* An engine with a host of 16 blocks, and the hostile library of the given kind as its only lower tier. */
 static void open_hostile(engine_t *e, const char *kind, uint32_t admission) {
   kvbm_tier_t tier;
   memset(&tier, 0, sizeof tier);
@@ -79,7 +79,7 @@ static void an_honest_one_is_the_third_tier(void) {
   memset(tiers, 0, sizeof tiers);
   tiers[0].path = path;
   tiers[0].capacity_bytes = 64 << 20;
-  tiers[0].admission = KVBM_ADMIT_ON_REQUEST; /* so that the blocks lie in the third alone */
+  tiers[0].admission = KVBM_ADMIT_ON_REQUEST; /* only the third then has the blocks */
   tiers[1].table = table_of(KVBM_MEMORY_TIER);
   OK(engine_open_tiers(&e, 16, tiers, 2));
   OK(engine_store(&e, 1, 12));
@@ -186,7 +186,7 @@ static void answering_twice_is_counted_and_changes_nothing(void) {
   OK(engine_store(&e, 401, 8));
   OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   for (round = 0; round < 1000 && stats_of(&e).tiers[1].disabled == 0; ++round) {
-    (void)kvbm_manager_flush(e.manager, 60000000000ULL); /* what the last load brought is held while it is looked at */
+    (void)kvbm_manager_flush(e.manager, 60000000000ULL); /* blocks of the last load are held while they are checked */
     empty_host(&e, 16);
     good = engine_load(&e, 401, 8); /* every byte of them is compared */
     CHECK(good == 8 || good == 0); /* none once it is being disabled */

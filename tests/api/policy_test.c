@@ -225,7 +225,7 @@ static void hints_are_honoured_whatever_the_policy_is(void) {
     OK(store_lone(&e, 300, 1, KVBM_PRIORITY_NORMAL));
     lone_keys(300, 1, keys);
     OK(kvbm_manager_hint(e.manager, e.ns, NULL, keys, 1, KVBM_PRIORITY_ONE_SHOT));
-    /* What will not be asked for again makes room, both before anything else. */
+    /* Both one-shot blocks are evicted before all others. */
     for (i = 0; i < 2; ++i) {
       OK(kvbm_manager_allocate(e.manager, e.ns, 1, &block, evicted, MOST_SLOTS, &gone));
       CHECK(gone == 1);
@@ -234,7 +234,7 @@ static void hints_are_honoured_whatever_the_policy_is(void) {
     }
     CHECK(there(&e, 100, slots - 4) == slots - 4);
     CHECK(there(&e, 200, 1) == 0 && there(&e, 300, 1) == 0);
-    /* What is to be kept is there after the host was filled many times over. */
+    /* Blocks with the hint keep are there after the host was filled many times over. */
     for (i = 0; i < 4 * slots; ++i) OK(store_lone(&e, 1000 + i, 1, KVBM_PRIORITY_NORMAL));
     CHECK(there(&e, 0, 2) == 2);
     lone_keys(0, 2, keys);

@@ -83,7 +83,7 @@ static int told_of_an_edge(int epoll, int timeout_ms) {
   return epoll_wait(epoll, &told, 1, timeout_ms) == 1;
 }
 
-/* Who waits for edges and takes completions alone would else sleep for ever on one that came while events waited. */
+/* Otherwise an edge-triggered reader of completions would sleep for ever on one that came while events waited. */
 static void a_completion_is_an_edge_also_while_events_wait(void) {
   world_t w;
   kvbm_queue_t *queue = NULL;

@@ -1,5 +1,5 @@
-/* What a caller that did something wrong is told: which argument was refused and why, by each call that has no slot for it,
- * on the thread that made it. And a load of nothing, which a lookup that hit nothing is followed by, is no mistake. */
+/* Details of wrong calls: the refused argument and the reason, from each call without a kvbm_error_t, on the calling
+ * thread. An empty load, which follows a lookup without a hit, is not a mistake. */
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -44,7 +44,7 @@ static int open_all(void) {
          kvbm_namespace_open(manager, &n, &ns, &err) == KVBM_OK && attach(engine, sizeof engine, &cache, &err) == KVBM_OK;
 }
 
-/* Whether the last call that failed was told about in these words. */
+/* True if the details of the last failed call contain these words. */
 static int said(kvbm_status_t status, const char *words) {
   kvbm_error_t last;
   CHECK_STATUS(kvbm_error_last(&last), KVBM_OK);
@@ -94,7 +94,7 @@ static void a_refused_argument_is_named(void) {
   CHECK_STATUS(kvbm_error_last(NULL), KVBM_ERR_INVALID);
 }
 
-/* What is said is of the last call, whatever came before it. */
+/* The details are those of the last call, whatever came before it. */
 static void what_was_said_of_another_call_is_forgotten(void) {
   const uint32_t wrong = 99;
   kvbm_key_t key;

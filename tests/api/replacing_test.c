@@ -1,8 +1,8 @@
 /* Two blocks of one key that may not stand for each other: coded with loss and not, computed here and there. */
 #include "engine.h"
 
-/* A bf16 model of two layers whose record is a block of the engine's: lossy and exact handles of one namespace, a cache
- * of each, a disk that codes. */
+/* A bf16 model of two layers with one engine block per record: lossy and exact handles of one namespace, a cache of
+ * each, a disk that codes. */
 enum { kTokens = 16, kWidth = 64, kLayerBytes = 2 * kTokens * kWidth * 2, kBlocks = 8 };
 typedef struct model {
   kvbm_context_t *context;
@@ -93,7 +93,7 @@ static void model_close(model_t *m) {
   free(m->layers[1]);
 }
 
-/* What engine block `id` is to hold: numbers about 1 whose low bits int8 does not keep. */
+/* Contents of engine block `id`: numbers near 1 with low bits that int8 loses. */
 static unsigned char value_at(uint32_t id, size_t at) {
   if (at % 2 == 1) return at % 4 == 1 ? 0x3F : 0xBF;
   return (unsigned char)((at / 2 * 37 + id * 11) & 0x7F);
@@ -207,7 +207,7 @@ static void an_exact_block_takes_the_place_of_a_lossy_one(void) {
     kvbm_block_t mine, other;
     uint64_t before;
     m.exact = open_ns(&m, NULL, 0);
-    CHECK(found(&m, m.exact, mode) == 0); /* it is a miss for this handle */
+    CHECK(found(&m, m.exact, mode) == 0); /* a miss for this handle */
     before = refused(m.manager);
     mine = register_exact(&m, mode, mode, &item);
     CHECK_STATUS(item, KVBM_OK);
@@ -328,7 +328,7 @@ static void content_key(engine_t *e, kvbm_key_t *key) {
   OK(kvbm_key_content(e->ns, tokens, 4, 4, NULL, key, 1, &n));
 }
 
-/* What loading the key for `position` (NULL: none said) gives, and `value` where it is KVBM_OK. */
+/* Status of loading the key for `position` (NULL: none), and `value` if it is KVBM_OK. */
 static kvbm_status_t load_at(engine_t *e, const kvbm_position_t *position, uint32_t any, unsigned char value) {
   kvbm_load_options_t options;
   kvbm_match_t *match = NULL;

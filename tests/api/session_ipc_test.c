@@ -1,7 +1,7 @@
-/* Sessions between two processes of one machine whose caches are on devices of the fake driver: payloads go from device
- * memory to device memory, by the link where they cannot, and either process is killed while they do.
+/* Sessions between two processes of one machine with caches on devices of the fake driver. Payloads go from device
+ * memory to device memory, else over the link. Either process is killed meanwhile.
  *
- * The other process is this program again, told on its input what to do; it answers each line with one. */
+ * The other process runs this program again. It reads commands from its input, and answers each line with one. */
 #define SIDE_DIM 128 /* leaves that are worth it */
 #include "device_side.h"
 
@@ -247,7 +247,7 @@ static void a_prefill_process_that_is_killed_while_it_is_read_ends_the_session(v
   CHECK(strcmp(say(&w.prefill, "sent"), "sent") == 0); /* and this device stands still */
   CHECK_U64(child_end(&w.prefill, 1), SIGKILL);
   CHECK(fake.apply("hold=0"));
-  /* What was in shared memory before may be read after; or the end of the connection came first. */
+  /* Bytes in shared memory from before may still be read, or the end of the connection came first. */
   if (kvbm_session_wait(session, 60 * SECOND_NS, &err) != KVBM_OK) {
     CHECK_STATUS(err.status, KVBM_ERR_OWNER_GONE);
     CHECK(strstr(err.message, w.prefill.address) != NULL);

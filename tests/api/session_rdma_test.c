@@ -1,5 +1,5 @@
-/* Sessions between caches on devices of the fake driver over a transport that takes device memory: payloads go out of one
- * device's memory into the other's, and through host memory where that is refused. */
+/* Sessions between caches on devices of the fake driver over a transport that takes device memory: payloads go out of
+ * one device's memory into the other's, and through host memory where that is refused. */
 #define SIDE_DIM 128 /* payloads that are worth it */
 #include "device_side.h"
 
@@ -103,7 +103,7 @@ static void what_is_off_or_refused_goes_through_host_memory(void) {
   }
 }
 
-/* What the devices say: asked for on all the same, where a user knows better. */
+/* The devices' report: a user's explicit setting overrides it. */
 static void a_device_that_no_card_reaches_is_left_alone_unless_told_otherwise(void) {
   int on;
   CHECK(fake.apply("direct=0"));

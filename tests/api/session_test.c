@@ -1,6 +1,6 @@
 /* Prefill->decode sessions through the C interface, between managers of one process and between processes: layers come
- * while others are computed, any shapes give the bytes of a reference, and whatever goes wrong has an end with a reason.
- * Loopback, ports of the system's choice. */
+ * while others are computed, any shapes give the bytes of a reference, and whatever goes wrong has an end with a
+ * reason. Loopback, ports of the system's choice. */
 #include "rank.h"
 
 enum { MAX_RANKS = 4 };
@@ -17,8 +17,8 @@ static int wait_readable(int fd, uint64_t timeout_ns, void *out, size_t bytes) {
   return bytes == 0;
 }
 
-/* A prefill node with one rank that offers `request`, in a process of its own; what it does further is told by letters:
- * 'l' publish one more layer, 'a' publish all, 'x' abort, 'w' wait for the end and tell its status. */
+/* A prefill node with one rank that offers `request`, in its own process. Letters control it: 'l' publishes one more
+ * layer, 'a' publishes all, 'x' aborts, 'w' waits for the end and reports its status. */
 typedef struct prefill {
   pid_t pid;
   int to, from;
@@ -149,7 +149,8 @@ static void a_decode_process_gets_layers_while_others_are_computed(void) {
   CHECK_U64(prefill_stop(&prefill), 0);
 }
 
-/* n prefill ranks on one or n nodes, m decode ranks likewise; blocks, forms, chunks and the first position at random. */
+/* n prefill ranks on one or n nodes, m decode ranks likewise; blocks, forms, chunks and the first position at
+ * random. */
 static void one_pair_of_shapes(uint64_t seed) {
   uint64_t random = seed;
   const uint32_t n = 1u << check_random(&random) % 3, m = 1u << check_random(&random) % 3;
@@ -193,7 +194,7 @@ static void one_pair_of_shapes(uint64_t seed) {
       const uint32_t end = at + chunk < positions ? at + chunk : positions;
       for (layer = 0; layer < LAYERS; ++layer) {
         rank_fill(&from[i], seed, layer, at, end);
-        /* What nobody wants may end the offer before it is said. */
+        /* An offer without a wanted position may end before it is published. */
         if (kvbm_offer_publish(offers[i], 0, layer, 1, at, end, NULL) == KVBM_ERR_INVALID) CHECK(!"published");
       }
     }
@@ -267,7 +268,7 @@ static void either_side_may_give_up_and_the_other_hears_why(void) {
   CHECK_STATUS(kvbm_offer_abort(offer, "the user went away"), KVBM_OK);
   CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
   CHECK(says(&err, "the user went away") && says(&err, p.a.address));
-  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 0, &err), KVBM_OK); /* it was there */
+  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 0, &err), KVBM_OK); /* the layer was in place */
   CHECK_STATUS(kvbm_session_wait_layer(session, 0, 1, 0, &err), KVBM_ERR_CANCELLED);
   CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 60 * SECOND_NS), 1);
   CHECK_STATUS(end.status, KVBM_ERR_CANCELLED);
@@ -305,7 +306,7 @@ static void what_never_comes_ends_at_the_deadline_and_says_who(void) {
   kvbm_error_t err;
   const kvbm_source_t nobody = {"127.0.0.1:1", 0, 0}, stranger = {"node-of-nowhere", 3, 0}, itself = {"b", 0, 0};
   pair_plain(&p);
-  /* A request that nobody offers, one that is offered and never computed, nodes that are not there. */
+  /* A request without an offer, one that is offered and never computed, absent nodes. */
   CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, SECOND_NS / 2, NULL, &session), KVBM_OK);
   CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, p.a.address) && says(&err, "did not answer"));
@@ -577,7 +578,7 @@ static void wrong_calls_are_refused_and_name_what_is_wrong(void) {
 
 int main(void) {
   signal(SIGPIPE, SIG_IGN);
-  /* Those that fork come first: a child may not use its parent's contexts, and threads are not forked. */
+  /* Tests that fork come first: a child may not use its parent's contexts, and threads are not forked. */
   RUN(a_decode_process_gets_layers_while_others_are_computed);
   RUN(a_killed_prefill_process_ends_the_session_within_seconds);
   RUN(a_killed_or_frozen_decode_process_gives_the_blocks_back);

@@ -1,5 +1,5 @@
-/* Two managers of one directory with KVBM_MANAGER_SHARE, as two processes would have them: who owns it, that each finds
- * what the other stored, that the second takes over; a manager that shares nothing; sets that cannot be shared. */
+/* Two managers of one directory with KVBM_MANAGER_SHARE, like two processes: ownership, each finds the other's blocks,
+ * the second takes over. Also a manager that shares nothing, and sets that cannot be shared. */
 #include <time.h>
 
 #include "check.h"

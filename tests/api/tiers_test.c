@@ -139,7 +139,7 @@ static void explicit_offload_and_prefetch(void) {
   stats.struct_size = sizeof stats;
   OK(kvbm_manager_stats(e.manager, &stats));
   CHECK(stats.tiers[1].blocks == 8);
-  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER)); /* what was stored goes down by itself too, and is held on its way */
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER)); /* stored blocks are offloaded too, and held meanwhile */
   OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
   OK(kvbm_block_release(e.manager, all, 16));
   OK(kvbm_manager_prefetch(e.manager, e.ns, NULL, keys, 8, NULL, 0));
@@ -312,13 +312,13 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
   OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   CHECK(plug.n == 8);
   for (round = 0; round < 3; ++round) {
-    OK(kvbm_manager_flush(e.manager, 60000000000ULL)); /* what the last load brought is held while it is looked at */
+    OK(kvbm_manager_flush(e.manager, 60000000000ULL)); /* blocks of the last load are held while they are checked */
     OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
     OK(kvbm_block_release(e.manager, all, 16));
     if (round == 0) CHECK(engine_load(&e, 1, 8) == 8);
     __atomic_store_n(&plug.flip, round == 1, __ATOMIC_RELAXED);
     if (round == 1) {
-      CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses, and it is told to forget them */
+      CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses, and the tier is called to erase them */
       CHECK_U64(waited_for(plug_records), 0);
       OK(engine_store(&e, 1, 8));
       OK(kvbm_manager_flush(e.manager, 60000000000ULL));
@@ -341,7 +341,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
   /* The late answer arrives now; it may touch nothing of the engine's. */
   CHECK_U64(waited_for(plug_reading), 0);
   CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
-  /* It cannot forget a namespace, and says so; what an epoch has ended is not asked for again. */
+  /* A plug-in cannot forget a namespace, which is an error. Blocks of an ended epoch are not requested again. */
   CHECK_STATUS(kvbm_namespace_reset(e.ns, &check_error), KVBM_ERR_UNSUPPORTED);
   CHECK(strstr(check_error.message, "invalidate") != NULL);
   CHECK_STATUS(kvbm_manager_reset(e.manager, &check_error), KVBM_ERR_UNSUPPORTED);
@@ -352,7 +352,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
   OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
   CHECK(hits == 0);
   CHECK(engine_load(&e, 1, 8) == 0);
-  /* Nor when everything that was in flight has ended. */
+  /* This also holds when all operations in flight have ended. */
   kvbm_cache_release(e.cache);
   kvbm_namespace_release(e.ns);
   kvbm_manager_release(e.manager);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Somebody on the path between two kvbm nodes: forwards one address to another and changes one byte of a block.
+"""An attacker on the path between two kvbm nodes: forwards one address to another and changes one byte of a block.
 
     python3 change_a_byte.py 127.0.0.1:7001 127.0.0.1:7000
 
-listens on the first address and connects to the second for each who comes. Of the first block that the second one sends
-back it changes one byte, says so, and forwards everything else as it is; with --all it does that to every block.
-docs/operations.md has the whole demonstration. It reads frames as lib/copy/tcp/README.md says, and knows no key.
+listens on the first address and connects to the second for each connection. It changes one byte of the first block that
+the second one sends back, reports it, and forwards everything else unchanged; with --all it changes every block.
+docs/operations.md has the whole demonstration. It reads frames by lib/copy/tcp/README.md, and has no key.
 """
 import argparse
 import socket

@@ -52,7 +52,7 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
-// What a plain record is made of.
+// Parts of a plain record.
 struct Plan {
   std::vector<uint32_t> leaf_bytes = {65536, 8192, 6144, 8192};
   bool compressible = true;
@@ -157,7 +157,7 @@ inline Status decode(const Record& coded, const DecodeRules& rules) {
   return decode(coded, rules, out);
 }
 
-// Makes root hash and checksum right again, as whoever forges a record would.
+// Makes root hash and checksum right again, like a forger of records.
 inline void make_right(std::vector<std::byte>& head) {
   if (head.size() < kHeaderBytes) return;
   const uint64_t total = head_bytes(load_le<uint32_t>(head.data() + 24), load_le<uint32_t>(head.data() + 28));

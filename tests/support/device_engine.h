@@ -1,5 +1,5 @@
-// An engine on the fake of the CUDA driver: a manager of host memory (and a disk), and paged caches of one small model in
-// the memory of fake devices, or in host memory, in any form. Device memory is memory of the test, so that what lies
+// An engine on the fake of the CUDA driver: a manager of host memory (and a disk), and paged caches of one small model
+// in the memory of fake devices, or in host memory, in any form. Device memory is memory of the test, so that what lies
 // there can be written and read as it is.
 #pragma once
 
@@ -36,7 +36,7 @@ class DeviceEngine : public ::testing::Test {
   static constexpr uint64_t kCacheBytes = kBlockBytes * kBlocks;
   static constexpr int kOrdinal = 1;  // of two devices, so that the first is not it by luck
 
-  // What a call came to, on whatever thread.
+  // Result of a call, on any thread.
   struct Call {
     Mutex mutex;
     std::condition_variable_any ended;
@@ -70,7 +70,7 @@ class DeviceEngine : public ::testing::Test {
 
   void SetUp() override {
     add_emulated_kernels(fake_);
-    ASSERT_EQ(fake_.driver().cuInit(0), device::kCuSuccess);  // as who loads a driver does
+    ASSERT_EQ(fake_.driver().cuInit(0), device::kCuSuccess);  // like code that loads a driver
     auto executor = ThreadExecutor::create("test", 2);
     ASSERT_TRUE(executor.ok());
     executor_ = std::move(executor).value();

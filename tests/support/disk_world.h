@@ -202,7 +202,7 @@ class DiskWorld {
     return found.present;
   }
 
-  uint8_t priority = 0;  // of what is put from now on
+  uint8_t priority = 0;  // priority of later puts
   SimExecutor sim;
   SimDisk disk;
   FamilyTable families;

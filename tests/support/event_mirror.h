@@ -1,4 +1,4 @@
-// What a manager's events add up to, beside what its scan says.
+// The sum of a manager's events, compared with its scan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ namespace kvbm::test {
 
 class EventMirror {
  public:
-  // Subscribes, and takes what is there from before as told. Blocks of one key that differ in the shard alone are one to it,
-  // as they are in events.
+  // Subscribes, and treats existing blocks as reported. Blocks of one key with different shards are one block here, as
+  // in events.
   explicit EventMirror(manager::Manager& manager) : manager_(manager) {
     auto made = copy::Queue::create(1);
     EXPECT_TRUE(made.ok());

@@ -86,7 +86,7 @@ void read_ptx(ConstBytes bytes, std::vector<std::string>& kernels) {
   }
 }
 
-// What an entry's bytes stand for; empty where they are compressed by something else than zstd.
+// Decompressed bytes of an entry; empty if they are compressed by another codec than zstd.
 std::vector<std::byte> plain_of(ConstBytes payload, uint32_t compressed, uint64_t plain_bytes) {
   if (compressed == 0) return {payload.begin(), payload.end()};
 #ifdef KVBM_WITH_ZSTD

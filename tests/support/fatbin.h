@@ -1,4 +1,4 @@
-// What is in a fatbin, read without any tool of CUDA's: for tests of what the library embeds.
+// Reads the contents of a fatbin without CUDA tools, for tests of the embedded one.
 //
 // NVIDIA publishes no specification; this is what nvcc 13.0 writes, plain or compressed by zstd, and anything else is
 // refused: a test that cannot read an image fails.

@@ -20,7 +20,7 @@ namespace kvbm::test {
 namespace {
 
 constexpr size_t kRead = 32 << 10;
-// What may wait for one side: beyond it the other is not read.
+// Limit of the bytes waiting for one side: beyond it the other side is not read.
 constexpr size_t kSlowPiece = 2048;  // sent at a time where a direction is slowed
 constexpr size_t kMostWaiting = 256 << 10;
 constexpr uint64_t kLongestDelayNs = 50'000'000;

@@ -40,7 +40,7 @@ class FaultyProxy {
   // From now on, on every connection and in both directions, one fault in about so many bytes (evenly from 0 to twice
   // that). With none connections that suffer already stay as they are.
   void set(Fault fault, uint64_t every_bytes);
-  // So many bytes a second in each direction, of all connections together; 0: as many as come.
+  // Bytes per second in each direction, over all connections; 0: no limit.
   void slow(uint64_t bytes_per_second) { rate_ = bytes_per_second; }
   // Connections that are accepted from now on go there: a server that was killed and begins anew may get another port.
   void retarget(const std::string& target);
@@ -58,10 +58,10 @@ class FaultyProxy {
     uint64_t held_until_ns = 0;
     bool withheld = false;
     bool ended = false;  // its source has closed
-    bool shut = false;   // and its target was told
+    bool shut = false;   // and its target was notified
   };
   struct Pair {
-    int fds[2] = {-1, -1};  // who connected, the target
+    int fds[2] = {-1, -1};  // the connecting side, the target
     Way ways[2];            // from fds[i] to fds[1 - i]
     bool broken = false;
     bool reset = false;

@@ -1,15 +1,16 @@
-// Every order in which the steps of two threads can come, one run for each that differs from all others. Not under the thread
-// sanitizer.
+// Every order in which the steps of two threads can come, one run for each that differs from all others. Not under the
+// thread sanitizer.
 //
 //   Interleavings orders;
 //   orders.explore(begin, first, second, end);   // begin(); first() beside second(); end(): again and again
 //
-// A step is what a SteppedAtomic or a SteppedMutex does while explore() runs; what lies between two steps belongs to the one
-// before. Both threads are coroutines of the caller's, so a run is repeatable, and only what begin() makes is shared. Steps are
-// taken one after the other: what weaker memory orders allow beyond that is the thread sanitizer's to find.
+// A step is what a SteppedAtomic or a SteppedMutex does while explore() runs; what lies between two steps belongs to
+// the one before. Both threads are coroutines of the caller's, so a run is repeatable, and only what begin() makes is
+// shared. Steps are taken one after the other: what weaker memory orders allow beyond that is the thread sanitizer's to
+// find.
 //
-// Two orders differ if two steps on one object, at least one of which changes it, come the other way round. Of those that
-// do not differ one is tried: dynamic partial-order reduction (Flanagan and Godefroid, 2005) with sleep sets.
+// Two orders differ if two steps on one object, at least one of which changes it, come the other way round. Of those
+// that do not differ one is tried: dynamic partial-order reduction (Flanagan and Godefroid, 2005) with sleep sets.
 #pragma once
 
 #include <ucontext.h>
@@ -26,7 +27,7 @@
 
 namespace kvbm::test {
 
-// It takes coroutines for threads that have nothing to do with each other.
+// The sanitizer treats coroutines as independent threads.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitizer = true;
 #elif defined(__has_feature)
@@ -54,7 +55,7 @@ class Interleavings {
       if (stuck_ || !end() || !next()) return runs;
     }
   }
-  // The threads waited for each other, or for a lock that nobody gave back.
+  // The threads waited for each other, or for a lock that was never released.
   [[nodiscard]] bool stuck() const noexcept { return stuck_; }
   // Which thread took each step of the last run.
   [[nodiscard]] std::string order() const {
@@ -63,7 +64,7 @@ class Interleavings {
     return out;
   }
 
-  // The thread whose step it is: 0 or 1; -1 outside of explore().
+  // The thread of the current step: 0 or 1; -1 outside of explore().
   [[nodiscard]] static int thread() noexcept { return now() != nullptr ? now()->running_ : -1; }
   // Before an access: returns when it is to be done.
   static void step(const void* object, Access access) {
@@ -88,13 +89,13 @@ class Interleavings {
     int last_read[2] = {-1, -1};
     int owner = -1;
   };
-  // A state of the run: what each thread does next, and who is to.
+  // A state of the run: the next step of each thread, and the thread to run.
   struct Node {
     Step pending[2];
     uint8_t enabled = 0;  // sets of threads, one bit each
     uint8_t todo = 0;
     uint8_t done = 0;
-    uint8_t asleep = 0;  // what they do next was tried before, in an order that does not differ
+    uint8_t asleep = 0;  // threads with a next step that was tried before, in an equivalent order
     int chosen = 0;
   };
   struct Thread {
@@ -173,7 +174,7 @@ class Interleavings {
     swapcontext(&threads_[me].context, next >= 0 ? &threads_[next].context : &main_);
   }
 
-  // Who takes the next step, which is noted as taken; -1: nobody can.
+  // The thread of the next step, which is recorded as taken; -1: none can run.
   int choose() {
     uint8_t enabled = 0;
     for (int t = 0; t < 2; ++t) {
@@ -222,13 +223,13 @@ class Interleavings {
     return node;
   }
 
-  // Where a step that a thread is about to take could have come before one that the other has taken, the other order is to
-  // be tried as well.
+  // Where a step that a thread is about to take could have come before one that the other has taken, the other order is
+  // to be tried as well.
   void note_races() {
     for (int t = 0; t < 2; ++t) {
       if (threads_[t].ended) continue;
       const Step& step = threads_[t].pending;
-      if (step.access == Access::unlock) continue;  // whoever has the lock gives it back before anybody takes it
+      if (step.access == Access::unlock) continue;  // a lock is released before it is taken again
       const auto found = objects_.find(step.object);
       if (found == objects_.end()) continue;
       const int other = 1 - t;

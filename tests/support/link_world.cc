@@ -177,7 +177,7 @@ void SimSource::answer_epochs() {
   for (HeldEpochs& held : all) take(std::move(held));
 }
 
-// Nobody uses any of these here; what is far above is not plausible.
+// Not used here; values far above are implausible.
 void SimSource::take(HeldEpochs held) {
   for (cluster::EpochWord& word : held.words) {
     const auto at = epochs.find(word.base);
@@ -342,7 +342,7 @@ void SimConnection::cancel(int end, uint64_t token) {
   for (auto& [tag, post] : here.posts) {
     if (post.token != token) continue;
     post.cancelled = true;
-    // What is being written ends with the write.
+    // A record that is being written ends with the write.
     if (post.busy) return;
     at_end(end, sim_.clock().now_ns() + 1000, [self = shared_from_this(), end, tag = tag](PeerLink&) {
       const auto at = self->ends_[end].posts.find(tag);

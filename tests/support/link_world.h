@@ -1,6 +1,6 @@
-// Two nodes with a link between them in the simulation: connections with delays, refusals and cuts at any moment, bulk
-// that is moved in two halves straight from the source's memory into the target's, nodes that freeze, records that
-// leave as soon as nobody holds them and whose memory is then written over.
+// Two nodes with a link between them in the simulation. Connections have delays, refusals and cuts at any moment. Bulk
+// is moved in two halves directly from the source's memory into the target's. Nodes freeze. Records leave as soon as
+// they have no hold, and their memory is then overwritten.
 #pragma once
 
 #include <map>
@@ -37,7 +37,7 @@ class SimSource final : public cluster::RecordSource {
       : executor_(executor), sim_(sim), families_(families) {}
 
   void put(uint64_t number, size_t payload_bytes);
-  // Leaves now, or as soon as nobody holds it.
+  // Leaves now, or as soon as it has no hold.
   void evict(uint64_t number);
   [[nodiscard]] uint64_t holds() const;
   static Key key_of(uint64_t number);

@@ -1,5 +1,6 @@
 // The main function of every test program. A program holds the suites of a folder, one a file:
-//   unit.block --suite=slot_pool_test   runs the tests of slot_pool_test.cc; --gtest_filter chooses among them. The name of
+//   unit.block --suite=slot_pool_test   runs the tests of slot_pool_test.cc; --gtest_filter chooses among them. The
+//   name of
 //                                       the folder may stand before it: unit/block/slot_pool_test
 //   unit.block                          runs all of them
 // A test that needs another process runs its own program again as that process.
@@ -96,8 +97,8 @@ bool choose(const std::string& suite) {
   return found;
 }
 
-// What one case frees, the next one uses: given back to the system it has to be faulted in anew, which on a virtual machine
-// takes longer than many a case.
+// Freed memory is kept for the next case. Returned to the system it would have to be faulted in again, which takes
+// longer than many cases on a virtual machine.
 void keep_freed_memory() {
   (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
   (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);

@@ -268,7 +268,7 @@ void World::check_found_again() {
   for (size_t n = 0; n < 2; ++n) EXPECT_GE(ns_[n]->epoch(), least_epoch_[n]) << "an epoch that has ended is back";
   std::vector<block::SlotInfo> infos;
   manager_->table().scan(0, infos, host_slots_ + 1);
-  const bool look = random_.below(2) == 0;  // else whoever uses them does
+  const bool look = random_.below(2) == 0;  // else the user of the blocks does
   for (const block::SlotInfo& info : infos) {
     EXPECT_EQ(info.state, block::SlotState::registered);
     const NamespaceId& ns = manager_->families().get(info.identity.family).ns;
@@ -356,7 +356,7 @@ void World::drop() {
   waited_.clear();
   for (Engine& engine : engines_) {
     engine.cache[0] = engine.cache[1] = nullptr;
-    engine.operation.reset();  // nobody is left to cancel what a killed process had under way
+    engine.operation.reset();  // operations of a killed process cannot be cancelled
   }
   ns_[0] = ns_[1] = nullptr;
   manager_ = nullptr;
@@ -380,7 +380,7 @@ void World::die() {
     disk_.power_cut();
   }
   drop();
-  sim_.drop_all();  // what its objects said as they went, nobody was there to hear
+  sim_.drop_all();  // notifications of its objects at their end have no receiver
   seen.completed = seen.submitted;  // their completions died with them
   ++seen.restarts;
   sim_.note("restart", seen.restarts);

@@ -25,10 +25,10 @@
 
 namespace kvbm::test {
 
-// What a seed's world is made of.
+// Parts of a seed's world.
 struct Shape {
   struct Tier {
-    bool small = false;     // so small that segments are reclaimed all the time
+    bool small = false;     // small enough that segments are always being reclaimed
     uint32_t segments = 0;  // of 64 KiB, a small one
     manager::AdmissionKind admission = manager::AdmissionKind::all;
   };
@@ -43,7 +43,7 @@ struct Shape {
   bool seals = false;        // and seal
 };
 
-// What happened, so that a test can say that it did.
+// Counts of events, for expectations of tests.
 struct Seen {
   uint64_t submitted = 0, completed = 0, loaded = 0, restarts = 0, shutdowns = 0, lost = 0;
   uint64_t coded = 0, decoded = 0, sealed = 0;
@@ -62,16 +62,16 @@ struct Seen {
 
 class World {
  public:
-  // `crowded`: the host has few slots, and each operation's steps are run by whoever asked for it, as in a call without a
-  // queue; else by the executor.
+  // `crowded`: the host has few slots, and the caller runs each operation's steps, as in a call without a queue; else
+  // the executor does.
   World(uint64_t seed, bool faulty, bool crowded = false);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   void run(int steps);
-  // From now on, whenever nothing is under way, what events said is compared with what is there; and each step ends so.
-  // False: it has ranks, whose shards events do not tell apart.
+  // From now on compares the sum of events with the contents whenever nothing is in progress, and at the end of each
+  // step. False: it has ranks with shards, which events do not distinguish.
   bool follow_events();
   [[nodiscard]] uint64_t log_hash() const { return sim_.log_hash(); }
 
@@ -99,7 +99,7 @@ class World {
     uint64_t conversation = 0;
     bool registered = false;
   };
-  // What a store or load moves, as the checks need it: which block of which conversation stands where.
+  // Blocks of a store or load for the checks: the place of each block of each conversation.
   struct Plan {
     size_t ns = 0;
     NamespaceId id;
@@ -171,7 +171,7 @@ class World {
   const TempDir hosts_;
   uint64_t host_number_ = 0;
   uint64_t least_epoch_[2] = {0, 0};    // of the namespaces, whatever happens
-  std::vector<NamespaceId> forgotten_;  // of which nothing may be in the host after the next start
+  std::vector<NamespaceId> forgotten_;  // namespaces without blocks in the host after the next start
   std::shared_ptr<manager::Manager> manager_;
   bool follows_events_ = false;
   std::unique_ptr<EventMirror> events_;

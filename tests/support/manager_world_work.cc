@@ -1,4 +1,4 @@
-// What the process of a simulated world does: one random action at a time.
+// Actions of the process of a simulated world: one random action at a time.
 #include <algorithm>
 #include <cstring>
 
@@ -23,8 +23,8 @@ constexpr auto kUntouched = std::byte{0xEE};
 // The first four blocks are the same in every conversation: a shared prompt.
 uint64_t owner(uint64_t conversation, size_t index) { return index < 4 ? 999 : conversation; }
 
-// What a unit of a block must be: it follows from who it is, the namespace's epoch and the shard included, so that a
-// block of an epoch that has ended, or another rank's, would be seen.
+// Contents of a unit of a block. They follow from its identity, with the namespace's epoch and the shard. So a block of
+// an ended epoch, or of another rank, would be detected.
 void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index,
           size_t unit) {
   uint64_t name;
@@ -36,7 +36,7 @@ void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_
   for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2) out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
 }
 
-// The same for a cache of both heads, where there are ranks that have one each: what they have, token by token.
+// Contents of a unit in a cache of both heads, if ranks have one each: their contents, token by token.
 void fill_both(std::span<std::byte> out, const NamespaceId& ns, uint64_t conversation, size_t index, size_t unit) {
   constexpr size_t kRow = 64;  // of a head of a token
   std::vector<std::byte> head(out.size() / 2);

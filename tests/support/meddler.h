@@ -1,6 +1,6 @@
-// Somebody on the way between two nodes who alters control messages: a flipped bit, a cut, bytes too many, and, where
-// the pool has no key, other bytes under a tag that fits them: the keys of such a connection follow from what was said
-// in its handshake, which he has heard.
+// An attacker between two nodes that alters control messages: flips a bit, truncates, adds bytes. If the pool has no
+// key it also sends other bytes under a matching tag: the keys of such a connection follow from its handshake, which
+// the attacker has read.
 //
 //   Meddler meddler(sim.random());
 //   net.meddle = meddler.hook();   // the meddler outlives it
@@ -36,7 +36,7 @@ class Meddler {
 
  private:
   struct Wire {
-    std::vector<std::byte> first[2];   // what each side said first, as it said it
+    std::vector<std::byte> first[2];   // first message of each side, unchanged
     uint64_t seen[2] = {0, 0};
     std::optional<std::array<cluster::KeyedMac, 2>> keys;  // by the side that sends
     std::vector<std::byte> earlier[2];  // a message of that side, as it was said

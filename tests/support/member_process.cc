@@ -84,7 +84,7 @@ std::optional<int> run_member_if_asked(int argc, char** argv) {
   if (argc > 9) setup.key_file = argv[9];
   std::unique_ptr<PoolMember> member;
   std::string error;
-  // The system may have lent the port to somebody for a moment.
+  // Another process may have the port for a moment.
   wait_until([&] { return (member = PoolMember::open(setup, &error)) != nullptr; }, std::chrono::seconds(30));
   if (member == nullptr) {
     std::fprintf(stderr, "member process: %s\n", error.c_str());

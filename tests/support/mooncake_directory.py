@@ -13,7 +13,7 @@ spec.loader.exec_module(client)
 
 
 class FakePool:
-    """What Directory needs of a Pool. `values_` is what all processes have in common."""
+    """The part of a Pool that Directory needs. All processes share `values_`."""
 
     def __init__(self, values):
         self.values_, self.client = values, self

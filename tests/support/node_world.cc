@@ -92,7 +92,7 @@ Result<std::unique_ptr<tier::Tier>> SimNode::make_tier(FamilyTable& families) {
   options.self.request_limit = 16;
   options.key = options_.key;
   options.self.protect = options_.protect;
-  options.unprotected_beyond = true;  // who is on the path is the test's
+  options.unprotected_beyond = true;  // the test controls the path
   options.listen = options_.listen;
   options.peers = options_.peers;
   mesh_ = std::make_unique<cluster::Mesh>(options, families, sim_.random(), &log_);

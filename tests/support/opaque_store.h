@@ -1,5 +1,5 @@
-// A manager of the C interface with one namespace and one attached cache of opaque blocks. Blocks are named by numbers: the
-// words of block n follow from n and from where they are.
+// A manager of the C interface with one namespace and one attached cache of opaque blocks. Blocks are named by numbers:
+// the words of block n follow from n and from where they are.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kvbm::test {
 
-// A cache whose engine has its blocks in `memory`, one after the other.
+// A cache with its engine blocks in `memory`, one after the other.
 inline kvbm_status_t attach_opaque(kvbm_manager_t* manager, kvbm_namespace_t* ns, void* memory, uint64_t bytes,
                                    uint64_t block_bytes, kvbm_cache_t** out, kvbm_error_t* error) {
   kvbm_tensor_t tensor{memory, bytes, 0, block_bytes};
@@ -33,7 +33,8 @@ class OpaqueStore {
   OpaqueStore(const OpaqueStore&) = delete;
   OpaqueStore& operator=(const OpaqueStore&) = delete;
 
-  // The engine has so many blocks of options.block_bytes; `context` may be null. Particulars of a refusal are in error().
+  // The engine has so many blocks of options.block_bytes; `context` may be null. Particulars of a refusal are in
+  // error().
   kvbm_status_t open(const kvbm_manager_options_t& options, const char* model, uint32_t blocks,
                      const kvbm_context_options_t* context = nullptr) {
     words_ = options.block_bytes / 8;

@@ -14,7 +14,7 @@ namespace kvbm::test {
 
 inline constexpr uid_t kOtherUser = 65534;
 
-// Only root can become somebody else; a test that needs it is skipped by name elsewhere.
+// Only root can become another user; a test that needs it is skipped by name otherwise.
 inline bool can_be_another_user() { return geteuid() == 0; }
 
 // In a forked child. False: it could not.
@@ -22,8 +22,8 @@ inline bool become_another_user(uid_t user = kOtherUser) {
   return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0;
 }
 
-// Runs `body` in a child that is another user; `body` gives its exit code, which this gives back. -1: it did not get so
-// far. Of a program with threads `body` must be content with system calls.
+// Runs `body` in a child of another user, and returns the exit code of `body`. -1: it did not get that far. In a
+// program with threads `body` may use only system calls.
 template <class Body>
 int as_another_user(Body&& body, uid_t user = kOtherUser) {
   const pid_t child = fork();

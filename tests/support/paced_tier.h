@@ -16,12 +16,12 @@
 
 namespace kvbm::test {
 
-// What a test may change at any time.
+// Settings that a test may change at any time.
 struct Pace {
   uint64_t latency_ns = 0;
   double ns_per_byte = 0;
   uint64_t gets = 0;  // items asked for so far
-  bool damages = false;  // what it gives has another first byte
+  bool damages = false;  // returned records have another first byte
   // Puts are kept here, unanswered, until the test answers them.
   bool keeps_puts = false;
   std::deque<std::unique_ptr<tier::PutBatch>> kept{};
@@ -112,7 +112,7 @@ class PacedTier : public tier::Tier {
     uint64_t from_ns = 0;
     size_t next = 0;
   };
-  // What is not decided becomes `code`.
+  // Undecided items get `code`.
   static void over(Get& get, Code code) {
     if (get.batch == nullptr) return;
     for (Code& one : get.batch->status) {

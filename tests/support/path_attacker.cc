@@ -196,7 +196,7 @@ void PathAttacker::take_frame(Pair& pair, int side, std::vector<std::byte> frame
   do_it(pair, side, std::move(frame), attack);
 }
 
-// What is to be done to that frame; nothing else is done until strike() is called again.
+// The attack on that frame; no other is done until strike() is called again.
 Attack PathAttacker::take_aim(int side, const std::vector<std::byte>& frame) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool bulk = kind_of(frame) != Kind::message;

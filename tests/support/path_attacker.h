@@ -1,5 +1,5 @@
-// Somebody on the path between two nodes who knows the protocol and no key: a TCP proxy on loopback that reads frames
-// (lib/copy/tcp/README.md) and does to one of them what it is told to. One thread of its own.
+// An attacker on the path between two nodes that knows the protocol but no key: a TCP proxy on loopback that reads
+// frames (lib/copy/tcp/README.md) and attacks one of them. It has one thread of its own.
 #pragma once
 
 #include <atomic>
@@ -21,17 +21,17 @@ enum class Attack : uint8_t {
   tag,       // a bit of its tag, or where it has none, of its last byte
   forge,     // a byte of a block, with every hash mended (forged_bulk.h); of bulk alone
   repeat,    // the frame comes twice
-  exchange,  // it comes behind the next one of its direction
-  drop,      // it does not come
+  exchange,  // delivered after the next one of its direction
+  drop,      // not delivered
   truncate,  // half of it comes, and then the end of the stream
-  reflect    // it goes back to whoever sent it, and on as well
+  reflect    // sent back to its sender, and delivered as well
 };
 const char* name_of(Attack attack);
 
 class PathAttacker {
  public:
-  // Which frame is meant: from who connected to the target, or back; bulk, or a control message of that number (cluster/
-  // README.md, Messages), or any message where 0.
+  // The attacked frame: from the connecting side to the target, or back; bulk, or a control message of that number
+  // (cluster/ README.md, Messages), or any message for 0.
   struct Aim {
     Attack attack = Attack::none;
     bool from_target = true;
@@ -64,10 +64,10 @@ class PathAttacker {
     std::vector<std::byte> out;  // to be written
     std::vector<std::byte> held;  // behind the next frame
     std::vector<std::vector<std::byte>> push;  // frames of a push of which more is to come
-    uint64_t rest = 0;           // of that push
+    uint64_t rest = 0;           // rest of that push
     uint64_t handshake = 2;      // frames of it still to come
     uint8_t protect = 0;         // that this side wants
-    std::string tail;            // of what went by
+    std::string tail;            // end of the passed bytes
     bool ended = false, shut = false;
   };
   struct Pair {

@@ -1,8 +1,8 @@
-// A node of a pool on the C interface, for tests that break what lies between nodes: a manager with host memory, blocks
-// whose bytes follow from their keys, and loads that compare every byte with what it has to be.
+// A node of a pool on the C interface, for tests of faults between nodes: a manager with host memory, blocks with bytes
+// computed from their keys, and loads that compare every byte with the expected one.
 //
-// A block is named by (salt, index), which its key and its first words say and the rest follows from: whoever holds
-// its bytes can tell whether they are those of a key without knowing who wrote them.
+// A block is named by (salt, index), which its key and its first words contain, and the rest follows from these. So
+// bytes can be checked against a key without knowing their writer.
 #pragma once
 
 #include <kvbm.h>
@@ -20,11 +20,11 @@
 namespace kvbm::test {
 
 struct MemberSetup {
-  std::string listen = "127.0.0.1:0";  // empty: nobody can connect to it
+  std::string listen = "127.0.0.1:0";  // empty: no node can connect to it
   std::string peers;
   std::string name;
   std::string pool = "trust";
-  std::string local = "off";  // what is done to links would not touch reads in place
+  std::string local = "off";  // faults on links would not affect reads in place
   std::string key_file;
   uint64_t block_bytes = 128 << 10;
   uint64_t host_blocks = 64;

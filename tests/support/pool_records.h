@@ -1,4 +1,4 @@
-// Records in a host pool whose bytes follow from a number, so that whoever reads one knows what it has to be.
+// Records in a host pool with bytes computed from a number, so that a reader can check them.
 #pragma once
 
 #include <cstdint>

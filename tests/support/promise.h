@@ -1,10 +1,10 @@
 // Whether something comes as soon as is promised, on a machine that may be busy with other things.
 //
-// A witness in the same process does a little work at fixed times and knows how long it was kept from that: on a machine with
-// time for it, not at all. It also reads how long anything on the machine has waited for a processor or a disk
-// (/proc/pressure, where that is). A sample is judged only if neither is more than a tenth of what is promised while it was
-// taken: what was late all the same was late of its own accord. The median of the judged ones has to
-// keep the promise; where fewer than kEnough could be judged that is printed, and nothing else. A witness is a thread: it is
+// A witness in the same process does a little work at fixed times and knows how long it was kept from that: on a
+// machine with time for it, not at all. It also reads how long anything on the machine has waited for a processor or a
+// disk (/proc/pressure, where that is). A sample is judged only if neither is more than a tenth of what is promised
+// while it was taken: what was late all the same was late of its own accord. The median of the judged ones has to keep
+// the promise; where fewer than kEnough could be judged that is printed, and nothing else. A witness is a thread: it is
 // made after processes were forked, and for a sample or many.
 #pragma once
 
@@ -40,8 +40,8 @@ class Witness {
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
-  // The longest that it was kept from its work at a stretch, of all that ended after `begin` or goes on, or how long
-  // something waited in all, if that is longer.
+  // The longest time for which it was kept from running, among those that ended after `begin` or go on; or the total
+  // time of a wait, if that is longer.
   [[nodiscard]] Clock::duration kept_waiting_since(Clock::time_point begin) const {
     const Clock::duration waited = all_waiting();
     const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ class Witness {
       due_ = Clock::now() + kEvery;
       (void)changed_.wait_until(lock, due_, [this] { return stopping_; });
       lock.unlock();
-      // Who only sleeps is let in at once, also where those that work are not.
+      // A sleeping thread is scheduled at once, even if running ones are not.
       const auto begun = Clock::now();
       auto now = begun;
       while (now - begun < kWork) now = Clock::now();
@@ -109,7 +109,7 @@ class Promise {
  public:
   Promise(std::string what, std::chrono::milliseconds within) : what_(std::move(what)), within_(within) {}
 
-  // What began then has come; the witness is older.
+  // The event that began then has come; the witness is older.
   void came(const Witness& witness, Witness::Clock::time_point begun) {
     const auto took = Witness::Clock::now() - begun;
     ++samples_;

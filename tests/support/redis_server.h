@@ -20,12 +20,12 @@ class RedisServer {
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // `options` as of its command line, {"--maxmemory", "64mb"}; {"--tls-port", ""} is another free port. False when it does
-  // not answer within a minute.
+  // `options` as of its command line, {"--maxmemory", "64mb"}; {"--tls-port", ""} is another free port. False when it
+  // does not answer within a minute.
   bool start(std::vector<std::string> options = {});
   // On the same port: with what save() wrote last, or empty. Without waiting: it may still be loading.
   bool start_again(bool with_data, std::vector<std::string> more = {}, bool waits = true);
-  void stop();  // asked to; killed if it does not end
+  void stop();  // by request; killed if it does not end
   void kill();
   void freeze();
   void thaw();
@@ -38,7 +38,7 @@ class RedisServer {
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   [[nodiscard]] const std::string& directory() const { return directory_.path(); }
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // What it has said.
+  // Output of the server.
   [[nodiscard]] std::string log() const;
 
   std::string password;  // for ask()

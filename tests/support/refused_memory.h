@@ -1,5 +1,5 @@
-// One allocation of a program is refused: which, and whose count. What refuses is support/refusing_allocator.h, in the one
-// source of the program that includes it.
+// Refuses one allocation of a program, selected by its count. support/refusing_allocator.h does the refusing, in the
+// one source of the program that includes it.
 #pragma once
 
 #include <execinfo.h>
@@ -52,7 +52,7 @@ inline bool refuse() {
   const uint64_t number = fault.seen.fetch_add(1) + 1;
   const bool this_one = number == fault.at.load(std::memory_order_relaxed);
   if (!this_one && fault.sites == nullptr) return false;
-  const InPlace out(Place::nowhere);  // what follows allocates
+  const InPlace out(Place::nowhere);  // the following code allocates
   if (fault.sites != nullptr) {
     static std::set<uint64_t> stacks;
     if (fault.sites->empty()) stacks.clear();

@@ -1,5 +1,5 @@
-// Operator new, aligned_alloc and mmap of a program, which refuse what support/refused_memory.h says. Included by one source
-// of a program.
+// Operator new, aligned_alloc and mmap of a program, which refuse what support/refused_memory.h says. Included by one
+// source of a program.
 #pragma once
 
 #include <malloc.h>
@@ -70,7 +70,7 @@ void operator delete(void* p, size_t, std::align_val_t) noexcept { give(p); }
 void operator delete[](void* p, size_t, std::align_val_t) noexcept { give(p); }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// What the core takes without operator new. A sanitizer has these for itself.
+// Functions by which the core allocates without operator new. A sanitizer replaces these itself.
 extern "C" void* aligned_alloc(size_t align, size_t bytes) noexcept {
   if (!kvbm::test::refuse()) return memalign(align, bytes);
   errno = ENOMEM;

@@ -10,7 +10,7 @@
 namespace kvbm::test {
 
 struct Ran {
-  int exit_code = -1;  // also when a signal ended it
+  int exit_code = -1;  // -1 after a signal too
   std::string text;
 };
 

@@ -23,12 +23,11 @@ class S3Server {
 
   // With one bucket, `bucket()`. False when it does not answer within a minute.
   bool start(Kind kind = Kind::versitygw);
-  // The same over TLS, versitygw alone, with a certificate of its own making: certificate(). False also where there is
-  // no openssl command.
+  // Starts over TLS, versitygw only, with its own certificate: certificate(). False also without an openssl command.
   bool start_tls();
-  // As it was left, or with an empty bucket; on the same port.
+  // Restarts with its old data, or with an empty bucket, on the same port.
   bool start_again(bool with_data);
-  void stop();  // asked to; killed if it does not end
+  void stop();  // by request; killed if it does not end
   void kill();
   void freeze();
   void thaw();
@@ -43,7 +42,7 @@ class S3Server {
   [[nodiscard]] static std::string region() { return "eu-test-1"; }
   [[nodiscard]] std::string data() const { return directory_.path() + "/data"; }
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // What it has said.
+  // Output of the server.
   [[nodiscard]] std::string log() const;
 
  private:

@@ -1,5 +1,5 @@
-// Coding of slices for session tests: the codec's own work, done at once, and told later on the session's thread in any
-// order, as an executor would. Until then the slot belongs to it, and what lies there is what must not be looked at.
+// Coding of slices for session tests. The codec's own work is done at once, and reported later on the session's thread
+// in any order, like an executor. Until then the coder owns the slot, and its contents must not be read.
 #pragma once
 
 #include <cstdint>

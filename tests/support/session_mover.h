@@ -1,5 +1,5 @@
-// A device for session tests: copies end later, on the session's thread, in any order; it can be lost, and what it reads
-// of staging can differ from what the CPU saw. Memory is the process's own.
+// A device for session tests: copies end later, on the session's thread, in any order; it can be lost, and what it
+// reads of staging can differ from what the CPU saw. Memory is the process's own.
 //
 // It keeps the contract of cluster/session/mover.h at its worst: engine memory is read, and the payload written, only
 // when the copy ends, and a scatter that will not end well writes into its target all the same.
@@ -43,7 +43,7 @@ class SimMover final : public cluster::session::SliceMover {
   // Whether memory is what some mover gave for transfers.
   static bool is_direct(const std::byte* data);
   [[nodiscard]] uint64_t landed_moves() const { return landed_moves_; }
-  // What it shares; empty before.
+  // The shared memory; empty before.
   [[nodiscard]] MutableBytes shared() const { return shared_ != nullptr ? MutableBytes(*shared_) : MutableBytes(); }
   [[nodiscard]] uint64_t shared_moves() const { return shared_moves_; }
   [[nodiscard]] uint64_t under_way() const { return under_way_; }

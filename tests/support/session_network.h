@@ -1,10 +1,10 @@
-// Connections between nodes of a session simulation: messages in order, bulk by tag, everything late by what the
-// seed says, and faults: lost connections, frozen and killed nodes, garbled bulk, full queues, messages of a hostile peer.
+// Connections between nodes of a session simulation: messages in order, bulk by tag, delays from the seed, and faults:
+// lost connections, frozen and killed nodes, garbled bulk, full queues, messages of a hostile peer.
 //
-// It keeps the contract of lib/copy/transport_abi.h as session::Link tells it, at its worst: a post is written in
-// part before it is complete, a cancelled one may be written until its token ends, pieces of a push are read as late
-// as can be, and the tokens of a lost connection end one by one before it is reported closed. Memory that the
-// network holds and that is handed to it again fails the test: that is staging given back too early.
+// It keeps the contract of lib/copy/transport_abi.h as in session::Link, in the worst way. A post is written in part
+// before it is complete. A cancelled one may be written until its token ends. Pieces of a push are read as late as
+// possible. The tokens of a lost connection end one by one before it is reported closed. Memory that is passed to the
+// network again while the network holds it fails the test: that is staging released too early.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@
 
 namespace kvbm::test {
 
-// What happens at a node. Called from tasks of the executor, never from inside a call into the network.
+// Callbacks of a node. Called from tasks of the executor, never from inside a call into the network.
 class SessionPeer {
  public:
   virtual ~SessionPeer() = default;
@@ -36,8 +36,7 @@ class SessionNetwork {
     double full = 0;    // send() says again
     double refuse = 0;  // post() says again
     bool closed = false;  // push() says closed: its peer has died, and on_closed is still to come
-    // What a peer that was admitted and means ill may do, for no channel finds it out: a message comes twice, before the
-    // one that was sent before it, or never.
+    // Attacks of an admitted peer that a channel cannot detect: a message comes twice, before an earlier one, or never.
     double repeat = 0, exchange = 0, drop = 0;
     uint64_t delay_ns = 200'000;
   };
@@ -59,7 +58,7 @@ class SessionNetwork {
   // Whether libraries are of today: older ones know no grains, or no ways.
   bool grains = true;
   bool ways = true;
-  // Those of the first version that knows ways say none of payloads apart.
+  // Nodes of the first version with ways do not have the way "apart".
   bool apart = true;
   // Pulls arrive without that way, so that they are answered with the whole.
   bool whole = false;
@@ -71,7 +70,7 @@ class SessionNetwork {
   std::pair<uint64_t, uint64_t> connect(Node a, Node b);
   // The process is gone: it hears nothing any more, its connections close on the other side.
   void kill(Node node);
-  // It does nothing until thawed; its connections stay.
+  // Stops the node until it is thawed; its connections stay.
   void freeze(Node node, bool frozen) { nodes_[node].frozen = frozen; }
   [[nodiscard]] bool frozen(Node node) const { return nodes_[node].frozen; }
   // Both sides find the connection closed. `end`: either side's name of it.
@@ -107,7 +106,7 @@ class SessionNetwork {
     uint64_t other = 0;
     bool open = true;   // from the network's point of view
     bool told = false;  // on_closed was called, or the node was killed
-    bool full = false;  // said again; on_writable follows
+    bool full = false;  // returns again; on_writable follows
     std::deque<std::vector<std::byte>> inbox;
     std::map<uint64_t, Post> posts;   // by tag
     std::map<uint64_t, Push> pushes;  // by token; of this side

@@ -1,6 +1,6 @@
-// Engines for session tests: facts, the ranks of one side in any parallel shape, block size and form, and caches
-// filled with bytes that name their place, written and read one row at a time by counting through the form's axes:
-// nothing of lib/layout's strides or of lib/cluster/session is used for what must come out.
+// Engines for session tests: facts, the ranks of one side in any parallel shape, block size and form, and caches filled
+// with bytes that name their place. They are written and read one row at a time by counting through the form's axes.
+// The expected bytes use neither lib/layout's strides nor lib/cluster/session.
 #pragma once
 
 #include <cstdint>

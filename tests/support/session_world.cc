@@ -93,7 +93,7 @@ void SessionNode::drain() {
 void SessionNode::tick() {
   tick_at_ = kNever;
   if (sender == nullptr) return;  // killed
-  if (net_.frozen(id)) {          // it wakes late, as a stopped process does
+  if (net_.frozen(id)) {          // late wake-up, like a stopped process
     tick_at_ = sim_.clock().now_ns() + 5'000'000;
     sim_.post_at(tick_at_, [this, alive = std::weak_ptr<int>(alive_)] {
       if (!alive.expired()) tick();

@@ -37,11 +37,11 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   SessionNetwork::Node id = 0;
   std::unique_ptr<cluster::session::Sender> sender;
   std::unique_ptr<cluster::session::Receiver> receiver;
-  SimMover mover;                // for engines whose memory is a device's
+  SimMover mover;                // for engines with memory on a device
   SimCoder coder;                // where Options::codes
   uint64_t seed = 0;             // of the truth that the caches must have
-  RankEngine* target = nullptr;  // what layers are checked in
-  // What was seen.
+  RankEngine* target = nullptr;  // engine in which layers are checked
+  // Observations.
   std::map<uint64_t, Status> finished;  // sessions
   std::map<uint64_t, std::set<std::pair<uint32_t, uint32_t>>> layers;
   std::map<cluster::session::RequestId, Status> offers_ended;

@@ -1,6 +1,6 @@
-// A process of a shared tier set, for tests: a child that does what its parent says over a socket, one thing at a time,
-// and says how it ended. The parent never uses the library, so that each member starts as an engine's process would; it
-// may stop, kill and continue members at any moment, and ask one thing of several at once.
+// A process of a shared tier set, for tests: a child that executes its parent's commands from a socket, one at a time,
+// and reports the results. The parent never uses the library, so each member starts like an engine's process. The
+// parent may stop, kill and continue members at any moment, and send one command to several at once.
 #pragma once
 
 #include <fcntl.h>
@@ -243,7 +243,7 @@ class ShareWorker {
     reply.status = kvbm_manager_drop(store_.manager(), store_.ns(), nullptr, keys.data(), keys.size(), nullptr);
   }
 
-  // What a forked child is answered; it stays for a while, with what it inherited.
+  // Results of calls in a forked child; it stays for a while with its inherited objects.
   void in_child(ShareReply& reply) {
     int ends[2];
     if (pipe(ends) != 0) return;
@@ -347,7 +347,7 @@ class ShareMember {
   }
   ShareReply store(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::store, first, n)); }
   ShareReply look(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::look, first, n)); }
-  // The same, and nothing stays in that process's host: what lies in the owner's is read there.
+  // Loads like the function above without caching in that process's host: blocks of the owner are read there.
   ShareReply look_in_place(uint64_t first, uint64_t n) const { return ask(look_in_place_command(first, n)); }
   static ShareCommand look_in_place_command(uint64_t first, uint64_t n) {
     ShareCommand command = of(ShareCommand::look, first, n);

@@ -10,15 +10,15 @@
 //   disk.power_cut();                                 // or disk.crash()
 //   auto again = disk.open_directory("/tier", false); // what a restart would find
 //
-// Model. A write takes effect, whole, when it completes, in any order among those in flight; it is
-// durable once a sync that began after that has completed; what a failed sync was to make durable is so only once it was
-// written again, whatever later syncs say, as systems do that hold such pages for clean. crash(): the process was killed; completed
-// writes stay, each one in flight stays, or not, or by half. power_cut(): in addition every 4 KiB
-// page that is not durable is kept, dropped or torn at 512 bytes, sizes that are not durable are old
-// or new, and a directory's creations, removals and renames since its last sync are undone from
-// some point on (a directory itself is durable at once). Both forget the executor's tasks (completions never run), free the locks, and end
-// all open files: those answer Code::closed and may be destroyed before or after. Memory of an I/O in
-// flight is not touched afterwards. Direct files refuse what is not aligned, as a device would.
+// Model. A write takes effect as a whole when it completes, in any order among those in flight. It is durable once a
+// sync that began after that has completed. Data of a failed sync is durable only after it was written again, whatever
+// later syncs return, as on systems that mark such pages as clean. crash(): the process was killed; completed writes
+// stay, each one in flight stays, or not, or by half. power_cut(): in addition every 4 KiB page that is not durable is
+// kept, dropped or torn at 512 bytes. Sizes that are not durable are old or new. A directory's creations, removals and
+// renames since its last sync are undone from some point on (a directory itself is durable at once). Both drop the
+// executor's tasks (completions never run), free the locks, and end all open files: those return Code::closed and may
+// be destroyed before or after. Memory of an I/O in flight is not touched afterwards. Direct files refuse unaligned
+// requests, like a device.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class SimDisk final : public FileSystem {
     double write_full = 0;        // Code::disk_full, a prefix written
     double sync_error = 0;        // Code::io_error, nothing made durable, by later syncs that succeed neither
     double short_read = 0;        // fewer bytes than asked, as at the end of a file
-    double flip_on_read = 0;      // one bit of what is given back
+    double flip_on_read = 0;      // one bit of the returned bytes
     double flip_at_rest = 0;      // one bit of what is written
     double misdirected_write = 0; // lands some whole pages away, in the same file
     double lost_write = 0;        // reported as done, nothing written

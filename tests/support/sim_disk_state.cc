@@ -237,7 +237,7 @@ void SimDisk::State::finish(uint64_t id) {
   p.done(bytes);
 }
 
-// The process ends: what is in flight happens, or not, or by half, and nobody hears of it.
+// The process ends: operations in flight happen, or not, or by half, without a completion.
 void SimDisk::State::stop_all(bool forget_tasks) {
   for (auto& [id, p] : in_flight) {
     if (p.op != Op::write || !room(*p.inode, p.offset + p.data.size(), 0).ok()) continue;

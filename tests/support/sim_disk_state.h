@@ -1,4 +1,4 @@
-// What a SimDisk is made of; private to it.
+// Parts of a SimDisk; private to it.
 #pragma once
 
 #include <set>
@@ -30,7 +30,7 @@ struct SimInode {
   void power_cut(Random& random);
 };
 
-// What a sync that begins now will make durable.
+// Data that a sync which begins now will make durable.
 struct SimSnapshot {
   std::map<uint64_t, SimPage> pages;
   std::map<uint64_t, uint64_t> version;

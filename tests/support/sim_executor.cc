@@ -55,7 +55,7 @@ void SimExecutor::run_for(uint64_t ns) {
 bool SimExecutor::run_until_within(UniqueFunction<bool()> done, uint64_t ns) {
   const uint64_t end = clock_.now + ns;
   bool was = false;
-  post_at(end, [] {});  // so that there is something to wait for
+  post_at(end, [] {});  // an event to wait for
   run_until([&] { return (was = done()) || clock_.now >= end; });
   return was;
 }

@@ -166,7 +166,7 @@ void SimNetwork::kill(Node node) {
   for (const uint64_t id : broken) {
     SimWire& wire = *wires_.at(id);
     const int from = wire.node[0] == node ? 0 : 1;
-    // A connection that is only asked for is answered by whoever is there when the request arrives.
+    // A requested connection is answered by the process that listens when the request arrives.
     if (from == 1 && !wire.asked) continue;
     SimPacket reset;
     reset.kind = SimPacketKind::reset;
@@ -316,7 +316,7 @@ uint64_t SimNetwork::start_wire(SimTransport& from, const std::string& address) 
 
 void SimNetwork::open_wire(SimWire& wire) {
   if (is_cut(wire)) {
-    // Asked again, as TCP does.
+    // Requested again, like TCP.
     if (++wire.asks > kAsks) return break_wire(wire, static_cast<int32_t>(Code::deadline), "was never answered");
     later(sim_.clock().now_ns() + kSilenceNs / kAsks, [this, id = wire.id] {
       const auto found = wires_.find(id);

@@ -8,14 +8,14 @@
 //   net.on_wake(a, [&] { net.executor(a).post([&] { while (transport->progress()) {} }); });
 //   net.cut(a, b); ... net.heal(a, b); net.freeze(b); net.kill(b); net.skip(a, 60'000'000'000);
 //
-// Model. A connection is ordered and reliable, or it dies, as TCP's are, unless faults.repeat, .exchange and .drop say
-// that somebody in the middle meddles with what it carries; connections do not keep an order among each other. Nodes
-// have clocks of their own (sim_process.h). A side may have kWindowBytes on their way that the other process has not taken; pushes leave the host's memory
-// chunk by chunk as the window opens. cut(): bytes wait, in both directions, and connections die after kSilenceNs of
-// it. freeze(): the process is stopped (SIGSTOP): its kernel still accepts connections and bytes up to the window, its
-// tasks and progress() wait. kill(): the process is gone; what it had on its way still arrives, then the connections
-// break; its transports answer Code::closed, call nobody and touch no memory, and may be destroyed at any time after.
-// Its tasks are never run. The node can open transports again at once. A damaged bit (faults) goes unnoticed here.
+// Model. A connection is ordered and reliable, or it dies, like TCP's, unless faults.repeat, .exchange or .drop make an
+// attacker change its traffic. Different connections have no order. Nodes have their own clocks (sim_process.h). A side
+// may have kWindowBytes in flight that the other process has not read; pushes leave the host's memory chunk by chunk as
+// the window opens. cut(): bytes wait, in both directions, and connections die after kSilenceNs of it. freeze(): the
+// process is stopped (SIGSTOP). Its kernel still accepts connections and bytes up to the window; its tasks and
+// progress() wait. kill(): the process is gone. Its bytes in flight still arrive, then the connections break. Its
+// transports return Code::closed, make no callback, touch no memory, and may be destroyed at any time after. Its tasks
+// are never run. The node can open transports again at once. A damaged bit (faults) is not detected here.
 #pragma once
 
 #include <functional>
@@ -64,8 +64,8 @@ class SimNetwork {
     uint64_t bytes_per_ms = 0;  // 0: as fast as they come
   };
   Faults faults;
-  // What somebody does to messages as they leave side `from` of a connection (0 made it), before the faults; and to
-  // pieces of bulk. Where the connection is protected the tag is their last 16 bytes.
+  // An attacker's changes to messages that leave side `from` of a connection (0 made it), before the faults; and to
+  // pieces of bulk. On a protected connection the tag is their last 16 bytes.
   using Meddle = std::function<void(uint64_t wire, int from, std::vector<std::byte>& message)>;
   Meddle meddle;
   Meddle meddle_bulk;

@@ -15,7 +15,7 @@ constexpr int kTurn = 64;  // arrivals that one progress() takes
 
 SimTransport* of(kvbm_transport_t* transport) { return reinterpret_cast<SimTransport*>(transport); }
 
-// What a tag covers besides the bytes.
+// Inputs of a tag besides the bytes.
 std::array<std::byte, copy::tcp::kHeaderBytes> header_of(const SimPacket& packet, size_t bytes) {
   using copy::tcp::Kind;
   std::array<std::byte, copy::tcp::kHeaderBytes> out;
@@ -137,7 +137,7 @@ Code SimTransport::protect(uint64_t peer, copy::Protection how, const uint8_t* s
   End* end = nullptr;
   if (const Code code = usable(peer, end); code != Code::ok) return code;
   if (!end->admitted || end->sends != nullptr || !end->pushes.empty()) return Code::wrong_state;
-  // What waits for the window would get tags as well; nothing does so early.
+  // Bytes waiting for the window would get tags as well; none wait so early.
   if (!end->messages.empty()) return Code::wrong_state;
   end->sends = copy::FrameGuard::make(how, send_key).value();
   end->receives = copy::FrameGuard::make(how, receive_key).value();

@@ -22,10 +22,10 @@ struct SimPacket {
   uint64_t tag = 0;
   uint64_t total = 0;
   bool first = false;  // of a push
-  // What the faults of the network do with it on its way.
+  // Effect of the network's faults on it.
   bool dropped = false, late = false, waited = false;
   [[nodiscard]] bool is_payload() const { return kind == SimPacketKind::message || kind == SimPacketKind::chunk; }
-  // What it takes of the window.
+  // Bytes of the window that it uses.
   [[nodiscard]] uint64_t weight() const { return bytes.size() + 32; }
 };
 

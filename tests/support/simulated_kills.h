@@ -1,5 +1,5 @@
-// A killed process frees nothing: what a simulated one leaves behind is no leak. A file whose tests kill simulated processes
-// says so once, at file scope, and the leak sanitizer is not asked where one of them ran:
+// A killed process frees nothing: memory left by a simulated one is not a leak. A file with tests that kill simulated
+// processes declares it once, at file scope, and the leak sanitizer is not run for them:
 //   const SimulatedKills kills(__FILE__);
 #pragma once
 

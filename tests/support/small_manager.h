@@ -1,4 +1,4 @@
-// A manager of a few host slots over one simulated disk, whose blocks are named by numbers: block n is n in every byte.
+// A manager of a few host slots over one simulated disk, with blocks named by numbers: block n is n in every byte.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class SmallManager : public ::testing::Test {
     family_ = ns_->plan({}).value().family;
   }
 
-  // What a test wants otherwise.
+  // Settings that a test changes.
   virtual void adjust(manager::Options& /*options*/) {}
 
   void TearDown() override {

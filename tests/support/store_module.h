@@ -18,7 +18,7 @@
 
 namespace kvbm::test {
 
-// What a URL says, in parts.
+// Parts of a URL.
 struct StoreUrl {
   std::string scheme;
   std::string authority;

@@ -22,10 +22,10 @@
 
 namespace kvbm::test {
 
-// What became of one batch.
+// Result of one batch.
 class Outcome {
  public:
-  // What a batch's `done` is to be.
+  // Callback `done` of a batch.
   UniqueFunction<void(device::TransferBatch&, Code)> receiver();
   // Waits for it. The hashes and `good` are there then.
   Code wait();
@@ -99,7 +99,7 @@ class TransferWorld {
 
   // Makes the device, pins memory and makes transfers; the status of what was refused.
   Status open(const device::TransferOptions& options = small_options());
-  // The same with timers that `timers` moves.
+  // Opens the world with timers that `timers` moves.
   Status open_timed(const device::TransferOptions& options);
   // Ends the transfers, the executor and the device, for good.
   void close();
@@ -126,7 +126,7 @@ class TransferWorld {
   std::unique_ptr<device::Transfers> transfers;
   std::byte* pages = nullptr;   // the device's
   std::byte* pinned = nullptr;  // known to it
-  size_t range = bytes;         // of which so much is registered as one, if set before it is opened
+  size_t range = bytes;         // registered piece size, if set before it is opened
   std::vector<std::byte> loose;
 
  private:

@@ -25,7 +25,7 @@ bool use_transport_contract() { return true; }
 // --- worlds
 
 std::string SocketWorld::deserted_address() {
-  // A port that the system gives out is taken by nobody else; it is given back before it is used.
+  // The system assigns a free port, which is released before it is used.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -39,7 +39,7 @@ std::string SocketWorld::deserted_address() {
 
 bool SocketWorld::wait(const std::vector<copy::Transport*>& transports, bool brief) {
   std::vector<pollfd> fds;
-  int timeout_ms = brief ? 1 : 100;  // so that the test's patience is looked at
+  int timeout_ms = brief ? 1 : 100;  // short, to check the test's time limit often
   for (copy::Transport* transport : transports) {
     uint64_t within = 0;
     if (transport->arm(within) != Code::ok) return true;
@@ -231,7 +231,7 @@ TEST_P(TransportContract, what_is_sent_before_the_connection_stands_arrives) {
 TEST_P(TransportContract, connecting_to_nobody_ends_with_closed_alone) {
   open();
   auto peer = a_.transport().connect(world_->deserted_address());
-  if (!peer.ok()) return;  // said at once
+  if (!peer.ok()) return;  // refused at once
   run_until([&] { return a_.closed.count(peer.value()) == 1; }, "the refusal");
   EXPECT_TRUE(a_.connected.empty());
   EXPECT_FALSE(a_.closed.at(peer.value()).message().empty());

@@ -1,4 +1,4 @@
-// What every transport behind copy/transport_abi.h has to do, as one suite of tests:
+// The contract of every transport behind copy/transport_abi.h, as one suite of tests:
 //
 //   KVBM_TRANSPORT_CONTRACT(Tcp, [] { return std::make_unique<SocketWorld>(tcp::ops()); });
 //
@@ -25,12 +25,12 @@ class TransportWorld {
   // The table that side 0 or 1 opens next.
   virtual const kvbm_transport_ops_t& ops(int side) = 0;
   virtual std::string listen_address(int side) = 0;
-  // An address of this world where nobody listens.
+  // An address of this world without a listener.
   virtual std::string deserted_address() = 0;
   // Lets something happen for open transports that have nothing to do; false when nothing ever will. brief: it may well
   // be that nothing happens.
   virtual bool wait(const std::vector<copy::Transport*>& transports, bool brief) = 0;
-  // Of every connection whose sides have admitted each other.
+  // For every connection with sides that have admitted each other.
   [[nodiscard]] virtual copy::Protection protection() const { return copy::Protection::off; }
 };
 
@@ -80,7 +80,7 @@ class TransportContract : public testing::TestWithParam<WorldFactory> {
   copy::Peer ba_ = 0;
 };
 
-// So that the linker takes the files in which the tests are.
+// Makes the linker include the files with the tests.
 bool use_transport_contract();
 bool use_transport_contract_bulk();
 bool use_transport_contract_ends();

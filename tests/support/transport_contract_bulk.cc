@@ -131,7 +131,7 @@ TEST_P(TransportContract, a_post_that_is_cancelled_ends_and_its_memory_stays_qui
   connect();
   const copy::Token post = b_.post(ba_, 1, 3'000'000);
   EXPECT_EQ(b_.transport().cancel(ba_, post), Code::ok);
-  EXPECT_FALSE(b_.ended(post));  // told in progress() alone
+  EXPECT_FALSE(b_.ended(post));  // reported only in progress()
   run_until([&] { return b_.ended(post); }, "the cancelled post");
   EXPECT_EQ(b_.ends.at(post).status, Code::cancelled);
   EXPECT_EQ(b_.transport().cancel(ba_, post), Code::stale_handle);

@@ -1,9 +1,8 @@
-// A node of a test in a process of its own, over a transport module: it answers what it is asked, one message at a
-// time.
+// A node of a test in its own process, over a transport module. It answers one message at a time.
 //
 // The test's program runs itself again as that node: main() calls run_node_if_asked() first. The node listens on
-// loopback, writes its address to its standard output and lives until it is told to go, its peer goes, or its standard
-// input ends (so that it never outlives the test).
+// loopback and writes its address to its standard output. It lives until it is asked to end, its peer ends, or its
+// standard input ends, so it never outlives the test.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +18,7 @@
 
 namespace kvbm::test {
 
-// What a node can be asked. Bytes of content `seed` are those of content_at() in transport_side.h.
+// Requests to a node. Bytes of content `seed` are those of content_at() in transport_side.h.
 struct Ask {
   enum class What : uint64_t {
     echo,   // says the message again

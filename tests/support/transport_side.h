@@ -59,7 +59,7 @@ class TransportSide final : public copy::TransportListener {
   copy::Token push(copy::Peer peer, uint64_t tag, uint64_t seed, uint64_t bytes, size_t pieces = 1);
   void send(copy::Peer peer, std::string_view text);
 
-  // What happened.
+  // Observed events.
   std::vector<copy::Peer> accepted, connected;
   std::map<copy::Peer, Status> closed;
   std::map<copy::Peer, std::vector<std::string>> messages;

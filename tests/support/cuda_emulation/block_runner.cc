@@ -25,8 +25,8 @@ std::string text_of(const Site& site) {
   return std::string(site.what) + " (" + site.file + ":" + std::to_string(site.line) + ")";
 }
 
-// Returns whether both are one operation of the source, not two that wait for equal counts. Literals are mostly merged,
-// so pointers are compared first: each operation of each lane calls this.
+// True for one operation of the source, not only for one with as many waiters. Literals are mostly one object, and each
+// operation of each lane compares them.
 bool same(const Site& a, const Site& b) {
   if (a.line != b.line) return false;
   if (a.what == b.what && a.file == b.file) return true;
@@ -55,7 +55,7 @@ void BlockRunner::thread_main(void* thread) {
   auto& self = *static_cast<Thread*>(thread);
   try {
     (*self.runner->body_)();
-  } catch (const Stopped&) {  // the runner checks outcome_ and resumes no thread any more
+  } catch (const Stopped&) {  // the runner reads outcome_ and resumes no thread any more
   }
   self.state = State::ended;
   ++self.runner->ended_;
@@ -112,7 +112,7 @@ void BlockRunner::turn() {
     Thread& thread = *threads_[i];
     if (thread.state != State::ready) continue;
     moved_ = true;
-    if (drawn && random() % 4 == 0) continue;  // lets others run ahead of it
+    if (drawn && random() % 4 == 0) continue;  // other threads run ahead of it
     current_ = &thread;
     thread.fiber.resume();
     if (!outcome_.ok()) return;

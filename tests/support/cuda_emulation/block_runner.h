@@ -44,7 +44,7 @@ class BlockRunner {
   void barrier(unsigned id, unsigned count, const Site& site);
   // Waits until all lanes of `mask` are here; then returns the value of the lane `from`.
   uint64_t exchange(unsigned mask, uint64_t value, const Site& site, unsigned from);
-  // Waits like exchange(); then returns `of_all` of all values, by lane, which is called once.
+  // Waits like the function above, then returns the result of `of_all` over the values of all lanes; it is called once.
   using Combine = uint64_t (*)(const uint64_t (&values)[kWarp], unsigned mask);
   uint64_t combine(unsigned mask, uint64_t value, const Site& site, Combine of_all);
   void give_way(const Site& site);
@@ -69,7 +69,7 @@ class BlockRunner {
     Site site{};
     std::vector<Thread*> waiting;
   };
-  // An operation of (a part of) a warp, kept until all lanes have read it.
+  // An operation of (a part of) a warp, kept until every lane has read it.
   struct Exchange {
     unsigned mask = 0;
     unsigned arrived = 0;

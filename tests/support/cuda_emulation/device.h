@@ -1,4 +1,4 @@
-// Substitute for CUDA's headers when a kernel's source is compiled for the CPU.
+// Replaces CUDA's headers when a kernel's source is compiled for the CPU.
 //
 // Names, arguments and results are those of the CUDA C++ programming guide (13.0). Only features that our kernels use
 // are here. Included through device/kernels/cuda.cuh, in one C++ file for each kernel source (kernels_*.cc), nowhere

@@ -33,8 +33,8 @@
 #endif
 
 #if defined(__x86_64__)
-// Pushes the registers that a called function must keep, saves the stack pointer, switches to the other stack and pops.
-// Floating-point modes are not switched, because this code never changes them.
+// Pushes the callee-saved registers, saves the stack pointer, switches to the other stack and pops. Floating-point
+// modes stay unchanged: no code here sets them.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_change(void** from, void* to);
 // Begin of a new stack: rbx is the fiber, r12 its entry.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_begin();

@@ -1,8 +1,8 @@
-// A second stack on a thread of the system, entered and left explicitly: one thread of a block.
+// A second stack on a system thread with explicit switches: one thread of a block.
 //
-// On x86-64 a change of stacks is a few instructions of our own. swapcontext calls the kernel for the signal mask each
-// time, which was more than half of the time of emulated kernels. The sanitizers are notified of every change of
-// stacks. Thread: all calls on one fiber come from one thread of the system.
+// On x86-64 a switch of stacks is a few own instructions: swapcontext asks the kernel for the signal mask each time,
+// which was more than half of the time of emulated kernels. The sanitizers are notified of every switch. Thread: all
+// calls on one fiber come from one system thread.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class Fiber {
   using Stopped = ucontext_t;
   static void enter(unsigned high, unsigned low);
 #endif
-  void begin();  // common begin of every fiber
+  void begin();  // first function of every fiber
   [[nodiscard]] char* stack() const noexcept;
   // Leaves one stack and continues where the other was left.
   static void change(Stopped& from, Stopped& to);
@@ -47,7 +47,7 @@ class Fiber {
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
   void* mapping_ = nullptr;  // a guard page, then the stack
-  // Values for a sanitizer; unused without one.
+  // Arguments for a sanitizer; unused without one.
   [[maybe_unused]] void* tsan_inside_ = nullptr;
   [[maybe_unused]] void* tsan_outside_ = nullptr;
   [[maybe_unused]] void* fake_inside_ = nullptr;

@@ -8,7 +8,7 @@
 
 namespace kvbm::emulation {
 
-// Returns all kernels, made once: the content of a module of the device.
+// All kernels of a device's module, made once.
 const std::vector<EmulatedKernel>& emulated_kernels();
 // Returns null if there is no such kernel.
 const EmulatedKernel* emulated_kernel_named(const std::string& name);

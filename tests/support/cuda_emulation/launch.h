@@ -1,4 +1,4 @@
-// Runs the source of a CUDA kernel on the CPU: the launch that a test requests, and its outcome.
+// Runs the source of a CUDA kernel on the CPU: settings of a test, and its results.
 //
 // A kernel's source is compiled as C++ with KVBM_CUDA_EMULATION naming support/cuda_emulation/device.h, which takes the
 // place of CUDA's headers (device/kernels/cuda.cuh). Its threads are fibers. They run one at a time and are switched
@@ -36,7 +36,7 @@ struct Options {
   std::function<bool(const void* address, size_t bytes, bool writes)> reaches;
 };
 
-// Outcome of a launch. The first error ends it: the thread that caused it is unwound, others are left where they are.
+// Result of a launch. The first error ends it: its thread is unwound, other threads stay where they are.
 struct Outcome {
   enum class Kind : uint8_t { ok, illegal_address, misaligned, divergent, trapped, invalid_launch };
   Kind kind = Kind::ok;

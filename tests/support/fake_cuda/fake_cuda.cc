@@ -34,7 +34,7 @@ const Driver& fake_driver_table() {
 }
 
 bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
-  // Emulated kernels ask for every access, so the ranges found last are checked first, without the lock. A kernel reads
+  // Emulated kernels ask for every access: what was found last is looked at first, without the lock. A kernel reads
   // jobs and leaves and writes records, results and hashes.
   struct Found {
     const FakeCuda::State* state = nullptr;
@@ -283,7 +283,7 @@ std::vector<std::string> parts_of(std::string_view text, char between) {
 
 uint64_t number(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
-// Applies one word to a device; returns false if the word does not concern devices.
+// Applies one word about every device; false if it is not about devices.
 bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
   if (key == "major") device.major = static_cast<int>(value);
   else if (key == "minor") device.minor = static_cast<int>(value);

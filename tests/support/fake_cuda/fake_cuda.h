@@ -1,5 +1,5 @@
-// A fake of the CUDA driver in host memory, for tests of logic and of faults. It moves real bytes in real order and
-// tells nothing about the speed or the behaviour of a device. Its devices are called "kvbm fake device".
+// A fake of the CUDA driver in host memory, for tests of logic and of faults: it moves real bytes in real order and
+// says nothing about the speed or the behaviour of a device. Its devices are called "kvbm fake device".
 //
 // Device allocations are host memory in a registry, so that copies and emulated kernels move bytes and reach no further
 // than a device would. A stream is a queue with a thread of its own: work runs in order within a stream and in any
@@ -45,10 +45,10 @@ struct FakeDevice {
 struct FakeCudaOptions {
   std::vector<FakeDevice> devices = {FakeDevice{}};
   int version = 13000;
-  device::CuResult init = device::kCuSuccess;   // result of cuInit; without devices it is kCuNoDevice by itself
+  device::CuResult init = device::kCuSuccess;   // result of cuInit; kCuNoDevice by itself without devices
   device::CuResult image = device::kCuSuccess;  // result of loading a module: kCuNoBinaryForGpu
-  bool brings_kernels = true;                   // Driver::own_kernels is set: no embedded image is needed
-  bool refuse_own_ipc = false;                  // as the driver does: a process cannot open its own handle
+  bool brings_kernels = true;                   // Driver::kernels is set: no embedded image is needed
+  bool refuse_own_ipc = false;                  // as the driver does: a handle is not opened where it was made
 };
 
 // One launch, as an emulated kernel sees it.
@@ -86,11 +86,11 @@ class FakeCuda {
   // Adds a function to all modules, with the size of each of its parameters.
   void add_kernel(const std::string& name, std::vector<size_t> parameter_bytes, FakeKernel kernel);
 
-  // Actions of an engine in this process, with the primary context that kvbm shares. No fault is injected into these.
+  // Calls of an engine in the same process, with the primary context that kvbm shares. No fault is injected into these.
   device::CuPointer allocate(int ordinal, size_t bytes);
   device::CuPointer allocate_managed(int ordinal, size_t bytes);
-  // Reserves one address range and maps it piece by piece (a multiple of 4 KiB each), as virtual memory management
-  // does; pieces can be freed one by one.
+  // One reserved address range mapped piece by piece (a multiple of 4 KiB each), as by virtual memory management;
+  // pieces can be freed one by one.
   device::CuPointer allocate_in_pieces(int ordinal, size_t piece_bytes, size_t pieces);
   void free(device::CuPointer pointer);
   device::CuStream make_stream(int ordinal);
@@ -99,15 +99,14 @@ class FakeCuda {
   // stream.
   bool copy(device::CuPointer to, device::CuPointer from, size_t bytes, device::CuStream stream);
   [[nodiscard]] bool idle(device::CuStream stream) const;
-  // Begins and ends a capture of a stream into a graph, in global mode. While it lasts, entries that are not safe
-  // beside it are refused, and end the capture as the driver does. Only threads in relaxed capture mode may call them.
+  // Begins and ends a capture of a stream into a graph, in global mode. Meanwhile unsafe entries are refused in any
+  // thread without the relaxed capture mode, and end the capture as in the driver.
   void capture(device::CuStream stream, bool on);
   [[nodiscard]] bool capture_is_whole(device::CuStream stream) const;
   void wait_idle();  // until every stream that is not held is empty
 
-  // ---- Faults ----
-  // Makes the nth call from now of an entry, by the table's name ("cuMemAlloc"; n from 1), and `count` - 1 calls after
-  // it, return `code` without any effect.
+  // Faults. The nth call from now of an entry, by the table's name ("cuMemAlloc"; n from 1), and `count` - 1 calls
+  // after it do nothing and return `code`; nothing else changes.
   void fail(const std::string& entry, uint64_t nth, device::CuResult code, uint64_t count = 1);
   // Makes the nth call from now of an entry block until `until` returns true (polled, under no lock; none: for ever);
   // then it continues normally. unblock(), or the end of this object, ends it without an effect, as kCuDeinitialized.
@@ -118,7 +117,7 @@ class FakeCuda {
   void fail_kernel(const std::string& name, uint64_t nth, device::CuResult code);
   // Makes every call on this device's context return `code` from now on; work in flight is dropped.
   void lose(int ordinal, device::CuResult code = device::kCuLaunchFailed);
-  // Acts like cudaDeviceReset elsewhere in the process: the context and everything in it are gone, its memory too.
+  // Does a cudaDeviceReset by other code in the process: the context and everything in it are gone, its memory too.
   void destroy_context(int ordinal);
   // Stops a stream: the work that it runs ends, and no more begins until release().
   void hold(device::CuStream stream);
@@ -131,7 +130,7 @@ class FakeCuda {
   //   waits=0,direct=0,ordering=0,brings_kernels=0,refuse_own_ipc=1,fail=cuMemAlloc:3:2,lose=0:719,destroy=0,hold=1
   bool apply(const std::string& text);
 
-  // ---- Counters and leaks ----
+  // Counts of calls and of remaining objects.
   [[nodiscard]] uint64_t calls(const std::string& entry) const;
   [[nodiscard]] uint64_t launches(const std::string& kernel) const;  // executed
   [[nodiscard]] uint64_t copied_bytes() const;

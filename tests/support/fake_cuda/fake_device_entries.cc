@@ -255,7 +255,7 @@ CuResult load_function(CuFunction function) {
   });
 }
 
-// State that a launch needs when it runs: its own copy of the parameters.
+// Parameters of a launch: its own copy, for the time when it runs.
 struct Launch {
   FakeLaunch what;
   std::vector<std::vector<std::byte>> values;

@@ -25,7 +25,7 @@ constexpr CuResult kMapFailed = 205;  // CUDA_ERROR_MAP_FAILED
 struct Handle {
   uint64_t what;
   int32_t process, fd;
-  uint64_t file;  // inode, so that a descriptor which was closed and reused is detected
+  uint64_t file;  // distinguishes a descriptor that was closed and opened again
   uint64_t bytes;
   int32_t ordinal, unused;
 };

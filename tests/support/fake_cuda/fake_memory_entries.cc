@@ -156,7 +156,7 @@ CuResult set_pointer_attribute(const void* value, int attribute, CuPointer point
   });
 }
 
-// Checks its arguments and waits for nothing: only this process writes, and its writes are visible at once.
+// Only this process writes, and its writes are visible at once.
 CuResult flush_direct(int target, int scope) {
   return fake_entry("cuFlushGPUDirectRDMAWrites", Need::context,
                     [&](State& state, FakeContext* context, Lock&) -> CuResult {

@@ -1,4 +1,4 @@
-// Memory of the fake driver: ranges and which device reaches them.
+// Memory of the fake driver: its address, and the devices that may reach it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Fills memory of a device with old bytes, as after an earlier owner.
+// Memory of a device begins with arbitrary bytes.
 void mark(uintptr_t start, size_t bytes) {
   const size_t head = std::min(bytes, kMarked);
   std::memset(at(start), 0xA5, head);
@@ -124,7 +124,7 @@ void FakeCuda::State::add_range(FakeRange range) {
   ranges_version.fetch_add(1, std::memory_order_release);
 }
 
-// Frees a range. Registered memory belongs to the host and stays; other memory is gone for good, at its address too.
+// Registered memory belongs to the host and stays. All other memory is gone permanently, also its address.
 void FakeCuda::State::free_range(FakeRange& range) {
   ranges_version.fetch_add(1, std::memory_order_release);
   if (range.kind == FakeRange::Kind::freed) return;

@@ -1,4 +1,4 @@
-// State of the fake driver, behind one lock; fake_cuda.h describes the fake.
+// State of the fake driver, behind one lock; see fake_cuda.h.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ struct FakeContext {
   device::CuStream null_stream = nullptr, thread_stream = nullptr;
 };
 
-// One recording of an event. A waiter keeps the recording that was the last when it began to wait.
+// One recording of an event. A waiter keeps the recording that was the last when it began.
 struct FakeRecord {
   bool done = false;
   int64_t ns = 0;
@@ -78,7 +78,7 @@ struct FakeStream {
   bool held = false;
   bool closing = false;
   int captured = device::kCuCaptureNone;
-  bool acting = false;  // runs work without the lock
+  bool acting = false;  // running without the lock
   uint64_t pushed = 0, finished = 0;
   std::deque<FakeWork> queue;
 };
@@ -155,7 +155,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   std::atomic<uint64_t> ranges_version{1};  // rises with every change of `ranges`
   std::map<device::CuStream, std::shared_ptr<FakeStream>> streams;
   std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams with running threads
-  size_t threads = 0;  // of streams. Counted and not joined: a process ends with streams running, as with a real driver
+  size_t threads = 0;  // of streams. Counted, not joined: a process may end with running streams, as with a real driver
   std::map<device::CuEvent, FakeEvent> events;
   std::map<device::CuModule, FakeModule> modules;
   std::map<device::CuFunction, FakeFunction> functions;
@@ -208,7 +208,7 @@ int& fake_capture_mode();
 
 enum class Need { nothing, initialized, context };
 
-// Begins every entry: finds the fake, counts the call, injects an error, and checks what the call needs.
+// First steps of every entry: finds the fake, counts the call, injects an error, checks the call's requirements.
 template <class Body>
 device::CuResult fake_entry(const char* name, Need need, Body&& body) {
   const FakeCuda::State::Call call;

@@ -1,7 +1,7 @@
 // libtest_cuda_driver.so: the fake of the CUDA driver under the names that libcuda has, so that what loads a driver is
 // tested with a library. Set up once, by the text of the environment variable KVBM_FAKE_CUDA (FakeCuda::apply), and by
-// kvbm_fake_apply later. With the emulated kernels where they are linked in. A program that has a FakeCuda itself may lend
-// it (kvbm_fake_lend), before the library is loaded as a driver: the names are then those of that one's table.
+// kvbm_fake_apply later. With the emulated kernels where they are linked in. A program that has a FakeCuda itself may
+// lend it (kvbm_fake_lend), before the library is loaded as a driver: the names are then those of that one's table.
 #include <csignal>
 #include <cstdlib>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace kvbm::device;
 
-// Lives until the process ends: streams may be at work while it does.
+// Lives until the process ends: streams may run until then.
 kvbm::test::FakeCuda& fake() {
   static kvbm::test::FakeCuda* const one = [] {
     auto* const made = new kvbm::test::FakeCuda();
@@ -54,7 +54,7 @@ FAKE_EXPORT void kvbm_fake_hold(CuStream stream, int on) { on != 0 ? fake().hold
 FAKE_EXPORT void kvbm_fake_capture(CuStream stream, int on) { fake().capture(stream, on != 0); }
 FAKE_EXPORT int kvbm_fake_capture_is_whole(CuStream stream) { return fake().capture_is_whole(stream) ? 1 : 0; }
 FAKE_EXPORT void kvbm_fake_wait_idle() { fake().wait_idle(); }
-// What device/driver_library asks any driver for: the kernels that it brings, which the driver of real devices does not.
+// Entry that device/driver_library looks for in any driver: its own kernels, which the driver of real devices lacks.
 FAKE_EXPORT const void* kvbm_driver_kernels() { return table().own_kernels; }
 
 // A driver may think that the process is its own.

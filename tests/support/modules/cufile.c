@@ -1,6 +1,6 @@
-/* libtest_cufile.so: a fake of cuFile for tests, over the fake CUDA driver, whose device memory is memory of the process:
- * reads are preads into it. Set up by kvbm_fake_cufile(), and before it is loaded by the environment variable
- * KVBM_FAKE_CUFILE: "open=5007" (what cuFileDriverOpen says), "compatible=1" (no module). */
+/* libtest_cufile.so: a fake of cuFile for tests, over the fake CUDA driver. Its device memory is memory of the process,
+ * so reads are preads into it. Set up by kvbm_fake_cufile(), and before it is loaded by the environment variable
+ * KVBM_FAKE_CUFILE: "open=5007" (result of cuFileDriverOpen), "compatible=1" (no module). */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ static long setting(const char *key) {
   return at != NULL ? strtol(at + strlen(key), NULL, 10) : 0;
 }
 
-/* The next `n` reads go so: fails, short, wrong bytes, in pieces, waiting until told otherwise. */
+/* Behaviour of the next `n` reads: fails, short, wrong bytes, in pieces, waiting until released. */
 EXPORT void kvbm_fake_cufile(int what, long n);
 void kvbm_fake_cufile(int what, long n) {
   pthread_mutex_lock(&mutex);

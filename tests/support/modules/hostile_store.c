@@ -1,5 +1,5 @@
-/* The store of tests/examples/memory_store.c, made to break one rule of kvbm_plugin.h, for tests of `kvbm plugin check`.
- * Which: the option `breaks` of its URL. Each is at its place below. */
+/* The store of tests/examples/memory_store.c, made to break one rule of kvbm_plugin.h, for tests of `kvbm plugin
+ * check`. Which: the option `breaks` of its URL. Each is at its place below. */
 #define kvbm_store_table memory_store_table
 #include "../../examples/memory_store.c"
 #undef kvbm_store_table
@@ -43,7 +43,7 @@ static kvbm_status_t run(hostile *h, kvbm_store_op_t *op) {
   return status;
 }
 
-/* What the inner store is asked instead. */
+/* The operation for the inner store instead. */
 static kvbm_status_t perform(hostile *h, kvbm_store_op_t *op, char name[512]) {
   kvbm_store_op_t there = *op;
   char byte;

@@ -1,12 +1,12 @@
-/* A tier as a shared library that does what no tier may. Which: the string that is its user pointer, else
+/* A tier as a shared library that breaks a rule of tiers. The string of its user pointer selects the rule, else
  * KVBMTEST_HOSTILE_TIER:
- *   wrong   gives every record with one bit changed, and does not forget it when told to
- *   resize  says that it wrote more than there was room for
+ *   wrong   returns every record with one bit changed, and ignores erase
+ *   resize  reports that it wrote more than the capacity
  *   hangs   never returns from get or put
  *   late    returns from get when kvbm_plugin_let_go is called
- *   twice   answers, and answers every call again while the next one is under way: other bytes, other sizes, OK
+ *   twice   answers, and answers every call again during the next one: other bytes, other sizes, OK
  *   fails   refuses every get and put
- * All kinds but "hangs" and "fails" keep what is put; these say that they have everything. */
+ * All kinds except "hangs" and "fails" store records; these two report that they have every record. */
 #include "memory_tier.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * libtest_cuda_locked.so: a driver with one lock around every call, as drivers may be, whose cuMemFree waits for all streams
- * inside of it. For gpu_probe, which must find that out. What the calls do is done by the fake driver, which KVBM_FAKE_DRIVER
- * of the environment names.
+ * libtest_cuda_locked.so: a driver with one lock around every call, as drivers may have. Its cuMemFree waits for all
+ * streams under the lock. For gpu_probe, which must detect that. The fake driver, named by KVBM_FAKE_DRIVER in the
+ * environment, does the calls.
  */
 #include <dlfcn.h>
 #include <pthread.h>
