@@ -24,7 +24,8 @@ Result<OptionSet> resolve(std::string_view file, std::vector<NamedText> environm
   return resolve_config(schema(), s);
 }
 
-// What Kubernetes gives to a pod beside services called kvbm, kvbm-node and kvbm-a-b, and Docker to a linked container.
+// Variables that Kubernetes sets in a pod for services named kvbm, kvbm-node and kvbm-a-b, and Docker in a linked
+// container.
 TEST(Config, what_describes_a_service_is_passed_over) {
   const std::vector<NamedText> given = {{"KVBM_SERVICE_HOST", "10.0.0.1"}, {"KVBM_SERVICE_PORT", "7000"}, {"KVBM_SERVICE_PORT_DATA", "7000"},
                                         {"KVBM_SERVICE_PORT_HTTP_METRICS", "9090"}, {"KVBM_PORT", "tcp://10.0.0.1:7000"},

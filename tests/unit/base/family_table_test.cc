@@ -1,4 +1,5 @@
-// FamilyTable: what peers name never takes the room of what this process uses, and what nothing names is given back.
+// FamilyTable: families that peers name never take the room of those that this process uses. Families that nothing
+// names are freed.
 #include "base/family_table.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +50,7 @@ TEST(FamilyTable, what_is_used_here_is_not_a_peers_any_more) {
   EXPECT_EQ(table->foreign(), 0U);
 }
 
-// One round of giving back, in which these are named.
+// Runs one round of freeing families, in which `named` are in use.
 std::vector<FamilyId> round(FamilyTable& table, const std::vector<FamilyId>& named = {}) {
   auto all = table.begin_give_back();
   for (const FamilyId id : named) all.add(id);
@@ -146,7 +147,7 @@ TEST(FamilyTable, a_hundred_thousand_one_after_the_other_take_the_room_of_two_th
   EXPECT_LE(rounds, 200U);
 }
 
-// The same beside many that stay: those that come and go are no more for it each time.
+// Many families stay. The number of unused ones beside them stays bounded all the same.
 TEST(FamilyTable, what_comes_and_goes_beside_what_stays_takes_no_more_and_more) {
   FamilyTable table;
   std::vector<FamilyId> stay;

@@ -1,4 +1,4 @@
-// What control groups leave of a machine, read from trees of files as containers and systemd units see them.
+// Limits that control groups set on a machine, read from trees of files as containers and systemd units see them.
 #include "base/machine_limits.h"
 
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ TEST_F(MachineLimitsTest, no_limit_is_none_in_either_version) {
   EXPECT_EQ(read().memory_limit, MachineLimits::kNone);
 }
 
-// Any of them may be the least: the pod's, the slice's.
+// The least limit may be that of any ancestor: of the pod, of the slice.
 TEST_F(MachineLimitsTest, the_least_limit_of_all_ancestors_counts) {
   machine(8192 * kMiB, 6000 * kMiB);
   const std::string groups[] = {"", "/kubepods", "/kubepods/pod", "/kubepods/pod/box"};
@@ -143,7 +143,7 @@ TEST_F(MachineLimitsTest, what_throttles_counts_where_it_is_less_than_what_kills
   EXPECT_EQ(read().memory_file, at("/sys/fs/cgroup/a/memory.high"));
 }
 
-// Without a namespace of groups a container is told its group as the machine names it, and sees only its own part mounted.
+// Without a cgroup namespace a container reads the machine's name of its group, but only its own subtree is mounted.
 TEST_F(MachineLimitsTest, a_container_that_sees_a_part_of_the_tree_finds_its_own) {
   machine(8192 * kMiB, 6000 * kMiB);
   put("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(120 * kMiB));

@@ -202,7 +202,8 @@ TEST_F(Ownership, an_arenas_file_that_others_may_write_or_have_made_is_refused) 
   expect_refused(map_file(at("theirs")), {"user 65534's", "chown 0 " + at("theirs")});
 }
 
-// What cannot be had when it is touched would end the process: so a file system that cannot promise it is refused.
+// A page that cannot be allocated when it is touched ends the process (SIGBUS). A file system that cannot reserve pages
+// is refused.
 TEST_F(Ownership, an_arenas_file_where_nothing_can_be_reserved_is_refused) {
   if (!can_be_another_user()) GTEST_SKIP() << "only root can mount a file system";
   ASSERT_EQ(mkdir(at("ram").c_str(), 0700), 0);
@@ -251,13 +252,13 @@ TEST_F(Ownership, a_key_of_roots_is_taken_where_only_this_user_may_read_it) {
     return fd && check_own_key(fd.get(), path).ok() ? 0 : 1;
   };
   EXPECT_EQ(test::as_another_user(taken), 0);
-  // Whom the list lets in as well, or the mode does, reads the key.
+  // A user that the access list or the mode admits reads the key.
   ASSERT_TRUE(let_read(at("key"), kOtherUser, 4));
   EXPECT_EQ(test::as_another_user(taken), 1);
   ASSERT_TRUE(let_read(at("key"), kOtherUser));
   ASSERT_EQ(chmod(at("key").c_str(), 0444), 0);
   EXPECT_EQ(test::as_another_user(taken), 1);
-  // A list of somebody else's, and none at all.
+  // An access list that names another user, and no list.
   ASSERT_TRUE(let_read(at("key"), kOtherUser - 1));
   EXPECT_NE(test::as_another_user(taken, kOtherUser), 0);
   ASSERT_EQ(removexattr(at("key").c_str(), "system.posix_acl_access"), 0);

@@ -1,4 +1,4 @@
-// What a row can reach by arithmetic: what is in the way, and how much.
+// The bound of a row by arithmetic: which resource limits it, and to how much.
 #include "benchmark/gpu_bound.h"
 
 #include <gtest/gtest.h>

@@ -64,7 +64,7 @@ TEST(GpuBenchmark, says_of_bytes_that_the_host_has_not_that_they_were_asked_for)
   expect_nothing_left(fake);
 }
 
-// What is measured is what the library does for engines: batches of its size, and records wherever there was a slot.
+// The benchmark measures the library's own work for engines: batches of its size, and records at scattered slots.
 TEST(GpuBenchmark, moves_batches_as_the_library_does_between_records_that_lie_apart) {
   test::FakeCuda fake;
   test::add_emulated_kernels(fake);

@@ -21,7 +21,7 @@ std::unique_ptr<BlockTable> make_real(uint32_t slots, const char* policy, uint32
   return std::move(made).value();
 }
 
-// A chain whose last block is held: nothing of it may go but what lies below.
+// Stores a chain and holds its last block. No block of it may be evicted, except one that a lower tier has.
 std::vector<SlotId> hold_end(BlockTable& table, uint32_t n, uint64_t first = 0) {
   const auto slots = store(table, keys_of(first, n), 1, Lineage::chain);
   table.release(std::span(slots).first(n - 1));
@@ -91,7 +91,7 @@ TEST(Followed, a_child_does_not_count_for_what_has_come_in_its_parents_place) {
     table->release(std::span(slots).subspan(1, 1));
     const auto fresh = store(*table, keys_of(50, 1), 2);
     ASSERT_EQ(fresh[0], slots[1]);
-    // What follows the new block counts, and the old child's end changes nothing.
+    // Only children of the new block count; the end of the old block's child changes nothing.
     EXPECT_EQ(table->erase(0, keys_of(3, 1)), 1U);
     EXPECT_EQ(table->erase(0, keys_of(2, 1)), 1U);
     table->release(std::span(slots).subspan(3, 1));
@@ -136,7 +136,7 @@ TEST(Followed, are_selected_to_be_written_down_where_nothing_else_is_and_go_afte
   EXPECT_EQ(table->info(cold[2]).references, 0U);
 }
 
-// Threads that store chains in pieces, whose blocks come to lie below as they go. In the end nothing is left over.
+// Threads store chains in pieces, and a lower tier gets their blocks meanwhile. In the end no reference is left.
 void churn(uint32_t pools, const char* policy) {
   auto table = make_real(96, policy, pools);
   table->let_go_with(kBelow);

@@ -1,4 +1,4 @@
-// What holds do and what they must not do any more once they have ended.
+// Effects of holds, and that a hold has none after its end.
 #include "block/held.h"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST_F(Held, an_end_too_many_is_refused_and_counted) {
   table_->release({&partial, 1});
   EXPECT_EQ(table_->underflows(), 3U);
   EXPECT_EQ(table_->info(partial).state, SlotState::reset);
-  // All of them can be had, each once.
+  // Every slot can be allocated, each once.
   std::vector<SlotId> all(kSlots);
   ASSERT_EQ(table_->allocate(kSharedAccount, all, nullptr), Code::ok);
   std::sort(all.begin(), all.end());

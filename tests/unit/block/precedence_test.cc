@@ -7,7 +7,7 @@
 namespace kvbm::block::precedence_test {
 namespace {
 
-// Gives way where it is told to; remembers what it was asked.
+// Answers as its constructor's argument says, and records the questions.
 class Told final : public Precedence {
  public:
   explicit Told(std::vector<bool> gives) : gives_(std::move(gives)) {}
@@ -119,7 +119,7 @@ TEST(Precedence, payloads_are_summed_with_what_is_registered) {
   EXPECT_EQ(table->counters().payload_bytes, 0U);
 }
 
-// Everything that is there gives way to whoever comes: one is found in the end, and nothing is lost.
+// Each stored block gives way to each new one. In the end one is found, and no slot is lost.
 TEST(Precedence, threads_that_take_each_others_place_lose_no_slot) {
   class Always final : public Precedence {
    public:

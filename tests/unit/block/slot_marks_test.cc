@@ -1,4 +1,4 @@
-// What a table says, in memory that outlives it, of blocks that the next process may find.
+// Marks of a table, in memory that outlives it, for the blocks that the next process may find.
 #include "block/slot_marks.h"
 
 #include <algorithm>
@@ -80,13 +80,13 @@ TEST(SlotMarks, a_forgotten_block_loses_it_at_once_though_it_is_held) {
     EXPECT_EQ(erased, 4U);
     EXPECT_EQ(m.values(), 0);
     for (const SlotId slot : slots) {
-      m.table->keep(slot, kValue);  // who was about to say that it can be found is too late
+      m.table->keep(slot, kValue);  // too late: the block is erased
       EXPECT_EQ(m.words[slot], SlotMarks::kEnded);
     }
     m.table->release(slots);
     EXPECT_EQ(std::count(m.words.begin(), m.words.end(), SlotMarks::kNone), 4);
     EXPECT_EQ(m.keep(10, 4).size(), 4U);
-    EXPECT_EQ(m.values(), 4);  // the slots are as good as new
+    EXPECT_EQ(m.values(), 4);  // the slots are as new ones
   }
 }
 

@@ -75,7 +75,7 @@ class ParentsGoNext final : public PlainLru {
  public:
   ParentsGoNext(std::span<policy::Facts> facts, const policy::Residents& residents, std::function<void()> chosen)
       : PlainLru(facts, residents), chosen_(std::move(chosen)) {}
-  [[nodiscard]] bool hears_hints() const noexcept override { return true; }  // so that nothing stands over it
+  [[nodiscard]] bool hears_hints() const noexcept override { return true; }  // else policy/hinted.cc wraps it
   bool evicts_next(SlotId slot, uint32_t) override {
     erased(slot);
     chosen_();
@@ -128,7 +128,7 @@ TEST(SlotPool, an_allocation_larger_than_a_pool_takes_from_several_or_leaves_all
   EXPECT_EQ(table->counters().evicted, 10U);
 }
 
-// Chains of blocks whose parents are in other pools than they: leaves first, whatever the pool.
+// Chains of blocks that have their parents in other pools: leaves are evicted first, across pools.
 TEST(SlotPool, a_chain_through_several_pools_goes_from_its_end) {
   auto table = make_table(kSlots, "lru", kPools);
   std::vector<SlotId> all(kSlots);
@@ -190,7 +190,7 @@ TEST(SlotPool, a_quota_is_one_over_all_pools) {
   std::vector<SlotId> one(1);
   EXPECT_EQ(table->allocate(3, one, nullptr), Code::over_quota);
   EXPECT_EQ(table->account_use(3).used, 30U);
-  // Others may evict what is left, and the quota has it back.
+  // Another account may evict the rest, which lowers the use of the quota.
   std::vector<SlotId> all(kSlots);
   ASSERT_EQ(table->allocate(0, all, nullptr, 999), Code::ok);
   EXPECT_EQ(table->account_use(3).used, 0U);

@@ -15,13 +15,13 @@ namespace {
 
 using block::BlockTable;
 
-// Least recently used as a caller would write it, by the letter of kvbm_plugin.h: it has what it was told of and has
-// not given back, and complains about anything else.
+// LRU as a caller would write it, strictly by kvbm_plugin.h. It holds each slot that was reported and that it has not
+// returned, and counts a complaint for each other call.
 struct StrictLru {
   std::vector<uint32_t> slots;
   uint32_t last_tick = 0;
   int complaints = 0;
-  uint32_t says = kItsChoice;  // what evict answers
+  uint32_t says = kItsChoice;  // the answer of evict
 
   static constexpr uint32_t kItsChoice = UINT32_MAX - 1;
 

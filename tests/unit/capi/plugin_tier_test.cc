@@ -13,7 +13,7 @@
 namespace kvbm::capi::plugin_tier_test {
 namespace {
 
-// Forgets when told to go on, and says on which thread it was asked.
+// A tier with a slow forget: it returns when `go_on` is set. `asked` gets the calling thread's id.
 struct SlowToForget {
   std::promise<std::thread::id> asked;
   std::promise<void> go_on;
@@ -33,7 +33,7 @@ const kvbm_tier_table_t kTable = {
 
 class PluginTierEnds : public ::testing::Test {
  protected:
-  // Shuts the tier down; where that ends, it goes, as with a manager that nobody else holds.
+  // Shuts the tier down and destroys it in the callback, as the last reference to a manager does.
   std::future<std::thread::id> end(std::unique_ptr<PluginTier> tier) {
     auto ended = std::make_shared<std::promise<std::thread::id>>();
     auto on = ended->get_future();

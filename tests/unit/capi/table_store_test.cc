@@ -20,7 +20,7 @@ using tier::store::Buffer;
 using tier::store::ObjectRequest;
 using tier::store::Verb;
 
-// What the table below does with an operation.
+// How the store table below treats an operation.
 enum class Does { finishes, twice, another, too_much, bad_status, holds };
 
 struct World {

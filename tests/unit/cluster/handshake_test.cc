@@ -102,7 +102,7 @@ TEST(Handshake, tells_both_sides_of_a_wrong_key) {
   EXPECT_NE(p.initiator.message().find("said by the peer"), std::string::npos);
 }
 
-// Else whoever connects could take what it says away, and try keys on it.
+// Otherwise any peer that connects could record a message that depends on the key, and try keys on it offline.
 TEST(Handshake, who_is_called_says_nothing_that_depends_on_the_key_before_its_caller_has_proved_it) {
   SeededRandom caller(1);
   Handshake a(facts("a"), &kKey, Role::initiator, caller);
@@ -162,7 +162,7 @@ TEST(Handshake, a_side_that_protects_and_one_that_does_not_refuse_each_other_and
   }
 }
 
-// Somebody on the path cannot talk two sides down to less than both want.
+// An attacker on the path cannot lower the protection that both sides want.
 TEST(Handshake, a_changed_wish_for_protection_lets_nobody_in) {
   using copy::Protection;
   for (size_t number = 0; number < 2; ++number) {
@@ -178,7 +178,7 @@ TEST(Handshake, a_changed_wish_for_protection_lets_nobody_in) {
   }
 }
 
-// What a node of the versions before said: it is told of both, and by its own rules tells the same.
+// A message of a node of an earlier version. Both sides report both versions, the earlier one by its own rules.
 TEST(Handshake, a_node_of_a_version_before_protection_is_refused_with_both_versions) {
   NodeFacts before = facts("old");
   before.version = 4, before.lowest_version = 1;

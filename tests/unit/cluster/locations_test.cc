@@ -106,7 +106,7 @@ TEST(Locations, a_node_that_started_again_or_left_holds_nothing) {
   k.locations.drop_node(node_id_of("b"));
   EXPECT_EQ(k.find(identity(1), 0, out), Answer::unknown);
   EXPECT_EQ(k.locations.node(node_id_of("b")), kNoNode);
-  // Whoever takes its place inherits nothing.
+  // The next node at this index inherits no locations.
   EXPECT_EQ(k.locations.set_node(node_id_of("c"), 1).value(), k.b);
   EXPECT_EQ(k.find(identity(1), 0, out), Answer::unknown);
   k.locations.put(identity(1), at(77), 0);  // no such node

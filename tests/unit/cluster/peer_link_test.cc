@@ -1,4 +1,4 @@
-// What a link promises, rule by rule; tests/sim/peer_link_test.cc has the same with faults.
+// The guarantees of a link, one by one; tests/sim/peer_link_test.cc tests them with faults.
 #include "cluster/peer_link.h"
 
 #include <gtest/gtest.h>
@@ -740,7 +740,7 @@ TEST(PeerLink, a_wrong_key_ends_both_sides_and_their_operations) {
   const auto got = fetch(p, 0, {0}, kNever);
   ASSERT_TRUE(p.until([&] { return got->done && p.ends.size() == 2; }));
   EXPECT_EQ(got->items[0].status, Code::owner_gone);
-  EXPECT_EQ(p.link[1]->stats().violations, 1U);  // who was called hears the proof first
+  EXPECT_EQ(p.link[1]->stats().violations, 1U);  // the responder gets the proof first
   EXPECT_EQ(p.link[0]->stats().violations, 0U);
   EXPECT_NE((p.ends[0].message() + p.ends[1].message()).find("wrong key"), std::string::npos);
 }

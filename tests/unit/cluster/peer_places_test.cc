@@ -43,7 +43,7 @@ struct Known {
     places.find({&id, 1}, {&found, 1});
     return found;
   }
-  // Whose memory the location says.
+  // Whether the location names the memory of that node.
   bool is_of(uint64_t location, const char* node) const {
     NodeId id;
     return places.node_of(location, id) && id == node_id_of(node);

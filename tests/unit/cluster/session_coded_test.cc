@@ -1,5 +1,5 @@
-// Coded and sealed slices as bytes: what goes in comes out, over shapes and modes; and whatever is changed, cut, invented
-// or meant for another pull is refused without a byte written outside of the slot and the scratch.
+// Coded and sealed slices as bytes: decoding gives the encoded bytes, over shapes and modes. A changed, cut or invented
+// slice, or one of another pull, is refused, and no byte outside of the slot and the scratch is written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -204,7 +204,7 @@ TEST(SessionCoded, what_belongs_to_another_pull_is_refused) {
         encode_slice_front(head, out.data());
         return out;
       };
-      // As who changes bytes on the way would: the front says what is wanted, the record is the other one.
+      // As an attacker on the path would: the front is that of the wanted slice, the record that of the other one.
       const auto wanted = front(want);
       std::memcpy(s.slice.slot + 8, wanted.data() + 8, 80);
       std::memset(s.slice.slot + 88, 0, 8);

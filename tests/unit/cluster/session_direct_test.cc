@@ -1,5 +1,5 @@
-// Payloads that a transport reads and writes in the memory of devices: each side chooses for itself, and whatever goes wrong
-// with it is mended through host memory.
+// Payloads that a transport reads and writes in the memory of devices: each side chooses for itself, and whatever goes
+// wrong with it is mended through host memory.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -108,7 +108,7 @@ TEST(SessionDirect, each_side_chooses_for_itself) {
   }
 }
 
-// Whoever serves decides: the slot on the device is given back, and asked for again the next time.
+// The serving side decides: the slot on the device is freed, and requested again the next time.
 TEST(SessionDirect, the_whole_may_come_in_place_of_a_payload_apart) {
   Pair p;
   p.warm();
@@ -215,7 +215,7 @@ TEST(SessionDirect, a_scatter_that_finds_damage_ends_that_way_for_the_connection
   EXPECT_LT(p.came() - before, kAll);
 }
 
-// Slots stay taken until the transport has said that it writes no more; SessionNetwork finds whoever forgets.
+// Slots stay allocated until the transport has reported its last write; SessionNetwork fails a test that breaks this.
 TEST(SessionDirect, an_end_in_the_middle_leaves_no_slot_behind) {
   for (int step = 0; step < 40; ++step) {
     for (const int what : {0, 1, 2, 3}) {

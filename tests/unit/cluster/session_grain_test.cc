@@ -1,4 +1,5 @@
-// Slices whose leaves end where blocks end: what they tile, and that one leaf is one run of memory on both sides.
+// Slices with leaves that end at block ends: the range that they tile, and that a leaf is one run of memory on both
+// sides.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Sessions whose blocks are in a device's memory: copies that end later, on either side, on both, and on neither.
+// Sessions with blocks in a device's memory: copies that end later, on either side, on both, and on neither.
 #include <gtest/gtest.h>
 
 #include "support/session_pair.h"
@@ -25,7 +25,8 @@ TEST(SessionMover, host_and_device_mix_on_both_sides) {
   }
 }
 
-// Blocks of 16 and of 32 tokens: with the grain of the smaller ones every leaf is one run, which the device hashes whole.
+// Blocks of 16 and of 32 tokens: with the grain of the smaller ones every leaf is one run, which the device hashes
+// whole.
 TEST(SessionMover, leaves_are_cut_where_blocks_end_if_both_sides_know_how) {
   for (const bool today : {false, true}) {
     Pair p(true, true);

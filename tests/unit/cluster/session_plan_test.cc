@@ -58,7 +58,7 @@ void move(const Facts& facts, const std::vector<RankEngine>& from, RankEngine& t
     const LocalPart& source = part_for(locals, s.extent.component);
     ASSERT_TRUE(inside(source.part, s.extent));
     copy.gather(facts, source, s.extent, wire.data(), hashes);
-    // What lies in one piece may be sent from there: the same bytes and hashes.
+    // A contiguous extent may be sent from its place, with equal bytes and hashes.
     std::vector<ConstBytes> pieces;
     std::vector<uint64_t> straight(shape.leaf_count());
     if (copy.straight(facts, source, s.extent, 1, pieces, straight)) {
@@ -194,7 +194,7 @@ TEST(SessionFacts, the_first_fact_that_differs_is_named_with_both_values) {
   differs([](Facts& f) { f.components[0].planes = 1; }, "the number of planes of component 0 is 2 here and 1");
 }
 
-// Ids alone tell nobody which model to look for; a side knows only its own name of it.
+// Ids alone do not tell an operator which model differs; a side knows only its own name of it.
 TEST(SessionFacts, models_that_differ_are_named_by_whoever_knows_a_name) {
   Facts here;
   here.model[0] = 1;

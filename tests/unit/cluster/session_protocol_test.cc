@@ -172,7 +172,7 @@ TEST(Session, another_model_ends_both_sides_at_once_by_the_fact_that_differs) {
     for (const char* words : {"the model is 0000", "decode rank 0", "adapter"}) expect_says(end, Code::mismatch, words);
     EXPECT_TRUE(p.senders[0]->held.empty());
     EXPECT_EQ(p.senders[0]->sender->publish(request_id(1), 0, 0, 1, {0, 1}).code(), Code::stale_handle);
-    // Whoever opens it now is told as well, and may when it is offered again.
+    // A later open gets the same error, and succeeds once the request is offered again.
     expect_says(p.end_of(p.open()), Code::mismatch, "decode rank 0");
     p.run(2);
     p.senders[0]->offers_ended.clear();
@@ -184,7 +184,7 @@ TEST(Session, another_model_ends_both_sides_at_once_by_the_fact_that_differs) {
   }
 }
 
-// What one decode rank was admitted to goes on when another one cannot be.
+// An admitted decode rank's session continues when another rank is refused.
 TEST(Session, another_model_beside_one_that_fits_ends_the_offer_with_the_last) {
   Pair p;
   for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
@@ -355,7 +355,7 @@ TEST(Session, a_replica_that_is_dead_before_the_plan_is_planned_around) {
   EXPECT_GT(p.senders[2]->sender->stats().slices, 0u);
 }
 
-// The link finds out at what it is given to send, before it is told that the connection is closed.
+// The link finds the loss at its next send, before the report that the connection is closed.
 TEST(Session, an_offer_ends_as_the_connection_of_a_decode_process_that_died) {
   Pair p;
   for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
@@ -488,7 +488,7 @@ TEST(Session, what_cannot_be_is_refused_where_it_is_asked) {
   EXPECT_EQ(p.decode->receiver->open(r, p.now()).status().code(), Code::invalid_argument);
 }
 
-// A decode rank played by hand.
+// A decode rank with each message sent by the test.
 struct Stranger {
   explicit Stranger(Pair& p) : sender(*p.senders[0]->sender), pair(p) {
     EXPECT_TRUE(p.offer(0).ok());
@@ -595,7 +595,7 @@ TEST(Session, what_waits_is_bounded) {
   EXPECT_EQ(Staging::make(aligned, 1).status().code(), Code::invalid_argument);
 }
 
-// Its last messages would be missed by nobody.
+// Without the close, no side would notice the loss of the last messages.
 TEST(Session, a_peer_that_lets_too_much_wait_loses_its_connection_and_both_sides_hear_of_it) {
   SessionNode::Options options;
   options.outbox_bytes = 100;

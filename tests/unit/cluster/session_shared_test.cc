@@ -1,5 +1,5 @@
-// Payloads that stay in device memory which both sides of a session reach: who shares and who does not, what becomes of
-// slots when either side goes, and memory that is not what it was.
+// Payloads that stay in device memory which both sides of a session reach: which side shares, the slots after the end
+// of either side, and memory that has been replaced.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -304,7 +304,8 @@ TEST(SessionShared, memory_that_nobody_asked_for_ends_the_session_and_names_the_
   expect_says(p.end_of(s), Code::damaged, "10.0.0.0");
 }
 
-// What is told of lies nowhere, or is smaller than its slots. The rank's own answer comes later and was said before.
+// The announced memory does not exist, or is smaller than its slots. The rank's own answer comes later; it was sent
+// before.
 TEST(SessionShared, memory_that_is_not_there_is_refused_and_the_session_goes_on) {
   for (const uint32_t slots : {1U, 1U << 16}) {
     Pair p;

@@ -1,4 +1,4 @@
-// What a prefill rank pushes must be what was asked for: a slice that is undamaged but another one is thrown away.
+// A prefill rank must push the requested slice: another one, though undamaged, is discarded.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -89,7 +89,7 @@ TEST(SessionWire, grains_are_said_in_accept_and_pull_alone) {
   EXPECT_EQ(std::get<Accept>(without.value().body).grains, (std::vector<uint32_t>{0, 0, 0}));
   const auto pulled = decode(encode(header(Type::pull), all()[4].second));
   EXPECT_EQ(std::get<Pull>(pulled.value().body).entries[2].extent.grain, 16U);
-  // The same four bytes in OPEN, which nobody fills.
+  // These four bytes are reserved in OPEN and must be zero.
   auto bytes = encode(header(Type::open), open());
   bytes[bytes.size() - 32 + 12] = std::byte{1};
   EXPECT_EQ(decode(bytes).status().code(), Code::damaged);
@@ -100,7 +100,7 @@ TEST(SessionWire, a_message_of_any_other_length_is_refused) {
     auto bytes = encode(header(type), body);
     for (size_t n = 0; n < bytes.size(); ++n) {
       EXPECT_FALSE(decode(ConstBytes(bytes).first(n)).ok()) << n;
-      // The same with a length in the header that agrees, so that the body's own counts are asked.
+      // With a fitting length in the header, the counts of the body itself are checked.
       if (n < kHeaderBytes || type == Type::source_abort || type == Type::sink_abort) continue;
       std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
       store_le<uint32_t>(cut.data() + 20, static_cast<uint32_t>(n - kHeaderBytes));

@@ -26,7 +26,7 @@ TEST(StagingPool, gives_the_same_memory_again) {
   StagingPool pool(1 << 20);
   const MutableBytes a = pool.take(10'000);
   pool.give_back(a);
-  const MutableBytes b = pool.take(9'000);  // the same number of pages
+  const MutableBytes b = pool.take(9'000);  // as many pages as `a`
   EXPECT_EQ(a.data(), b.data());
   pool.give_back(b);
 }

@@ -17,7 +17,7 @@ Bytes bytes_of(const M& m) {
   return out;
 }
 
-// What is encoded decodes to what encodes the same; no shorter or longer body is accepted.
+// An encoded message decodes to one that encodes to equal bytes; no shorter or longer body is accepted.
 template <class M>
 void check(const M& m) {
   const Bytes body = bytes_of(m);

@@ -358,7 +358,8 @@ TEST(CodedRecord, a_flipped_byte_is_a_miss_or_changes_nothing) {
     Record wrong = coded;
     wrong.payload[i] ^= static_cast<std::byte>(1 + random.below(255));
     ASSERT_EQ(Code::damaged, decode(wrong, {}, back).code()) << i;
-    // Who has compared the stored bytes need not; then what comes out is still what went in, or nothing does.
+    // A caller that has compared the stored bytes skips the check of their hash. Decoding still gives the original or
+    // fails.
     if (decode(wrong, {nullptr, false, true}, back).ok()) {
       ASSERT_EQ(back.payload, plain.payload) << i;
     }

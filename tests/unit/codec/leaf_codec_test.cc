@@ -100,7 +100,7 @@ TEST(LeafCodec, where_zeros_abound_no_slow_mode_loses_to_zstd) {
   }
 }
 
-// What is no zero to speak of stays with the coder whose decoder is fast.
+// A leaf with few zeros stays with the coder that decodes fast.
 TEST(LeafCodec, real_kv_is_coded_by_exponents) {
   const auto raw = real_kv();
   Workspace workspace;

@@ -35,7 +35,7 @@ Bytes file(const std::string& path) {
   return out;
 }
 
-// `count` elements of that kind whose top bytes are those of a real cache.
+// `count` elements of that type, with top bytes of a real cache.
 Bytes sample(Element element, size_t first, size_t count) {
   static const Bytes bf16 = file("/kv/smollm2_bf16.bin");
   EXPECT_FALSE(bf16.empty());
@@ -419,7 +419,8 @@ TEST(Planar, trees_that_are_not_complete_are_refused) {
   EXPECT_EQ(Code::newer_version, decode(bad, back).code());
 }
 
-// What an earlier version wrote must be read for ever. KVBM_WRITE_GOLDEN=1 writes the files anew.
+// Leaves that an earlier version wrote must stay readable in all later ones. KVBM_WRITE_GOLDEN=1 writes the files
+// again.
 TEST(Planar, golden_leaves_decode_and_are_still_written) {
   struct Golden {
     const char* name;

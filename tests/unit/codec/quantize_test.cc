@@ -203,7 +203,7 @@ TEST_F(Quantize, other_elements_are_never_lossy) {
   }
 }
 
-// README.md, "Quantised leaves", by hand: one row of 64 values, all of them 2 but one -1 and one 0.
+// README.md, "Quantised leaves", byte by byte: one row of 64 values, all of them 2 but one -1 and one 0.
 TEST_F(Quantize, bytes_are_those_of_the_format) {
   std::vector<std::byte> raw(64 * 16 * 2);
   for (size_t i = 0; i < raw.size(); i += 2) store_le<uint16_t>(raw.data() + i, 0x4000);

@@ -39,11 +39,11 @@ TEST(Recipe, the_first_rule_that_holds_decides) {
   EXPECT_EQ(Mode::fast, recipe.mode(99999, 1));
   EXPECT_TRUE(recipe.lossy());
   EXPECT_EQ(Mode::off, Recipe{}.mode(0, 0));
-  EXPECT_EQ(Mode::off, recipe.mode(0, 2));   // of a third plane nothing was said
-  EXPECT_EQ(Mode::off, recipe.mode(0, 99));  // nor of any other
+  EXPECT_EQ(Mode::off, recipe.mode(0, 2));   // no mode was given for a third plane
+  EXPECT_EQ(Mode::off, recipe.mode(0, 99));  // or for any other
 }
 
-// What is of no known layer and plane loses only what every layer and plane does.
+// A leaf of no known layer and plane is quantised only in a mode that every layer and plane has.
 TEST(Recipe, one_mode_for_all_is_that_of_all_or_loses_nothing) {
   for (const char* same : {"int8", "k=int8,v=int8", "0-3=int8,4-=int8", "k:0=int8,int8,max", "v:7-=int8,kv=int8"}) {
     EXPECT_EQ(Mode::int8, recipe_of(same).mode_of_all()) << same;

@@ -228,7 +228,7 @@ TEST(Sealer, refuses_what_is_not_sealed_not_started_or_of_the_wrong_length) {
   EXPECT_EQ(Code::damaged, sealer.open(kLeaf, large_out, large, {}).code());
 }
 
-// What an independent program sealed (tests/data/vectors/make_vectors.py).
+// Records that an independent program sealed (tests/data/vectors/make_vectors.py).
 TEST(Vectors, sealed_records) {
   std::ifstream file(std::string(KVBM_TEST_DATA) + "/vectors/sealed.json");
   size_t n = 0;

@@ -1,4 +1,4 @@
-// What whoever can write to a disk or a link could try on a sealed record: all of it must be a miss.
+// Attacks on a sealed record by a writer to a disk or a link: each must give a miss.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,8 +92,8 @@ TEST_F(SealedRecord, leaves_do_not_open_in_another_place) {
 }
 
 TEST_F(SealedRecord, leaves_do_not_open_in_another_record) {
-  const Record again = encoded(plain, "default", ring.get(), random);  // the same, but for its record id
-  const Record elsewhere_plain = [&] {                                 // the same bytes in another namespace
+  const Record again = encoded(plain, "default", ring.get(), random);  // equal, but for its record id
+  const Record elsewhere_plain = [&] {                                 // equal bytes in another namespace
     Record record = plain;
     record.head[32] ^= std::byte{1};
     make_right(record.head);
@@ -112,7 +112,7 @@ TEST_F(SealedRecord, leaves_do_not_open_in_another_record) {
     wrong.payload = from->payload;
     EXPECT_EQ(Code::damaged, open(wrong).code());
   }
-  EXPECT_EQ(Code::damaged, open(other_key).code());  // the same id, and another key behind it
+  EXPECT_EQ(Code::damaged, open(other_key).code());  // an equal key id, with another key
   EXPECT_TRUE(open(again).ok());
   EXPECT_TRUE(open(elsewhere).ok());
 }
