@@ -60,7 +60,7 @@ TEST(CodecChoice, tries_plain_with_one_batch_in_64_where_coding_wins) {
   EXPECT_LE(edge.plain, 11U);
 }
 
-// Whoever hardly has the time for the way that is known is not the one to try the other with.
+// A batch with barely enough time for the known way is not used to probe the other one.
 TEST(CodecChoice, tries_nothing_with_a_batch_whose_deadline_is_near) {
   CodecChoice choice;
   Edge edge;
@@ -99,7 +99,7 @@ TEST(CodecChoice, is_not_tried_on_one_machine_where_coders_take_more_than_the_ed
   CodecChoice on_one;
   edge.move(on_one, kBatch, 1000);
   EXPECT_EQ(edge.coded, 0U);
-  edge.ns_per_byte = 2;  // somebody limits what goes between its processes
+  edge.ns_per_byte = 2;  // the edge between its processes is limited
   edge.move(on_one, kBatch, 100);
   EXPECT_EQ(on_one.state(kBatch).way, Way::coded);
 }
@@ -136,7 +136,8 @@ TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   EXPECT_EQ(choice.state(kBatch).way, Way::coded);
 }
 
-// A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is soon.
+// A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is
+// soon.
 TEST(CodecChoice, a_stall_in_a_try_does_not_make_coding_wait) {
   for (size_t stalled = 0; stalled < 14; ++stalled) {
     CodecChoice choice;
@@ -227,13 +228,13 @@ TEST(CodecChoice, batches_in_a_line_take_what_each_added) {
   EXPECT_NEAR(state.coded_ns_per_byte, 2.0, 0.1);
 }
 
-// What a session is: so many batches under way at once, the next one asked for where one ends, coded aside so that several
-// of them end together, and at the cost of what is beside them.
+// Traffic of a session: `depth` batches in flight, and the next one requested when one ends. Coding runs beside the
+// transfers, so `together` of them end at once, each after the time of all of these.
 struct Line {
   uint64_t depth = 8;
   double plain_ns_per_byte = 0.5;
-  double coded_ns_per_byte = 0.9;  // wherever the coder is what it waits for
-  uint64_t together = 4;           // that end at the same time
+  double coded_ns_per_byte = 0.9;  // with the coder as the bottleneck
+  uint64_t together = 4;           // batches that end at the same time
   CodingSpeeds thought{0.2, 0.1, 1.45};
   uint64_t bytes = 1 << 20;
   uint64_t now = 1'000'000;

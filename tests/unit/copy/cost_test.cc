@@ -1,4 +1,4 @@
-// What sources are expected to take, and how far it is worth loading.
+// Expected times of sources, and the number of blocks worth loading.
 #include "copy/cost.h"
 
 #include <gtest/gtest.h>
@@ -156,7 +156,7 @@ TEST(ChooseLoad, a_latency_is_worth_waiting_for_when_there_is_enough_behind_it) 
 TEST(Latest, is_the_slack_after_the_next_key_was_due) {
   const std::vector<uint64_t> arrival{100, 120, 140};
   EXPECT_EQ(latest_ns(arrival, 0, 0, 0, 50), 150U);
-  EXPECT_EQ(latest_ns(arrival, 1, 90, 1000, 50), 160U);  // it came early: the next is due 20 later
+  EXPECT_EQ(latest_ns(arrival, 1, 90, 1000, 50), 160U);  // early: the next one is due 20 later
   EXPECT_EQ(latest_ns(arrival, 1, 140, 30, 50), 170U);   // late already: not later than planned
 }
 

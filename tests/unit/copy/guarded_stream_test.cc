@@ -1,6 +1,6 @@
 // The two halves of a protected TCP connection, without sockets: what arrives is what was sent, in its order, or the
-// receiver says that it is not and tells of nothing more. Every byte of a stream is changed, and its frames are repeated,
-// left out, exchanged, cut and sent back.
+// receiver says that it is not and tells of nothing more. Every byte of a stream is changed, and its frames are
+// repeated, left out, exchanged, cut and sent back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::unique_ptr<FrameGuard> guard_of(Protection how, const Key& key, uint64_t bl
 
 ConstBytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// What a sender gives to its socket, `step` bytes at a time.
+// The bytes that a sender writes to its socket, `step` bytes at a time.
 class Out final : public SenderSink {
  public:
   explicit Out(Protection how, const Key& key = kThere) { sender.guard(guard_of(how, key)); }
@@ -74,7 +74,7 @@ class Out final : public SenderSink {
   std::vector<uint64_t> ended;
 };
 
-// What came of a stream: everything that was told, and why it ended.
+// The result of a stream: every report, and the reason of its end.
 struct Heard final : ReceiverSink {
   void on_message(ConstBytes bytes) override {
     log.emplace_back("message " + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
@@ -144,7 +144,7 @@ Bytes joined(const std::vector<Bytes>& frames) {
   return out;
 }
 
-// Everything that was told is what would have been told anyhow, and it ended there.
+// `heard` is a prefix of the reports of the unchanged stream, and the stream ended there.
 void expect_cut_short(const Heard& whole, const Heard& heard, bool ends = true) {
   ASSERT_LE(heard.log.size(), whole.log.size());
   EXPECT_TRUE(std::equal(heard.log.begin(), heard.log.end(), whole.log.begin()));
@@ -156,7 +156,7 @@ void expect_cut_short(const Heard& whole, const Heard& heard, bool ends = true) 
 
 class GuardedStream : public testing::TestWithParam<Protection> {
  protected:
-  // Messages, pushes of one byte, of several frames, of nothing, and one that nobody has posted.
+  // Messages, pushes of one byte, of several frames, of no bytes, and one without a posted receive.
   static Bytes small(Protection how) {
     Out out(how);
     out.say("first");
@@ -281,7 +281,7 @@ TEST_P(GuardedStream, what_is_not_protected_in_this_way_is_not_taken) {
   EXPECT_TRUE(heard.log.empty());
 }
 
-// Nothing is told of a frame, not even that it is too large, before its tag has fitted.
+// No report of a frame, not even that it is too large, precedes the check of its tag.
 TEST_P(GuardedStream, a_push_larger_than_its_post_is_told_when_it_is_known_to_be_one) {
   Out out(GetParam());
   const Bytes large = test::content(3, 300'000);
@@ -322,7 +322,7 @@ TEST_P(GuardedStream, no_key_covers_more_than_it_may) {
   iovec vectors[Sender::kVectors];
   EXPECT_EQ(pushing.gather(vectors), 0U);
   EXPECT_EQ(pushing.failure(), Code::closed);
-  // And who receives goes no further, whatever the sender believes.
+  // The receiver stops at its own limit, whatever that of the sender.
   Out out(GetParam());
   for (int i = 0; i < 10; ++i) out.say("sixteen bytes...");
   const Heard heard = hear(out.all(), GetParam(), SIZE_MAX, kPostBytes, kThere, kFew);

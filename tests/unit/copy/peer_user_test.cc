@@ -1,5 +1,5 @@
-// Whose process is at the other end of a TCP connection of this machine, and what a transport does about it that takes
-// this user's alone.
+// The user of the process at the other end of a TCP connection on this machine, and a transport that accepts only this
+// user's processes.
 #include "copy/tcp/peer_user.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ int connected_to(const std::string& address) {
   return -1;
 }
 
-// A child process that runs `body` and then stays until it is let go: what it opened stays open.
+// A child process that runs `body` and then waits for its release: its files stay open.
 class Child {
  public:
   Child(bool another_user, const std::function<bool()>& body) {
@@ -128,7 +128,7 @@ TEST_P(PeerUserTest, another_users_process_is_told_by_both_sources_and_refused_w
 
 TEST_P(PeerUserTest, whoever_listens_is_told_before_it_accepts_and_who_has_accepted_after) {
   const Fd fd(connected_to(address_));
-  // Nobody has the socket at the other end yet, which the kernel then calls root's.
+  // No process holds the socket at the other end yet. The kernel names root as its user.
   std::string why;
   EXPECT_FALSE(users_.ask_kernel(fd.get(), false, why).has_value());
   EXPECT_FALSE(PeerUsers::look_up(fd.get(), table_of(address_), why).has_value());
@@ -159,7 +159,7 @@ TEST_P(PeerUserTest, a_listener_of_another_user_is_told) {
   EXPECT_EQ(users_.of_peer(fd.get()).user, PeerUser::unknown);
 }
 
-// The kernel says user 0 of a socket that nobody has any more.
+// The kernel names user 0 for a socket that no process holds any more.
 TEST_P(PeerUserTest, one_that_has_gone_is_nobodys_and_not_roots) {
   Fd client(connected_to(address_));
   const Fd fd = accepted();
@@ -275,7 +275,7 @@ TEST_F(OwnUserTransport, another_user_that_comes_is_closed_and_nothing_of_it_is_
   EXPECT_TRUE(side_.messages.empty());
 }
 
-// Of a socket that its process has closed the kernel names root, who runs this test.
+// For a closed socket the kernel names root, and root runs this test.
 TEST_F(OwnUserTransport, what_another_user_said_before_it_went_is_not_told) {
   if (!can_be_another_user()) GTEST_SKIP() << "only root can become another user";
   ASSERT_EQ(test::as_another_user([&] {

@@ -1,4 +1,4 @@
-// What is TCP's own, beside the contract of all transports (tcp_contract_test.cc).
+// Properties of the TCP transport alone, beside the contract of all transports (tcp_contract_test.cc).
 #include "copy/tcp/tcp_transport.h"
 
 #include <arpa/inet.h>
@@ -179,7 +179,7 @@ TEST_F(TcpTransportTest, protection_begins_once_after_admission_and_before_anyth
   EXPECT_EQ(static_cast<Code>(protect(side_.accepted[0], KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
 }
 
-// The other side has no tags, or other keys: nothing of it is told.
+// The other side sends no tags, or has other keys: none of its bytes are reported.
 TEST_F(TcpTransportTest, a_protected_connection_ends_with_the_first_frame_whose_tag_does_not_fit) {
   const RawSocket raw(address_);
   std::byte header[kHeaderBytes];

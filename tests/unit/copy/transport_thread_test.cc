@@ -171,7 +171,7 @@ TEST(TransportThread, whoever_waits_for_an_answer_may_drive_meanwhile) {
       ASSERT_TRUE(a->help_until(answered, deadline)) << i;
     }
     if (i % 100 == 0) {
-      // And what is asked for while nobody helps is done by the thread itself.
+      // Without a helper the thread itself runs the posted calls.
       a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok); });
       wait_for(one.messages, ++i);
     }
@@ -257,7 +257,7 @@ TEST(TransportThread, a_nudge_makes_whoever_waits_ask_again) {
     });
   }
   for (int i = 1; i <= kRounds; ++i) {
-    round = i;  // said by nobody but the nudge
+    round = i;  // only the nudge reports it
     thread->nudge();
     wait_for(seen, i * kThreads);
   }
@@ -293,7 +293,7 @@ TEST(TransportThread, who_is_about_to_help_and_waits_for_a_task_first_is_not_lef
   std::atomic<bool> ran{false};
   std::atomic<bool> over{false};
   on(*thread, [] { return 0; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it sleeps
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the thread sleeps
   // Ends the wait where nothing else does.
   std::thread rescuer([&] {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -1,6 +1,6 @@
-// Coding blocks on the device (BlockCoder), on the fake of the CUDA driver with the kernels' own source: the streams are
-// those of the CPU's coder, whatever the mode, the element and the way that runs lie in memory; what is damaged reaches no
-// page; nothing that the driver does leaves wrong bytes, memory or a call that does not end.
+// Coding blocks on the device (BlockCoder), on the fake CUDA driver with the kernels' own source. The streams equal
+// those of the CPU's coder in every mode, for every element type and layout of runs. Damaged data reaches no page. No
+// driver error leaves wrong bytes, allocated memory or a call that does not end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,7 +126,7 @@ class BlockCoderTest : public ::testing::Test {
     return coder.decode(view.value(), lossy, to, nullptr, workspace_);
   }
 
-  // The same stream, but for the last digits of what was lost and the checksum over them.
+  // The streams are equal, but for the last digits of the measured loss and the checksum over them.
   static void expect_same(const Bytes& cpu, const Bytes& device) {
     ASSERT_EQ(cpu.size(), device.size());
     const auto a = codec::StreamView::parse(cpu);
@@ -221,7 +221,7 @@ TEST_F(BlockCoderTest, streams_are_those_of_the_cpu_and_come_back_the_same) {
   EXPECT_EQ(codec::has_zstd(), fake_.launches("kvbm_merge_planes") > 0);
 }
 
-// What cannot be quantised goes the CPU's way, leaf by leaf; what zstd does not make smaller stays as it is.
+// The CPU codes each leaf that cannot be quantised. A leaf that zstd does not make smaller stays raw.
 TEST_F(BlockCoderTest, leaves_that_a_mode_does_not_fit_are_coded_as_the_cpu_codes_them) {
   BlockCoder coder(device_, options());
   const LeafForm form{Element::bf16, 64, 16};
@@ -333,7 +333,7 @@ TEST_F(BlockCoderTest, what_the_driver_refuses_ends_one_call_and_leaves_nothing)
       fake_.fail(entry, nth, kCuOutOfMemory);
       const auto made = by_device(*coder, form, Mode::int8, from);
       EXPECT_TRUE(made.ok() || made.status().code() == Code::no_memory) << made.status().message();
-      // What was not met yet is met here, or later.
+      // An injected error that encoding did not reach is reached here, or later.
       Status there = back(*coder, want, from);
       for (int again = 0; again < 7 && there.code() == Code::no_memory; ++again) there = back(*coder, want, from);
       EXPECT_TRUE(there.ok()) << there.message();
@@ -360,8 +360,8 @@ TEST_F(BlockCoderTest, a_device_that_is_lost_on_the_way_ends_the_call_and_the_pr
   EXPECT_EQ(Code::tier_disabled, by_device(coder, form, Mode::int8, from).status().code());
 }
 
-// Of the lowest priority, its stream may be kept from the device for long: the call fails alone, and those after it until that
-// has ended. Nothing of the caller's is written by it.
+// Of the lowest priority, its stream may be kept from the device for long: the call fails alone, and those after it
+// until that has ended. Nothing of the caller's is written by it.
 TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alone) {
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);
@@ -397,8 +397,8 @@ TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alo
   EXPECT_FALSE(device_->is_lost());
 }
 
-// A device that never ends what it was given is given up, where that writes to the caller's memory; what it may still write
-// stays where it is.
+// A device that never ends what it was given is given up, where that writes to the caller's memory; what it may still
+// write stays where it is.
 TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);

@@ -28,7 +28,7 @@ inline constexpr codec::Element kFloats[] = {codec::Element::bf16, codec::Elemen
 inline constexpr codec::Element kPlanarElements[] = {codec::Element::bf16, codec::Element::fp16, codec::Element::fp32,
                                                      codec::Element::fp8_e4m3, codec::Element::fp8_e5m2};
 
-// `count` elements of that kind whose exponents are those of a real cache, from its element `first` on.
+// `count` elements of that type with the exponents of a real cache, from its element `first` on.
 inline Bytes real_values(codec::Element element, size_t first, size_t count) {
   static const Bytes cache = test::real_cache(test::data_folder(KVBM_TEST_DATA));
   EXPECT_FALSE(cache.empty());
@@ -53,7 +53,7 @@ inline Bytes real_values(codec::Element element, size_t first, size_t count) {
   return out;
 }
 
-// Values whose signs `max` codes: a channel keeps its sign from row to row, but now and then.
+// Values with signs that `max` codes: a channel keeps its sign in 15 of 16 rows.
 inline Bytes kept_signs(codec::Element element, uint32_t row, size_t count) {
   Bytes out = real_values(element, 0, count);
   const size_t width = codec::element_bytes(element);
@@ -93,8 +93,8 @@ inline DeviceRun run_of(const StridedRun& run) {
   return make_run(reinterpret_cast<uint64_t>(run.data), run.bytes, run.count1, run.stride0, run.stride1);
 }
 
-// What a kernel is given of one leaf, with all memory that it may touch: the coded side as it is, and the plain side in
-// pieces between bytes that belong to nobody.
+// A kernel's argument for one leaf, with all memory that it may touch: the coded side in one piece, and the plain side
+// in pieces between guard bytes.
 struct CodedLeaf {
   static constexpr std::byte kNobody{0x3C};
   Block coded;
@@ -167,7 +167,7 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   const uint64_t at = launch.scratch ? scratch.address() : 0;
   emulation::Options options;
   options.order_seed = launch.order_seed;
-  // Asked for each access: by address.
+  // The check of each access, by address.
   struct Range {
     const std::byte* begin;
     const std::byte* end;
@@ -200,7 +200,7 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   return results;
 }
 
-// What the CPU makes of the same leaf.
+// The CPU's result for that leaf.
 struct Reference {
   Code code = Code::ok;
   Bytes plain;

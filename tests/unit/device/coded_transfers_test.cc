@@ -1,5 +1,5 @@
-// Coded leaves through Transfers, on the fake of the CUDA driver with the kernels' own source: they land as the CPU would
-// have decoded them, among plain ones, on every way, and what is damaged is told and overwritten.
+// Coded leaves through Transfers, on the fake CUDA driver with the kernels' own source. On every path, and among plain
+// leaves, they arrive as the CPU decodes them. Damaged ones are reported and overwritten.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using Bytes = std::vector<std::byte>;
 struct Coded {
   LeafCodec codec = LeafCodec::raw;
   Bytes stored;
-  Bytes plain;  // what decoding gives
+  Bytes plain;  // the decoded bytes
 };
 
 // A leaf of `values` values of the real cache, coded.
@@ -200,7 +200,7 @@ TEST(CodedTransfers, a_coded_leaf_that_is_not_the_one_that_was_stored_is_overwri
     std::vector<bool> bad(mixed.leaves.size());
     for (size_t i = 0; i < mixed.leaves.size(); ++i) {
       LeafMove& leaf = mixed.leaves[i];
-      leaf.check = false;  // nobody knows more than the frame says
+      leaf.check = false;  // only the frame's own hash is known
       leaf.check_coded = leaf.codec != LeafCodec::raw && world.random.below(4) != 0;
       leaf.coded_hash = codec::leaf_hash(ConstBytes(leaf.record, leaf.record_bytes()));
       bad[i] = leaf.check_coded && world.random.below(2) == 0;

@@ -278,7 +278,7 @@ TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
   EXPECT_TRUE(device->is_lost());
 }
 
-// Name, code, the driver's words, and what to do: nobody is left with the name of a call.
+// The call, its error's name and code, the driver's text, and advice: a call's name alone does not help.
 TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
   const FakeCuda fake;
   for (const CuResult result : {1, 2, 3, 4, 46, 100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709, 710, 712,

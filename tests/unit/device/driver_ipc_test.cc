@@ -1,5 +1,5 @@
-// Memory and events of a device from process to process, through a loaded library: the fake driver's, and once more, as a
-// device suite, that of a device (KVBM_ON_DEVICE).
+// Memory and events of a device from process to process, through a loaded library: the fake driver's, and once more, as
+// a device suite, that of a device (KVBM_ON_DEVICE).
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,8 @@ using namespace kvbm;
 using namespace kvbm::device;
 
 constexpr size_t kBytes = 10000;
-// The child's exit status where the driver shares nothing between processes: in containers, sandboxes and on MIG devices.
+// The child's exit status where the driver shares nothing between processes: in containers, sandboxes and on MIG
+// devices.
 constexpr int kNotShared = 77;
 constexpr const char* kWhyNot = "the driver shares no memory between processes here (CUDA_ERROR_NOT_SUPPORTED)";
 
@@ -38,7 +39,7 @@ struct Offer {
   CuIpcHandle memory, event;
 };
 
-// What each side has: its own driver, loaded after the fork, and its own device.
+// One process's state: its own driver, loaded after the fork, and its own device.
 struct Side {
   const Driver* cuda = nullptr;
   std::shared_ptr<Device> device;

@@ -1,4 +1,4 @@
-// What the build embeds is what its sources say: every kernel, for every architecture.
+// The embedded image has every kernel of the sources, for every architecture.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -66,9 +66,9 @@ TEST(EmbeddedKernels, are_all_there_for_every_architecture_and_as_ptx) {
   EXPECT_EQ(ptx, std::set<uint32_t>{kPtx});
 }
 
-// Short of registers the compiler computes a thread's constants of the leaf hash again for each of its eight vectors, and
-// what should be bound by a link or by memory is bound by instructions. The multiplier is named by two of them a constant:
-// two keys before the loop; a lane's start, its scramble and what it is merged with behind it.
+// Short of registers, the compiler computes a thread's constants of the leaf hash again for each of its eight vectors.
+// The kernel is then bound by instructions in place of a link or memory. Each constant has two instructions with the
+// multiplier: two keys before the loop; a lane's start, its scramble and its merge key behind it.
 TEST(EmbeddedKernels, compute_the_constants_of_the_leaf_hash_once) {
   if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
   constexpr uint32_t kMultiplier = 0x1CE4E5B9;  // low word of SplitMix64's first: hash_constant (leaf_hash.cuh)

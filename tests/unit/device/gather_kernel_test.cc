@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kWidths[] = {1, 2, 4, 8, 16};
 
-// Gathers all cases in one launch and compares every byte, those that nobody may touch too.
+// Gathers all cases in one launch and compares every byte, guard bytes included.
 void gather_all(std::vector<Case>& cases, const Launch& launch) {
   std::vector<LeafJob> jobs;
   std::vector<std::vector<std::byte>> memory, records;

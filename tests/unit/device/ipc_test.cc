@@ -67,7 +67,7 @@ TEST_F(Ipc, an_allocation_is_opened_once_and_closed_with_the_last_that_holds_it)
   EXPECT_EQ(mappings_->allocations(), 1U);
   first.reset();
   EXPECT_EQ(fake_->left(0).ipc_mappings, 1U);
-  mappings_.reset();  // who holds a mapping does not need what gave it
+  mappings_.reset();  // a held mapping does not need the object that made it
   second.reset();
   EXPECT_EQ(fake_->left(0).ipc_mappings, 0U);
   EXPECT_EQ(fake_->calls("cuIpcCloseMemHandle"), 1U);

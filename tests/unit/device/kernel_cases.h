@@ -26,7 +26,7 @@ inline LeafJob leaf_job(const StridedRun& run, const std::byte* record, bool che
   return make_leaf_job(device_run(run), run.count0, address_of(record), checked, expected);
 }
 
-// A leaf in memory of its own: runs of `memory` between guards. Everything else in there belongs to nobody.
+// A leaf in memory of its own: runs of `memory` between guards. No kernel may touch the rest of it.
 struct Case {
   std::vector<std::byte> memory;
   StridedRun run;
@@ -41,7 +41,7 @@ inline std::vector<std::byte> random_bytes(size_t bytes, Random& random) {
   return memory;
 }
 
-// Any run of at most `limit` bytes whose pieces, strides and places are multiples of `width`.
+// A random run of at most `limit` bytes, with pieces, strides and offsets in multiples of `width`.
 inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   Case c;
   c.run.bytes = width * (1 + random.below(std::max<uint64_t>(1, random.below(4) == 0 ? limit / width : 600 / width)));

@@ -165,7 +165,7 @@ TEST_P(ManyLeaves, are_scattered_and_only_what_is_wrong_becomes_poison) {
   EXPECT_EQ(world_.transfers->scatters().bad_leaves, 3U);
 }
 
-// What of a batch that the driver refused did not land is poison before a stream is let past, every leaf of it.
+// If the driver refuses a batch, each leaf that has not arrived is overwritten with poison before a stream may pass.
 TEST_P(ManyLeaves, of_a_batch_that_was_refused_are_right_or_poison) {
   for (const char* entry : {"cuLaunchKernel", "cuEventRecord"}) {
     world_.fill_pages();

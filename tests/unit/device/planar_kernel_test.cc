@@ -293,7 +293,7 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
       }
     }
   }
-  // What was tried is of all kinds: fields that do not matter, values, and fields that do.
+  // The changes were of all kinds: in fields without effect, in values, and in fields that are checked.
   EXPECT_GT(ends[kCodedOk], 10U);
   EXPECT_GT(ends[kCodedWrongHash], 100U);
   EXPECT_GT(ends[kCodedDamaged], 500U);

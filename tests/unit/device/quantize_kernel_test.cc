@@ -1,4 +1,5 @@
-// kvbm_quantize and kvbm_dequantize, their own source, against codec/quantize: the same bytes, scales, refusals and hashes.
+// kvbm_quantize and kvbm_dequantize, their own source, against codec/quantize: the same bytes, scales, refusals and
+// hashes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -35,7 +36,7 @@ struct Values {
   }
 };
 
-// What the CPU makes of it; nothing where it says that it is not to be quantised.
+// The CPU's result; `stored` is empty if the CPU does not quantise the leaf.
 struct Quantized {
   std::optional<Bytes> stored;
   codec::Encoded encoded;

@@ -166,7 +166,7 @@ TEST(ScatterKernel, every_arrangement_of_engines_comes_back) {
       const Results r = run_jobs("kvbm_scatter_leaves", jobs, launch, true);
       ASSERT_TRUE(r.outcome.ok()) << r.outcome.text;
       const std::vector<std::vector<std::byte>> after = pages.memory;
-      // The same by the reference, on the pages as they were.
+      // The reference's result, on the former pages.
       for (size_t t = 0; t < before.size(); ++t) std::copy(before[t].begin(), before[t].end(), pages.memory[t].begin());
       for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
         ASSERT_EQ(r.hashes[i], hashes[i]);

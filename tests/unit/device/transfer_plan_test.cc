@@ -24,7 +24,7 @@ std::vector<PlanLeaf> record_of(size_t n, uint32_t bytes, uint64_t record = kHos
   return leaves;
 }
 
-// The same with their pages neighbours too.
+// As record_of, with adjacent pages.
 std::vector<PlanLeaf> flat_record(size_t n, uint32_t bytes, uint64_t record = kHost, bool pinned = true) {
   std::vector<PlanLeaf> leaves = record_of(n, bytes, record, pinned);
   for (size_t i = 0; i < n; ++i) leaves[i].device = kPages + i * bytes;
@@ -205,8 +205,8 @@ TEST(TransferPlan, holds_no_more_leaves_in_a_part_than_there_are_jobs) {
   for (const PlannedPart& part : p.parts) EXPECT_LE(part.count, 7U);
 }
 
-// Whatever the leaves are: every one is in one part, in order; places of a part do not overlap, fit, and follow each
-// other inside of a run exactly as in host memory; every mark comes with its last leaf.
+// For all leaves: each one is in one part, in order. The places of a part fit, do not overlap, and follow each other
+// inside of a run exactly as in host memory. Each mark comes with its last leaf.
 TEST(TransferPlan, keeps_its_invariants_for_any_leaves) {
   SeededRandom random(20261122);
   for (int round = 0; round < 300; ++round) {

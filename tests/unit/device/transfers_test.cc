@@ -67,7 +67,7 @@ TEST(Transfers, gather_every_byte_on_every_way) {
     TransferBatch batch;
     batch.leaves = world.make_leaves(200, 700U << 10, way.loose, way.flat);
     const std::vector<LeafMove> leaves = batch.leaves;
-    // What must be there afterwards, and nothing else changed.
+    // The expected bytes afterwards; no others may change.
     Bytes pinned(world.pinned, world.pinned + TransferWorld::kBytes);
     Bytes loose = world.loose;
     for (const LeafMove& leaf : leaves) {
@@ -276,7 +276,7 @@ TEST(Transfers, overwrite_what_is_poison_and_nothing_else) {
   EXPECT_EQ(world.gather(std::move(out)).wait(), Code::invalid_argument) << "into a record there is nothing to overwrite";
 }
 
-// The device hashes a page that the copy engine then moves: between the two somebody writes to it.
+// The device hashes a page that the copy engine then moves; a write between the two changes it.
 TEST(Transfers, a_page_that_changes_under_its_copy_is_not_good) {
   TransferWorld world;
   ASSERT_TRUE(world.open(only(Path::straight)).ok());
@@ -418,7 +418,29 @@ TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   }
 }
 
-// A load into one layer for whoever waits for value 1 of `landmark`.
+TEST(Transfers, reach_marks_without_leaves_behind_earlier_batches) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const auto landmark = world.transfers->landmark();
+  Reader reader(world);
+  TransferBatch first;
+  first.leaves = world.make_leaves(30, 2U << 20, 0, true);
+  TransferWorld::expect_records(first.leaves);
+  const std::vector<LeafMove> leaves = first.leaves;
+  TransferBatch second;
+  second.landmark = landmark;
+  second.marks = {{0, 7}};
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 7, reader.stream).ok());
+  reader.read(leaves.back());
+  Outcome a = world.scatter(std::move(first));
+  Outcome b = world.scatter(std::move(second));
+  EXPECT_EQ(b.wait(), Code::ok);
+  EXPECT_EQ(a.wait(), Code::ok);
+  world.cuda.synchronize(reader.stream);
+  EXPECT_EQ(std::memcmp(reader.copies[0].second, leaves.back().record, leaves.back().device.total()), 0);
+}
+
+// A load into one layer, for a stream that waits for value 1 of `landmark`.
 TransferBatch load_of_one_layer(const std::vector<LeafMove>& leaves, const std::shared_ptr<Landmark>& landmark,
                                 std::shared_ptr<StreamPoint> after) {
   TransferBatch batch;
@@ -505,7 +527,7 @@ TEST(Transfers, let_a_load_of_a_stream_that_waits_for_nothing_pass_at_once) {
   ASSERT_TRUE(before_one.ok() && before_two.ok());
   Outcome second = world.scatter(load_of_one_layer(leaves, two, before_two.value()));
   world.cuda.release(free);
-  EXPECT_EQ(second.wait(), Code::ok);  // nobody has begun the load that `waits` waits for
+  EXPECT_EQ(second.wait(), Code::ok);  // the load that `waits` waits for has not begun
   Outcome first = world.scatter(load_of_one_layer(leaves, one, before_one.value()));
   EXPECT_EQ(first.wait(), Code::ok);
   world.cuda.synchronize(waits);

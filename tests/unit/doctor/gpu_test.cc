@@ -18,7 +18,7 @@ using kvbm::test::FakeLibrary;
 
 class DoctorGpuTest : public ::testing::Test {
  protected:
-  // What is found with the fake driver set up by `settings`.
+  // The findings with the fake driver set up by `settings`.
   doctor::Findings probe(const std::string& name, const std::string& settings) {
     const FakeLibrary fake(dir_, name, settings);
     doctor::Findings out;
@@ -50,7 +50,7 @@ TEST_F(DoctorGpuTest, no_driver_is_absent_with_its_reason) {
   const Finding kernels = found(all, "kernels");
   EXPECT_EQ(kernels.state, device::embedded_kernels().empty() ? State::absent : State::ok);
   expect_in(found(all, "direct storage").value, "no usable CUDA driver");
-  // What was named is looked at all the same.
+  // The named libcufile is probed although the driver is missing.
   all.clear();
   doctor::probe_gpu("/nowhere/libcuda.so.1", cufile_, all);
   EXPECT_EQ(found(all, "direct storage").state, State::absent);

@@ -1,4 +1,4 @@
-// What the doctor says of control groups and of what refuses io_uring.
+// The doctor's findings on control groups and on the refusal of io_uring.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -28,7 +28,7 @@ Cache make_cache(Form form, const RecordShape& s, uint64_t blocks, Random& rando
   return c;
 }
 
-// Row-major index over the form's axes, told in words and not in strides.
+// Row-major index over the form's axes, computed axis by axis and without strides.
 const std::byte* naive(const Cache& c, Form form, const RecordShape& s, uint64_t blocks, uint64_t block, uint64_t layer,
                        uint64_t plane, uint64_t head, uint64_t token) {
   uint64_t index = 0;

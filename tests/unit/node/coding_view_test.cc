@@ -1,4 +1,4 @@
-// What people and programs read of an edge's coding, from rows as the library fills them.
+// An edge's coding as text for operators and as JSON, from rows as the library fills them.
 #include "node/coding_view.h"
 
 #include <gtest/gtest.h>

@@ -30,7 +30,7 @@ std::string bind_to_loopback(const Fd& fd) {
   return "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
 }
 
-// Gives whoever comes the same answer, one after the other; nothing, and keeps him, where that is empty.
+// Sends each client the answer `says`, one client after the other. If it is empty, sends none and keeps the connection.
 class Server {
  public:
   explicit Server(std::string says) : says_(std::move(says)) {

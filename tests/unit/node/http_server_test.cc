@@ -1,4 +1,4 @@
-// Who is connected to the HTTP server: how many at once, for how long, and that a page is answered all the same.
+// Connections of the HTTP server: their number, their time limit, and that a page is answered at the limits too.
 #include "node/http_server.h"
 
 #include <arpa/inet.h>
@@ -70,7 +70,7 @@ class HttpServerTest : public testing::Test {
     const uint64_t one = 1;
     ASSERT_EQ(::write(stop_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
     thread_.join();
-    server_.reset();  // with whoever is still connected
+    server_.reset();  // with its open connections
     loop_.reset();    // which closes them
     ::close(stop_);
   }
@@ -134,7 +134,7 @@ TEST_F(HttpServerTest, what_is_no_request_is_told_so) {
   EXPECT_NE(nothing.hear().find(" 400 "), std::string::npos);
 }
 
-// Whoever says a byte now and then is never silent, and is closed all the same.
+// A client that sends a byte now and then is never idle, and its connection is closed all the same.
 TEST_F(HttpServerTest, a_head_that_comes_byte_by_byte_is_not_waited_for) {
   const Guest slow(server_->address());
   slow.say("GET /page HTTP/1.1\r\nHost: x\r\nX-Slow: ");

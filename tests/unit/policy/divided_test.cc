@@ -48,7 +48,7 @@ struct Divided {
 };
 
 constexpr size_t kCapacity = 256;
-// What the policy takes a block for, in its own numbers (the low bits of Facts::aux).
+// The policy's class of a block, in its own numbers (the low bits of Facts::aux).
 uint32_t kind(const Flat& slots, SlotId slot) { return slots.facts[slot].aux % 128; }
 
 TEST(DividedPolicy, what_left_one_part_is_known_when_it_comes_back_in_another) {
@@ -71,7 +71,7 @@ TEST(DividedPolicy, what_left_one_part_is_known_when_it_comes_back_in_another) {
   EXPECT_EQ(kind(*all.slots[1], 0), returned);
   EXPECT_EQ(kind(*all.slots[2], 0), returned);
   EXPECT_NE(kind(*all.slots[1], 1), returned) << "a block that is new";
-  // It is remembered once.
+  // A block's return is recognised once.
   all.slots[2]->insert(*all.policies[2], 1, gone[1], 1002);
   EXPECT_NE(kind(*all.slots[2], 1), returned);
 }

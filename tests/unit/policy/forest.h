@@ -82,7 +82,7 @@ class Forest final : public Residents {
     slots_[parent].children -= 1;
     offer(parent);
   }
-  // The same; the parent, if nothing else keeps it and the policy has it go next.
+  // As leave. Returns the parent if it has no other children or holds and the policy evicts it next.
   SlotId leave_with_parent(SlotId slot) {
     const SlotId parent = slots_[slot].parent;
     const bool only = parent != kNoSlot && resident(parent) && slots_[parent].children == 1 && !held(parent);

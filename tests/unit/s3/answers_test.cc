@@ -1,4 +1,4 @@
-// What each answer of a server means.
+// The meaning of each answer of a server.
 #include "s3/answers.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST(Answers, a_get_is_whole_or_an_error) {
   EXPECT_EQ(get(206, "bytes 10-9/100", 0, 10, 10), broken);
   EXPECT_EQ(get(206, "bytes 10-99999999999999999999999/1", 10, 10, 10), broken);
   EXPECT_EQ(get(200, "", 10, 5, 10, 10), broken);  // the server ignores ranges
-  EXPECT_EQ(get(200, "", 10, 0, 50, -1), broken);  // it may not be all
+  EXPECT_EQ(get(200, "", 10, 0, 50, -1), broken);  // of unknown length: it may be cut off
   EXPECT_EQ(get(200, "", 10, 0, 50, 20), broken);
   EXPECT_EQ(get(204, "", 0, 0, 50, 0), broken);
 }

@@ -175,7 +175,7 @@ TEST_F(ChainTest, an_instance_role_needs_a_session_first) {
   EXPECT_NE(found().find("no credentials were found"), std::string::npos);
 }
 
-// A keeper whose container answers what the test says.
+// A keeper with a container service that gives the test's answers.
 class KeeperTest : public ::testing::Test {
  protected:
   Fetch fetch() {

@@ -1,4 +1,4 @@
-// What URLs and environments mean.
+// The meaning of URLs and environment variables.
 #include "s3/settings.h"
 
 #include <gtest/gtest.h>

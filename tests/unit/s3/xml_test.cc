@@ -1,4 +1,4 @@
-// What is read of a store's answers.
+// The fields read of a store's XML answers.
 #include "s3/xml.h"
 
 #include <gtest/gtest.h>

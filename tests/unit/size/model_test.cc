@@ -164,7 +164,7 @@ TEST(Model, a_type_that_is_not_known_is_named) {
 }
 
 TEST(Model, a_field_that_is_not_known_is_named) {
-  // What speaks of the cache may not be passed over, whatever the type.
+  // A field with a name that concerns the cache may not be ignored, whatever its type.
   for (const char* name : {"kv_share_every", "cache_ratio", "num_recurrent_passes", "ssm_rank", "layers_sharing_kv"}) {
     EXPECT_NE(refusal_of(with("\"" + std::string(name) + "\":2").c_str()).find(name), std::string::npos) << name;
   }

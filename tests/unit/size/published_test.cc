@@ -1,6 +1,6 @@
-// The size of published models. Each row has the fields of the model's own configuration that decide it, and the sum written out
-// from the model's definition: layers that keep something, times K and V, times KV heads, times the values of a head, times the
-// two bytes of a value. Facts only.
+// The size of published models. Each row has the fields of the model's own configuration that decide it, and the sum
+// written out from the model's definition: layers that keep something, times K and V, times KV heads, times the values
+// of a head, times the two bytes of a value. Facts only.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ std::string repeated(uint64_t count, const char* value) {
   return list;
 }
 
-// A model whose layers are all alike.
+// A model with equal layers.
 Row plain(const char* name, std::string config, uint64_t per_token) { return {name, std::move(config), per_token, per_token}; }
 
 // Nemotron Super 49B: layers 6, 7, 11, 42 to 51 and 53 to 70 have no attention.
@@ -383,7 +383,7 @@ TEST(PublishedModels, a_type_that_is_known_has_no_note_about_its_fields) {
   }
 }
 
-// What compresses, shares or mixes what it keeps in a way that is not counted is refused by name.
+// A model that compresses, shares or mixes its cache in a way that is not counted is refused by name.
 TEST(PublishedModels, what_is_not_counted_is_refused_by_name) {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {R"({"model_type":"deepseek_v4","head_dim":512,"hidden_size":4096,"num_attention_heads":64,"num_hidden_layers":43,

@@ -99,7 +99,7 @@ TEST_F(Compress, gives_back_the_same_file_in_every_lossless_mode) {
   }
 }
 
-// What docs/codec.md says of what does not become smaller.
+// The statement of docs/codec.md on data that does not become smaller.
 TEST_F(Compress, noise_grows_by_24_bytes_a_leaf_and_some_500) {
   SeededRandom random(12);
   Bytes file(33 << 20);  // two chunks
@@ -156,7 +156,7 @@ TEST_F(Compress, tells_why_a_lossy_mode_was_not_used) {
   EXPECT_EQ(odd.value().kept.tensors()[0].name, "k");
   EXPECT_EQ(odd.value().kept.tensors()[0].counts.not_finite, 1U);
   EXPECT_EQ(fine.value().kept.tensors()[0].name, "ids");
-  // Whoever decodes is told the same.
+  // Decoding reports it too.
   const auto back = unpack(at("odd"), at("back"), true);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back.value().kept.all(), odd.value().kept.all());
@@ -260,7 +260,7 @@ TEST_F(Compress, a_file_that_is_being_written_has_no_name) {
 }
 
 TEST_F(Compress, what_is_no_plain_file_is_refused_by_its_kind_at_once) {
-  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);  // nobody will ever write to it
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);  // without a writer
   for (const auto& [path, kind] : {std::pair{at("pipe"), "a pipe"}, {dir_.path(), "a folder"}, {std::string("/dev/zero"), "a device"}}) {
     const auto input = Input::open(path);
     EXPECT_EQ(input.status().code(), Code::invalid_argument) << path;

@@ -59,7 +59,7 @@ TEST_F(ModeTableTest, measures_no_more_than_the_limit_in_whole_rows) {
   }
 }
 
-// Within a mode, whose rounds would take days.
+// The stop comes within a mode; its rounds would take days.
 TEST_F(ModeTableTest, a_stop_is_heard_at_once) {
   for (const uint64_t values : {uint64_t{1}, uint64_t{100'000}}) {
     std::atomic<bool> stop{false};

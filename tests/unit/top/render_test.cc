@@ -1,4 +1,4 @@
-// What a frame looks like: the lists shrink to the screen, and JSON is one line.
+// Rendering of frames: the lists shrink to the screen, and JSON is one line.
 #include "top/render.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(RenderText, names_tiers_hit_rate_and_order) {
   EXPECT_NE(render_text(last, stopped, {false, 0}).find("stopped"), std::string::npos);
 }
 
-// A store keeps what it is given, unless it is told how much that may be.
+// A store without a set capacity has no limit.
 TEST(RenderText, says_of_a_tier_without_a_capacity_that_it_has_no_limit) {
   Frame frame = frame_of(1);
   frame.stats.tiers[1].capacity_bytes = 0;

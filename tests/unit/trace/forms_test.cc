@@ -1,4 +1,5 @@
-// The forms of traces that are read: what tells them apart, what each may leave out, their blocks, and compressed files.
+// The forms of traces that are read: what tells them apart, what each may leave out, their blocks, and compressed
+// files.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -52,7 +53,7 @@ TEST(BlockSize, is_refused_where_lines_contradict_each_other) {
   const std::string refusal = refusal_of(line(521, 33) + line(600, 38) + line(51200, 100));
   EXPECT_TRUE(says(refusal, "lines 1 and 3")) << refusal;
   EXPECT_TRUE(says(refusal, "--block-tokens")) << refusal;
-  // Where it is said, the line that does not fit it is bad, and can be skipped.
+  // With --block-tokens given, a line that does not fit it is bad and can be skipped.
   ParseOptions options;
   options.tokens_per_block = 16;
   EXPECT_TRUE(says(refusal_of(line(521, 33) + line(51200, 100), options), "line 2: 51200 tokens and 100 hash_ids"));
@@ -120,7 +121,7 @@ TEST(Array, is_cut_into_its_elements) {
   EXPECT_TRUE(closed);
   EXPECT_EQ(elements_of(" ]", &closed), Texts{});
   EXPECT_TRUE(closed);
-  EXPECT_EQ(elements_of(",1,]"), (Texts{"", "1", ""}));  // what is between commas, nothing included
+  EXPECT_EQ(elements_of(",1,]"), (Texts{"", "1", ""}));  // the text between commas, empty text included
 }
 
 TEST(Array, that_is_cut_off_gives_what_is_left) {

@@ -143,8 +143,8 @@ TEST(PolicyReplay, no_policy_beats_the_optimum_and_enough_room_serves_all) {
   }
 }
 
-// Every other request is a long one that nobody continues; the short ones between are asked again 200 requests later, by
-// when LRU has forgotten them.
+// Every other request is a long one that no later request continues. The short ones between return 200 requests later,
+// when LRU has evicted them.
 TEST(PolicyReplay, the_default_learns_that_short_prompts_return_and_long_ones_do_not) {
   Trace trace;
   uint64_t id = 0;

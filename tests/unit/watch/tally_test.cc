@@ -1,4 +1,4 @@
-// What events add up to, and how it is shown.
+// The sums over events, and their rendering.
 #include "watch/tally.h"
 
 #include <gtest/gtest.h>

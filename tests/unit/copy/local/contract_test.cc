@@ -1,4 +1,4 @@
-// What every transport has to do, asked of the local link.
+// The contract of all transports, tested on the local link.
 #include "support/temp_dir.h"
 #include "support/transport_contract.h"
 

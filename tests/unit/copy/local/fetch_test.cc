@@ -212,7 +212,7 @@ TEST(RemotePool, an_offer_whose_slots_lie_outside_is_refused) {
       store_le(bytes + field * 8, value);
       const auto decoded = decode_offer(bytes);
       if (!decoded.ok()) continue;
-      // What is accepted lies inside the size that is said, and then the size has to be the memory's.
+      // An accepted shape lies inside its announced size, and mapping checks that size against the memory's.
       const tier::HostShape& s = decoded.value().shape;
       EXPECT_LE(s.payload_at + s.slots * s.payload_stride, s.bytes) << field;
       EXPECT_LE(s.head_at + s.slots * s.head_stride, s.bytes) << field;

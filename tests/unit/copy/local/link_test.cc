@@ -32,7 +32,7 @@ size_t open_descriptors() {
   return n;
 }
 
-// One end, and what it was told.
+// One end of a link, and its events.
 struct End {
   End() {
     host.struct_size = sizeof host;
@@ -188,7 +188,7 @@ TEST_F(Link, a_pool_is_there_before_the_first_message_after_it) {
   ASSERT_EQ(read_head(*pools[0], 1, test::pool_family(), test::pool_key(77), room, head), Code::ok);
   EXPECT_EQ(fetch_record(*pools[0], 1, *head, to, codec::CopyHint::automatic), Code::ok);
   EXPECT_EQ(to, test::pool_payload(77));
-  // The pool outlives the connection, and knows that nobody speaks for it any more.
+  // The pool outlives the connection, and reports that its owner is gone.
   EXPECT_FALSE(pools[0]->gone());
   b_.link.reset();
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -459,7 +459,7 @@ TEST_F(Link, a_living_listener_is_not_replaced_and_a_dead_ones_file_is) {
   }
   EXPECT_TRUE(std::filesystem::exists(stale));
   EXPECT_TRUE(a_.link->listen(stale).ok());
-  // A file that is no socket is somebody's.
+  // A file that is no socket is not replaced: it may be a user's.
   const std::string file = temp_.path() + "/file";
   Fd made(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   EXPECT_EQ(a_.link->listen(file).status().code(), Code::exists);
