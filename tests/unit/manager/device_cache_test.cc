@@ -116,7 +116,7 @@ TEST_F(DeviceCache, more_keys_than_a_chunk_and_more_than_there_is_room_for) {
   make(12);
   const Paged device = attach_device(Form::nhd);
   fill(device, 1);
-  // The same engine block under many keys.
+  // One engine block under many keys.
   manager::StoreRequest request = store_request(device, 1, 0, 1);
   request.keys = keys(1, 1500);
   request.block_ids.assign(1500, 5);
@@ -148,7 +148,7 @@ TEST_F(DeviceCache, a_damaged_record_is_a_miss_and_is_overwritten_with_nan) {
   uint32_t layer = 0;
   const codec::Leaf last = device.cache->parts()[0].leaf(leaf, unit, layer);
   EXPECT_TRUE(std::all_of(bad.end() - last.raw_bytes, bad.end(), [](std::byte b) { return b == std::byte{0xFF}; }));
-  EXPECT_EQ(find(device, 1, 4)->hits(), 2U);  // it is not found any more
+  EXPECT_EQ(find(device, 1, 4)->hits(), 2U);  // the damaged block is a miss
   EXPECT_EQ(device.cache->device()->transfers().scatters().bad_leaves, 1U);
 }
 
@@ -325,8 +325,8 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
   EXPECT_EQ(device.cache->wait_layer(78, 0, stream).code(), Code::stale_handle);
 }
 
-// Six batches, of which the first is refused: it has no layer's mark, what its blocks lack of the last layer was not sent
-// when that came back, and the other blocks' layers come and let the stream past.
+// Six batches, and the driver refuses the first. That one has no layer's mark, and its blocks' part of the last layer
+// was not yet sent at the refusal. The other blocks' layers arrive, which lets the stream past.
 TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_batches_are_cut) {
   constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;         // of a batch's leaves, two a layer
   constexpr uint32_t kSentBefore = (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
@@ -365,7 +365,7 @@ TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_
     for (uint64_t at = 0; at < layer_bytes; ++at) {
       const std::byte was = seen[layer * layer_bytes + at];
       const uint64_t id = at % half / page;
-      if (id >= 18) continue;  // nobody's
+      if (id >= 18) continue;  // of no block
       const bool gone = layer == 0 && id < 12;  // of later layers some were sent before the refusal came back
       ASSERT_NE(was, kStale) << "layer " << layer << " of block " << id;
       if (gone || id >= 12) {
@@ -443,7 +443,7 @@ TEST_F(DeviceCache, who_waits_for_layers_is_released_whatever_becomes_of_the_loa
       if (const auto operation = call->operation) operation->cancel();
     }
     (void)call->wait();
-    fake_.synchronize(stream);  // it comes back
+    fake_.synchronize(stream);  // this returns
     EXPECT_TRUE(marks.value()->ended.load());
   }
 }
@@ -459,7 +459,7 @@ TEST_F(DeviceCache, work_beside_a_capture_neither_fails_nor_ends_it) {
   for (uint32_t i = 0; i < 6; ++i) EXPECT_TRUE(block(device, 12 + i) == block(device, i)) << i;
   EXPECT_FALSE(device.cache->device()->transfers().point(captured).ok());
   EXPECT_TRUE(fake_.capture_is_whole(captured));
-  // What does not say that it knows of captures ends one.
+  // A driver call that is not marked as safe in captures ends the capture.
   device::CuPointer address = 0;
   device::CuContext context = device.cache->device()->device().context();
   ASSERT_EQ(fake_.driver().cuCtxPushCurrent(context), device::kCuSuccess);
@@ -515,7 +515,7 @@ TEST_F(DeviceCache, a_device_lost_in_a_store_ends_it_and_the_manager_goes_on) {
   EXPECT_EQ(store_all(host, 100, 0, 8).status, Code::ok);
   EXPECT_EQ(load_all(host, 100, 10, 8).items_done, 8U);
   for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(host, 10 + i) == block(host, i));
-  // The driver's own word for it, also who attaches again hears.
+  // The error has the driver's own name; a new attach gets it too.
   const std::string why = "CUDA_ERROR_LAUNCH_FAILED (719)";
   const std::string state = device.cache->device()->state();
   EXPECT_TRUE(state.starts_with("lost: ") && state.find(why) != std::string::npos) << state;
@@ -718,7 +718,7 @@ TEST(LayerWaits, ended_loads_are_remembered_until_many_came_after) {
   EXPECT_NE(waits.find(2), nullptr);
   waits.add(3, manager::LayerWaits::place(marks(true)));
   EXPECT_EQ(waits.find(2), nullptr);
-  EXPECT_NE(waits.find(1), nullptr);  // it goes on
+  EXPECT_NE(waits.find(1), nullptr);  // not ended
   EXPECT_NE(waits.find(3), nullptr);
 }
 

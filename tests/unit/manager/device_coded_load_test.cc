@@ -41,7 +41,7 @@ class DeviceCodedLoad : public DeviceEngine {
     TearDown();
     SetUp();
   }
-  // What `kStored` blocks are, which lie coded on the disk of `directory` and nowhere else.
+  // Stores `kStored` coded blocks on the disk in `directory` alone. Returns their bytes.
   std::vector<std::vector<std::byte>> store_coded(const std::string& directory) {
     make(32, directory);
     const Paged host = attach_host(Form::hnd);
@@ -91,7 +91,7 @@ TEST_F(DeviceCodedLoad, a_host_without_time_leaves_the_block_where_it_is) {
   codec_ = "default";
   TempDir directory;
   const auto blocks = store_coded(directory.path() + "/tier");
-  make(14, directory.path() + "/tier");  // of which one may wait
+  make(14, directory.path() + "/tier");  // room for one waiting block
   const Paged device = attach_device(Form::nhd);
   EXPECT_EQ(load_all(device, 1, 0, kStored).items_done, kStored);
   wait_for_late(kStored);
@@ -206,7 +206,7 @@ TEST_F(DeviceCodedLoad, who_waits_for_layers_is_released_when_the_load_is_cancel
       if (const auto operation = call->operation) operation->cancel();
     }
     (void)call->wait();
-    fake_.synchronize(stream);  // it comes back
+    fake_.synchronize(stream);  // this returns
     EXPECT_TRUE(marks.value()->ended.load());
     end();
   }

@@ -140,7 +140,7 @@ TEST(DeviceShare, what_a_process_shares_is_there_for_another_one_and_stays_when_
   std::memset(page, 0, kBytes);
   EXPECT_TRUE(scatter(side, data, page, hash).good);
   EXPECT_TRUE(is_right(page));
-  // Whatever it holds after that: what is not what it was is found, and nobody can take it for KV.
+  // A later change of the memory is found, and the changed bytes are never read as KV.
   data[kBytes / 2] ^= std::byte{1};
   const Outcome wrong = scatter(side, data, page, hash);
   EXPECT_EQ(wrong.code, Code::ok);
@@ -167,7 +167,7 @@ TEST(DeviceShare, what_is_not_of_this_machine_or_no_name_is_refused_in_words) {
   refused({said.begin(), said.end() - 1}, kBytes, Code::invalid_argument, "no name of memory");
   refused({}, kBytes, Code::invalid_argument, "no name of memory");
   refused(said, kBytes + 1, Code::invalid_argument, "65536 bytes");
-  other = said;  // said to be larger than its allocation is
+  other = said;  // a size above that of the allocation
   store_le<uint64_t>(other.data() + other.size() - 8, kBytes * 2);
   refused(other, kBytes * 2, Code::invalid_argument, "its allocation has");
   other = said;

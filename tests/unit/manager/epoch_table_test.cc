@@ -53,7 +53,7 @@ TEST(EpochTable, foreign_rows_have_a_quarter_and_the_oldest_goes) {
   const uint64_t most = EpochTable::kForeignRows;
   for (uint64_t n = 0; n < most; ++n) ASSERT_EQ(raise(table, n, 1, true), Code::ok);
   EXPECT_EQ(table.foreign(), most);
-  EXPECT_EQ(raise(table, 0, 2, true), Code::ok);  // it is not the oldest any more
+  EXPECT_EQ(raise(table, 0, 2, true), Code::ok);  // now it is no longer the oldest
   EXPECT_EQ(raise(table, most, 1, true), Code::ok);
   EXPECT_EQ(table.foreign(), most);
   EXPECT_EQ(table.epoch(id(1)), 0U);
@@ -122,7 +122,7 @@ TEST(EpochTable, takes_the_higher_of_two_words_and_keeps_the_share_when_it_is_lo
   EXPECT_EQ(table.rows().front().foreign, false);
 }
 
-// Of namespaces whose epoch must not come back the table has any number, one after the other.
+// The table may hold any number of namespaces, one after the other, with epochs that must not return.
 TEST(EpochTable, what_makes_room_and_is_needed_raises_its_floor) {
   constexpr uint64_t kMany = 100'000;
   EpochTable table;

@@ -1,5 +1,5 @@
-// What peers say of epochs, against a manager over a disk: bounds, plausibility, what a restart finds, and that nobody waits
-// for the disk but who raises an epoch.
+// Peers' reports of epochs to a manager with a disk: bounds, plausibility, and the state after a restart. Only a caller
+// that raises an epoch waits for the disk.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -108,7 +108,7 @@ TEST_F(Epochs, made_up_namespaces_leave_three_quarters_to_this_node_also_over_re
 TEST_F(Epochs, a_call_adds_as_many_rows_as_it_may) {
   std::vector<cluster::EpochWord> words;
   for (uint64_t n = 0; n < 10; ++n) words.push_back({id(n), 1});
-  words.push_back({ns_->base_id(), 1});  // somebody uses it here
+  words.push_back({ns_->base_id(), 1});  // in use here
   const auto taken = hear(std::move(words), 4);
   for (uint64_t n = 0; n < 10; ++n) {
     EXPECT_EQ(taken[n].code, n < 4 ? Code::ok : Code::at_limit) << n;
@@ -156,10 +156,10 @@ TEST_F(Epochs, rows_stay_while_a_record_may_be_of_an_older_epoch) {
   {
     auto other = manager_->open_namespace(who("other"));
     family_ = other.value()->plan({}).value().family;
-    put(2);  // and nobody invalidates it
+    put(2);  // and it stays valid
   }
   const NamespaceId base = Namespace::base_id_of(who("other"));
-  ASSERT_EQ(hear({{base, 1}}, UINT32_MAX, true)[0].code, Code::ok);  // its block stays, no handle says whose it is
+  ASSERT_EQ(hear({{base, 1}}, UINT32_MAX, true)[0].code, Code::ok);  // its block stays, without an open handle
   hear_made_up(0, EpochTable::kRows - 1, true);
   ASSERT_EQ(manager_->epoch_rows().all, EpochTable::kRows);
   EXPECT_TRUE(manager_->invalidate(*ns_).ok());
@@ -179,7 +179,7 @@ TEST_F(Epochs, many_namespaces_come_and_go) {
   EXPECT_LE(manager_->epoch_rows().all, EpochTable::kRows);
 }
 
-// A tier whose disk stands still while it writes epochs.
+// A tier with a disk that stalls while it writes epochs.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,5 +1,5 @@
-// Namespaces, epochs and peers' families that come and go, against a manager over a disk: what nothing uses leaves nothing behind,
-// and what has blocks anywhere is found as if nothing had come and gone.
+// Namespaces, epochs and peers' families that come and go, against a manager over a disk: what nothing uses leaves
+// nothing behind, and what has blocks anywhere is found as if nothing had come and gone.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -112,7 +112,7 @@ TEST_F(Families, weights_are_updated_again_and_again_with_stores_between) {
   EXPECT_LE(manager_->families().size(), 3 * FamilyTable::kStep);
   EXPECT_EQ(manager_->epoch_rows().all, 1U);
   EXPECT_TRUE(on_disk(cold, 9));
-  // What it wrote is as good as what it says: nothing comes back.
+  // The written state agrees with the reported one: no block returns after a restart.
   const NamespaceId base = ns_->base_id();
   TearDown();
   ns_.reset();

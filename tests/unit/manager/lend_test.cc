@@ -152,7 +152,7 @@ TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
   manager_->release(all);
 }
 
-// The engine was told that the block is stored. The node that asked for the record asks again.
+// The store of the block has been reported to the engine. The node that requested the record requests it again.
 TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   put(1);
   flush();
@@ -162,7 +162,7 @@ TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
     put(n);
     ids.push_back({key(n), family_});
   }
-  std::vector<SlotId> held;  // what the offloader does not hold
+  std::vector<SlotId> held;  // slots that the offloader does not hold
   for (const Identity& id : ids) {
     const SlotId slot = manager_->acquire_one(id.family, id.key);
     ASSERT_NE(slot, kNoSlot);

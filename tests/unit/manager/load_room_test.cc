@@ -18,8 +18,8 @@
 namespace kvbm::manager::load_room_test {
 namespace {
 
-// Eight slots over a tier that has stored what it is sent when the test says so. Block n is n in every byte. Blocks 0 to 7
-// lie in the tier alone, 8 to 15 in the host.
+// Eight slots over a tier that has stored what it is sent when the test says so. Block n is n in every byte. Blocks 0
+// to 7 lie in the tier alone, 8 to 15 in the host.
 class LoadRoomTest : public test::SmallManager {
  protected:
   struct Outcome {
@@ -351,7 +351,7 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   for (uint64_t n = 8; n < 16; ++n) {
     const SlotId slot = manager_->acquire_one(family_, key(n));
     if (slot == kNoSlot) continue;
-    // Only those that the offloader does not hold: they are held by nobody else.
+    // Holds only blocks that the offloader does not hold, so they have no other holder.
     if (manager_->table().info(slot).references == 1) {
       held.push_back(slot);
     } else {
@@ -412,7 +412,7 @@ TEST(LandingStaging, has_a_limit_and_one_block_beyond_it) {
     EXPECT_EQ(staging.used_bytes(), kBlock);
     EXPECT_NE(staging.take(false), nullptr);
   }
-  std::memset(last->bytes.data(), 1, last->bytes.size());  // it outlives what it came from
+  std::memset(last->bytes.data(), 1, last->bytes.size());  // the block outlives its staging
 }
 
 }  // namespace

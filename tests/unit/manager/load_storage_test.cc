@@ -1,5 +1,6 @@
-// Blocks that lie on a disk alone come into a device past host memory where a load does not keep them (a fake of cuFile),
-// are checked as any others, and come through host memory wherever that way fails.
+// Loads of blocks that lie on a disk alone (with a fake of cuFile). If a load does not keep them in the host, they go
+// to a device without passing host memory, and are checked as all others. If that path fails, they go through host
+// memory.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -117,7 +118,7 @@ TEST_F(LoadStorage, what_is_not_kept_comes_past_the_host) {
   EXPECT_EQ(manager::snapshot(*manager_).tiers[0].blocks, in_host);  // nothing came into the host
   EXPECT_EQ(paged_.cache->device()->transfers().scatters().bad_leaves, 0U);
   EXPECT_EQ(manager::get(manager_->counters().tiers[1].loads), below_);
-  // What is kept comes into the host, and from there the next time.
+  // A kept block goes into the host, and from there to the device the next time.
   const uint64_t before = reads();
   EXPECT_EQ(bring(false).items_done, kOnDisk);
   EXPECT_EQ(reads(), before);
@@ -128,7 +129,7 @@ TEST_F(LoadStorage, on_takes_it_for_all_loads_and_in_compatibility_mode) {
   if (IsSkipped() || HasFatalFailure()) return;
   EXPECT_EQ(bring(false).items_done, kOnDisk);
   EXPECT_EQ(reads(), below_);
-  EXPECT_EQ(bring(false).items_done, kOnDisk);  // they did not stay
+  EXPECT_EQ(bring(false).items_done, kOnDisk);  // the host did not keep them
   EXPECT_EQ(reads(), 2 * uint64_t{below_});
 }
 
@@ -168,7 +169,7 @@ TEST_F(LoadStorage, what_cannot_be_read_so_comes_through_the_host) {
   EXPECT_TRUE(storage()->usable());
   play(kFails, 1000);
   EXPECT_EQ(bring(true).items_done, kOnDisk);
-  EXPECT_FALSE(storage()->usable());  // it was given up
+  EXPECT_FALSE(storage()->usable());  // disabled
   const long begun = counted("begun");
   EXPECT_EQ(bring(true).items_done, kOnDisk);
   EXPECT_EQ(counted("begun"), begun);
@@ -197,7 +198,7 @@ TEST_F(LoadStorage, a_record_that_comes_wrong_is_nan_and_quarantined) {
   const std::vector<std::byte> got = block(paged_, static_cast<uint32_t>(12 + bad));
   EXPECT_GT(std::count(got.begin(), got.end(), std::byte{0xFF}), 255);  // the leaf that was wrong
   const auto again = find(paged_, 1, kOnDisk);
-  EXPECT_EQ(again == nullptr ? 0 : again->hits(), static_cast<size_t>(bad));  // it is not found any more
+  EXPECT_EQ(again == nullptr ? 0 : again->hits(), static_cast<size_t>(bad));  // the damaged block is a miss
   EXPECT_EQ(manager_->tier_below(1).stats().damaged, 1U);
 }
 
@@ -246,10 +247,10 @@ TEST_F(LoadStorage, a_device_that_is_lost_ends_loads_and_is_read_into_no_more) {
   std::vector<int32_t> status;
   EXPECT_EQ(bring(true, &status).items_done, 0U);
   EXPECT_EQ(std::count(status.begin(), status.end(), static_cast<int32_t>(Code::tier_disabled)), static_cast<long>(kOnDisk));
-  const long begun = counted("begun");  // who finds out that it is lost may have read before
+  const long begun = counted("begun");  // the load that finds the loss may have read before
   EXPECT_EQ(bring(true, &status).items_done, 0U);
   EXPECT_EQ(counted("begun"), begun);
-  library_ = nullptr;  // what is left of a lost device is not given back
+  library_ = nullptr;  // a lost device's allocations are not freed
 }
 
 }  // namespace

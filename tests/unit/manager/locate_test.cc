@@ -77,7 +77,7 @@ TEST(Locate, every_part_must_be_there_and_of_a_state_the_last_block) {
   std::vector<PartPlan> parts(2);
   EXPECT_EQ(located(parts, {3}, {answer(1, "00010.")}), std::vector<LocatedRow>{row(1, 0, 1, 2, 1, 400)});
   parts[1].kind = layout::ComponentKind::state;
-  // Three blocks of attention, the state after the second: that is as far as anybody can go on from.
+  // Three blocks of attention, and the state after the second: an engine can continue from the second at most.
   EXPECT_EQ(located(parts, {3}, {answer(1, "000.0.")}), std::vector<LocatedRow>{row(1, 0, 0, 2, 2, 300)});
 }
 

@@ -46,7 +46,7 @@ TEST_F(ManyEpochs, rows_go_also_where_records_are_whose_namespace_nobody_has_ope
   EXPECT_EQ(manager_->open_namespace(who("invalidated before")).value()->epoch(), 1U) << "that one may be of its epoch 0";
 }
 
-// A manager that has told others of epochs, and may have to tell them again.
+// A manager that has sent epochs to other nodes, and may have to send them again.
 class ManyEpochsOfAPool : public test::SmallManager {
  protected:
   class Others final : public test::PacedTier {
@@ -114,7 +114,7 @@ TEST_F(ManyEpochsOfAPool, so_many_can_be_open) {
   EXPECT_TRUE(manager_->invalidate(*more).ok());
 }
 
-// What lies on the disk is of an epoch that has ended, whatever else was invalidated since, and after restarts.
+// Blocks of an ended epoch stay unreachable on the disk, after other invalidations and after restarts.
 TEST_F(ManyEpochsOfAPool, no_older_block_comes_back) {
   with_disk_ = true;
   make(AdmissionKind::all);

@@ -45,7 +45,7 @@ TEST(NodeTransport, ucx_goes_beyond_this_machine_by_named_devices_alone) {
   EXPECT_NE(missing.message().find("/nonexistent"), std::string::npos) << missing.message();
 }
 
-// It has no connection of which the kernel could be asked whose it is.
+// UCX has no connection for which the kernel could name the peer's user.
 TEST(NodeTransport, ucx_is_for_nodes_with_a_key) {
   NodeOptions options;
   options.transport = "ucx";

@@ -141,7 +141,7 @@ TEST_F(Offloading, what_write_back_evicts_before_it_is_written_is_counted) {
 
 class Flushing : public Offloading {
  protected:
-  // Of a caller who may have left before it was told.
+  // The flush's result. heard = false: the caller has left before the report.
   Code told(bool heard = true) {
     std::optional<Code> said;
     manager_->flush_and_tell(false, [&](Code code) {
@@ -325,7 +325,7 @@ TEST_F(StoringAnew, and_written_between_a_drop_and_its_erasing_below_sends_it_ag
   EXPECT_TRUE(is_marked());
 }
 
-// Who asked for it meanwhile is told when it is there.
+// A caller that requested the block meanwhile gets the answer once it is stored.
 TEST_F(StoringAnew, and_on_its_way_when_the_erase_comes_sends_it_again) {
   make(AdmissionKind::all);
   put(1);

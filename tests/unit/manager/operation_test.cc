@@ -1,4 +1,4 @@
-// Who steps an operation and who wakes it, on two threads.
+// Steps and wakes of an operation, on two threads.
 #include "manager/operation.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Blocks that ranks of one tensor-parallel size stored, read by ranks of another: every pair of sizes against bytes that are
-// worked out for each head, and what is left alone.
+// Blocks that ranks of one tensor-parallel size stored, read by ranks of another: every pair of sizes against bytes
+// that are worked out for each head, and what is left alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,7 +111,7 @@ class OtherSizesTest : public test::SmallManager {
  protected:
   static constexpr uint32_t kHeads = 8;
   static constexpr uint32_t kLayers = 3;
-  static constexpr uint64_t kHostBlock = 4 * kBlock;  // whose heads have room for the leaves of two units
+  static constexpr uint64_t kHostBlock = 4 * kBlock;  // its heads have room for the leaves of two units
 
   void adjust(Options& options) override {
     options.host.block_bytes = kHostBlock;
@@ -397,7 +397,7 @@ TEST_F(OtherSizesTest, a_damaged_shard_is_found_out) {
   EXPECT_EQ(find(two[1])->hits(), kBlocks) << "the disk has it";
 }
 
-// A record whose bytes only its engine knows, under a shard's name.
+// A record of an opaque format under a shard's name.
 TEST_F(OtherSizesTest, an_opaque_record_is_never_cut) {
   open();
   auto two = engine(2, layout::Form::nhd);
@@ -460,7 +460,7 @@ TEST_F(OtherSizesTest, an_epoch_that_has_ended_is_not_read) {
   EXPECT_EQ(find(one[0]), nullptr);
 }
 
-// What is made while its shards are forgotten is given, as it was held, and does not stay.
+// A block made while its shards are erased is returned, as it was held, but does not stay.
 TEST_F(OtherSizesTest, what_is_forgotten_meanwhile_does_not_stay) {
   open();
   for (Rank& rank : engine(2, layout::Form::nhd)) store(rank);

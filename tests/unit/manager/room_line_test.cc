@@ -43,7 +43,7 @@ class RoomLineTest : public test::SmallManager {
         &said_, LogLevel::warning);
   }
 
-  // A manager whose host is full: of blocks 0 to 7, each of which may go.
+  // A manager with a full host: blocks 0 to 7, and each may be evicted.
   void fill(AdmissionKind admission = AdmissionKind::on_request) {
     make(admission);
     for (uint64_t n = 0; n < kSlots; ++n) put(n);
@@ -278,7 +278,7 @@ TEST_F(RoomLineTest, as_long_as_room_comes_nobody_in_line_is_refused) {
   std::vector<std::shared_ptr<Outcome>> stored;
   for (uint64_t n = 0; n < 4; ++n) stored.push_back(store(100 * (n + 1), 2));
   sim_.run_for(1'000'000);
-  std::vector<SlotId> kept;  // what is stored stays
+  std::vector<SlotId> kept;  // stored blocks stay
   for (uint64_t n = 0; n < 4; ++n) {
     EXPECT_EQ(manager_->room().waiting(), 4 - n);
     sim_.run_for(900'000'000);
@@ -358,7 +358,7 @@ TEST_F(RoomLineTest, whoever_asks_while_others_wait_stands_behind_them) {
   EXPECT_EQ(manager_->room().waiting(), 2U);
   pace_->answer_put();
   sim_.run_for(1'000'000);
-  EXPECT_FALSE(large->done);  // it has two more
+  EXPECT_FALSE(large->done);  // two of its blocks are missing
   EXPECT_FALSE(later->done);
   answer_all();
   ASSERT_EQ(order_.size(), 2U);
@@ -425,7 +425,7 @@ TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_a
   EXPECT_EQ(look(older, first, false), RoomLine::Turn::try_it);
   EXPECT_EQ(look(younger, second, true), RoomLine::Turn::try_it);
   EXPECT_EQ(look(older, first, false), RoomLine::Turn::wait);
-  EXPECT_EQ(younger->woken, 1);  // it is to end
+  EXPECT_EQ(younger->woken, 1);  // woken to end
   ++operations;
   EXPECT_EQ(look(younger, second, true), RoomLine::Turn::wait);
   --operations;

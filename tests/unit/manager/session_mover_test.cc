@@ -1,6 +1,6 @@
-// Sessions whose blocks lie in the memory of fake devices, copied by the kernels' own source on the CPU: host and device
-// in every mixture, parallel shapes that differ, staging that the device knows and staging that it does not, and devices
-// that are lost meanwhile.
+// Sessions with blocks in the memory of fake devices, copied by the kernels' own source on the CPU: every mixture of
+// host and device, parallel shapes that differ, staging that is registered with the device or not, and devices that are
+// lost meanwhile.
 #include "manager/session_mover.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using cluster::session::OpenRequest;
 
 constexpr uint64_t kTokens = 150;
 
-// What other threads post for the session's, which runs it between steps of the simulation.
+// Tasks that other threads post to the session's thread, which runs them between steps of the simulation.
 class Inbox final : public Executor {
  public:
   explicit Inbox(SimExecutor& sim) : sim_(sim) {}
@@ -113,9 +113,9 @@ FakeCudaOptions two_devices(int ordering = device::kCuOrderingOwner) {
   return options;
 }
 
-// Prefill on device 0, decode on device 1, where they are on devices; shared: both on device 0, whose memory one side
-// maps as another process would. direct: transports reach both devices,
-// which order what was written as `ordering` says.
+// Prefill on device 0 and decode on device 1, if they are on devices. shared: both on device 0, and one side maps its
+// memory as another process would. direct: transports reach both devices, and `ordering` is the devices' ordering of
+// direct writes.
 struct World {
   explicit World(bool shared = false, bool direct = false, int ordering = device::kCuOrderingOwner)
       : direct_(direct), cuda(two_devices(ordering)) {
@@ -207,7 +207,8 @@ struct World {
     }
   }
 
-  // Until every decode rank has mapped what some prefill rank shares; then publishes. (Who is not needed tells nothing.)
+  // Runs until every decode rank has mapped the memory of a prefill rank, then publishes. (Ranks without a part
+  // announce none.)
   void publish_when_mapped() {
     const auto known = [&] {
       for (auto& d : decode) {
@@ -225,7 +226,7 @@ struct World {
     }
   }
 
-  // Until every session and every offer has ended, and every block was given back.
+  // Runs until every session and offer has ended and every block is released.
   void run() {
     const auto over = [&] {
       for (auto& d : decode) {
@@ -281,7 +282,8 @@ TEST(SessionDevices, host_and_device_mix_and_ranks_differ) {
         for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
         EXPECT_EQ(w.movers[0]->gathers > 0, from);
         EXPECT_EQ(w.movers[1]->scatters > 0, to);
-        // The latent's pages of 1,536 bytes are too little for leaves of their own; all else is hashed by devices alone.
+        // The latent's pages of 1,536 bytes are too little for leaves of their own; all else is hashed by devices
+        // alone.
         for (const auto& mover : w.movers) EXPECT_LE(mover->leaves_of_many_runs, mover->leaves / 10);
         EXPECT_EQ(w.transfers[0]->gathers().leaves, w.movers[0]->runs);
         EXPECT_EQ(w.transfers[1]->scatters().leaves, w.movers[1]->runs);
@@ -324,7 +326,7 @@ TEST(SessionDevices, any_two_shapes) {
   }
 }
 
-// The same from device memory to device memory: what came that way is what the reference gather gives.
+// From device memory to device memory: the bytes equal those of the reference gather.
 TEST(SessionDevices, any_two_shapes_in_shared_memory) {
   SeededRandom random(4);
   uint64_t shared = 0;
@@ -357,8 +359,7 @@ TEST(SessionDevices, any_two_shapes_in_shared_memory) {
   EXPECT_GT(shared, 20U);
 }
 
-// What is garbled depends on the order of threads: so until something was.
-// And by a transport that reads and writes device memory. It knows of none before the first slices.
+// By a transport that reads and writes device memory. It knows none before the first slices.
 TEST(SessionDevices, any_two_shapes_through_device_memory) {
   SeededRandom random(5);
   uint64_t came = 0, sent = 0;
@@ -394,6 +395,7 @@ TEST(SessionDevices, any_two_shapes_through_device_memory) {
   EXPECT_GT(sent, 20U);
 }
 
+// The order of threads decides which slices are garbled, so the test repeats until one was.
 TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
   for (const bool grains : {false, true}) {
     uint64_t garbled = 0;
@@ -420,7 +422,7 @@ TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
   }
 }
 
-// Staging that does not keep what it was given.
+// Staging that does not keep its bytes.
 TEST(SessionDevices, what_was_not_read_as_the_device_says_is_read_again_and_then_fails) {
   for (const bool always : {false, true}) {
     SCOPED_TRACE(always);

@@ -1,4 +1,4 @@
-// Two tiers below the host: what the disk above lets go comes into the tier below, and nothing that must not.
+// Two tiers below the host: blocks that the upper disk evicts go into the tier below, and no block that must not.
 #include "manager/offload.h"
 
 #include <gtest/gtest.h>
@@ -188,7 +188,7 @@ class TakeOver : public ::testing::Test {
   }
   void TearDown() override { close(); }
 
-  // A block whose bytes are all n, stored and sent down.
+  // Stores a block with all bytes n and sends it down.
   void put(uint64_t n) {
     ASSERT_NO_FATAL_FAILURE(store(n));
     flush();
@@ -367,7 +367,7 @@ TEST_F(TakeOver, a_tier_that_has_it_all_or_wants_nothing_gets_nothing_from_above
   EXPECT_EQ(stats(1).moves_lost, 0U);
 }
 
-// What write-through had no room for at its time has a second chance.
+// A block that found no room at its write-through goes down at its eviction.
 TEST_F(TakeOver, write_through_takes_what_it_has_not) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::all));
   put_all(0, 16);
@@ -394,7 +394,7 @@ TEST_F(TakeOver, without_the_tier_above_the_host_feeds_it) {
   EXPECT_GE(memory_->records.size(), 32U - kSlots);
 }
 
-// It is forgotten while it is on its way: after it left the disk, before the tier below has it.
+// A block is erased in transit: after it left the disk, before the tier below has it.
 TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
   for (const bool late : {false, true}) {
@@ -415,7 +415,7 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
   EXPECT_TRUE(memory_->records.empty());
 }
 
-// At any moment of its way; what nobody forgot goes on.
+// At any moment in transit; blocks that are not erased arrive.
 TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
   memory_->late = true;
@@ -438,7 +438,7 @@ TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   for (uint64_t n = 0; n < 2 * kBlocks; ++n) EXPECT_TRUE(forgotten.contains(n) || in(1, n) || in(2, n)) << n;
 }
 
-// The same of what the host sends: a plug-in may store it after it was told to forget it.
+// As above, with blocks that the host sends: a plug-in may store one after the call to forget it.
 TEST_F(TakeOver, what_is_forgotten_on_its_way_from_the_host_does_not_come_back) {
   open(plugin(AdmissionKind::all), disk("/b", 60, AdmissionKind::on_request));
   memory_->late = true;
@@ -447,7 +447,7 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_from_the_host_does_not_come_back) 
   EXPECT_EQ(manager_->drop(family_, {&first, 1}), 1U);
   sim_.run();
   EXPECT_FALSE(in(1, 1));
-  // What was stored anew meanwhile is there.
+  // A block stored again meanwhile stays.
   store(2);
   const Key second = key(2);
   EXPECT_EQ(manager_->drop(family_, {&second, 1}), 1U);
@@ -469,7 +469,7 @@ TEST_F(TakeOver, coded_records_move_as_they_are) {
   TierOptions first = disk("/a", kSegments, AdmissionKind::all);
   first.codec = "fast";
   open(std::move(first), plugin(AdmissionKind::on_eviction));
-  put_all(0, 5 * kBlocks);  // they are small
+  put_all(0, 5 * kBlocks);  // coded records are small
   ASSERT_GT(stats(1).codec.coded, 0U);
   ASSERT_GT(memory_->records.size(), 50U);
   for (const auto& [identity, record] : memory_->records) {
@@ -497,7 +497,7 @@ TEST_F(TakeOver, sealed_records_move_sealed_and_nothing_unsealed_gets_a_seal_on_
   put_all(0, 16);
   ASSERT_TRUE(memory_->records.empty());
   close();
-  // The first sixteen lie there without a seal, as if somebody had put them on the medium.
+  // The first sixteen have no seal, as if an attacker had put them on the medium.
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction), key_file());
   put_all(16, kBlocks);
   ASSERT_GT(memory_->records.size(), kBlocks / 2);

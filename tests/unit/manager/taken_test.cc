@@ -49,7 +49,7 @@ class Taken : public test::SmallManager {
   }
   [[nodiscard]] bool kept(uint64_t n) { return manager_->table().info(slot_of(n)).references != 0; }
 
-  // Takes and gives back so many slots: that many blocks have gone at least.
+  // Allocates and releases n slots, so at least n blocks are evicted or were free.
   Code need(size_t n) {
     std::vector<SlotId> slots(n);
     const Code code = manager_->allocate(block::kSharedAccount, slots, nullptr);

@@ -20,7 +20,7 @@ std::shared_ptr<const codec::KeyRing> ring(const std::string& text) {
 const std::string kKeyOne = "1 " + std::string(64, 'a');
 const std::string kKeyTwo = "2 " + std::string(64, 'b');
 
-// A record whose bytes follow from its number and that codes well: bf16 values around one, most alike.
+// A record with bytes that follow from its number and that code well: bf16 values around one, most of them alike.
 struct KvRecord {
   tier::disk::AlignedBuffer head_memory{8192};
   tier::disk::AlignedBuffer memory;
@@ -107,7 +107,7 @@ class CodedTierTest : public ::testing::Test {
     bool right = false;
     uint16_t flags = 0;
   };
-  // What a reader finds in a target of `room` bytes; right: head and payload are byte for byte those that were put.
+  // Reads records into targets of `bytes`; right: head and payload equal the stored ones, byte for byte.
   void ask(const std::vector<uint64_t>& numbers, uint64_t bytes, std::vector<Got>* out, uint64_t deadline = kNever,
            bool checks = false, bool noise = false) {
     struct Targets {
@@ -209,7 +209,7 @@ TEST_F(CodedTierTest, reads_what_was_coded_before_it_was_turned_off) {
   for (uint64_t n = 1; n <= 5; ++n) ASSERT_EQ(put(n, kBytes), Code::ok);
   close();
   options_.mode = codec::Mode::off;
-  known_ = false;  // nor does anybody say how long a plain record is
+  known_ = false;  // and the length of a plain record is unknown
   open();
   for (uint64_t n = 1; n <= 5; ++n) EXPECT_TRUE(get(n, kBytes).right) << n;
   EXPECT_EQ(tier_->stats().codec.decoded, 5U);
@@ -252,7 +252,7 @@ TEST_F(CodedTierTest, a_key_that_is_not_here_is_a_miss_that_deletes_nothing) {
   EXPECT_TRUE(get(1, kBytes).right);
 }
 
-// Else whoever writes to the disk would put a plain record of his own in the place of a sealed one.
+// Otherwise an attacker with write access to the disk could replace a sealed record with a plain one.
 TEST_F(CodedTierTest, a_record_without_a_seal_is_a_miss_where_all_are_sealed) {
   options_.mode = codec::Mode::off;
   open();
@@ -299,7 +299,7 @@ TEST_F(CodedTierTest, a_lossy_record_is_for_readers_that_allow_it) {
   EXPECT_NE(got.flags & codec::kLossy, 0);
 }
 
-// Nobody knows which leaf of an opaque record is of which layer and plane.
+// The layer and plane of an opaque record's leaf are unknown.
 TEST_F(CodedTierTest, a_recipe_of_layers_loses_nothing_of_opaque_records) {
   terms_.form.planes = 2;
   terms_.form.leaves_per_plane = 1;

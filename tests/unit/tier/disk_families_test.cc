@@ -27,8 +27,8 @@ Code put_of(DiskWorld& w, const Family& family, uint64_t n) {
   return code;
 }
 
-// Each of them leaves its segment with a record that is alive, so that none goes by itself: more than there is room for
-// tombstones, in the superblock.
+// More families are erased than the superblock has tombstones. Each leaves a live record in its segment, so no segment
+// is freed by itself.
 TEST(DiskFamilies, forgets_more_families_than_it_has_tombstones_for) {
   DiskWorld w(31, uint64_t{3000} * (64 << 10) + (1 << 20), 64 << 10);
   ASSERT_TRUE(w.open().ok());
@@ -59,7 +59,7 @@ TEST(DiskFamilies, forgets_more_families_than_it_has_tombstones_for) {
   EXPECT_GT(alive, kFamilies * 9 / 10) << "those that are alive are carried on";
 }
 
-// All of them at once, as when everything is reset; one that is not there any more has its tombstone from before.
+// All families at once, as at a reset. A family that is already erased has an earlier tombstone.
 TEST(DiskFamilies, forgets_all_families_at_once_however_many_there_are) {
   DiskWorld w(33, uint64_t{64} << 20);
   ASSERT_TRUE(w.open().ok());

@@ -116,7 +116,7 @@ TEST(DiskIndex, families_come_and_go_and_none_is_taken_for_another) {
   const uint32_t k = index.insert(kept);
   index.at(k).location = 1;
   for (FamilyId family = 1000; family < 1000 + 3 * 65'536; ++family) {
-    Identity id = kept;  // the same key, so that the family alone tells them apart
+    Identity id = kept;  // an equal key: only the family differs
     id.family = family;
     ASSERT_EQ(index.find(id), DiskIndex::kNone) << family;
     const uint32_t e = index.insert(id);

@@ -67,7 +67,7 @@ TEST(DiskTier, a_read_of_many_records_that_fails_costs_none_that_can_be_read) {
   ASSERT_EQ(codes, std::vector<Code>(8, Code::ok));
   const uint64_t before = w.disk.count(SimDisk::Op::read);
   for (const DiskWorld::Got& got : w.get_together(numbers, 8192)) EXPECT_TRUE(got.code == Code::ok && got.right);
-  ASSERT_LT(w.disk.count(SimDisk::Op::read) - before, 8U);  // they are read together
+  ASSERT_LT(w.disk.count(SimDisk::Op::read) - before, 8U);  // read together
   w.disk.fail_nth(SimDisk::Op::read, 1);
   for (const DiskWorld::Got& got : w.get_together(numbers, 8192)) EXPECT_TRUE(got.code == Code::ok && got.right);
   EXPECT_EQ(w.tier->stats().damaged, 0U);
@@ -85,7 +85,7 @@ TEST(DiskTier, a_place_that_stays_unreadable_costs_the_record_there_alone) {
   w.disk.fail_nth(SimDisk::Op::read, 1);
   const auto got = w.get_together(numbers, 8192, [&] {
     ASSERT_TRUE(w.sim.run_until([&] { return w.disk.count(SimDisk::Op::read) > before; }));
-    w.disk.fail_nth(SimDisk::Op::read, 3);  // of those that are read by themselves
+    w.disk.fail_nth(SimDisk::Op::read, 3);  // of the records that are read singly
   });
   size_t failed = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -182,9 +182,9 @@ TEST(DiskTier, makes_segments_ahead_of_their_use_with_one_sync_of_the_directory)
   const uint64_t ahead = (w.tier->stats().used_bytes - files) / w.options.segment_bytes;
   EXPECT_GE(ahead, 16U);  // an eighth of the capacity, and the three of the beginning
   EXPECT_EQ(w.disk.count(SimDisk::Op::directory_sync), synced + 1);
-  // They are used up in order, and what is in them is found again.
+  // The segments are used in order, and their records are found after a restart.
   for (uint64_t n = 2; n <= 200; ++n) ASSERT_EQ(w.put_now(n, 12000, n % 7 == 0), Code::ok) << n;
-  // Half of them before the next: 67 segments were used.
+  // More are made when half of them are used: 67 segments were used.
   EXPECT_LE(w.disk.count(SimDisk::Op::directory_sync), synced + 1 + 67 / 16);
   w.power_cut();
   ASSERT_TRUE(w.open().ok());
@@ -227,7 +227,7 @@ TEST(DiskTier, carries_used_records_forward) {
   EXPECT_GT(w.tier->stats().rewritten_bytes, 0U);
 }
 
-// What the host was told of a block it is told as well, and still knows after a kill.
+// The disk gets a block's hint as the host did, and keeps it after a kill.
 TEST(DiskTier, carries_what_is_to_be_kept_and_not_what_was_for_once) {
   DiskWorld w(62);
   ASSERT_TRUE(w.open().ok());
@@ -253,7 +253,7 @@ TEST(DiskTier, carries_what_is_to_be_kept_and_not_what_was_for_once) {
   EXPECT_FALSE(w.present(3));
 }
 
-// Said later: of what is there, and of what is being written.
+// A later hint counts for stored blocks, and for those that are being written.
 TEST(DiskTier, a_hint_counts_for_what_is_there_and_for_what_is_on_its_way) {
   DiskWorld w(63);
   ASSERT_TRUE(w.open().ok());
@@ -364,7 +364,7 @@ TEST(DiskTier, small_records_share_pages_of_heads_and_come_back_one_by_one_and_t
   check("by the footer");
 }
 
-// One that is damaged does not take along those whose heads lie beside its own.
+// A damaged record leaves the records with heads beside its own readable.
 TEST(DiskTier, damage_in_a_page_of_heads_costs_the_record_that_it_hits) {
   for (const bool scanned : {false, true}) {
     DiskWorld w(35);
@@ -390,7 +390,7 @@ TEST(DiskTier, damage_in_a_page_of_heads_costs_the_record_that_it_hits) {
   }
 }
 
-// What is forgotten while it waits to be written must not be written into a later life than its tombstone's.
+// A record that is erased while it waits for its write must not be written with a later life than its tombstone's.
 TEST(DiskTier, what_was_forgotten_while_it_waited_stays_forgotten_after_a_crash) {
   DiskWorld w(32);
   w.options.write_bytes_per_s = 100'000;

@@ -86,7 +86,7 @@ TEST(HostFile, knows_its_own_at_every_step_and_what_is_empty_and_nothing_else) {
   EXPECT_FALSE(HostFile::is_one(other.bytes));
 }
 
-// What peers say of namespaces that nobody uses here takes a quarter of the rows and no other row's place.
+// Peers' reports of namespaces not in use here take at most a quarter of the rows, and no other row's place.
 TEST(HostFile, foreign_rows_take_a_quarter_and_raise_no_floor) {
   Page page;
   HostFile file = page.open();

@@ -1,4 +1,5 @@
-// What a full disk lets go: offered below before it is forgotten, and never at the cost of its own promises.
+// Evictions of a full disk: a block is offered to the tier below before it is erased, and never against the disk's own
+// guarantees.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr uint64_t kBytes = 12000;
 
-// Whoever stands below: keeps what it is given, at once or when it is asked to.
+// The tier below: stores each record at once or on request.
 class Below final : public tier::TierListener {
  public:
   void removed(TierIndex, std::span<const Identity> ids, bool damaged) override {
@@ -133,7 +134,7 @@ TEST_F(LetGo, a_tier_below_that_hangs_holds_nothing_up_for_long) {
     ASSERT_LE(below_.held_bytes, uint64_t{10} << 20);
     ASSERT_LE(w_.disk.used(), w_.options.capacity_bytes);
   }
-  // What the disk takes by itself, and 8 ns a byte of what it writes.
+  // The disk's time alone, and 8 ns for each written byte.
   EXPECT_LT(w_.sim.clock().now_ns() - began, alone_ns + alone_ns / 2 + kRecords * 16384 * 8);
   EXPECT_GT(w_.tier->stats().moves_lost, kRecords / 4);
   EXPECT_EQ(w_.tier->stats().moved_down, 0U);
@@ -219,7 +220,8 @@ TEST_F(LetGo, what_is_damaged_is_not_given_away) {
   for (uint64_t n = 1; n <= 600; ++n) EXPECT_TRUE(!below_.kept.contains(w_.id(n)) || right(n, kBytes)) << n;
 }
 
-// The process ends while a record is on its way: it is here again, or below, or its life was over as it always could be.
+// The process ends while a record is on its way: it is here again, or below, or its life was over as it always could
+// be.
 TEST_F(LetGo, a_crash_loses_nothing_that_was_not_taken_over) {
   for (uint64_t cut = 1; cut <= 40; ++cut) {
     Below below;

@@ -31,7 +31,7 @@ class Ends final : public ObjectStore {
       auto finished = std::move(held->finished);
       finished(std::move(held));
     });
-    called();  // what comes behind the answer is within the call too
+    called();  // code after the answer is within the call too
   }
   void cancel(uint64_t /*id*/) noexcept override { called(); }
   std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) override { return request; }

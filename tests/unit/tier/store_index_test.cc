@@ -1,4 +1,4 @@
-// What is known of a store: against a map, through adds, erases, dropped packs and growth; and what it takes.
+// The index of a store, compared with a map through adds, erases, dropped packs and growth; and its memory.
 #include "tier/store/store_index.h"
 
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST(StoreIndex, keeps_within_its_bound) {
   while (index.add(pack_of(++ms, {ms * 3, ms * 3 + 1, ms * 3 + 2}))) ASSERT_LT(ms, 10'000U);
   EXPECT_LE(index.memory_bytes(), 110'000U);
   EXPECT_GT(index.records(), 800U);
-  // What goes makes room again.
+  // Dropped packs free room.
   index.drop(*index.oldest());
   index.drop(*index.oldest());
   EXPECT_TRUE(index.add(pack_of(++ms, {1'000'000, 1'000'001})));
