@@ -1,6 +1,6 @@
-/* Java's part of the interface: every pointer is an address (a Java long) that the idiomatic layer has made, and every
- * status, handle and count a plain number, so that a call costs its JNI transition and nothing more. Structs are not
- * wrapped: the idiomatic layer writes them into direct memory by the offsets below, which the C compiler computes.
+/* Java's part of the interface. Each pointer is an address (a Java long) from the idiomatic layer, and each status,
+ * handle and count is a plain number, so a call costs only its JNI transition. Structs are not wrapped: the idiomatic
+ * layer writes them into direct memory by the offsets below, which the C compiler computes.
  * SPDX-License-Identifier: Apache-2.0 */
 
 %{
@@ -9,7 +9,7 @@
 #include <string.h>
 %}
 
-/* ------------------------------------------------------- pointers are addresses */
+/* ------------------------------------------------------- pointers as addresses */
 
 %typemap(jni) SWIGTYPE *, SWIGTYPE [ANY] "jlong"
 %typemap(jtype) SWIGTYPE *, SWIGTYPE [ANY] "long"
@@ -21,13 +21,13 @@
 %typemap(freearg) SWIGTYPE [ANY] ""
 %typemap(argout) SWIGTYPE [ANY] ""
 %typemap(out) SWIGTYPE * %{ $result = (jlong)(intptr_t)$1; %}
-/* Text goes in as an address too: the JVM's own form of UTF-8 is not what the library expects. */
+/* Text goes in as an address too: the JVM's modified UTF-8 differs from the UTF-8 that the library expects. */
 %apply SWIGTYPE * { const char *reason, const char *name, char *out, uint8_t *, const uint8_t *, void *data, void *stream }
 %apply SWIGTYPE [ANY] { uint8_t [ANY] }
 %typemap(freearg) const char *reason, const char *name, char *out ""
 %typemap(argout) const char *reason, const char *name, char *out ""
 
-/* ------------------------------------------------------------------ what is left out */
+/* ------------------------------------------------------------------ left out of Java */
 
 %rename("$ignore", %$isclass) "";
 %ignore KVBM_FOREVER;
@@ -36,7 +36,7 @@
 %ignore KVBM_OWN;
 %ignore KVBM_API;
 %javaconst(1);
-%javaconst(0) KVBM_MANAGER_SHARE; // 1u is no Java number
+%javaconst(0) KVBM_MANAGER_SHARE; // Java has no literal 1u
 %javaconst(0) KVBM_CODEC_ALLOW_LOSSY;
 
 /* --------------------------------------------------------------- memory and buffers */
@@ -55,12 +55,12 @@
 typedef struct kvbm_java_buffer { void *data; jlong bytes; } kvbm_java_buffer_t;
 typedef struct kvbm_java_memory { void *data; } kvbm_java_memory_t;
 
-/* A direct buffer over memory that is not Java's. */
+/* Returns a direct buffer over memory outside of the Java heap. */
 static kvbm_java_buffer_t kvbm_java_buffer_at(long long address, long long bytes) {
   const kvbm_java_buffer_t buffer = {(void *)(intptr_t)address, (jlong)bytes};
   return buffer;
 }
-/* Where a direct buffer's element 0 is; 0 for one on the heap. */
+/* Returns the address of a direct buffer's element 0, or 0 for a buffer on the heap. */
 static long long kvbm_java_address_of(kvbm_java_memory_t buffer) { return (long long)(intptr_t)buffer.data; }
 %}
 kvbm_java_buffer_t kvbm_java_buffer_at(long long address, long long bytes);
@@ -94,7 +94,7 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *vm, void *reserved) {
   return pthread_key_create(&kvbm_java_attached, kvbm_java_detach) == 0 ? JNI_VERSION_1_8 : JNI_ERR;
 }
 
-/* This thread as the JVM knows it; one of the library's becomes a daemon of the JVM until it ends. */
+/* Returns the calling thread's JNIEnv. Attaches a thread of the library to the JVM as a daemon for its lifetime. */
 static JNIEnv *kvbm_java_env(void) {
   JNIEnv *env = NULL;
   if ((*kvbm_java_vm)->GetEnv(kvbm_java_vm, (void **)&env, JNI_VERSION_1_8) == JNI_OK) return env;
@@ -111,7 +111,7 @@ static jbyteArray kvbm_java_bytes(JNIEnv *env, const char *text) {
   return bytes;
 }
 
-/* A log line may come within a call that has thrown nothing; what a listener throws ends here. */
+/* A log line may come within a call that throws no exception, so an exception of the listener is cleared here. */
 static void kvbm_java_log(void *user, int32_t level, const char *component, const char *text) {
   JNIEnv *env = kvbm_java_env();
   if (env == NULL || (*env)->PushLocalFrame(env, 4) != 0) return;
@@ -125,12 +125,12 @@ static void kvbm_java_log(void *user, int32_t level, const char *component, cons
   (*env)->PopLocalFrame(env, NULL);
 }
 
-/* The address to put into kvbm_context_options_t.log. */
+/* Returns the address for kvbm_context_options_t.log. */
 static long long kvbm_java_log_function(void) { return (long long)(intptr_t)&kvbm_java_log; }
 %}
 long long kvbm_java_log_function(void);
 
-/* The natives are in a library that has to be found first. */
+/* Loads the library with the native functions first. */
 %pragma(java) jniclasscode=%{
   static {
     Loader.load();

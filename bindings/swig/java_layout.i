@@ -1,5 +1,5 @@
-/* Sizes and offsets of the structs of kvbm.h, as constants SIZEOF_<struct> and <struct>_<field>. Structs with which
- * the library calls back (plug-in tables) are for C. SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and offsets of the structs of kvbm.h, as constants SIZEOF_<struct> and <struct>_<field>. Structs of
+ * callbacks (plug-in tables) are for C alone. SPDX-License-Identifier: Apache-2.0 */
 
 %define KVBM_JAVA_SIZE(S)
 %javaconst(0) SIZEOF_ ## S;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kvbm.h for the languages that SWIG serves. The header is the only description of the interface: this file says what
-// is left out of it, and each language's file how an argument pattern looks there. Run with -DSWIGWORDSIZE64, so that
-// 64-bit integers are the same type on every platform.
+// kvbm.h for the languages that SWIG serves. The header is the only description of the interface. This file lists the
+// parts left out, and each language's file maps the argument patterns. Run SWIG with -DSWIGWORDSIZE64, so that 64-bit
+// integers have one type on every platform.
 %module kvbm
 
 %{
@@ -11,7 +11,7 @@
 
 %include <stdint.i>
 
-// Tables of C functions are for C: a storage tier or a policy is called by the library on its own threads.
+// Tables of C functions are for C: the library calls a storage tier or a policy on its own threads.
 %ignore kvbm_tier_table;
 %ignore kvbm_tier_table_t;
 %ignore kvbm_tier_item;
@@ -37,13 +37,13 @@
 %ignore kvbm_manager_options::policy_table;
 %ignore kvbm_manager_options::policy_user;
 
-// The log callback runs on any thread, also one that the language has never seen.
+// The log callback runs on any thread, also on one that is not known to the language's runtime.
 %ignore kvbm_log_fn;
 %ignore kvbm_context_options::log;
 %ignore kvbm_context_options::log_user;
 %ignore kvbm_context_options::log_level;
 
-// Space for later fields, which callers leave at zero.
+// Space for later fields; callers leave it zero.
 %ignore reserved;
 %ignore reserved2;
 %ignore KVBM_API;

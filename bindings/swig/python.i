@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the argument patterns of kvbm.h look in Python. The result is the private module libkvbm._raw: one function for
-// each of the header's, which returns [status, outputs...] and raises for statuses below zero. What it does not check
-// is what one argument cannot know of another, such as that a list of block ids is long enough for the keys: the layer
-// above does. Nothing here holds the GIL while the library may block; what is `quick` keeps it, because letting go
-// costs more than the call, or because the layer above needs it as one step with its own bookkeeping.
+// Maps the argument patterns of kvbm.h to Python. The result is the private module libkvbm._raw: one function for each
+// of the header's. It returns [status, outputs...] and raises for statuses below zero. The layer above checks
+// conditions between arguments, such as that a list of block ids is long enough for the keys.
+//
+// No function holds the GIL while the library may block. A `quick` function keeps it: releasing it costs more than the
+// call, or the layer above needs the call and its own bookkeeping in one step.
 
 %{
 #include "owned.h"
@@ -12,16 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Receives the particulars of the call that this thread makes.
+// The error details of this thread's current call.
 static __thread kvbm_error_t kvbm_particulars;
 static int kvbm_check(kvbm_status_t status) {
   if (status >= 0) return 0;
   if (kvbm_particulars.status != status) kvbm_error_last(&kvbm_particulars);
   const int raised = kvbm_raise(status, kvbm_particulars.status == status ? kvbm_particulars.message : NULL);
-  kvbm_particulars.status = 0;  // the next call has its own
+  kvbm_particulars.status = 0;  // for the next call
   return raised;
 }
-// A whole number from 0 to `most`, or OverflowError, which names the argument; TypeError for what is no whole number.
+// Reads a whole number from 0 to `most`. Raises OverflowError with the argument's name, or TypeError.
 static int kvbm_number(PyObject *object, unsigned long long most, const char *what, unsigned long long *out) {
   PyObject *index = PyNumber_Index(object);
   if (index == NULL) {
@@ -44,7 +45,7 @@ static int kvbm_count(PyObject *object, size_t most, const char *what, size_t *o
   *out = (size_t)number;
   return 0;
 }
-// Takes as many bytes as n items have, or raises.
+// Allocates zeroed memory for n items of `size` bytes, or raises.
 static void *kvbm_items(size_t n, size_t size) {
   void *items = n < (size_t)1 << 32 ? calloc(n == 0 ? 1 : n, size) : NULL;
   if (items == NULL) PyErr_NoMemory();
@@ -68,7 +69,7 @@ Channel = _native.Channel
 Operation = _native.Operation
 %}
 
-// 64-bit and 32-bit limits, whose macros SWIG does not evaluate.
+// 64-bit and 32-bit limits: SWIG does not evaluate their macros.
 %constant uint64_t KVBM_FOREVER = UINT64_MAX;
 %constant uint32_t KVBM_NO_TIER = UINT32_MAX;
 %constant uint32_t KVBM_NO_BLOCK = UINT32_MAX;
@@ -170,7 +171,7 @@ KVBM_HANDLE(kvbm_match_t, KVBM_KIND_MATCH, 1)
 KVBM_HANDLE(kvbm_offer_t, KVBM_KIND_OFFER, 0)
 KVBM_HANDLE(kvbm_session_t, KVBM_KIND_SESSION, 0)
 
-// kvbm_check asks it.
+// kvbm_check calls it.
 %ignore kvbm_error_last;
 // Handles release themselves.
 %ignore kvbm_context_release;
@@ -182,7 +183,7 @@ KVBM_HANDLE(kvbm_session_t, KVBM_KIND_SESSION, 0)
 %ignore kvbm_match_release;
 %ignore kvbm_offer_release;
 %ignore kvbm_session_release;
-// Holds.views does it.
+// Holds.views replaces them.
 %ignore kvbm_block_view;
 %ignore kvbm_view;
 
@@ -200,7 +201,7 @@ KVBM_HANDLE(kvbm_session_t, KVBM_KIND_SESSION, 0)
 %enddef
 KVBM_OPTIONS(kvbm_context_options, kvbm_context_options_t, kvbm_context_options_init)
 %extend kvbm_context_options {
-  // Lines of up to that level go into a pipe, for a listener of that number: see native/log.c.
+  // Writes lines of up to `level` into a pipe, for the listener of that number: see native/log.c.
   void log_to_pipe(int descriptor, uint32_t listener, int32_t level) {
     $self->log = kvbm_log_to_pipe;
     $self->log_user = (void *)(uintptr_t)(((uint64_t)listener << 32) | (uint32_t)descriptor);
@@ -208,7 +209,7 @@ KVBM_OPTIONS(kvbm_context_options, kvbm_context_options_t, kvbm_context_options_
   }
 }
 %extend kvbm_tier {
-  // A store that is a Python object: `url` has the number of its Channel.
+  // Serves the tier by a store written in Python: `url` has the number of its Channel.
   void serve_python(void) { $self->store = &kvbm_python_store; }
 }
 KVBM_OPTIONS(kvbm_manager_options, kvbm_manager_options_t, kvbm_manager_options_init)
@@ -243,7 +244,7 @@ KVBM_SIZED(kvbm_codec_info, kvbm_codec_info_t)
   const kvbm_tier_codec_stats_t *tier_codec(uint32_t i) { return i < 8 ? &$self->codec[i] : NULL; }
 }
 
-// A pointer that is borrowed for a call, or for as long as the layer above keeps the object: Memory, bytes or None.
+// A pointer borrowed for the call, or for as long as the layer above keeps the object: Memory, bytes or None.
 %define KVBM_BORROWED(TYPE, NAME)
 %typemap(in) const TYPE *NAME (void *address) {
   if (kvbm_address($input, sizeof(TYPE), 0, &address) < 0) SWIG_fail;
@@ -288,7 +289,7 @@ KVBM_BORROWED(uint64_t, bytes)
   if (kvbm_address($input, 0, 1, &address) < 0) SWIG_fail;
   $1 = (kvbm_block_t *)address;
 }
-// Memory of the engine, as a number: the layer above holds the buffer that buffer_extent() looked at. And its streams.
+// The engine's memory and streams as addresses: the layer above holds the buffer that buffer_extent() read.
 %typemap(in) void *data, void *stream {
   $1 = PyLong_AsVoidPtr($input);
   if ($1 == NULL && PyErr_Occurred()) SWIG_fail;
@@ -296,7 +297,7 @@ KVBM_BORROWED(uint64_t, bytes)
 
 %exception buffer_extent "$action"
 %inline %{
-// (address, bytes) of a contiguous, writable buffer.
+// Returns (address, bytes) of a contiguous, writable buffer.
 static PyObject *buffer_extent(PyObject *object) {
   Py_buffer buffer;
   if (PyObject_GetBuffer(object, &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) return NULL;
@@ -307,7 +308,7 @@ static PyObject *buffer_extent(PyObject *object) {
 %}
 %exception buffers_overlap "$action"
 %inline %{
-// Whether two contiguous buffers have a byte in common.
+// Returns whether two contiguous buffers overlap.
 static PyObject *buffers_overlap(PyObject *one, PyObject *other) {
   Py_buffer a, b;
   if (PyObject_GetBuffer(one, &a, PyBUF_C_CONTIGUOUS) < 0) return NULL;
@@ -323,7 +324,7 @@ static PyObject *buffers_overlap(PyObject *one, PyObject *other) {
 }
 %}
 
-// Text: bytes, which the layer above encodes and keeps.
+// Text: bytes that the layer above encodes and keeps alive.
 %define KVBM_TEXT(NAME)
 %typemap(in) const char *NAME (void *address) {
   if (kvbm_address($input, 0, 0, &address) < 0) SWIG_fail;
@@ -347,7 +348,7 @@ KVBM_TEXT(reason)
 KVBM_TEXT(codec)
 KVBM_TEXT(name)
 
-// ---- arrays of structs, in a Memory: T_at(memory, i) is the i-th as an object whose fields are set
+// ---- arrays of structs, in a Memory: T_at(memory, i) is an object over the i-th struct, to set its fields
 
 %define KVBM_ARRAY(T)
 %constant size_t T ## _size = sizeof(T);
@@ -366,7 +367,7 @@ static T *T ## _at(PyObject *memory, size_t i) {
 
 // ---- buffers
 
-// An array whose length the layer above has checked, or gives beside it.
+// An array; the layer above has checked its length or passes it separately.
 %define KVBM_BUFFER(TYPE, NAME, ITEM)
 %typemap(in) const TYPE *NAME (Py_buffer buffer, size_t unused) {
   if (kvbm_buffer_get($input, ITEM, #NAME, &buffer, &unused) < 0) SWIG_fail;
@@ -410,7 +411,7 @@ KVBM_OUT(uint64_t, out_bytes, PyLong_FromUnsignedLongLong)
 KVBM_OUT(kvbm_pin_t, out_pin, PyLong_FromUnsignedLongLong)
 KVBM_OUT(uint32_t, out_mode, PyLong_FromUnsignedLong)
 KVBM_OUT(size_t, out_bytes, PyLong_FromSize_t)
-// Room for bytes: a writable buffer, or how many; then new bytes of that length are the last output.
+// Room for bytes: a writable buffer, or a number. For a number, new bytes of that length are the last output.
 %define KVBM_ROOM(NAME)
 %typemap(in) (void *NAME, size_t capacity) (Py_buffer buffer, PyObject *created = NULL) {
   if (PyLong_Check($input)) {
@@ -444,7 +445,7 @@ KVBM_ROOM(out_raw)
 %typemap(argout) uint8_t out_id[16] {
   %append_output(PyBytes_FromStringAndSize((const char *)$1, 16));
 }
-// Two-phase text: a Memory, or None to ask for the length.
+// Two-phase text: a Memory, or None to get the length.
 %typemap(in) (char *out, size_t capacity) (void *address, Py_buffer buffer) {
   buffer.len = 0;
   if (kvbm_address($input, 0, 1, &address) < 0) SWIG_fail;
@@ -474,7 +475,7 @@ KVBM_KEYS_OUT(out_evicted, evicted_capacity)
   $1 = (kvbm_key_t *)address;
 }
 
-// New holds: a Memory of format Q, as long as what was asked for.
+// New holds: a Memory of format Q with the requested number of items.
 %typemap(in) (size_t n_blocks, kvbm_block_t *out_blocks) (PyObject *created = NULL, void *address),
              (size_t n, kvbm_block_t *out_blocks) (PyObject *created = NULL, void *address) {
   if (kvbm_count($input, (size_t)1 << 32, "$1_name", &$1) < 0) SWIG_fail;
@@ -510,8 +511,8 @@ KVBM_MORE_HOLDS(blocks, out_blocks)
 KVBM_MORE_HOLDS(blocks, out_weak)
 KVBM_MORE_HOLDS(weak, out_blocks)
 
-// Rows: a capacity goes in, a list of tuples comes out, in the order of the struct's fields. WRITTEN is how many there
-// are, which may be more than the capacity; where COUNTED, it comes before the list.
+// Rows: a capacity goes in, a list of tuples comes out, in the order of the struct's fields. WRITTEN is the total
+// number of rows, which may exceed the capacity; if COUNTED, it precedes the list.
 %define KVBM_ROWS(ARGUMENTS, TYPE, COUNT, ROWS, WRITTEN, COUNTED, ...)
 %typemap(in) ARGUMENTS (TYPE *rows = NULL) {
   if (kvbm_count($input, SIZE_MAX, "capacity", &COUNT) < 0) SWIG_fail;

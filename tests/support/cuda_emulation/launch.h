@@ -2,9 +2,9 @@
 //
 // A kernel's source is compiled as C++ with KVBM_CUDA_EMULATION naming support/cuda_emulation/device.h, which takes the
 // place of CUDA's headers (device/kernels/cuda.cuh). Its threads are fibers. They run one at a time and are switched
-// where they wait for each other: at barriers, at operations of a warp and in __nanosleep.
-// So it shows wrong sums, wrong addresses and missing or divergent barriers, but not races between two barriers that
-// the order of threads hides; each seed gives another order. It tells nothing about speed.
+// where they wait for each other: at barriers, at operations of a warp and in __nanosleep. A run finds wrong sums,
+// wrong addresses and missing or divergent barriers. It misses races between two barriers that the order of threads
+// hides; each seed gives another order. It does not measure speed.
 #pragma once
 
 #include <array>
