@@ -302,27 +302,32 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  *   - A tier that is not read because it would lose is measured with one block per second. No operation waits for that
  *     block, and a tier that recovers is used again.
  *
- * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
- * in host memory; KVBM_ERR_UNSUPPORTED: KVBM_WAIT_LAYERS_ON_DEVICE on a device whose streams cannot wait for memory,
- * or in a process with CUDA_LAUNCH_BLOCKING: nothing was begun, and KVBM_WAIT_LAYERS_ISSUED works; KVBM_ERR_FOREIGN;
- * KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
+ * Errors at submit:
+ *   - KVBM_ERR_INVALID: as for store. Also for wait_layers without a queue or out_operation, or on a cache in host memory.
+ *   - KVBM_ERR_UNSUPPORTED: KVBM_WAIT_LAYERS_ON_DEVICE on a device that has no 64-bit stream memory operations, or in a
+ *     process with CUDA_LAUNCH_BLOCKING. Nothing was begun, and KVBM_WAIT_LAYERS_ISSUED works.
+ *   - KVBM_ERR_FOREIGN. KVBM_ERR_TIER_DISABLED: the cache's device was lost.
+ * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);
-/* Makes a stream wait for a layer of a load: what is enqueued on `stream` from now on runs after layer `layer`, of
- * every part and key that `operation` loads, has landed and been checked. `operation` is the out_operation of a
- * kvbm_cache_load of this cache with wait_layers; layers are numbered as in kvbm_load_options_t.first_layer. Any
- * streams of the cache's device, in any order.
+/* Makes a stream wait for a layer of a load. Work that is enqueued on `stream` from now on runs after layer `layer` of
+ * every part and key of the load has landed and been checked. `operation` is the out_operation of a kvbm_cache_load of
+ * this cache with wait_layers. Layers are numbered as in kvbm_load_options_t.first_layer. `stream` may be any stream of
+ * the cache's device, and streams may wait in any order.
  *
- * Order alone does not say that the load was right. A stream that waits is always released in the end, also when the
- * load fails, is cancelled or meets its deadline: blocks then hold NaN (what failed or did not come), or what was there
- * before: of a load ended early, and where the driver refuses to overwrite them or the device was lost. What was
- * computed behind a wait counts only once the completion, and item_status, have said that its blocks were loaded;
- * otherwise it must be thrown away.
+ * The wait gives order, and does not say that the load was right. The stream is always released in the end, also when
+ * the load fails, is cancelled or meets its deadline. Blocks that failed or did not come then hold NaN. They hold their
+ * old content after a load that was ended early, where the driver refuses to overwrite them, and on a lost device. So
+ * results behind a wait count only when the completion and item_status say that the blocks were loaded. Discard them
+ * otherwise.
  *
- * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the
- * load does not bring, a stream as in kvbm_cache_store), KVBM_ERR_STALE (no such load of this cache, or one that
- * 1,024 later ones with wait_layers came after: look at its completion), KVBM_ERR_TIER_DISABLED (the device was lost).
+ * KVBM_OK also when the load has completed: the stream then waits for nothing.
+ * Errors:
+ *   - KVBM_ERR_INVALID: the load does not bring that layer, or the stream is wrong as in kvbm_cache_store.
+ *   - KVBM_ERR_STALE: this cache knows no such load, or 1,024 later ones with wait_layers came after it. Look at its
+ *     completion.
+ *   - KVBM_ERR_TIER_DISABLED: the device was lost.
  * Thread: any. Blocks: with KVBM_WAIT_LAYERS_ISSUED until the layer was given to the driver or the load has ended; else
  * no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, void *stream);

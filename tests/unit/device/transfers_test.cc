@@ -418,28 +418,6 @@ TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   }
 }
 
-TEST(Transfers, reach_marks_without_leaves_behind_earlier_batches) {
-  TransferWorld world;
-  ASSERT_TRUE(world.open().ok());
-  const auto landmark = world.transfers->landmark();
-  Reader reader(world);
-  TransferBatch first;
-  first.leaves = world.make_leaves(30, 2U << 20, 0, true);
-  TransferWorld::expect_records(first.leaves);
-  const std::vector<LeafMove> leaves = first.leaves;
-  TransferBatch second;
-  second.landmark = landmark;
-  second.marks = {{0, 7}};
-  ASSERT_TRUE(world.transfers->wait_on(landmark, 7, reader.stream).ok());
-  reader.read(leaves.back());
-  Outcome a = world.scatter(std::move(first));
-  Outcome b = world.scatter(std::move(second));
-  EXPECT_EQ(b.wait(), Code::ok);
-  EXPECT_EQ(a.wait(), Code::ok);
-  world.cuda.synchronize(reader.stream);
-  EXPECT_EQ(std::memcmp(reader.copies[0].second, leaves.back().record, leaves.back().device.total()), 0);
-}
-
 // A load into one layer, for a stream that waits for value 1 of `landmark`.
 TransferBatch load_of_one_layer(const std::vector<LeafMove>& leaves, const std::shared_ptr<Landmark>& landmark,
                                 std::shared_ptr<StreamPoint> after) {
