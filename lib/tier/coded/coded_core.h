@@ -38,8 +38,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   [[nodiscard]] const CodedTierOptions& options() const noexcept { return options_; }
   // Accepts no new work; `done` runs when none of its own is in flight.
   void shutdown(UniqueFunction<void()> done);
-  // Called before the inner tier is destroyed: the rest in flight is then dropped.
-  void leave() noexcept { inner_.store(nullptr, std::memory_order_release); }
+  // Called before the inner tier is destroyed: what it was not asked for ends as closed.
+  void leave() noexcept;
 
  private:
   // ---- write_path.cc ----
@@ -79,7 +79,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void encode(const std::shared_ptr<Chunk>& chunk, size_t from, size_t to);
   void encode_one(const PutItem& item, PutPiece& piece, codec::Workspace& workspace, CodecStats& counts);
   void probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace);
-  void send_ready();
+  bool send_ready();
   std::unique_ptr<PutBatch> batch_of(const std::shared_ptr<Chunk>& chunk, PutOps& over) KVBM_REQUIRES(mutex_);
   void written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,
                const std::shared_ptr<PutOp>& keep);
@@ -128,6 +128,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   Code allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Code refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
               CodecStats& counts);
+  GetOps close_unasked() KVBM_REQUIRES(mutex_);
   void expire(uint64_t now);
   bool settle(GetOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);
   void end(GetOps& over);
@@ -141,6 +142,12 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   std::unique_ptr<codec::Workspace> take_workspace();
   void give(std::unique_ptr<codec::Workspace> workspace, const CodecStats& counts);
   void maybe_closed();
+  // Ends a batch of which nothing was begun.
+  template <class Batch>
+  void end_closed(std::unique_ptr<Batch> batch) {
+    batch->status.assign(batch->items.size(), Code::closed);
+    executor_.post([ended = std::move(batch)] { ended->done(*ended); });
+  }
   void say_once(std::string what, const char* text);
 
   const CodedTierOptions options_;

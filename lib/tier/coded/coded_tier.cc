@@ -181,17 +181,24 @@ void CodedCore::shutdown(UniqueFunction<void()> done) {
     MutexLock lock(mutex_);
     stopping_ = true;
     closed_ = std::move(done);
-    // Items not yet requested belong to loads that were cancelled or ran out of time.
-    for (const auto& op : get_queue_) {
-      bool last = false;
-      for (const size_t i : std::exchange(op->unasked, {})) last = settle(*op, i, Code::closed);
-      if (last) over.push_back(op);
-    }
-    get_queue_.clear();
+    over = close_unasked();  // they belong to loads that were cancelled or ran out of time
   }
   executor_.post([self = shared_from_this(), over = std::move(over)]() mutable {
     self->end(over);
     self->maybe_closed();
+  });
+}
+
+void CodedCore::leave() noexcept {
+  const MemoryWait patient;
+  inner_.store(nullptr, std::memory_order_release);
+  {
+    MutexLock lock(mutex_);
+    if (in_flight_ == 0) return;
+  }
+  executor_.post([self = shared_from_this()] {
+    self->pump_writes();
+    self->pump_reads();
   });
 }
 

@@ -36,7 +36,7 @@ std::string hex(std::span<const uint8_t> bytes) {
 void CodedCore::get(std::unique_ptr<GetBatch> batch) {
   const MemoryWait until_done;
   Tier* const below = inner();
-  if (below == nullptr) return;
+  if (below == nullptr) return end_closed(std::move(batch));
   auto op = std::make_shared<GetOp>();
   const size_t n = batch->items.size();
   const uint64_t deadline = batch->deadline_ns;
@@ -109,8 +109,11 @@ void CodedCore::pump_reads() {
     uint64_t bytes = 0;
     {
       MutexLock lock(mutex_);
-      if (below == nullptr || get_queue_.empty()) return;
-      ask = next_ask(over, bytes);
+      if (below == nullptr) {
+        over = close_unasked();
+      } else if (!get_queue_.empty()) {
+        ask = next_ask(over, bytes);
+      }
     }
     if (!over.empty()) {
       executor_.post([self = shared_from_this(), over = std::move(over)]() mutable { self->end(over); });
@@ -372,6 +375,18 @@ Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id,
     default:
       return why.code();
   }
+}
+
+// Ends what the inner tier was not asked for yet; the batches that are over with it.
+CodedCore::GetOps CodedCore::close_unasked() {
+  GetOps over;
+  for (const auto& op : get_queue_) {
+    bool last = false;
+    for (const size_t i : std::exchange(op->unasked, {})) last = settle(*op, i, Code::closed);
+    if (last) over.push_back(op);
+  }
+  get_queue_.clear();
+  return over;
 }
 
 void CodedCore::expire(uint64_t now) {

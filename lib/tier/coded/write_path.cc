@@ -37,7 +37,7 @@ codec::Recipe simple(codec::Mode mode) {
 void CodedCore::put(std::unique_ptr<PutBatch> batch) {
   const MemoryWait until_done;
   Tier* const below = inner();
-  if (below == nullptr) return;
+  if (below == nullptr) return end_closed(std::move(batch));
   auto op = std::make_shared<PutOp>();
   const size_t n = batch->items.size();
   op->pieces.resize(n);
@@ -65,11 +65,7 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
       ++in_flight_;
     }
   }
-  if (too_late) {
-    op->batch->status.assign(n, Code::closed);
-    executor_.post([op] { op->batch->done(*op->batch); });
-    return;
-  }
+  if (too_late) return end_closed(std::move(op->batch));
   if (as_it_is) {
     if (options_.automatic) measure(*op->batch);
     return below->put(std::move(op->batch));
@@ -132,16 +128,17 @@ void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms
 }
 
 void CodedCore::pump_writes() {
-  for (bool more = true; more;) {
-    std::vector<UniqueFunction<void()>> tasks;
-    {
-      MutexLock lock(mutex_);
-      watch_encoding();
-      more = begin_chunk(tasks);
+  do {
+    for (bool more = true; more;) {
+      std::vector<UniqueFunction<void()>> tasks;
+      {
+        MutexLock lock(mutex_);
+        watch_encoding();
+        more = begin_chunk(tasks);
+      }
+      for (auto& task : tasks) executor_.post(std::move(task));
     }
-    for (auto& task : tasks) executor_.post(std::move(task));
-  }
-  send_ready();
+  } while (send_ready());
 }
 
 // Returns false if nothing is left to begin, or there is no memory for it now.
@@ -300,18 +297,20 @@ void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadVie
   choice_.encoded(item.id.family, *piece.probe, item.payload.size(), stored, encoded - began, decode_ns);
 }
 
-void CodedCore::send_ready() {
-  for (;;) {
+// True if records ended that were not sent: their memory is free for what waits for it.
+bool CodedCore::send_ready() {
+  for (bool ended = false;;) {
     Tier* const below = inner();
     std::unique_ptr<PutBatch> batch;
     PutOps over;
     {
       MutexLock lock(mutex_);
-      if (below == nullptr || sending_ != nullptr || chunks_.empty() || chunks_.front()->tasks != 0) return;
+      if (sending_ != nullptr || chunks_.empty() || chunks_.front()->tasks != 0) return ended;
       watch_encoding();
       sending_ = std::move(chunks_.front());
       chunks_.pop_front();
       batch = batch_of(sending_, over);
+      ended = ended || batch == nullptr || batch->items.size() < sending_->n;
       if (batch != nullptr) ++writing_;
     }
     if (batch != nullptr && options_.automatic) measure(*batch);
@@ -322,7 +321,7 @@ void CodedCore::send_ready() {
       sending_ = nullptr;
       forgotten.swap(forgotten_);
     }
-    if (!forgotten.empty()) below->erase(forgotten);
+    if (!forgotten.empty() && below != nullptr) below->erase(forgotten);
     if (over.empty()) continue;
     executor_.post([self = shared_from_this(), over = std::move(over)]() mutable { self->end(over); });
   }
@@ -333,8 +332,10 @@ std::unique_ptr<PutBatch> CodedCore::batch_of(const std::shared_ptr<Chunk>& chun
   auto batch = std::make_unique<PutBatch>();
   const std::shared_ptr<PutOp> op = chunk->op;
   std::vector<size_t> which;
+  const bool gone = inner() == nullptr;
   for (size_t i = chunk->first; i < chunk->first + chunk->n; ++i) {
-    const PutPiece& piece = op->pieces[i];
+    PutPiece& piece = op->pieces[i];
+    if (gone && piece.failed == Code::ok) piece.failed = Code::closed;
     // A record that was forgotten needs no write: ok.
     if (piece.erased || piece.failed != Code::ok) {
       if (settle(*op, i, piece.erased ? Code::ok : piece.failed)) over.push_back(op);

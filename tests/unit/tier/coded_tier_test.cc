@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "support/disk_world.h"
+#include "tier/coded/coded_core.h"
 
 namespace kvbm::test::coded_tier_test {
 namespace {
@@ -418,6 +419,66 @@ TEST_F(CodedTierTest, what_is_forgotten_on_its_way_down_does_not_appear) {
   ASSERT_TRUE(tier_->erase_family(id(4).family).ok());
   ASSERT_TRUE(world_.sim.run_until([&] { return !codes.empty(); }));
   for (const uint64_t n : {2, 4, 5}) EXPECT_EQ(stored_bytes(n), 0U) << n;
+}
+
+// Memory for one record at a time: of the first one nothing is written, and the others had waited for its memory.
+TEST_F(CodedTierTest, what_is_forgotten_on_its_way_down_leaves_its_memory_to_what_waits) {
+  options_.write_budget_bytes = 256 << 10;
+  open();
+  std::vector<Code> first, second;
+  submit({1}, kBytes, &first);
+  submit({2, 3}, kBytes, &second);
+  const Identity gone = id(1);
+  tier_->erase({&gone, 1});
+  ASSERT_TRUE(world_.sim.run_until([&] { return !first.empty() && !second.empty(); }));
+  EXPECT_EQ(second, std::vector<Code>(2, Code::ok));
+  EXPECT_EQ(stored_bytes(1), 0U);
+  EXPECT_TRUE(get(2, kBytes).right);
+  EXPECT_TRUE(get(3, kBytes).right);
+}
+
+TEST_F(CodedTierTest, a_tier_that_is_destroyed_ends_every_batch_once) {
+  options_.read_budget_bytes = options_.write_budget_bytes = 256 << 10;
+  open();
+  std::vector<Code> stored;
+  submit({1, 2, 3, 4}, kBytes, &stored);
+  ASSERT_TRUE(world_.sim.run_until([&] { return !stored.empty(); }));
+  std::vector<Code> first, second;
+  std::vector<Got> got;
+  submit({5, 6, 7}, kBytes, &first);
+  submit({8}, kBytes, &second);
+  ask({1, 2, 3, 4}, kBytes, &got);
+  tier_.reset();
+  world_.sim.run();
+  ASSERT_EQ(first.size(), 3U);
+  ASSERT_EQ(second.size(), 1U);
+  ASSERT_EQ(got.size(), 4U);
+  EXPECT_EQ(second[0], Code::closed);
+  for (const Got& one : got) EXPECT_TRUE(one.right || one.code == Code::closed);
+  EXPECT_EQ(got[3].code, Code::closed) << "it had waited for memory";
+}
+
+TEST_F(CodedTierTest, what_comes_after_the_inner_tier_has_gone_ends_as_closed) {
+  open();
+  const auto core = std::make_shared<tier::coded::CodedCore>(options_, *disk_, world_.sim, world_.sim.random());
+  core->leave();
+  std::vector<Code> stored, read;
+  const KvRecord record(1, kBytes, family());
+  auto put = std::make_unique<tier::PutBatch>();
+  put->items.resize(1);
+  put->items[0].id = id(1);
+  put->items[0].head = record.head();
+  put->items[0].payload = record.payload();
+  put->done = [&](tier::PutBatch& b) { stored.insert(stored.end(), b.status.begin(), b.status.end()); };
+  core->put(std::move(put));
+  auto get = std::make_unique<tier::GetBatch>();
+  get->items.resize(1);
+  get->items[0].id = id(1);
+  get->done = [&](tier::GetBatch& b) { read.insert(read.end(), b.status.begin(), b.status.end()); };
+  core->get(std::move(get));
+  world_.sim.run();
+  EXPECT_EQ(stored, std::vector<Code>{Code::closed});
+  EXPECT_EQ(read, std::vector<Code>{Code::closed});
 }
 
 TEST_F(CodedTierTest, a_shutdown_ends_what_is_under_way) {
