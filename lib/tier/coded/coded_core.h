@@ -83,6 +83,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   std::unique_ptr<PutBatch> batch_of(const std::shared_ptr<Chunk>& chunk, PutOps& over) KVBM_REQUIRES(mutex_);
   void written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,
                const std::shared_ptr<PutOp>& keep);
+  void expire_puts(uint64_t now);
   bool settle(PutOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);
   void end(PutOps& over);
   void watch_encoding() KVBM_REQUIRES(mutex_);

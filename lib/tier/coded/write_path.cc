@@ -40,6 +40,7 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
   if (below == nullptr) return end_closed(std::move(batch));
   auto op = std::make_shared<PutOp>();
   const size_t n = batch->items.size();
+  const uint64_t deadline = batch->deadline_ns;
   op->pieces.resize(n);
   op->open = n;
   op->batch = std::move(batch);
@@ -69,6 +70,11 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
   if (as_it_is) {
     if (options_.automatic) measure(*op->batch);
     return below->put(std::move(op->batch));
+  }
+  if (deadline != kNever) {
+    executor_.post_at(deadline, [weak = weak_from_this(), deadline] {
+      if (const auto self = weak.lock()) self->expire_puts(deadline);
+    });
   }
   pump_writes();
 }
@@ -391,6 +397,24 @@ void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::
     bool last = false;
     for (size_t k = 0; k < which.size(); ++k) last = settle(op, which[k], codes[k]);
     if (last) over.push_back(keep);
+  }
+  end(over);
+  pump_writes();
+}
+
+// Ends records that wait for memory. Those being encoded end by themselves, those sent are the inner tier's to end.
+void CodedCore::expire_puts(uint64_t now) {
+  PutOps over;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& op : put_queue_) {
+      if (op->batch->deadline_ns > now) continue;
+      bool last = false;
+      for (; op->next < op->pieces.size(); ++op->next) {
+        last = settle(*op, op->next, op->pieces[op->next].erased ? Code::ok : Code::deadline);
+      }
+      if (last) over.push_back(op);
+    }
   }
   end(over);
   pump_writes();

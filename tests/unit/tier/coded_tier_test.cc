@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "support/disk_world.h"
+#include "support/paced_tier.h"
 #include "tier/coded/coded_core.h"
 
 namespace kvbm::test::coded_tier_test {
@@ -83,7 +84,7 @@ class CodedTierTest : public ::testing::Test {
   Identity id(uint64_t n) { return {key_of(n), world_.families.intern(family()).value()}; }
 
   void submit(std::vector<uint64_t> numbers, uint64_t bytes, std::vector<Code>* out, bool noise = false,
-              uint16_t flags = codec::kOpaque) {
+              uint16_t flags = codec::kOpaque, uint64_t deadline = kNever) {
     auto records = std::make_shared<std::vector<KvRecord>>();
     auto batch = std::make_unique<tier::PutBatch>();
     for (const uint64_t n : numbers) records->emplace_back(n, bytes, family(), noise, flags);
@@ -94,6 +95,7 @@ class CodedTierTest : public ::testing::Test {
       item.payload = (*records)[i].payload();
       batch->items.push_back(item);
     }
+    batch->deadline_ns = deadline;
     batch->done = [records, out](tier::PutBatch& b) { *out = b.status; };
     tier_->put(std::move(batch));
   }
@@ -402,6 +404,33 @@ TEST_F(CodedTierTest, what_waits_for_memory_ends_at_its_deadline) {
   for (const Got& one : second) EXPECT_EQ(one.code, Code::deadline);
   ASSERT_TRUE(world_.sim.run_until([&] { return !first.empty(); }));
   for (const Got& one : first) EXPECT_TRUE(one.right);
+}
+
+// The batch before it has the memory, and the tier below does not answer.
+TEST_F(CodedTierTest, a_put_that_waits_for_memory_ends_at_its_deadline) {
+  options_.write_budget_bytes = 256 << 10;
+  const auto pace = std::make_shared<Pace>();
+  pace->keeps_puts = true;
+  tier_ = std::make_unique<CodedTier>(options_, std::make_unique<PacedTier>(world_.sim, pace), world_.sim, world_.sim.random());
+  std::vector<Code> first, second, third;
+  submit({1}, kBytes, &first);
+  ASSERT_TRUE(world_.sim.run_until([&] { return pace->kept.size() == 1; }));
+  const uint64_t deadline = world_.sim.clock().now_ns() + 1'000'000;
+  submit({2, 3}, kBytes, &second, false, codec::kOpaque, deadline);
+  submit({4}, kBytes, &third);
+  const Identity gone = id(3);
+  tier_->erase({&gone, 1});
+  ASSERT_TRUE(world_.sim.run_until([&] { return !second.empty(); }));
+  EXPECT_EQ(world_.sim.clock().now_ns(), deadline);
+  EXPECT_EQ(second, (std::vector<Code>{Code::deadline, Code::ok}));
+  EXPECT_TRUE(first.empty());
+  pace->keeps_puts = false;
+  pace->answer_put();
+  ASSERT_TRUE(world_.sim.run_until([&] { return !third.empty(); }));
+  EXPECT_EQ(first, std::vector<Code>{Code::ok});
+  EXPECT_EQ(third, std::vector<Code>{Code::ok});
+  EXPECT_EQ(stored_bytes(2), 0U);
+  EXPECT_NE(stored_bytes(4), 0U);
 }
 
 TEST_F(CodedTierTest, what_is_forgotten_on_its_way_down_does_not_appear) {
