@@ -118,12 +118,19 @@ Result<FamilyId> FamilyTable::intern(const Family& family) {
 }
 
 Result<FamilyId> FamilyTable::intern(const Family& family, const NamespaceId& base) {
-  MutexLock lock(mutex_);
-  auto id = add(family, false, nullptr);
-  if (!id.ok()) return id;
-  Row& row = rows_[cell_of(id.value())];
-  row.has_base = true;
-  row.base = base;
+  bool soon = false;
+  Result<FamilyId> id = kNoFamily;
+  {
+    MutexLock lock(mutex_);
+    id = add(family, false, nullptr);
+    if (id.ok()) {
+      Row& row = rows_[cell_of(id.value())];
+      row.has_base = true;
+      row.base = base;
+    }
+    soon = ask_soon();
+  }
+  if (soon) soon_();
   return id;
 }
 

@@ -165,6 +165,23 @@ TEST(FamilyTable, what_comes_and_goes_beside_what_stays_takes_no_more_and_more) 
   for (const FamilyId id : stay) EXPECT_TRUE(table.has(id));
 }
 
+// A namespace names the families of other tensor-parallel sizes too, and does not call make_room() for each.
+TEST(FamilyTable, what_handles_name_without_making_room_asks_for_a_release_soon) {
+  FamilyTable table;
+  uint64_t asked = 0;
+  table.on_growth([] {}, [&] { ++asked; });
+  for (uint64_t n = 1; n < FamilyTable::kStep; ++n) ASSERT_TRUE(table.intern(family(n), family(1).ns).ok());
+  EXPECT_EQ(asked, 0U);
+  ASSERT_TRUE(table.intern(family(FamilyTable::kStep), family(1).ns).ok());
+  EXPECT_EQ(asked, 1U);
+  ASSERT_TRUE(table.intern(family(FamilyTable::kStep + 1), family(1).ns).ok());
+  EXPECT_EQ(asked, 1U) << "once until the table was looked through";
+  round(table);
+  EXPECT_EQ(round(table).size(), FamilyTable::kStep + 1);
+  for (uint64_t n = 1; n <= FamilyTable::kStep; ++n) ASSERT_TRUE(table.intern(family(n), family(1).ns).ok());
+  EXPECT_EQ(asked, 2U);
+}
+
 TEST(FamilyTable, a_full_one_takes_as_many_as_have_gone) {
   const auto table = std::make_unique<FamilyTable>();
   std::set<FamilyId> in_use;
