@@ -74,7 +74,7 @@ struct Segment {
   }
 };
 
-// Name of a segment's file: "segment-000001.kv" for segment 0.
+// Name of a segment's file: "segment-000001.kv" for segment 0; more than six digits only where the number has them.
 std::string segment_name(uint32_t segment);
 // The number in such a name; UINT32_MAX for any other name.
 uint32_t segment_number(std::string_view name);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "support/disk_world.h"
+#include "tier/disk/segment.h"
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
 
@@ -127,6 +128,24 @@ TEST(SegmentFormat, a_segment_header_comes_back_and_every_field_bit_counts) {
 }
 
 // With floors it says so, so that a library which does not know them leaves it alone.
+TEST(SegmentFormat, a_name_gives_back_the_number_of_its_segment) {
+  EXPECT_EQ(segment_name(0), "segment-000001.kv");
+  EXPECT_EQ(segment_name(999'998), "segment-999999.kv");
+  EXPECT_EQ(segment_name(999'999), "segment-1000000.kv");
+  // The last is the most that a tier can have: 16 TiB in segments of 64 KiB.
+  for (const uint32_t n : {0U, 41U, 999'998U, 999'999U, 1'048'575U, 9'999'999U, (1U << 28) - 1}) {
+    EXPECT_EQ(segment_number(segment_name(n)), n);
+    EXPECT_TRUE(is_tier_file(segment_name(n))) << n;
+  }
+  for (const char* const other :
+       {"segment-.kv", "segment-00001.kv", "segment-000000.kv", "segment-0000001.kv", "segment-0000000.kv", "segment-00000a.kv",
+        "segment-4294967296.kv", "segment-99999999999.kv", "segment-18446744073709551617.kv", "segment-000001.kv.bak", "segment-1000000",
+        "segment-.k", "segment-kv", ".kv"}) {
+    EXPECT_EQ(segment_number(other), UINT32_MAX) << other;
+    EXPECT_FALSE(is_tier_file(other)) << other;
+  }
+}
+
 TEST(Superblock, with_floors_it_is_of_a_later_version) {
   Superblock s;
   s.segment_bytes = 1 << 20;

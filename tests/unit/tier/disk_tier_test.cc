@@ -570,5 +570,23 @@ TEST(DiskTier, removes_extra_segments_when_the_capacity_was_lowered) {
   EXPECT_EQ(w.put_now(1000, 8192), Code::ok);
 }
 
+// As a tier of 16 TiB leaves one behind.
+TEST(DiskTier, takes_a_segment_whose_number_has_seven_digits_for_its_own) {
+  DiskWorld w(19);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 8192), Code::ok);
+  ASSERT_TRUE(w.close());
+  {
+    auto directory = w.disk.open_directory("/tier", false);
+    ASSERT_TRUE(directory.value()->open("segment-1000000.kv", OpenMode::create, false).ok());
+  }
+  const Status s = w.open();
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_TRUE(w.get_now(1, 8192).right);
+  const auto names = w.disk.open_directory("/tier", false).value()->list().value();
+  EXPECT_EQ(std::count(names.begin(), names.end(), "segment-1000000.kv"), 0) << "the capacity was lowered";
+  EXPECT_TRUE(w.close());
+}
+
 }  // namespace
 }  // namespace kvbm::test::disk_tier_test
