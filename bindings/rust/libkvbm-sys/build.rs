@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds libkvbm: in $LIBKVBM_PREFIX, through pkg-config, or, with the feature `bundled`, by building the repository.
 //!
-//! $KVBM_PREFIX is taken too, but libkvbm refuses KVBM_* variables that it does not know, so a program cannot be run with
-//! it: hence the other name.
+//! Without $LIBKVBM_PREFIX it takes $KVBM_PREFIX, the name in the other bindings. libkvbm itself ignores both variables.
 
 use std::env;
 use std::path::{Path, PathBuf};
