@@ -260,7 +260,7 @@ TEST_F(NodeCommand, what_a_shared_tier_set_does_not_keep_is_not_said_to_be_store
   const std::string set = " --share '" + folder_.path() + "/set' ";
   const Ran alone = run("put --host 8MiB" + set + "file '" + make("file", 1'000'000) + "'");
   EXPECT_EQ(alone.exit_code, 1) << alone.text;
-  EXPECT_TRUE(contains(alone.text, "nothing would be left of it")) << alone.text;
+  EXPECT_TRUE(contains(alone.text, "the file would be lost")) << alone.text;
   const std::string disk = set + "--disk 64MiB ";
   const Ran large = run("put --host 96MiB" + disk + "large '" + make("large", 80'000'000) + "'");
   EXPECT_EQ(large.exit_code, 3) << large.text;

@@ -110,7 +110,7 @@ TEST_F(PluginCommand, people_are_told_what_failed) {
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
     text = ran.text;
   }
-  EXPECT_TRUE(contains(text, "blocks were found and did not come back")) << text;
+  EXPECT_TRUE(contains(text, "blocks were found but could not be loaded")) << text;
   EXPECT_TRUE(contains(text, "as KVBM_ERR_DAMAGED: its tier gave other bytes than were stored")) << text;
   EXPECT_TRUE(contains(text, "tier 1: ")) << text;
   EXPECT_TRUE(contains(text, "it was taken out of service")) << text;

@@ -110,7 +110,7 @@ Status take_overs(int rounds, terminal::Progress& progress, std::vector<double>&
     if (Status s = client.value()->load(0, kKillBlocks); !s.ok()) return s;
     const Stopwatch since_kill;
     ::kill(owners.back()->pid(), SIGKILL);
-    const auto owns = until(since_kill, "nobody took over from the killed owner",
+    const auto owns = until(since_kill, "no process took over from the killed owner",
                             [&] { return client.value()->member().share_role() == "the owner"; });
     if (!owns.ok()) return owns.status();
     took.push_back(owns.value());

@@ -199,7 +199,7 @@ int run_gpu(const BenchOptions& options, const Output& output) {
 }
 
 Option add_rounds(Command app, int& rounds) {
-  return app.add_option("--rounds", rounds, "Rounds of which the median is told")
+  return app.add_option("--rounds", rounds, "Number of rounds; their median is reported")
       .type_name("N")
       .range(1, 1000);
 }
@@ -249,7 +249,9 @@ void add_store(Registry& registry, Command group, const std::shared_ptr<BenchOpt
   store.add_option("--store", options->url, "A place in a store that nothing uses; 128 MiB at a time are written there and removed")
       .type_name("URL")
       .required();
-  store.add_option("--rounds", options->store_rounds, "Rounds of which the median is told").type_name("N").range(1, 100);
+  store.add_option("--rounds", options->store_rounds, "Number of rounds; their median is reported")
+      .type_name("N")
+      .range(1, 100);
   store.footer("Example:\n  kvbm bench store --store 's3://bucket/bench?endpoint=http://127.0.0.1:9000' --json");
 }
 
@@ -278,7 +280,7 @@ void add_gpu(Registry& registry, Command group, const std::shared_ptr<BenchOptio
       .type_name("FILE")
       .environment("KVBM_DEVICE_LIBRARY");
   gpu.add_flag("--host", options->gpu_host,
-               "Instead: what the processor works for a block, with a driver whose calls cost nothing; no GPU is needed");
+               "Measure instead the processor time of a block, with a driver whose calls cost nothing; needs no GPU");
   gpu.footer("Example:\n  kvbm bench gpu --json");
 }
 
@@ -302,7 +304,7 @@ void add_bench(Registry& registry) {
   add_store(registry, group, options);
   Command cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
                               [options](const Output& output) { return run_cost(*options, output); });
-  cost.add_option("--rounds", options->cost_rounds, "Rounds of which the median is told")
+  cost.add_option("--rounds", options->cost_rounds, "Number of rounds; their median is reported")
       .type_name("N")
       .range(1, 1000);
   cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute").type_name("DIR");

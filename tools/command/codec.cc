@@ -293,7 +293,7 @@ int decompress(CodecArguments arguments, const Output& output) {
   if (arguments.output.empty()) {
     const bool named = arguments.file.size() > suffix.size() && arguments.file.ends_with(suffix);
     if (!named && arguments.file != "-") {
-      return fail(kBadInput, arguments.file + " does not end with .kvbmz", "say where it goes, with -o");
+      return fail(kBadInput, arguments.file + " does not end with .kvbmz", "name the output file with -o");
     }
     arguments.output = named ? arguments.file.substr(0, arguments.file.size() - suffix.size()) : "-";
   }
@@ -309,7 +309,7 @@ int decompress(CodecArguments arguments, const Output& output) {
   progress.finish();
   if (summary.status().code() == Code::not_permitted) {
     return fail(kBadInput, arguments.file + ": " + summary.status().message(),
-                "--allow-lossy gives back what the lossy mode kept");
+                "--allow-lossy restores it as far as the lossy mode kept it");
   }
   if (!summary.ok()) return refuse(summary.status(), arguments.file);
   Status committed = out.value().commit();
@@ -470,7 +470,7 @@ void add_codec(Registry& registry) {
   Command group = registry.add_group("codec", "Compress tensor files of KV, and measure the codecs on them");
   auto pack = std::make_shared<CodecArguments>();
   Command compressing =
-      registry.add(group, "compress", "Code a tensor file; the same bytes come back, unless the mode is lossy",
+      registry.add(group, "compress", "Compress a tensor file; without loss, unless the mode is lossy",
                    [pack](const Output& output) { return compress(*pack, output); });
   add_input(compressing, *pack);
   compressing.add_option("--mode", pack->mode, mode_names()).show_default().type_name("MODE");
@@ -480,7 +480,7 @@ void add_codec(Registry& registry) {
       "--mode max");
 
   auto unpack = std::make_shared<CodecArguments>();
-  Command decompressing = registry.add(group, "decompress", "Give back the file that compress coded",
+  Command decompressing = registry.add(group, "decompress", "Restore the file that compress coded",
                                        [unpack](const Output& output) { return decompress(*unpack, output); });
   decompressing.add_option("FILE", unpack->file, "What compress wrote; - for standard input").required();
   add_output(decompressing, *unpack, "FILE without .kvbmz if not given");
@@ -492,7 +492,7 @@ void add_codec(Registry& registry) {
                                   [measure](const Output& output) { return bench(*measure, output); });
   add_input(benching, *measure);
   benching.add_option("--modes", measure->modes, "Which modes, with commas; all if not given").type_name("MODE,...");
-  benching.add_option("--rounds", measure->rounds, "Rounds of which the median is told")
+  benching.add_option("--rounds", measure->rounds, "Number of rounds; their median is reported")
       .type_name("N")
       .range(1, 1000)
       .show_default();

@@ -177,7 +177,7 @@ void print_tiers(const nlohmann::json& tiers) {
 
 void print_policies(const PolicyFigures& policies) {
   std::printf(
-      "\nShare of all blocks that a cache of %s blocks returns, by what it lets go when it is full (no bytes moved)\n",
+      "\nShare of all blocks that a cache of %s blocks returns, by eviction policy (no bytes moved)\n",
       format_count(policies.blocks).c_str());
   print_percent(policies.ours.hit_rate, policies.ours.policy + ": the policy of kvbm if no other is chosen");
   print_percent(policies.lru.hit_rate, "lru: what was not used for longest goes first");
@@ -278,7 +278,7 @@ void add_demo(Registry& registry) {
   auto arguments = std::make_shared<DemoArguments>();
   arguments->directory = terminal::temp_directory();
   Command app = registry.add(
-      "demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
+      "demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and report what was saved",
       [arguments](const Output& output) { return run(*arguments, output); });
   app.add_option("--trace", arguments->trace, "Trace file, of any form that `kvbm replay` reads")
       .required()

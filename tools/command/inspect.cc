@@ -217,7 +217,7 @@ void print_summary(const Walk& walk, bool verified) {
       "damaged: %s (%s)\n", format_count(report.damaged).c_str(),
       verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
   std::printf("%s\n", coding_text(report.coding, report.records).c_str());
-  if (report.in_use) std::printf("an owner is at work: what it is writing may show as damage\n");
+  if (report.in_use) std::printf("the directory is in use: data that is being written may show as damage\n");
   for (const std::string& name : report.foreign) std::printf("foreign file: %s\n", name.c_str());
 }
 
@@ -268,7 +268,7 @@ int run_inspect(const InspectOptions& options, const Output& output) {
 // Only a running manager knows what it has decided and refused.
 int run_node_stats(const InspectOptions& options, const Output& output) {
   const auto stats = node::read_node_stats(options.node, static_cast<uint64_t>(options.timeout * 1e9));
-  if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` says when it starts");
+  if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` prints when it starts");
   if (output.json) {
     std::printf("%s\n", terminal::json_text(stats.value()).c_str());
   } else {
@@ -309,7 +309,7 @@ void add_inspect(Registry& registry) {
 
 void add_stats(Registry& registry) {
   auto options = std::make_shared<InspectOptions>();
-  Command app = registry.add("stats", "How full a tier directory is and how it is coded; or a node that is at work",
+  Command app = registry.add("stats", "Show usage and compression of a tier directory, or of a running node",
                              [options](const Output& output) { return run_stats(*options, output); });
   add_dir(app, *options);
   app.add_option("--node", options->node, "In place of a directory: where a `kvbm node --http` has its pages")
@@ -319,10 +319,9 @@ void add_stats(Registry& registry) {
       .range(0.01, 3600.0)
       .show_default();
   app.footer(
-      "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what "
-      "auto\n"
-      "has decided and what was refused only a manager at work knows: a node says it by --node, any other through\n"
-      "kvbm_manager_stats and kvbm_manager_metrics.\n"
+      "How a directory is coded is read from up to 16 records of each segment (inspect: 1,024). Settings, what auto\n"
+      "has decided and what was refused are known to a running manager alone: --node shows those of a node; other\n"
+      "programs call kvbm_manager_stats and kvbm_manager_metrics.\n"
       "Examples:\n  kvbm stats /mnt/nvme/kvbm --json\n  kvbm stats --node 127.0.0.1:9400");
 }
 

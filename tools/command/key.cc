@@ -103,7 +103,7 @@ void add_key(Registry& registry) {
   fresh.footer(
       "Example:\n"
       "  kvbm key new pool.key && kvbm node --listen 10.0.0.7:7000 --key-file pool.key\n"
-      "Copy the file to every node of the pool. Whoever has it can read and write every block of the pool.");
+      "Copy the file to every node of the pool. Anyone with the file can read and write every block of the pool.");
 }
 
 }  // namespace kvbm::command

@@ -112,7 +112,7 @@ int serve(NodeArguments& arguments, const Output& output) {
   if (sizes != kDone) return sizes;
   const node::MemberOptions& asked = arguments.member;
   if (asked.listen.empty() && asked.peers.empty() && asked.peers_file.empty() && asked.share.empty()) {
-    return fail(kBadInput, "a node that neither listens nor knows others nor shares a tier set serves nobody",
+    return fail(kBadInput, "a node needs an address to listen at, other nodes, or a shared tier set",
                 "give --listen 127.0.0.1:7000, --peers, --peers-file or --share DIR");
   }
   arguments.member.log = !output.json;
@@ -204,7 +204,8 @@ int put(NodeArguments& arguments, const Output& output) {
     }
   }
   if (arguments.durable && arguments.member.share.empty()) {
-    return fail(kBadInput, "--durable is for a tier set on this host: other nodes do not say what survives a power cut",
+    return fail(kBadInput,
+                "--durable is for a tier set on this host: other nodes do not report what survives a power cut",
                 "give --share DIR --disk SIZE");
   }
   int code = kDone;
@@ -213,7 +214,7 @@ int put(NodeArguments& arguments, const Output& output) {
   const std::string bytes = text.str();
   const bool shared = !arguments.member.share.empty();
   if (shared && arguments.member.disk_bytes == 0 && member->share_role() == "the owner") {
-    return fail(kFailed, "nothing would be left of it: nobody else is in the tier set, and it has no disk",
+    return fail(kFailed, "the file would be lost: no other process is in the tier set, and it has no disk",
                 "give --disk SIZE, or start `kvbm node --listen '' --share " + arguments.member.share + "` first");
   }
   const auto kept = member->put(arguments.name, bytes, arguments.durable);
@@ -232,10 +233,10 @@ int put(NodeArguments& arguments, const Output& output) {
   }
   if (!blocks.all()) {
     return fail(blocks.blocks == 0 ? kFailed : kInPart,
-                (shared ? "the shared tier set has kept " : "the pool has kept ") + arguments.name +
-                    (blocks.blocks == 0 ? " not at all"
-                                        : " in part: " + std::to_string(blocks.blocks) + " of " +
-                                              std::to_string(blocks.of) + " blocks are there"),
+                (shared ? "the shared tier set" : "the pool") +
+                    (blocks.blocks == 0 ? " did not store " + arguments.name
+                                        : " stored " + arguments.name + " in part: " + std::to_string(blocks.blocks) +
+                                              " of " + std::to_string(blocks.of) + " blocks"),
                 shared ? "raise --disk, or --host where there is none; where the file system is full, free space on it"
                        : "raise --host of its nodes, or name more of them");
   }
@@ -371,7 +372,7 @@ void add_protection(Command app, node::MemberOptions& member) {
       .type_name("MODE")
       .one_of({"auto", "authenticate", "encrypt", "off"});
   app.add_flag("--trusted-network", member.trusted_network,
-               "Nobody else can read or change what crosses the network: links may be unprotected");
+               "Allow unprotected links: no one else can read or change the traffic of this network");
 }
 
 namespace {
@@ -468,7 +469,7 @@ void add_node(Registry& registry) {
   app.add_option("--http", arguments->http, "Answer " + node::health_pages() + " there, such as 127.0.0.1:9400")
       .type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
-               "Let --http listen beyond this machine; nobody is asked for a password");
+               "Let --http listen beyond this machine; it asks for no password");
   add_share(app, *arguments);
   add_pool(app, *arguments);
   app.footer(
@@ -480,7 +481,7 @@ void add_node(Registry& registry) {
   auto to_put = std::make_shared<NodeArguments>();
   to_put->makes_share = true;
   Command putting =
-      add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
+      add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if only a part was stored", put,
                   to_put);
   putting.add_option("name", to_put->name, "Name to store it under").type_name("NAME").required().check(has_letters);
   putting.add_option("file", to_put->file, "What to store; standard input if missing").type_name("FILE");
@@ -508,7 +509,7 @@ void add_node(Registry& registry) {
 
   auto to_locate = std::make_shared<NodeArguments>();
   Command locating =
-      add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier", locate, to_locate);
+      add_by_hand(registry, "locate", "Show which nodes have how much of a file, and in which tier", locate, to_locate);
   locating.add_option("name", to_locate->name, "Name that it was stored under")
       .type_name("NAME")
       .required()

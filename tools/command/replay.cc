@@ -243,7 +243,7 @@ void print_skipped(const replay::StoreResult& r, bool settled) {
   const uint64_t skipped = r.stats.offloads_skipped;
   if (skipped == 0) return;
   std::printf(
-      "%s blocks found the queue to the tier below full; what did not get there later could not come back\n  %s\n",
+      "%s blocks found the queue to the tier below full; those that were not written later could not be loaded\n  %s\n",
       terminal::format_count(skipped).c_str(),
       settled ? "a larger --host gives the queue more room"
               : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
@@ -267,7 +267,7 @@ const char* remedy(kvbm_status_t why) {
       return "its tier did not answer in time; look at what is slow or hangs";
     case KVBM_ERR_TIER_DISABLED:
     case KVBM_ERR_IO:
-      return "its tier fails; kvbm doctor and the system's log say more of a disk";
+      return "its tier fails; for a disk see kvbm doctor and the system's log";
     default:
       return kvbm_status_text(why);
   }
@@ -276,7 +276,7 @@ const char* remedy(kvbm_status_t why) {
 // Prints harmless failures: a block that did not load is computed again.
 void print_failures(const replay::StoreResult& r) {
   if (r.failed_blocks != 0) {
-    std::printf("%s blocks were found and did not come back: they are computed again\n",
+    std::printf("%s blocks were found but could not be loaded: they are computed again\n",
                 terminal::format_count(r.failed_blocks).c_str());
   }
   for (const auto& [why, blocks] : r.failed_as) {
@@ -310,10 +310,10 @@ void print_store_table(const replay::StoreResult& r, bool verified, bool settled
   print_failures(r);
   std::printf("inside load calls %.2f GB/s, inside store calls %.2f GB/s\n\n",
               rate(r.stats.tiers[0].load_bytes, r.load_seconds), rate(stored_bytes(r), r.store_seconds));
-  terminal::Table table({{"tier"}, {"hits", terminal::Align::right}, {"came in", terminal::Align::right},
-                         {"went out", terminal::Align::right}, {"blocks", terminal::Align::right},
+  terminal::Table table({{"tier"}, {"hits", terminal::Align::right}, {"stored", terminal::Align::right},
+                         {"loaded", terminal::Align::right}, {"blocks", terminal::Align::right},
                          {"used", terminal::Align::right}, {"of", terminal::Align::right},
-                         {"let go", terminal::Align::right}, {"damaged", terminal::Align::right}});
+                         {"evicted", terminal::Align::right}, {"damaged", terminal::Align::right}});
   for (uint32_t t = 0; t < r.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = r.stats.tiers[t];
     table.add_row({t == 0 ? "host" : "tier " + std::to_string(t), terminal::format_count(s.hits),
@@ -365,7 +365,7 @@ int check_policies_alone(const ReplayArguments& arguments) {
   for (const std::string& name : arguments.tier_options->given()) said += (said.empty() ? "" : ", ") + name;
   if (!said.empty()) {
     return fail(kBadInput, said + ": for bytes through tiers alone; a capacity replays the whole trace over policies",
-                "leave it out, or say --host and --disk instead of a capacity");
+                "leave it out, or give --host and --disk instead of a capacity");
   }
   if (arguments.capacity_blocks.empty() || arguments.capacity_tokens.empty()) return kDone;
   return fail(kBadInput, "--capacity-blocks and --capacity-tokens are two ways to say one size",
@@ -381,7 +381,7 @@ int run(const ReplayArguments& arguments, const Output& output) {
                 "leave out --capacity-blocks and --capacity-tokens, or --host and --disk");
   }
   if (!by_policy && !by_bytes) {
-    return fail(kBadInput, "say what to replay: policies or bytes",
+    return fail(kBadInput, "choose what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }
   // Bad options are reported before the trace is read, which may take long and may fail too.

@@ -452,7 +452,7 @@ void add_common(Command app, SessionArguments& arguments) {
       .type_name("FORM")
       .show_default();
   number("--block-tokens", side.block_tokens, "Tokens of an engine block");
-  app.add_option("--timeout", arguments.timeout, "Seconds until it is given up")
+  app.add_option("--timeout", arguments.timeout, "Seconds until the transfer fails")
       .type_name("SECONDS")
       .range(0.01, 86400.0)
       .show_default();
@@ -464,7 +464,7 @@ void add_common(Command app, SessionArguments& arguments) {
   app.add_option("--transport", side.node.transport, "What carries the link: auto, tcp, ucx; the same on both sides")
       .one_of({"auto", "tcp", "ucx"})
       .show_default();
-  app.add_option("--codec", side.node.codec, "How layers come: off, auto or a mode; off on one side is off")
+  app.add_option("--codec", side.node.codec, "Codec of the layers: off, auto or a mode; off on one side is off")
       .type_name("MODE")
       .show_default();
   app.add_option("--seal-key-file", side.node.seal_key_file, "File with keys: layers are sealed on their way")
@@ -502,7 +502,8 @@ void add_session(Registry& registry) {
   Command receiver =
       registry.add(group, "receive", "Be the decode side: open a session and take layers as they are ready",
                    [receiving](const Output& output) { return within_memory(*receiving, output, false); });
-  receiver.add_option("-o,--out", receiving->file, "Write what came here, in the order of `kvbm session send`")
+  receiver
+      .add_option("-o,--out", receiving->file, "Where to write the received KV, in the order of `kvbm session send`")
       .type_name("FILE");
   add_common(receiver, *receiving);
   receiver

@@ -284,7 +284,7 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
 int run(const SizeOptions& options, const Output& output) {
   if (options.list_presets) return list_presets(output);
   if (options.preset.empty() == options.config.empty()) {
-    return fail(kBadInput, "say one model: --preset NAME or --config FILE",
+    return fail(kBadInput, "give one model: --preset NAME or --config FILE",
                 "`kvbm size --list-presets` shows the names");
   }
   if (options.bits != 16 && options.bits != 8 && options.bits != 4) {
@@ -326,8 +326,8 @@ void add_size(Registry& registry) {
   app.add_option("--tokens", options->tokens, "Tokens of one sequence, as 100000 or 100k").type_name("COUNT");
   app.add_option("--batch", options->batch, "Sequences held at once").type_name("COUNT");
   app.add_option("--bits", options->bits, "Bits of one KV value: 16, 8, 4").type_name("N");
-  app.add_option("--host", options->host, "Say what this much host memory holds").type_name("SIZE");
-  app.add_option("--disk", options->disk, "Say what this much disk holds").type_name("SIZE");
+  app.add_option("--host", options->host, "Show what this much host memory holds").type_name("SIZE");
+  app.add_option("--disk", options->disk, "Show what this much disk holds").type_name("SIZE");
   app.add_flag("--context-table", options->table, "A table over context lengths and concurrent sessions");
   app.add_option("--contexts", options->contexts, "Rows of the table").type_name("COUNTS");
   app.add_option("--sessions", options->sessions, "Columns of the table").type_name("COUNTS");

@@ -149,7 +149,7 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
   app.add_option("--host", arguments.host, "Host tier (default 256MiB)").type_name("SIZE");
   app.add_option("--disk", arguments.disk, "Disk tier, or several in order").type_name("SIZE,...");
   app.add_option("--admission", arguments.admission,
-                 "What comes to the tiers below the host: a name for each, in order; `all` to those left without one")
+                 "Admission policy of each tier below the host, in order; tiers without one use `all`")
       .type_name("NAME,...");
   app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block").type_name("SIZE").show_default();
   app.add_option("--disk-path", arguments.disk_path,
@@ -168,7 +168,7 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
   app.add_option("--threads", arguments.threads, "Engines at a time").show_default();
   app.add_flag(
       "--settle", arguments.settle,
-      "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
+      "After each request, wait until its blocks are written to disk: hit rates then depend on the sizes alone");
   app.add_option("--first", arguments.first, "Requests to pass over").type_name("N").not_negative();
   app.add_option("--limit", arguments.limit, "Requests to replay").type_name("N").not_negative();
 }
@@ -183,8 +183,8 @@ int fail_lengths_alone(const std::string& path, trace::Form form) {
   return fail(
       kBadInput,
       path + ": a trace of the form " + std::string(trace::name_of(form)) +
-          " says how long prompts are, and not which of them begin alike: what a cache would hit cannot be told",
-      "`kvbm trace stat` says what is in it; `kvbm trace generate` makes a trace with shared beginnings");
+          " has the lengths of prompts, and not which of them begin alike: hits of a cache cannot be computed",
+      "`kvbm trace stat` shows what is in it; `kvbm trace generate` makes a trace with shared beginnings");
 }
 
 int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {

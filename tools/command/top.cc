@@ -132,7 +132,7 @@ int run(const TopArguments& arguments, const Output& output) {
 
 void add_top(Registry& registry) {
   auto arguments = std::make_shared<TopArguments>();
-  Command app = registry.add("top", "Watch the tiers from inside while a trace goes through them",
+  Command app = registry.add("top", "Replay a trace and show live how full each tier is and which blocks are hot",
                              [arguments](const Output& output) { return run(*arguments, output); });
   add_trace_arguments(app, arguments->trace);
   app.add_option("--policy", arguments->store.policy, "Eviction policy of the host tier").type_name("NAME");

@@ -56,7 +56,7 @@ int convert(const TraceArguments& arguments, const std::string& file, const Outp
   // A later reader of this trace may need --block-tokens.
   const auto again = trace::parse(text, {});
   if (!again.ok() || again.value().trace.tokens_per_block != trace.tokens_per_block) {
-    std::fprintf(stderr, "kvbm: the lengths do not say the block size: replay it with --block-tokens %u\n",
+    std::fprintf(stderr, "kvbm: the block size does not follow from the lengths: replay it with --block-tokens %u\n",
                  trace.tokens_per_block);
   }
   return write_trace(text, trace, file, output);
@@ -81,7 +81,7 @@ int generate(const GenerateArguments& arguments, const Output& output) {
 // Reports a trace with lengths alone, without blocks, which it does not have.
 int stat_lengths(const trace::Parsed& parsed, uint64_t tokens, uint64_t answered, uint64_t span_ms,
                  const Output& output) {
-  constexpr const char* kUnsaid = "which prompts begin alike is not in it: blocks, reuse and hit rates cannot be told";
+  constexpr const char* kUnsaid = "it has no record of which prompts begin alike: no blocks, reuse or hit rates";
   if (output.json) {
     const nlohmann::ordered_json out{{"form", trace::name_of(parsed.form)},
                                      {"requests", parsed.trace.requests.size()},

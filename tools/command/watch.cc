@@ -104,7 +104,7 @@ int watch_events(const WatchArguments& arguments, const Output& output, watch::R
   if (writer.failed()) return fail(kFailed, "the events could not be written");
   if (reader.counts().messages == 0) {
     std::fprintf(stderr,
-                 "kvbm: nothing came from %s: does the engine publish there, and topics that begin with `%s`?\n",
+                 "kvbm: no event received from %s: does the engine publish there, and topics that begin with `%s`?\n",
                  arguments.reader.endpoint.c_str(), arguments.reader.topic.c_str());
   }
   return kDone;

@@ -50,10 +50,10 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
 void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
   const std::string what = "direct rdma " + std::to_string(facts.ordinal);
   if (!facts.cards_reach) {
-    out.push_back({"gpu", what, State::absent, "the device says neither GPUDirect RDMA nor dma-buf",
+    out.push_back({"gpu", what, State::absent, "the device reports neither GPUDirect RDMA nor dma-buf",
                    "sessions between machines go through host memory"});
   } else if (!facts.cards_ordered && !facts.cards_flushed) {
-    out.push_back({"gpu", what, State::limited, "the device does not say when what a card wrote can be read",
+    out.push_back({"gpu", what, State::limited, "the device cannot report when a card's write can be read",
                    "sessions between machines land in host memory"});
   } else {
     const std::string writes = facts.cards_ordered ? "writes are ordered" : "writes are flushed";

@@ -101,7 +101,7 @@ void probe_cpu(const MachineLimits& limits, Findings& out) {
   }
   const size_t nodes = numa_nodes();
   out.push_back({"cpu", "NUMA nodes", nodes > 0 ? State::ok : State::absent, std::to_string(nodes),
-                 nodes > 0 ? "" : "the system does not tell; memory is treated as one node"});
+                 nodes > 0 ? "" : "the system does not report it; memory is treated as one node"});
 }
 
 void probe_memory(const MachineLimits& limits, Findings& out) {

@@ -75,7 +75,7 @@ HttpServer::Reply tiers(const Member& member) {
 HttpServer::Reply metrics(const Member& member) {
   const Peers peers = peers_of(member);
   std::string text = member.metrics();
-  text += "# HELP kvbm_node_peers Other nodes: connected, and addresses that nobody answers at.\n";
+  text += "# HELP kvbm_node_peers Other nodes: connected, and addresses where no node answers.\n";
   text += "# TYPE kvbm_node_peers gauge\n";
   text += "kvbm_node_peers{state=\"ready\"} " + std::to_string(peers.ready) + "\n";
   text += "kvbm_node_peers{state=\"absent\"} " + std::to_string(peers.absent) + "\n";

@@ -17,7 +17,7 @@ namespace kvbm::node {
 namespace {
 
 Status no_answer(const std::string& address, int error) {
-  return {Code::owner_gone, "nobody answers there", address + ": " + std::strerror(error)};
+  return {Code::owner_gone, "no server answers at this address", address + ": " + std::strerror(error)};
 }
 
 // Waits until the socket can be read or written, or has failed; the next call on the socket returns the error.

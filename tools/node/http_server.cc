@@ -92,7 +92,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const st
   const auto parsed = parse(address, wanted, length);
   if (!parsed.ok()) return parsed.status();
   if (reach == Reach::this_machine && !parsed.value().this_machine) {
-    return Status(Code::bad_config, "--http is open to other machines, and nobody is asked for a password",
+    return Status(Code::bad_config, "--http is open to other machines and asks for no password",
                   address + ": listen on 127.0.0.1, or add --http-anywhere");
   }
   std::unique_ptr<HttpServer> made(new HttpServer(loop.base()));

@@ -70,7 +70,7 @@ Outcome check_sizes(StoreBench& bench) {
 
 Outcome check_too_large(StoreBench& bench) {
   const uint64_t most = bench.store().facts().max_object_bytes;
-  if (most == 0) return skipped("it says that objects may have any size");
+  if (most == 0) return skipped("its facts allow objects of any size");
   if (most >= kMostTried) return skipped("the largest object is too large to be tried");
   const std::string name = bench.name("large");
   const Operation& put = bench.store().run({.kind = KVBM_STORE_PUT, .name = name, .data = Data(most + 1)});

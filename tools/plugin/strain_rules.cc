@@ -141,7 +141,7 @@ std::string expect_all_or_nothing(StoreBench& bench, const std::string& name, co
   const bool whole = get.ok() && get.done() == data.size() && std::equal(data.begin(), data.end(), get.data());
   get.forget_data();
   return whole ? ""
-               : "a put that was given up left an object that is not whole: " + get.answer() + ", " +
+               : "a put that timed out or was cancelled left a part of an object: " + get.answer() + ", " +
                      std::to_string(get.done()) + " bytes";
 }
 
@@ -196,13 +196,13 @@ Outcome check_cancel(StoreBench& bench) {
   if (slowest > static_cast<double>(bench.limits().operations.grace_ns) / 1e9) {
     return failed("an operation was finished " + std::to_string(slowest) + " s after it was cancelled");
   }
-  return passed(std::to_string(given_up) + " of 24 given up, the slowest after " +
+  return passed(std::to_string(given_up) + " of 24 did not complete, the slowest ended after " +
                 std::to_string(static_cast<int>(slowest * 1000)) + " ms");
 }
 
 Outcome check_expires(StoreBench& bench) {
   if ((bench.store().facts().features & KVBM_STORE_EXPIRES) == 0)
-    return skipped("it does not say that it removes objects");
+    return skipped("its facts do not promise that it removes objects");
   const std::string soon = bench.name("expires");
   const std::string late = bench.name("stays");
   for (const auto& [name, seconds] : {std::pair{soon, 1U}, std::pair{late, 3600U}}) {

@@ -107,7 +107,7 @@ void add_notes(Reader& in, const Json& config, const std::string& around, bool t
   const std::string& name = in.model().model_type;
   if (!type_known) {
     in.note(name.empty()
-                ? "no `model_type` is said: counted by the fields alone"
+                ? "no `model_type` is given: counted by the fields alone"
                 : "the model type `" + name.substr(0, 60) + "` is not known here: counted by its fields alone");
   }
   if (!around.empty() && !is_wrapper_type(around) && find_type(around) == nullptr) {

@@ -84,7 +84,7 @@ std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
                          {"out GB/s", Align::right},
                          {"hits", Align::right},
                          {"stores", Align::right},
-                         {"let go", Align::right},
+                         {"evicted", Align::right},
                          {"damaged", Align::right},
                          {"coding"},
                          {""}});

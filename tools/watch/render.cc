@@ -72,7 +72,7 @@ std::string render_text(const Frame& frame, const ReaderOptions& options, size_t
             " of unknown kinds, " + format_count(counts.ignored) + " of more streams than are followed\n";
   }
   if (frame.too_many) text += "more blocks or mediums than are followed: the numbers of blocks are lower bounds\n";
-  if (counts.messages == 0) text += "nothing has come yet\n";
+  if (counts.messages == 0) text += "no event received yet\n";
   text += "\n" + table_of(frame);
   const auto used = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 2;
   const size_t room = lines == 0 ? frame.recent.size() : lines > used ? lines - used : 0;

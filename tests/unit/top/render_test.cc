@@ -41,9 +41,12 @@ TEST(RenderText, fits_the_screen_and_lists_all_without_one) {
   EXPECT_GT(lines(3), 3U);  // one block each, whatever the screen; the screen cuts the rest
 }
 
-TEST(RenderText, names_tiers_hit_rate_and_order) {
-  const std::string text = render_text(frame_of(3), some_run(), {false, 0});
-  for (const char* part : {"3 of 12 requests", "2 hits (25.00 %)", "host+disk", "####.... 50%", "coldest by age"}) {
+TEST(RenderText, names_tiers_hit_rate_evictions_and_order) {
+  Frame frame = frame_of(3);
+  frame.stats.tiers[1].evictions = 4711;
+  const std::string text = render_text(frame, some_run(), {false, 0});
+  for (const char* part :
+       {"3 of 12 requests", "2 hits (25.00 %)", "host+disk", "####.... 50%", "coldest by age", "evicted", "4,711"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_EQ(text.find("stopped"), std::string::npos);
