@@ -117,7 +117,7 @@ class DiskWorld {
 
   // Submits; `out` gets the statuses when the batch is done. The records live until then.
   void put(const std::vector<uint64_t>& numbers, uint64_t bytes, bool durable, std::vector<Code>* out,
-           uint8_t family = 1) {
+           uint8_t family = 1, uint64_t deadline_ns = kNever) {
     auto records = std::make_shared<std::vector<TestRecord>>();
     auto batch = std::make_unique<tier::PutBatch>();
     for (const uint64_t n : numbers) {
@@ -130,6 +130,7 @@ class DiskWorld {
       batch->items.push_back(item);
     }
     batch->durable = durable;
+    batch->deadline_ns = deadline_ns;
     batch->done = [records, out](tier::PutBatch& b) { *out = b.status; };
     tier->put(std::move(batch));
   }

@@ -343,6 +343,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
           continue;
         }
         op.to_write.push_back(item.item);
+        next_deadline_ = std::min(next_deadline_, op.batch->deadline_ns);
         if (op.queued) continue;
         op.queued = true;
         // Before other puts, but behind those of reclaim, without which all would wait for room.

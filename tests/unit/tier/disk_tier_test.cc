@@ -437,6 +437,29 @@ TEST(DiskTier, completes_as_deadline_what_is_still_queued_then) {
   EXPECT_FALSE(w.present(2));
 }
 
+// It waits for a segment then, and the deadline of a later one has passed meanwhile.
+TEST(DiskTier, a_record_whose_write_failed_ends_at_its_deadline) {
+  DiskWorld w(20, (512 << 10) + 4096 + 3 * (256 << 10));
+  ASSERT_TRUE(w.open().ok());
+  constexpr uint64_t kLarge = 200 << 10;  // one in a segment
+  for (uint64_t n = 1; n <= 6; ++n) ASSERT_EQ(w.put_now(n, kLarge), Code::ok);
+  w.sim.run();
+  constexpr uint64_t kTakes = 100'000'000;
+  w.disk.min_latency_ns = w.disk.max_latency_ns = kTakes;
+  const uint64_t now = w.sim.clock().now_ns();
+  w.disk.fail_nth(SimDisk::Op::write, 1);
+  std::vector<Code> first, failed, last;
+  w.put({7}, kLarge, false, &first);
+  w.put({8}, 8192, false, &failed, 1, now + kTakes * 3 / 2);
+  w.put({9}, 8192, false, &last, 1, now + kTakes / 2);
+  ASSERT_TRUE(w.sim.run_until([&] { return !failed.empty(); }));
+  EXPECT_EQ(failed, std::vector<Code>{Code::deadline});
+  EXPECT_EQ(w.sim.clock().now_ns(), now + kTakes * 3 / 2);
+  ASSERT_TRUE(w.sim.run_until([&] { return !first.empty() && !last.empty(); }));
+  EXPECT_EQ(first, std::vector<Code>{Code::ok});
+  EXPECT_FALSE(w.present(8));
+}
+
 TEST(DiskTier, writes_yield_to_a_load_between_pieces_and_go_on_slowly_beside_a_long_one) {
   constexpr uint64_t kLarge = uint64_t{2} << 20;
   DiskWorld w(62, uint64_t{64} << 20, 4 << 20);
