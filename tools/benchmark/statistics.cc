@@ -41,10 +41,17 @@ Row more_is_better(std::string name, double value, std::string unit, double limi
   return make(std::move(name), value, std::move(unit), limit, std::move(limit_name), ratio);
 }
 
-double ThreadStopwatch::now() {
+namespace {
+
+double seconds_of(clockid_t clock) {
   timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
+
+}  // namespace
+
+double ThreadStopwatch::now() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+double ProcessStopwatch::now() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace kvbm::benchmark

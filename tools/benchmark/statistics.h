@@ -44,7 +44,18 @@ class ThreadStopwatch {
   double start_;
 };
 
-// Adds the thread's own time of the work.
+// Time that all threads of this process have run: work that a call hands to another thread counts as well.
+class ProcessStopwatch {
+ public:
+  ProcessStopwatch() : start_(now()) {}
+  [[nodiscard]] double seconds() const { return now() - start_; }
+
+ private:
+  static double now();
+  double start_;
+};
+
+// Adds the thread's own time that the work took.
 template <class Work>
 Status timed(std::vector<double>& out, Work&& work) {
   const ThreadStopwatch watch;

@@ -13,6 +13,7 @@
 #include "benchmark/disk.h"
 #include "benchmark/gpu.h"
 #include "benchmark/gpu_host.h"
+#include "benchmark/host_calls.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/managed.h"
@@ -215,8 +216,17 @@ void add_input(Command app, BenchOptions& options) {
       .show_default();
 }
 
-// Measures reads in place on the same host, then from a node over TCP, then when nodes are killed, then coded
-// transfers.
+// Bare copies first, then whole calls, each of which makes such copies.
+int bench_copy(const BenchOptions& options, const Output& output) {
+  auto rows = benchmark::bench_copy({options.rounds, output.json});
+  if (!rows.ok()) return finish(rows, output);
+  const auto calls = benchmark::bench_host_calls({options.rounds, output.json});
+  if (!calls.ok()) return finish(calls, output);
+  rows.value().insert(rows.value().end(), calls.value().begin(), calls.value().end());
+  return finish(rows, output);
+}
+
+// In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
 int bench_node(const BenchOptions& options, const Output& output) {
   const int rounds = options.rounds;
   if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");
@@ -322,10 +332,8 @@ void add_bench(Registry& registry) {
   path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 2 GiB").type_name("DIR");
   add_input(path, *options);
   path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json --input kv_bf16.npy");
-  Command copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
-                              [options](const Output& output) {
-                                return finish(benchmark::bench_copy({options->rounds, output.json}), output);
-                              });
+  Command copy = registry.add(group, "copy", "Verified copies, against memcpy; stores and loads of the host tier, against copies",
+                              [options](const Output& output) { return bench_copy(*options, output); });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
   add_gpu(registry, group, options);
