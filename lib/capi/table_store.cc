@@ -64,8 +64,6 @@ Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& t
   }
   StoreFacts& to = out->facts_;
   to.kind = table.name;
-  to.expires = (facts.features & KVBM_STORE_EXPIRES) != 0;
-  to.evicts = (facts.features & KVBM_STORE_EVICTS) != 0;
   out->blocks_ = (facts.features & KVBM_STORE_BLOCKS) != 0;
   if (facts.concurrency != 0) to.concurrency = std::min(facts.concurrency, kMostConcurrency);
   if (facts.object_bytes != 0) to.object_bytes = std::clamp<uint64_t>(facts.object_bytes, 4096, uint64_t{1} << 30);

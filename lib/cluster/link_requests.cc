@@ -48,7 +48,6 @@ uint64_t LinkRequests::find(std::unique_ptr<FindBatch> batch) {
   op.unresolved = static_cast<uint32_t>(batch->ids.size());
   batch->found.assign(batch->ids.size(), {});
   batch->status.assign(batch->ids.size(), Code::ok);
-  stats_.finds += batch->ids.size();
   op.find = std::move(batch);
   if (op.unresolved == 0) {
     finished_.push_back(std::move(op));
@@ -63,7 +62,6 @@ uint64_t LinkRequests::fetch(std::unique_ptr<FetchBatch> batch) {
   op.deadline_ns = batch->deadline_ns;
   op.unresolved = static_cast<uint32_t>(batch->items.size());
   op.items.resize(batch->items.size());
-  stats_.fetches += batch->items.size();
   op.fetch = std::move(batch);
   if (op.unresolved == 0) {
     finished_.push_back(std::move(op));
@@ -112,7 +110,6 @@ uint64_t LinkRequests::invalidate(const NamespaceId& base, uint64_t epoch, uint6
 bool LinkRequests::cancel(uint64_t operation) {
   Operation* op = operations_.get(operation);
   if (op == nullptr) return false;
-  ++stats_.cancelled;
   abandon(operation, *op, Code::cancelled);
   return true;
 }
@@ -195,7 +192,6 @@ void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t by
   item.raw_bytes = arrival.value().head.header().raw_bytes;
   item.coded = codec::is_coded(arrival.value().head);
   item.sealed = (arrival.value().head.header().flags & codec::kSealed) != 0;
-  ++stats_.fetched;
   stats_.fetched_bytes += bytes;
 }
 
@@ -288,7 +284,6 @@ void LinkRequests::expire(uint64_t now_ns) {
   for (const uint64_t id : late) {
     Operation* op = operations_.get(id);
     if (op == nullptr) continue;
-    ++stats_.expired;
     abandon(id, *op, Code::deadline);
   }
 }

@@ -60,7 +60,6 @@ Status LinkRequests::take_found(uint64_t request, ConstBytes body) {
     return {Code::damaged, "peer: an answer does not fit its question"};
   }
   std::copy(m.items.begin(), m.items.end(), op->find->found.begin() + m.first);
-  for (const wire::FoundItem& item : m.items) stats_.found += item.present;
   if (m.lease != 0) {
     const uint64_t from = asked->asked_ns;  // the grant began later than that
     op->find->leases.push_back({m.lease, from > kNever - m.lease_ns ? kNever : from + m.lease_ns});

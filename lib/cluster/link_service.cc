@@ -144,12 +144,10 @@ void LinkService::start(uint64_t id, uint32_t index) {
   Serving& serving = *serving_.get(id);
   const ServedItem item = serving.items[index];
   if (serving.deadline_ns <= host_.executor.clock().now_ns()) {
-    ++stats_.serve_expired;
     fail(serving, index, Code::deadline);
     return;
   }
   if (!item.known) {
-    ++stats_.serve_misses;
     fail(serving, index, Code::miss);
     return;
   }
@@ -185,7 +183,6 @@ void LinkService::record_opened(uint64_t id, uint32_t index, const OpenedRecord&
       if (code == Code::ok) {
         serving->items[index].token = token;
         pushes_.insert(token, {id, index, record.pin});
-        ++stats_.served;
         stats_.served_bytes += bytes;
         return;
       }
@@ -196,11 +193,7 @@ void LinkService::record_opened(uint64_t id, uint32_t index, const OpenedRecord&
   closed_one();
   if (serving == nullptr) return;
   --serving->open;
-  if (!gone) {
-    if (code == Code::deadline) ++stats_.serve_expired;
-    if (code == Code::miss) ++stats_.serve_misses;
-    fail(*serving, index, code, static_cast<uint32_t>(record.head.size()), record.payload.size());
-  }
+  if (!gone) fail(*serving, index, code, static_cast<uint32_t>(record.head.size()), record.payload.size());
   close_item(id);
 }
 
@@ -268,7 +261,6 @@ uint64_t LinkService::add_lease(std::vector<Identity> ids, uint64_t lease_ns) {
   const uint64_t longest = host_.limits.lease_ns * host_.limits.lease_renewals;
   host_.leased.take(stats_.leased_records, ids.size());
   stats_.leased_records += ids.size();
-  ++stats_.leases_granted;
   next_deadline_ = std::min(next_deadline_, until);
   leases_[next_lease_] = {until, std::max(until, now + longest), std::move(ids)};
   return next_lease_++;

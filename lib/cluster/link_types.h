@@ -112,14 +112,11 @@ struct LinkLimits {
 };
 
 struct LinkStats {
-  uint64_t messages_in = 0, messages_out = 0;
-  uint64_t finds = 0, found = 0;  // items requested, and items answered as present
-  uint64_t fetches = 0, fetched = 0, fetched_bytes = 0;
+  uint64_t messages_in = 0;
+  uint64_t fetched_bytes = 0, served_bytes = 0;
   uint64_t wrong_records = 0, damaged = 0;  // arrivals that were refused
-  uint64_t expired = 0, cancelled = 0;      // operations
-  uint64_t served = 0, served_bytes = 0, serve_misses = 0, serve_expired = 0;
-  uint64_t leases_granted = 0, leases_expired = 0;
-  uint64_t leases_short = 0;  // records not leased because leases had used up their share
+  uint64_t leases_expired = 0;
+  uint64_t leases_short = 0;  // records that were not held: leases had their share
   uint64_t pings = 0, violations = 0;
   uint64_t epochs_refused = 0;  // invalidations that were implausible, or for which the table was full
   uint64_t epochs_put_off = 0;  // invalidations answered with again

@@ -113,7 +113,6 @@ void PeerLink::commit(size_t bytes) {
 }
 
 void PeerLink::send(ConstBytes message) {
-  ++stats_.messages_out;
   const Code code = outbox_.empty() ? port_->send(message) : Code::again;
   if (code != Code::again) return;  // any other code is followed by closed()
   outbox_bytes_ += message.size();

@@ -66,7 +66,10 @@ struct Found {
 // Largest number of identities in one find(): a tier holds its lock meanwhile.
 inline constexpr size_t kFoundAtOnce = 1024;
 
-// Place of a payload in a file of the tier.
+// A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
+// targets are kIoAlign-aligned with room rounded up to kIoAlign. The tier checks the head's identity and root hash and
+// every leaf (unless the receiver does); mismatch = damaged, counted and quarantined.
+// Where a payload lies in a file of the tier's.
 struct FilePlace {
   int fd = -1;  // -1: the payload cannot be read from a file
   uint64_t offset = 0;  // a multiple of kIoAlign; readable up to the payload's length rounded up to kIoAlign
@@ -84,8 +87,6 @@ struct GetItem {
   uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
   MutableBytes head;
   MutableBytes payload;
-  uint64_t payload_offset = 0;  // the part of the payload wanted; payload_wanted = 0 means all of it
-  uint64_t payload_wanted = 0;
   uint32_t head_bytes = 0;     // out
   uint64_t payload_bytes = 0;  // out
   // out, if the batch has receiver_borrows: the payload, in the tier's own memory, valid while `lender` is held.

@@ -158,7 +158,6 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
         }
         item.head = place.staging.span().first(head);
         item.payload = lands ? item.payload.subspan(place.landing) : place.staging.span().subspan(head);
-        item.payload_offset = item.payload_wanted = 0;
       }
       op->unasked.pop_front();
       bytes += place.stored_bytes;

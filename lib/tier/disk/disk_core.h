@@ -61,8 +61,8 @@ struct GetOp {
   struct Place {
     uint32_t segment = 0, location = 0;
     RecordPlace record;
-    uint32_t extents = 0;       // reads outstanding
-    uint64_t from = 0, to = 0;  // part of the payload that was requested, page-aligned outward
+    uint32_t extents = 0;  // reads outstanding
+    uint64_t bytes = 0;    // of the payload that are read here, in whole pages: all or none
     bool internal = false;
     bool leaves = true;  // the leaves are checked here
   };

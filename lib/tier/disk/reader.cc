@@ -81,10 +81,10 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
       const RecordPlace& record = place.record;
       extents.push_back({op, i, place.segment, record.head_page_at(), IoRun{item.head.data(), record.head_read_bytes()},
                          false, record.shares(), {}});
-      if (place.to > place.from)
-        extents.push_back({op, i, place.segment, record.payload_at() + place.from,
-                           IoRun{item.payload.data() + place.from, place.to - place.from}, false, false, {}});
-      place.extents = place.to > place.from ? 2 : 1;
+      if (place.bytes != 0)
+        extents.push_back({op, i, place.segment, record.payload_at(), IoRun{item.payload.data(), place.bytes}, false,
+                           false, {}});
+      place.extents = place.bytes != 0 ? 2 : 1;
     }
     std::stable_sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
       return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
@@ -145,16 +145,13 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   place.record = e.place(page_of(e.location));
   item.head_bytes = place.record.head_bytes;
   item.payload_bytes = e.payload_bytes;
-  const uint64_t offset = item.payload_wanted == 0 ? 0 : item.payload_offset;
-  const uint64_t wanted = item.payload_wanted == 0 ? item.payload_bytes : item.payload_wanted;
   const bool head_alone = op.batch->receiver_reads;
   if (item.head.size() < item.head_bytes || (item.payload.size() < item.payload_bytes && !head_alone) ||
-      !aligned(item.head.data()) || !aligned(item.payload.data()) || offset > item.payload_bytes || wanted > item.payload_bytes - offset)
+      !aligned(item.head.data()) || !aligned(item.payload.data()))
     return Code::invalid_argument;
   place.location = e.location;
   place.segment = segment_of(e.location);
-  place.from = offset & ~(kPage - 1);
-  place.to = head_alone ? place.from : round_up(offset + wanted, kPage);
+  place.bytes = head_alone ? 0 : round_up(item.payload_bytes, kPage);
   place.internal = internal;
   place.leaves = !op.batch->receiver_checks_leaves;
   item.location = uint64_t{e.location} + 1;
@@ -199,7 +196,7 @@ Code DiskCore::verify(const GetItem& item, const GetOp::Place& place) const {
     const codec::Leaf leaf = head.value().leaf(i);
     const uint64_t end = uint64_t{leaf.offset} + leaf.stored_bytes;
     if (end > item.payload_bytes) return Code::damaged;
-    if (leaf.offset < place.from || end > place.to) continue;
+    if (end > place.bytes) continue;
     if (codec::leaf_hash(ConstBytes(item.payload).subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash)
       return Code::damaged;
   }
@@ -305,7 +302,7 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
   --segment.reads;
   if (code == Code::ok && !place.internal) {
     ++stats_.gets;
-    stats_.get_bytes += item.head_bytes + (place.to - place.from);
+    stats_.get_bytes += item.head_bytes + place.bytes;
   } else if (code == Code::damaged || code == Code::io_error) {
     found_damaged(item.id, place.location, work);
   }

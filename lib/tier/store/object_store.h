@@ -43,8 +43,6 @@ struct ObjectRequest {
 };
 
 struct StoreFacts {
-  bool expires = false;  // removes objects by itself when they expire
-  bool evicts = false;   // may remove any object by itself
   uint32_t concurrency = 16;
   uint64_t object_bytes = uint64_t{4} << 20;
   uint64_t max_object_bytes = 0;  // 0: no limit

@@ -30,32 +30,6 @@ TEST(DiskTier, puts_a_known_identity_without_writing_it) {
   EXPECT_EQ(w.disk.count(SimDisk::Op::write), writes);
 }
 
-TEST(DiskTier, reads_and_checks_only_the_part_wanted) {
-  DiskWorld w(3);
-  ASSERT_TRUE(w.open().ok());
-  ASSERT_EQ(w.put_now(1, 200000), Code::ok);
-  const TestRecord want(1, 200000, family_of(1));
-  const tier::disk::AlignedBuffer head(8192);
-  const tier::disk::AlignedBuffer payload(200000);
-  std::memset(payload.data(), 0x5A, payload.size());
-  auto batch = std::make_unique<tier::GetBatch>();
-  tier::GetItem item;
-  item.id = w.id(1);
-  item.head = head.span();
-  item.payload = payload.span();
-  item.payload_offset = 65536;
-  item.payload_wanted = 65536;
-  batch->items.push_back(item);
-  Code code = Code::internal;
-  batch->done = [&](tier::GetBatch& b) { code = b.status[0]; };
-  w.tier->get(std::move(batch));
-  w.sim.run_until([&] { return code != Code::internal; });
-  EXPECT_EQ(code, Code::ok);
-  EXPECT_EQ(std::memcmp(payload.data() + 65536, want.memory.data() + 65536, 65536), 0);
-  EXPECT_EQ(payload.data()[0], std::byte{0x5A});
-  EXPECT_EQ(payload.data()[131072], std::byte{0x5A});
-}
-
 // One large read brings many records: what of it fails costs the record that lies there, and none beside it.
 TEST(DiskTier, a_read_of_many_records_that_fails_costs_none_that_can_be_read) {
   DiskWorld w(1);
