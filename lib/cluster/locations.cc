@@ -80,7 +80,6 @@ uint64_t Locations::age_ns(const Entry& entry, uint64_t now_ns) const noexcept {
 
 bool Locations::valid(const Entry& entry, uint64_t now_ns) const noexcept {
   if (entry.generation == 0) return false;
-  if (entry.node == kNoNode) return age_ns(entry, now_ns) < options_.keep_absent_ns;
   return nodes_[entry.node].generation == entry.generation && age_ns(entry, now_ns) < options_.keep_ns;
 }
 
@@ -95,8 +94,7 @@ Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t 
     size_t free = 0;
     for (Entry& entry : bucket) {
       const bool of_it = entry.generation != 0 && entry.family == id.family && same(entry.key, id.key);
-      // A known holder replaces "no holder", and the reverse.
-      if (of_it && (entry.node == node || entry.node == kNoNode || node == kNoNode)) entry.generation = 0;
+      if (of_it && entry.node == node) entry.generation = 0;
       const uint64_t age = valid(entry, now_ns) ? age_ns(entry, now_ns) : kNever;
       if (age == kNever) ++free;
       if (oldest != nullptr && age <= oldest_age) continue;
@@ -127,8 +125,6 @@ void Locations::put(const Identity& id, const Location& where, uint64_t now_ns) 
   entry.generation = nodes_[where.node].generation;
 }
 
-void Locations::put_absent(const Identity& id, uint64_t now_ns) { place(id, kNoNode, now_ns).generation = 1; }
-
 void Locations::forget(const Identity& id, NodeIndex node) {
   for (const std::span<Entry> bucket : buckets(id)) {
     for (Entry& entry : bucket) {
@@ -147,23 +143,17 @@ void Locations::insert(const Location& found, std::span<Location> out, size_t& n
   if (at < out.size()) out[at] = found;
 }
 
-Locations::Answer Locations::find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const {
-  n = 0;
-  Answer answer = Answer::unknown;
+size_t Locations::find(const Identity& id, uint64_t now_ns, std::span<Location> out) const {
+  size_t n = 0;
   for (const std::span<Entry> bucket : const_cast<Locations*>(this)->buckets(id)) {
     for (const Entry& entry : bucket) {
       if (entry.family != id.family || !same(entry.key, id.key) || !valid(entry, now_ns)) continue;
-      if (entry.node == kNoNode) {
-        answer = Answer::absent;
-        continue;
-      }
-      answer = Answer::held;
       insert({entry.node, static_cast<uint8_t>(entry.tier_and_payload >> 56), entry.head_bytes,
               entry.tier_and_payload & kPayloadMask, entry.hint, age_ns(entry, now_ns)},
              out, n);
     }
   }
-  return answer;
+  return n;
 }
 
 }  // namespace kvbm::cluster

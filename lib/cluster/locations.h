@@ -1,7 +1,6 @@
-// Last known holders of records: a bounded cache of answers, so that a reader needs one round trip. Its answers are
-// hints: the record proves itself, and a peer that no longer has it reports so (then forget()). A node that died,
-// left or restarted loses all its entries at once, because their generation no longer matches. That no node had a
-// record is remembered too, for a short time.
+// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says
+// is a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left
+// or started again loses all its entries at once, by a number that no longer fits.
 //
 // Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
 // bucket, in either of two buckets by the identity's hash (with one, a table filled to a third had lost 22 of
@@ -45,11 +44,9 @@ class Locations {
   static constexpr size_t kHolders = 2 * kWays;  // limit of known holders of one record: two buckets
 
   struct Options {
-    uint64_t memory_bytes = 16U << 20;      // 349,525 entries
-    uint64_t keep_ns = 600'000'000'000;     // lifetime of an answer
-    uint64_t keep_absent_ns = 250'000'000;  // lifetime of "no holder"
+    uint64_t memory_bytes = 16U << 20;   // 349,525 entries
+    uint64_t keep_ns = 600'000'000'000;  // an answer is believed so long
   };
-  enum class Answer : uint8_t { unknown, absent, held };
 
   explicit Locations(const Options& options);
 
@@ -61,14 +58,12 @@ class Locations {
   // Returns the id of a valid index.
   [[nodiscard]] const NodeId& node_id(NodeIndex index) const { return nodes_[index].id; }
 
-  // Notes that `where.node` has the record. Replaces this node's entry, and a note that no node has it.
+  // `where.node` has it. Replaces what was said of this node.
   void put(const Identity& id, const Location& where, uint64_t now_ns);
-  // Notes that no home has the record.
-  void put_absent(const Identity& id, uint64_t now_ns);
-  // Removes a node that no longer has the record.
+  // That node has it no more.
   void forget(const Identity& id, NodeIndex node);
-  // Writes holders to `out`, the youngest answer first; n = their number.
-  Answer find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const;
+  // Holders into out, the youngest answer first. Returns how many.
+  size_t find(const Identity& id, uint64_t now_ns, std::span<Location> out) const;
 
   [[nodiscard]] uint64_t bytes() const noexcept { return entries_.bytes(); }
 
@@ -81,7 +76,7 @@ class Locations {
     uint32_t head_bytes = 0;
     uint32_t stamp = 0;  // milliseconds; wraps after 49 days, which at worst gives a wrong age
     NodeIndex node = 0;
-    uint16_t generation = 0;  // of the node; 0 = empty; for kNoNode 1 = no holder
+    uint16_t generation = 0;  // of the node; 0 = empty
   };
   static_assert(sizeof(Entry) == kEntryBytes);
   struct Node {

@@ -40,7 +40,7 @@ bool valid_host(std::string_view host) {
 
 class Parser {
  public:
-  Parser(Repeats repeats, std::string_view name) : repeats_(repeats), name_(name) {}
+  explicit Parser(std::string_view name) : name_(name) {}
 
   Status line(std::string_view line) {
     ++number_;
@@ -130,10 +130,6 @@ class Parser {
   }
 
   Status take_out(std::string_view name, const Fields& seen) {
-    if (repeats_ == Repeats::refused) {
-      return wrong(name_, number_, "members: leave is for address files; take the member's line out",
-                   std::string(name));
-    }
     if (seen.address || seen.weight || seen.incarnation) {
       return wrong(name_, number_, "members: leave stands alone on its line", std::string(name));
     }
@@ -151,29 +147,14 @@ class Parser {
     }
     member.id = node_id_of(member.name);
     std::string name = member.name;
-    if (repeats_ == Repeats::refused && members_.count(name) != 0) {
-      return wrong(name_, number_, "members: a name is given twice", name);
-    }
     if (members_.size() >= kMaxMembers) return wrong(name_, number_, "members: more than 16384", name);
     members_[std::move(name)] = std::move(member);
     return {};
   }
 
-  Repeats repeats_;
   std::string_view name_;
   size_t number_ = 0;
   std::map<std::string, Member> members_;
-};
-
-class StaticMembers final : public Membership {
- public:
-  explicit StaticMembers(MemberList members) : members_(std::move(members)) {}
-  [[nodiscard]] const MemberList& members() const noexcept override { return members_; }
-  void listen(MembershipListener*) noexcept override {}
-  Status refresh() override { return {}; }
-
- private:
-  MemberList members_;
 };
 
 }  // namespace
@@ -191,9 +172,9 @@ Status check_address(std::string_view address) {
   return {};
 }
 
-Result<MemberList> parse_members(std::string_view text, Repeats repeats, std::string_view name) {
+Result<MemberList> parse_members(std::string_view text, std::string_view name) {
   if (text.size() > kMaxMembershipText) return Status(Code::bad_config, "members: the list is larger than 4 MiB");
-  Parser parser(repeats, name);
+  Parser parser(name);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     if (Status status = parser.line(text.substr(0, end)); !status.ok()) return status;
@@ -233,12 +214,6 @@ std::vector<MemberChange> member_changes(const MemberList& before, const MemberL
   return changes;
 }
 
-Result<std::unique_ptr<Membership>> static_members(std::string_view text, std::string_view name) {
-  auto list = parse_members(text, Repeats::refused, name);
-  if (!list.ok()) return list.status();
-  return std::unique_ptr<Membership>(std::make_unique<StaticMembers>(std::move(list).value()));
-}
-
 AddressFile::AddressFile(std::unique_ptr<Directory> directory, std::string file_name)
     : directory_(std::move(directory)), file_name_(std::move(file_name)) {}
 
@@ -265,7 +240,7 @@ Status AddressFile::refresh() {
   const size_t whole = text.value().rfind('\n');
   text.value().resize(whole == std::string::npos ? 0 : whole + 1);
   if (text.value() == text_) return {};
-  auto list = parse_members(text.value(), Repeats::later_wins, file_name_);
+  auto list = parse_members(text.value(), file_name_);
   if (!list.ok()) return list.status();
   text_ = std::move(text).value();
   const auto changes = member_changes(members_, list.value());

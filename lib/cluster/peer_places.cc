@@ -41,8 +41,7 @@ bool PeerPlaces::locate(const Identity& id, Place& out) {
 bool PeerPlaces::place_of(const Identity& id, Place& out) const {
   const uint64_t now = clock_.now_ns();
   Location held;
-  size_t n = 0;
-  if (locations_.find(id, now, {&held, 1}, n) != Locations::Answer::held || n == 0) return false;
+  if (locations_.find(id, now, {&held, 1}) == 0) return false;
   const auto forgotten = forgotten_.find(id.family);
   if (forgotten != forgotten_.end() && now - held.age_ns <= forgotten->second) return false;
   out = {locations_.node_id(held.node), held.node, held.head_bytes, held.payload_bytes, held.hint, held.tier};

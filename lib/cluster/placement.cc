@@ -100,7 +100,6 @@ Placement::Placement(std::span<const PlacementNode> nodes) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].weight == 0) continue;
     const uint64_t weight = std::max<uint64_t>(1, nodes[i].weight >> 20);
-    total_ += weight;
     nodes_.push_back(
         {nodes[i].id.low(), nodes[i].id.high(), weight, static_cast<double>(weight), static_cast<uint32_t>(i)});
   }

@@ -43,7 +43,6 @@ class Placement {
   [[nodiscard]] uint32_t home(const Key& key) const noexcept;
 
   [[nodiscard]] size_t size() const noexcept { return nodes_.size(); }
-  [[nodiscard]] uint64_t total_weight() const noexcept { return total_; }
 
  private:
   struct Node {
@@ -57,7 +56,6 @@ class Placement {
   size_t rank(const Key& key, size_t wanted, uint32_t* out) const noexcept;
 
   std::vector<Node> nodes_;  // by id, so that the first of equals is the same everywhere
-  uint64_t total_ = 0;
 };
 
 // Returns -log2(x / 2^64) with 52 bits after the point, at least 1; error below 2^-33. For tests.

@@ -100,8 +100,7 @@ class Reader {
   bool find(const Key& key, uint64_t now_ns) {
     const Identity id{key, FamilyId{1}};
     Location held;
-    size_t n = 0;
-    if (locations_.find(id, now_ns, {&held, 1}, n) == Locations::Answer::held) {
+    if (locations_.find(id, now_ns, {&held, 1}) != 0) {
       const auto node = nodes_.find(locations_.node_id(held.node));
       if (node == nodes_.end()) {
         ++dead_locations;
