@@ -146,24 +146,6 @@ size_t BlockTable::acquire_each(FamilyId family, std::span<const Key> keys, std:
   return hits;
 }
 
-size_t BlockTable::acquire_any(FamilyId family, std::span<const Key> keys, SlotId* out, uint32_t tick) noexcept {
-  Search search[kBatch];
-  *out = kNoSlot;
-  for (size_t begin = 0; begin < keys.size(); begin += kBatch) {
-    const size_t n = std::min(kBatch, keys.size() - begin);
-    prepare(family, keys.subspan(begin, n), search);
-    for (size_t i = 0; i < n; ++i) {
-      const SlotId slot = find_and_take(search[i], family);
-      if (slot == kNoSlot) continue;
-      *out = slot;
-      note_use(slot, tick);
-      if (tick != kNoUse && hears_uses_.load(std::memory_order_relaxed)) tell_used({out, 1}, tick);
-      return begin + i;
-    }
-  }
-  return keys.size();
-}
-
 void BlockTable::probe(FamilyId family, std::span<const Key> keys, std::span<uint8_t> present) const noexcept {
   Search search[kBatch];
   for (size_t begin = 0; begin < keys.size(); begin += kBatch) {

@@ -54,16 +54,6 @@ Code PinTable::unpin(PinId id) {
   return Code::ok;
 }
 
-Code PinTable::extend(PinId id, uint64_t deadline_ns) {
-  MutexLock lock(lock_);
-  const auto at = pins_.find(id);
-  if (at == pins_.end()) return Code::stale_handle;
-  by_deadline_.erase({at->second.deadline_ns, id});
-  at->second.deadline_ns = deadline_ns;
-  if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
-  return Code::ok;
-}
-
 std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
   std::vector<EndedPin> ended;
   {

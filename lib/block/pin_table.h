@@ -45,9 +45,7 @@ class PinTable {
       KVBM_EXCLUDES(lock_);
   // stale_handle: it has ended.
   [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
-  // Moves the deadline of a pin, as a lease is renewed. stale_handle: it has ended.
-  [[nodiscard]] Code extend(PinId id, uint64_t deadline_ns) KVBM_EXCLUDES(lock_);
-  // Ends the pins of an owner; returns them in the order of their ids.
+  // In the order of the pins' ids.
   std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
   // Ends pins with a deadline at or before now; returns them in the order of deadline, then id.
   std::vector<EndedPin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);

@@ -47,11 +47,6 @@ TEST(BlockTable, prefix_stops_at_the_first_miss_and_each_goes_on) {
   table->release(std::span(out).first(90));
   EXPECT_EQ(table->acquire_each(0, keys, out, 2), 199U);
   EXPECT_EQ(out[90], kNoSlot);
-  SlotId any = kNoSlot;
-  EXPECT_EQ(table->acquire_any(0, std::vector<Key>{key_of(999), keys[90], keys[91]}, &any, 3), 2U);
-  EXPECT_EQ(any, out[91]);
-  EXPECT_EQ(table->acquire_any(0, std::vector<Key>{key_of(999)}, &any, 3), 1U);
-  EXPECT_EQ(any, kNoSlot);
 }
 
 TEST(BlockTable, allocation_evicts_the_coldest_and_reports_it) {
