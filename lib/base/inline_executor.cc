@@ -30,28 +30,7 @@ void InlineExecutor::ran() {
   if (waiting_ > 0) changed_.notify_all();
 }
 
-size_t InlineExecutor::run_ready() {
-  size_t limit = 0;
-  {
-    MutexLock lock(mutex_);
-    move_due();
-    limit = ready_.size();
-  }
-  size_t n = 0;
-  for (; n < limit; ++n) {
-    Task task;
-    {
-      MutexLock lock(mutex_);
-      if (ready_.empty()) break;
-      task = ready_.pop();
-    }
-    task();
-    ran();
-  }
-  return n;
-}
-
-// Returns the next task; none when the deadline passed or more than `seen` tasks have ended.
+// The next task; none when the deadline passed or more than `seen` tasks have ended.
 Task InlineExecutor::take(uint64_t deadline_ns, uint64_t seen, bool& expired) {
   MutexLock lock(mutex_);
   for (;;) {

@@ -1,6 +1,5 @@
 #include "base/metrics.h"
 
-#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -19,18 +18,6 @@ uint64_t Histogram::at_most(uint32_t i) const noexcept {
   uint64_t n = 0;
   for (uint32_t b = 0; b <= i; ++b) n += counts_[b].load(std::memory_order_relaxed);
   return n;
-}
-
-uint64_t Histogram::quantile(double q) const noexcept {
-  const uint64_t total = count();
-  if (total == 0) return 0;
-  const auto rank = static_cast<uint64_t>(std::ceil(q * static_cast<double>(total)));
-  uint64_t seen = 0;
-  for (uint32_t b = 0; b < kBuckets; ++b) {
-    seen += counts_[b].load(std::memory_order_relaxed);
-    if (seen >= rank && seen > 0) return upper(b);
-  }
-  return upper(kBuckets - 1);
 }
 
 namespace {

@@ -159,13 +159,6 @@ Result<size_t> content_keys(const NamespaceId& ns, std::span<const uint32_t> tok
   return blocks;
 }
 
-Result<Key> engine_key(const NamespaceId& ns, ConstBytes engine_hash) {
-  if (engine_hash.empty() || engine_hash.size() > 64) {
-    return Status{Code::invalid_argument, "keys: an engine's hash has 1 to 64 bytes"};
-  }
-  return block_key(Tag::engine, ns, Key{}, {}, engine_hash);
-}
-
 Status engine_keys(const NamespaceId& ns, ConstBytes hashes, size_t hash_bytes, std::span<Key> out) {
   if (hash_bytes == 0 || hash_bytes > 64) {
     return {Code::invalid_argument, "keys: an engine's hash has 1 to 64 bytes"};

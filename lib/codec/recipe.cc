@@ -85,28 +85,6 @@ Result<Recipe> Recipe::parse(std::string_view text) {
   }
 }
 
-std::string Recipe::text() const {
-  std::string out;
-  for (const Rule& rule : rules) {
-    if (!out.empty()) out += ',';
-    const bool all_layers = rule.first_layer == 0 && rule.end_layer == kNoEnd;
-    const bool all_planes = (rule.planes & 3) == 3;
-    if (!all_planes) out += (rule.planes & 1) != 0 ? "k" : "v";
-    if (!all_layers) {
-      if (!all_planes) out += ':';
-      out += std::to_string(rule.first_layer);
-      if (rule.end_layer == kNoEnd) {
-        out += '-';
-      } else if (rule.end_layer != rule.first_layer + 1) {
-        out += '-' + std::to_string(rule.end_layer - 1);
-      }
-    }
-    if (!all_layers || !all_planes) out += '=';
-    out += mode_name(rule.mode);
-  }
-  return out.empty() ? "off" : out;
-}
-
 Mode Recipe::mode(uint32_t layer, uint32_t plane) const noexcept {
   for (const Rule& rule : rules) {
     if (layer >= rule.first_layer && layer < rule.end_layer && plane < 8 && ((rule.planes >> plane) & 1U) != 0) {

@@ -25,7 +25,6 @@ struct Recipe {
   // "0-3" or "4-", counted in the model. "default"; "int8"; "k:0-3=int8,v:0-3=int6,4-=int4_coded". invalid_argument
   // names the rule.
   static Result<Recipe> parse(std::string_view text);
-  [[nodiscard]] std::string text() const;  // parse() of it gives an equal recipe
   [[nodiscard]] Mode mode(uint32_t layer, uint32_t plane) const noexcept;
   // For bytes of unknown layer and plane: the mode if all of them have one, else `standard`, which is lossless.
   [[nodiscard]] Mode mode_of_all() const noexcept;

@@ -367,10 +367,4 @@ Leaf opaque_leaf(uint64_t raw_bytes, uint32_t index) noexcept {
   return leaf;
 }
 
-std::vector<Leaf> opaque_leaves(uint64_t raw_bytes) {
-  std::vector<Leaf> leaves(opaque_leaf_count(raw_bytes));
-  for (uint32_t i = 0; i < leaves.size(); ++i) leaves[i] = opaque_leaf(raw_bytes, i);
-  return leaves;
-}
-
 }  // namespace kvbm::codec

@@ -151,7 +151,6 @@ std::vector<Key> parse_unit_keys(ConstBytes value);
   return raw_bytes > kMaxRecordBytes ? 0 : static_cast<uint32_t>((raw_bytes + kMaxLeafBytes - 1) / kMaxLeafBytes);
 }
 [[nodiscard]] Leaf opaque_leaf(uint64_t raw_bytes, uint32_t index) noexcept;
-std::vector<Leaf> opaque_leaves(uint64_t raw_bytes);
 
 inline Status damaged(const char* what) { return {Code::damaged, what}; }
 

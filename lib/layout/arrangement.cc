@@ -245,10 +245,6 @@ PageLeaf PageArrangement::leaf(uint32_t i, uint32_t units) const noexcept {
   return leaf;
 }
 
-LeafRange PageArrangement::leaves_of(uint32_t tensor, uint32_t units) const noexcept {
-  return {leaves_before_[tensor] * units, (leaves_before_[tensor + 1] - leaves_before_[tensor]) * units};
-}
-
 Status PageArrangement::check_blocks(std::span<const BlockId> ids) const { return check_ids(ids, blocks_); }
 
 }  // namespace kvbm::layout

@@ -88,8 +88,6 @@ class PageArrangement {
   [[nodiscard]] Status check_units(uint32_t units) const;
   // i < leaf_count(units); O(log tensors).
   [[nodiscard]] PageLeaf leaf(uint32_t i, uint32_t units) const noexcept;
-  // Leaves of one tensor (the finest "layer" that is known of opaque bytes).
-  [[nodiscard]] LeafRange leaves_of(uint32_t tensor, uint32_t units) const noexcept;
   [[nodiscard]] Status check_blocks(std::span<const BlockId> ids) const;
 
  private:

@@ -115,11 +115,6 @@ uint32_t tensors_wanted(std::span<const Axis> order, const RecordShape& shape) n
 
 }  // namespace
 
-const char* form_name(Form form) noexcept {
-  const auto i = static_cast<size_t>(form);
-  return i < kForms.size() ? kForms[i].name : "unknown form";
-}
-
 std::optional<Form> form_named(std::string_view name) noexcept {
   for (size_t i = 0; i < kForms.size(); ++i) {
     if (name == kForms[i].name) return static_cast<Form>(i);

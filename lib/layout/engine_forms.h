@@ -47,8 +47,7 @@ enum class Form : uint8_t {
 };
 inline constexpr uint8_t kFormCount = 20;
 
-// The name used in configuration and messages (never null), and the form of a name.
-const char* form_name(Form form) noexcept;
+// By the name that `kvbm session` takes.
 std::optional<Form> form_named(std::string_view name) noexcept;
 // The axes of a form, outermost first.
 std::span<const Axis> form_axes(Form form) noexcept;

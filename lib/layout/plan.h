@@ -22,7 +22,7 @@ class RecordPlan {
  public:
   // invalid_argument when the shape does not fit the arrangement, the number of ids is not the
   // shape's units, or an id is out of range. A load of the first m units passes a shape of all
-  // units with m ids: only leaves of those units may then be asked for (select_units(m)).
+  // units with m ids: only leaves of those units may then be asked for.
   static Result<RecordPlan> make(const Arrangement& arrangement, const RecordShape& shape,
                                  std::span<const BlockId> blocks);
   [[nodiscard]] StridedRun run(uint32_t leaf) const noexcept {

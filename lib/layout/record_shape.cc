@@ -6,20 +6,6 @@
 
 namespace kvbm::layout {
 
-bool LeafSet::contains(uint32_t leaf) const noexcept {
-  if (leaf_count() == 0 || leaf < first_) return false;
-  uint32_t rest = leaf - first_;
-  if (outer_ > 1) {
-    if (rest / outer_step_ >= outer_) return false;
-    rest %= outer_step_;
-  }
-  if (inner_ > 1) {
-    if (rest / inner_step_ >= inner_) return false;
-    rest %= inner_step_;
-  }
-  return rest < run_;
-}
-
 Result<RecordShape> RecordShape::make(const Geometry& geometry, Component component, const Shard& shard,
                                       uint32_t units) {
   if (auto s = check_shard(geometry, component, shard); !s.ok()) return s;
@@ -86,52 +72,6 @@ uint32_t RecordShape::leaf_at(uint64_t offset) const noexcept {
   const uint64_t head = in_unit / head_bytes_;
   const uint64_t piece = pieces_ == 1 ? 0 : in_unit % head_bytes_ / row_bytes_ / tokens_per_piece_;
   return static_cast<uint32_t>((unit_row * groups_ + head / heads_per_leaf_) * pieces_ + piece);
-}
-
-LeafSet RecordShape::select(const Selection& s) const noexcept {
-  const uint32_t layer_end = std::min(s.layer_end, layers_);
-  const uint32_t unit_end = std::min(s.unit_end, units_);
-  const uint32_t head_end = std::min(s.head_end, heads_);
-  LeafSet set;
-  if (s.layer_begin >= layer_end || s.unit_begin >= unit_end || s.head_begin >= head_end) return set;
-  const uint32_t unit_leaves = leaves_per_unit();
-  const uint32_t group_begin = s.head_begin / heads_per_leaf_;
-  const uint32_t group_end = (head_end + heads_per_leaf_ - 1) / heads_per_leaf_;
-  set.first_ = s.layer_begin * leaves_per_layer() + s.unit_begin * unit_leaves + group_begin * pieces_;
-  set.outer_ = (layer_end - s.layer_begin) * planes_;
-  set.outer_step_ = units_ * unit_leaves;
-  set.inner_ = unit_end - s.unit_begin;
-  set.inner_step_ = unit_leaves;
-  set.run_ = (group_end - group_begin) * pieces_;
-  if (set.run_ == set.inner_step_) {
-    set.run_ *= set.inner_;
-    set.inner_ = 1;
-    if (set.run_ == set.outer_step_) {
-      set.run_ *= set.outer_;
-      set.outer_ = 1;
-    }
-  }
-  return set;
-}
-
-LeafSet RecordShape::select_layers(uint32_t begin, uint32_t end) const noexcept {
-  Selection s;
-  s.layer_begin = begin;
-  s.layer_end = end;
-  return select(s);
-}
-
-LeafSet RecordShape::select_units(uint32_t units) const noexcept {
-  Selection s;
-  s.unit_end = units;
-  return select(s);
-}
-
-LeafSet RecordShape::select_heads(uint32_t begin, uint32_t end) const noexcept {
-  Selection s;
-  s.head_begin = begin;
-  s.head_end = end;
-  return select(s);
 }
 
 }  // namespace kvbm::layout

@@ -43,36 +43,6 @@ struct LeafRange {
   bool operator==(const LeafRange&) const = default;
 };
 
-// A part of a record: half-open ranges. The default is everything. Ends beyond the shape are cut
-// to it; heads are widened to whole leaves (a leaf is the least that can be verified).
-struct Selection {
-  uint32_t layer_begin = 0;
-  uint32_t layer_end = UINT32_MAX;
-  uint32_t unit_begin = 0;
-  uint32_t unit_end = UINT32_MAX;
-  uint32_t head_begin = 0;
-  uint32_t head_end = UINT32_MAX;
-};
-
-class RecordShape;
-
-// The leaves of a Selection, as range_count() runs of consecutive leaves of equal length, ascending.
-class LeafSet {
- public:
-  [[nodiscard]] uint32_t range_count() const noexcept { return outer_ * inner_; }
-  [[nodiscard]] uint32_t leaf_count() const noexcept { return range_count() * run_; }
-  [[nodiscard]] LeafRange range(uint32_t i) const noexcept {
-    return {first_ + (i / inner_) * outer_step_ + (i % inner_) * inner_step_, run_};
-  }
-  // The k-th leaf of the set.
-  [[nodiscard]] uint32_t leaf(uint32_t k) const noexcept { return range(k / run_).first + k % run_; }
-  [[nodiscard]] bool contains(uint32_t leaf) const noexcept;
-
- private:
-  friend class RecordShape;
-  uint32_t first_ = 0, outer_ = 0, inner_ = 1, run_ = 1, outer_step_ = 0, inner_step_ = 0;
-};
-
 class RecordShape {
  public:
   // `units`: engine blocks in this record; at most geometry.units(). Refuses a record of more than
@@ -96,7 +66,6 @@ class RecordShape {
   [[nodiscard]] uint64_t layer_bytes() const noexcept { return plane_bytes() * planes_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return layer_bytes() * layers_; }
 
-  [[nodiscard]] uint32_t heads_per_leaf() const noexcept { return heads_per_leaf_; }
   [[nodiscard]] uint32_t groups() const noexcept { return groups_; }  // head groups of a unit
   [[nodiscard]] uint32_t pieces() const noexcept { return pieces_; }  // pieces of a head; mostly 1
   [[nodiscard]] uint32_t tokens_per_piece() const noexcept { return tokens_per_piece_; }
@@ -108,10 +77,6 @@ class RecordShape {
   [[nodiscard]] LeafExtent leaf(uint32_t i) const noexcept;
   // The leaf that holds that byte. offset < payload_bytes().
   [[nodiscard]] uint32_t leaf_at(uint64_t offset) const noexcept;
-  [[nodiscard]] LeafSet select(const Selection& selection) const noexcept;
-  [[nodiscard]] LeafSet select_layers(uint32_t begin, uint32_t end) const noexcept;
-  [[nodiscard]] LeafSet select_units(uint32_t units) const noexcept;  // the first `units`
-  [[nodiscard]] LeafSet select_heads(uint32_t begin, uint32_t end) const noexcept;
 
   bool operator==(const RecordShape&) const = default;
 

@@ -206,7 +206,6 @@ Result<Reslice> Reslice::make(std::span<const PlacedRecord> sources, const Place
   std::vector<uint32_t> known;
   std::vector<Cell> cells;
   for (uint64_t layer = layers.begin; layer < layers.end; ++layer) {
-    r.layer_start_.push_back(r.moves_.size());
     std::vector<uint32_t> candidates;
     for (uint32_t i = 0; i < sources.size(); ++i) {
       if (layers_of(sources[i].shape).holds({layer, layer + 1})) candidates.push_back(i);
@@ -228,7 +227,6 @@ Result<Reslice> Reslice::make(std::span<const PlacedRecord> sources, const Place
     }
     merge_gaps(r.gaps_, gaps);
   }
-  r.layer_start_.push_back(r.moves_.size());
   for (const Move& m : r.moves_) {
     const RecordShape& shape = sources[m.source].shape;
     for (uint32_t i = 0; i < m.count; ++i) {

@@ -54,9 +54,6 @@ class Reslice {
 
   // Ordered by target layer, then plane, then token, then head.
   [[nodiscard]] std::span<const Move> moves() const noexcept { return moves_; }
-  [[nodiscard]] std::span<const Move> moves_of_layer(uint32_t layer) const noexcept {
-    return std::span(moves_).subspan(layer_start_[layer], layer_start_[layer + 1] - layer_start_[layer]);
-  }
   [[nodiscard]] bool complete() const noexcept { return gaps_.empty(); }
   [[nodiscard]] std::span<const Gap> gaps() const noexcept { return gaps_; }
   // The leaves of that source that the moves read: ascending, disjoint, merged.
@@ -66,7 +63,6 @@ class Reslice {
   Reslice() = default;
 
   std::vector<Move> moves_;
-  std::vector<size_t> layer_start_;
   std::vector<Gap> gaps_;
   std::vector<std::vector<LeafRange>> leaves_;
 };

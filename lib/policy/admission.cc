@@ -47,8 +47,6 @@ class Counted final : public Admission {
 
 }  // namespace
 
-std::span<const std::string_view> admission_names() noexcept { return kAdmissionNames; }
-
 std::unique_ptr<Admission> make_admission(std::string_view name, const AdmissionOptions& options) {
   if (options.uses < 1 || options.uses > 15) return nullptr;
   if (name == kAdmissionNames[0] || name == kAdmissionNames[1]) return std::make_unique<Everything>(name == kAdmissionNames[1]);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "../support/opaque_leaves.h"
 #include "base/random.h"
 #include "codec/coded_record.h"
 #include "codec/leaf_hash.h"
@@ -134,7 +135,7 @@ void there_and_back(ConstBytes bytes) {
   codec::Header header;
   header.flags = opaque ? codec::kOpaque : 0;
   header.raw_bytes = header.stored_bytes = raw.size();
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(raw.size());
+  std::vector<codec::Leaf> leaves = test::opaque_leaves(raw.size());
   for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(raw.subspan(leaf.offset, leaf.raw_bytes));
   header.leaf_count = static_cast<uint32_t>(leaves.size());
   std::vector<std::byte> head(codec::head_bytes(header.leaf_count, 0)), out_head(codec::coded_head_room(head.size()));

@@ -62,22 +62,6 @@ void check_leaves(const RecordShape& shape) {
   check(last.offset + last.bytes == shape.payload_bytes());
 }
 
-void check_selection(const RecordShape& shape, Numbers& in) {
-  Selection s;
-  s.layer_begin = in.any32(4) - 1, s.layer_end = in.any32(6);
-  s.unit_begin = in.any32(4) - 1, s.unit_end = in.any32(6);
-  s.head_begin = in.any32(4) - 1, s.head_end = in.any32(6);
-  const LeafSet set = shape.select(s);
-  uint32_t before = 0;
-  for (uint32_t i = 0; i < std::min<uint32_t>(set.range_count(), 512); ++i) {
-    const LeafRange range = set.range(i);
-    check(range.count != 0 && range.first + range.count <= shape.leaf_count());
-    check(i == 0 || range.first >= before);
-    before = range.first + range.count;
-    check(set.contains(range.first));
-  }
-}
-
 // Copies one run to or from the bytes of its leaf; every piece is inside the tensors.
 template <class Copy>
 void each_piece(const StridedRun& run, const std::vector<std::vector<std::byte>>& memory, Copy copy) {
@@ -205,7 +189,6 @@ KVBM_FUZZ_TARGET(layout) {
     if (!shape.ok()) continue;
     check(check_shard(geometry.value(), c, shard).ok());
     check_leaves(shape.value());
-    check_selection(shape.value(), in);
     check_copies(shape.value(), in);
   }
   return 0;

@@ -1,4 +1,5 @@
 // The text of a recipe, from configuration or a caller. What is taken is the same again when written and read.
+#include "../support/recipe_text.h"
 #include "codec/recipe.h"
 #include "target.h"
 
@@ -20,7 +21,7 @@ KVBM_FUZZ_TARGET(recipe) {
     return 0;
   }
   check(!recipe.value().rules.empty());
-  const auto again = codec::Recipe::parse(recipe.value().text());
+  const auto again = codec::Recipe::parse(test::text_of(recipe.value()));
   check(again.ok() && again.value() == recipe.value());
   for (const uint32_t layer : {0U, 3U, UINT32_MAX}) {
     for (uint32_t plane = 0; plane < 10; ++plane) {

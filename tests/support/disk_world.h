@@ -13,6 +13,7 @@
 #include "base/family_table.h"
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
+#include "support/opaque_leaves.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 #include "tier/disk/aligned_buffer.h"
@@ -56,7 +57,7 @@ struct TestRecord {
     h.component = family.component;
     h.shard = family.shard;
     h.geometry = family.geometry;
-    auto leaves = codec::opaque_leaves(bytes);
+    auto leaves = test::opaque_leaves(bytes);
     h.leaf_count = static_cast<uint32_t>(leaves.size());
     h.raw_bytes = h.stored_bytes = bytes;
     for (auto& leaf : leaves) leaf.hash = codec::leaf_hash(payload().subspan(leaf.offset, leaf.stored_bytes));

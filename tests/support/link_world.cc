@@ -1,4 +1,5 @@
 #include "support/link_world.h"
+#include "support/opaque_leaves.h"
 
 #include <algorithm>
 
@@ -63,7 +64,7 @@ void SimSource::put(uint64_t number, size_t payload_bytes) {
   if (records_.count(id) != 0) return;
   Record record;
   record.payload = payload_of(number, payload_bytes);
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(payload_bytes);
+  std::vector<codec::Leaf> leaves = test::opaque_leaves(payload_bytes);
   for (codec::Leaf& leaf : leaves)
     leaf.hash = codec::leaf_hash(ConstBytes(record.payload).subspan(leaf.offset, leaf.stored_bytes));
   const Family& family = families_.get(id.family);

@@ -1,3 +1,4 @@
+#include "support/opaque_leaves.h"
 #include "support/pool_records.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ std::vector<std::byte> pool_payload(uint64_t number, uint64_t bytes) {
 void put_pool_record(const tier::HostArena& arena, SlotId slot, uint64_t number, uint64_t bytes) {
   arena.clear_head(slot);
   const auto payload = pool_payload(number, bytes);
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(bytes);
+  std::vector<codec::Leaf> leaves = test::opaque_leaves(bytes);
   for (codec::Leaf& leaf : leaves) {
     leaf.hash = codec::copy_hashed(arena.payload(slot).data() + leaf.offset, payload.data() + leaf.offset,
                                    leaf.stored_bytes, codec::CopyHint::automatic);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "support/recipe_text.h"
 
 namespace kvbm::codec::recipe_test {
 namespace {
@@ -113,10 +114,10 @@ TEST(Recipe, its_text_gives_it_again) {
       }
       recipe.rules.push_back(rule);
     }
-    const std::string text = recipe.text();
+    const std::string text = test::text_of(recipe);
     ASSERT_EQ(recipe, recipe_of(text)) << text << " seed " << kSeed;
   }
-  EXPECT_EQ(Recipe{}.text(), "off");
+  EXPECT_EQ(test::text_of(Recipe{}), "off");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "codec/leaf_hash.h"
+#include "support/opaque_leaves.h"
 
 namespace kvbm::codec::record_test {
 namespace {
@@ -38,7 +39,7 @@ struct Sample {
 };
 
 Sample make_sample(uint64_t payload_bytes) {
-  Sample s{some_header(payload_bytes), opaque_leaves(payload_bytes), {}, {}};
+  Sample s{some_header(payload_bytes), test::opaque_leaves(payload_bytes), {}, {}};
   SeededRandom random(kSeed);
   for (Leaf& leaf : s.leaves) leaf.hash = random.next();
   EXPECT_TRUE(append_attribute(s.attributes, Attribute::engine_hash, std::as_bytes(std::span("hash", 4))).ok());
@@ -192,14 +193,14 @@ TEST(Record, attributes_stop_at_four_kibibytes) {
 }
 
 TEST(Record, opaque_payloads_are_cut_at_64_kib) {
-  EXPECT_TRUE(opaque_leaves(0).empty());
-  EXPECT_EQ(1U, opaque_leaves(kMaxLeafBytes).size());
-  const auto leaves = opaque_leaves(2 * kMaxLeafBytes + 1);
+  EXPECT_TRUE(test::opaque_leaves(0).empty());
+  EXPECT_EQ(1U, test::opaque_leaves(kMaxLeafBytes).size());
+  const auto leaves = test::opaque_leaves(2 * kMaxLeafBytes + 1);
   ASSERT_EQ(3U, leaves.size());
   EXPECT_EQ(2 * kMaxLeafBytes, leaves[2].offset);
   EXPECT_EQ(1U, leaves[2].raw_bytes);
-  EXPECT_EQ(kMaxLeaves, opaque_leaves(kMaxRecordBytes).size());
-  EXPECT_TRUE(opaque_leaves(kMaxRecordBytes + 1).empty());
+  EXPECT_EQ(kMaxLeaves, test::opaque_leaves(kMaxRecordBytes).size());
+  EXPECT_TRUE(test::opaque_leaves(kMaxRecordBytes + 1).empty());
 }
 
 }  // namespace

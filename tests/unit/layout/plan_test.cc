@@ -66,8 +66,7 @@ TEST(Plan, every_form_gathers_what_a_naive_index_gathers) {
   SeededRandom random(seed);
   for (uint8_t f = 0; f < kFormCount; ++f) {
     const Form form = static_cast<Form>(f);
-    SCOPED_TRACE(form_name(form));
-    ASSERT_EQ(form_named(form_name(form)), form);
+    SCOPED_TRACE("form " + std::to_string(f));
     for (int round = 0; round < 6; ++round) {
       const ComponentGeometry c =
           round == 5 ? latent(2, 9000, Element::bf16)
@@ -163,8 +162,6 @@ TEST(PageArrangement, leaves_cover_every_page_once_in_payload_order) {
       const PageLeaf leaf = a.leaf(i, units);
       ASSERT_EQ(leaf.offset, offset);
       ASSERT_LE(leaf.page_offset + leaf.bytes, tensors[leaf.tensor].page_bytes);
-      const LeafRange range = a.leaves_of(leaf.tensor, units);
-      ASSERT_TRUE(i >= range.first && i < range.first + range.count);
       ASSERT_EQ(plan_page(a, leaf, 2).data,
                 tensors[leaf.tensor].base + 2 * tensors[leaf.tensor].block_stride + leaf.page_offset);
       offset += leaf.bytes;

@@ -62,22 +62,22 @@ void apply_and_compare(const std::vector<PlacedRecord>& sources, const PlacedRec
   std::vector<int> writes(want.size());
   std::vector<std::vector<uint8_t>> from;
   for (const auto& s : sources) from.push_back(payload(s));
-  for (uint32_t layer = 0; layer < target.shape.layers(); ++layer) {
-    for (const Move& m : r.moves_of_layer(layer)) {
-      ASSERT_EQ(m.layer, layer);
-      for (uint32_t i = 0; i < m.count; ++i) {
-        for (uint64_t b = 0; b < m.bytes; ++b) {
-          const uint64_t at = m.source_offset + i * m.source_stride + b;
-          const uint64_t to = m.target_offset + i * m.target_stride + b;
-          got.at(to) = from[m.source].at(at);
-          ++writes.at(to);
-          bool listed = false;
-          for (const LeafRange& range : r.source_leaves(m.source)) {
-            const uint32_t leaf = sources[m.source].shape.leaf_at(at);
-            listed |= leaf >= range.first && leaf < range.first + range.count;
-          }
-          ASSERT_TRUE(listed);
+  uint32_t layer = 0;
+  for (const Move& m : r.moves()) {
+    ASSERT_GE(m.layer, layer);
+    layer = m.layer;
+    for (uint32_t i = 0; i < m.count; ++i) {
+      for (uint64_t b = 0; b < m.bytes; ++b) {
+        const uint64_t at = m.source_offset + i * m.source_stride + b;
+        const uint64_t to = m.target_offset + i * m.target_stride + b;
+        got.at(to) = from[m.source].at(at);
+        ++writes.at(to);
+        bool listed = false;
+        for (const LeafRange& range : r.source_leaves(m.source)) {
+          const uint32_t leaf = sources[m.source].shape.leaf_at(at);
+          listed |= leaf >= range.first && leaf < range.first + range.count;
         }
+        ASSERT_TRUE(listed);
       }
     }
   }

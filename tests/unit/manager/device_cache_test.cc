@@ -67,7 +67,7 @@ class DeviceCache : public DeviceEngine {
 
 TEST_F(DeviceCache, what_is_stored_from_a_device_is_the_record_that_a_host_cache_makes) {
   for (const Form form : kForms) {
-    SCOPED_TRACE(layout::form_name(form));
+    SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)));
     make(32);
     const Paged device = attach_device(form);
     const Paged host = attach_host(Form::hnd);
@@ -84,7 +84,7 @@ TEST_F(DeviceCache, what_is_stored_from_a_device_is_the_record_that_a_host_cache
 
 TEST_F(DeviceCache, what_a_host_cache_stored_is_loaded_into_a_device_in_any_form) {
   for (const Form form : kForms) {
-    SCOPED_TRACE(layout::form_name(form));
+    SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)));
     make(32);
     const Paged device = attach_device(form);
     const Paged host = attach_host(Form::hnd);

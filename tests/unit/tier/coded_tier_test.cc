@@ -4,8 +4,7 @@
 #include <functional>
 
 #include "support/disk_world.h"
-#include "support/paced_tier.h"
-#include "tier/coded/coded_core.h"
+#include "support/opaque_leaves.h"
 
 namespace kvbm::test::coded_tier_test {
 namespace {
@@ -41,7 +40,7 @@ struct KvRecord {
     h.component = family.component;
     h.shard = family.shard;
     h.geometry = family.geometry;
-    auto leaves = codec::opaque_leaves(bytes);
+    auto leaves = test::opaque_leaves(bytes);
     for (auto& leaf : leaves) leaf.hash = codec::leaf_hash(payload().subspan(leaf.offset, leaf.stored_bytes));
     h.leaf_count = static_cast<uint32_t>(leaves.size());
     h.raw_bytes = h.stored_bytes = bytes;

@@ -11,6 +11,7 @@
 #include "base/os_file.h"
 #include "base/thread_executor.h"
 #include "codec/leaf_hash.h"
+#include "support/opaque_leaves.h"
 #include "support/temp_dir.h"
 #include "tier/coded/coded_tier.h"
 #include "tier/disk/aligned_buffer.h"
@@ -93,7 +94,7 @@ class CodedTierThreads : public ::testing::Test {
       h.ns = family_.ns;
       h.key = key_of(i);
       h.geometry = family_.geometry;
-      auto leaves = codec::opaque_leaves(kBytes);
+      auto leaves = test::opaque_leaves(kBytes);
       for (auto& leaf : leaves)
         leaf.hash = codec::leaf_hash(ConstBytes(records->payloads.back().span()).subspan(leaf.offset, leaf.raw_bytes));
       h.leaf_count = static_cast<uint32_t>(leaves.size());
