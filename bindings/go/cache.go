@@ -55,6 +55,19 @@ const (
 	MemoryCUDA MemoryKind = C.KVBM_MEMORY_CUDA
 )
 
+// WaitLayers is how streams wait for the layers of a load (Cache.WaitLayer).
+type WaitLayers uint32
+
+// The ways to wait of kvbm.h.
+const (
+	WaitLayersOff WaitLayers = C.KVBM_WAIT_LAYERS_OFF
+	// On the device, also for a layer that was not given to the driver yet. WaitLayer never blocks; until the load has
+	// ended its caller must make no call of the driver that waits for the stream.
+	WaitLayersOnDevice WaitLayers = C.KVBM_WAIT_LAYERS_ON_DEVICE
+	// WaitLayer blocks until the layer was given to the driver. Any call may follow. Works on every device.
+	WaitLayersIssued WaitLayers = C.KVBM_WAIT_LAYERS_ISSUED
+)
+
 // Stream is a CUstream or cudaStream_t of a device, as a number; 0 is the legacy stream.
 type Stream uintptr
 
@@ -226,8 +239,8 @@ type LoadOptions struct {
 	Timeout      time.Duration // 0 = none, negative = at once
 	// Stream is of the cache's device: the blocks are written after what it holds. nil: at once.
 	Stream *Stream
-	// WaitLayers lets layers land in their order, for WaitLayer; of SubmitLoad alone.
-	WaitLayers bool
+	// WaitLayers lets layers land in their order, and says how WaitLayer makes streams wait; of SubmitLoad alone.
+	WaitLayers WaitLayers
 }
 
 func (s *Stream) c() (C.uint64_t, C.uint32_t) {
@@ -324,9 +337,10 @@ func (c *Cache) SubmitLoad(q *Queue, match *Match, blockIDs []uint32, o *LoadOpt
 	return operation.submit(q, userData)
 }
 
-// WaitLayer makes a stream wait, on the device, for a layer of a SubmitLoad with WaitLayers, by its number. That the
-// stream goes on does not say that the load was right: what was computed behind the wait counts only once the
-// completion has said so. It never blocks.
+// WaitLayer makes a stream wait for a layer of a SubmitLoad with WaitLayers, by its number. That the stream goes on
+// does not say that the load was right: what was computed behind the wait counts only once the completion has said so.
+// With WaitLayersIssued it blocks until the layer was given to the driver or the load has ended: LoadOptions.Timeout and
+// Queue.Cancel end a load, and so its waits.
 func (c *Cache) WaitLayer(operation uint64, layer uint32, stream Stream) error {
 	const op = "Cache.WaitLayer"
 	if err := c.handle().enter(op, "cache"); err != nil {
@@ -382,7 +396,7 @@ func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, bloc
 		return refuse(invalid(op, "ComputeBlock is %v", o.ComputeBlock))
 	}
 	how := C.kvbmgo_load_t{first_key: first, any_position: bit(o.AnyPosition), first_layer: C.uint32_t(o.FirstLayer),
-		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow), wait_layers: bit(o.WaitLayers),
+		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow), wait_layers: C.uint32_t(o.WaitLayers),
 		compute_block_ns: C.uint64_t(o.ComputeBlock)}
 	how.stream, how.has_stream = o.Stream.c()
 	start := func(status *C.kvbm_status_t, number *C.uint64_t, queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {

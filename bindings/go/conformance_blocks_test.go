@@ -164,7 +164,7 @@ func stepCacheLoad(r *runner, a *arguments) (results, error) {
 		FirstLayer: a.uint32("first_layer"), Layers: a.uint32("n_layers"), KeepBelow: a.flag("keep_below"),
 		ComputeBlock: time.Duration(a.int("compute_block_ns")),
 		Positions:    each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns"), Stream: a.stream(),
-		WaitLayers: a.flag("wait_layers")}
+		WaitLayers: WaitLayers(a.uint32("wait_layers"))}
 	q, userData := object[*Queue](a, "queue"), a.uint64("user_data")
 	if q == nil {
 		return ran((len(ids)/c.parts+c.units-1)/c.units, c.Load(background, m, ids, o))

@@ -82,6 +82,12 @@ func TestACacheInHostMemoryHasNoStreams(t *testing.T) {
 }
 
 func TestWhatIsStoredFromADeviceComesBackLayerByLayer(t *testing.T) {
+	for name, how := range map[string]WaitLayers{"on device": WaitLayersOnDevice, "issued": WaitLayersIssued} {
+		t.Run(name, func(t *testing.T) { loadByLayers(t, how) })
+	}
+}
+
+func loadByLayers(t *testing.T, how WaitLayers) {
 	path := driverFile(t)
 	driver, err := testdriver.Open(path)
 	ok(t, err)
@@ -112,7 +118,7 @@ func TestWhatIsStoredFromADeviceComesBackLayerByLayer(t *testing.T) {
 	queue, err := kv.NewQueue(4)
 	ok(t, err)
 	defer queue.Close()
-	load, err := cache.SubmitLoad(queue, match, []uint32{5, 6, 7}, &LoadOptions{Stream: &stream, WaitLayers: true}, 1)
+	load, err := cache.SubmitLoad(queue, match, []uint32{5, 6, 7}, &LoadOptions{Stream: &stream, WaitLayers: how}, 1)
 	ok(t, err)
 	for layer := range memory {
 		ok(t, cache.WaitLayer(load, uint32(layer), stream))

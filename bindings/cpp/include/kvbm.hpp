@@ -653,8 +653,9 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
       return kvbm_cache_load(get(), match.get(), block_ids.data(), n, &options, queue.get(), user_data);
     });
   }
-  // Makes later work in `stream` run after that layer of a submitted load with wait_layers, identified by its number
-  // (Submission::operation). Only the load's completion tells whether it succeeded.
+  // What is enqueued on `stream` from now on runs after that layer of a submitted load with wait_layers, by its number
+  // (Submission::operation). That it runs does not say that the load was right: its completion does. With
+  // KVBM_WAIT_LAYERS_ISSUED it blocks until the layer was given to the driver or the load has ended.
   void wait_layer(uint64_t operation, uint32_t layer, void* stream) {
     check(kvbm_cache_wait_layer(get(), operation, layer, stream));
   }

@@ -89,7 +89,9 @@ TEST(Device, without_a_driver_a_cache_on_a_device_is_refused) {
   EXPECT_TRUE(w.manager.devices().empty());
 }
 
-TEST(Device, what_is_stored_comes_back_layer_by_layer) {
+class DeviceLayers : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(DeviceLayers, what_is_stored_comes_back_layer_by_layer) {
   if (!std::filesystem::exists(driver_file()))
     GTEST_SKIP() << "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)";
   const Fake fake(driver_file());
@@ -109,7 +111,7 @@ TEST(Device, what_is_stored_comes_back_layer_by_layer) {
   EXPECT_EQ(cache.store(keys, from, &store), KVBM_OK);
   kvbm::Match match = cache.lookup(keys);
   auto load = kvbm::load_options();
-  load.stream = stream, load.has_stream = 1, load.wait_layers = 1;
+  load.stream = stream, load.has_stream = 1, load.wait_layers = GetParam();
   kvbm::Queue queue(w.context, 4);
   const kvbm::Submission loading = cache.load(match, to, queue, 1, load);
   for (uint32_t layer = 0; layer < kLayers; ++layer) cache.wait_layer(loading.operation, layer, stream);
@@ -131,6 +133,7 @@ TEST(Device, what_is_stored_comes_back_layer_by_layer) {
   EXPECT_EQ(rows[0].gathers.bytes, 3 * kLayers * kPage);
   EXPECT_EQ(rows[0].scatters.leaves, 3 * kLayers);
 }
+INSTANTIATE_TEST_SUITE_P(Waits, DeviceLayers, ::testing::Values(KVBM_WAIT_LAYERS_ON_DEVICE, KVBM_WAIT_LAYERS_ISSUED));
 
 TEST(Device, a_request_moves_between_devices_behind_their_streams) {
   if (!std::filesystem::exists(driver_file()))

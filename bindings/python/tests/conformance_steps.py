@@ -518,7 +518,7 @@ def cache_store(r: Runner, a: Step) -> Results:
 @kind("cache.load")
 def cache_load(r: Runner, a: Step) -> Results:
     given = options_of(a, "first_key", "any_position", "first_layer", "n_layers", "keep_below", positions=positions_of,
-                       timeout_ns=number, compute_block_ns=number, stream=number, wait_layers=bool)
+                       timeout_ns=number, compute_block_ns=number, stream=number, wait_layers=number)
     match = a.get("match")
     if match is None:
         match = a["cache"].lookup([])

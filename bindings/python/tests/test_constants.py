@@ -11,7 +11,8 @@ BEGINNINGS = {"ERR_": constants.Status, "OP_": constants.Op, "EVENT_": constants
               "ELEMENT_": constants.Element, "COMPONENT_": constants.ComponentKind, "ADMIT_": constants.Admit,
               "QUOTA_": constants.Quota, "DUPLICATE_": constants.Duplicate, "PRIORITY_": constants.Priority,
               "LOOKUP_": constants.Lookup, "CODEC_": constants.CodecMode,
-              "SHARE_": constants.ShareRole, "FORM_": constants.Form, "MEMORY_": constants.MemoryKind}
+              "SHARE_": constants.ShareRole, "FORM_": constants.Form, "MEMORY_": constants.MemoryKind,
+              "WAIT_LAYERS_": constants.WaitLayers}
 BY_THEMSELVES = {"OK": constants.Status.OK, "PARTIAL": constants.Status.PARTIAL, "NO_TIER": constants.NO_TIER,
                  "NO_BLOCK": constants.NO_BLOCK}
 # The levels of the log callback, which is for C, and flags, which are arguments of their own here.

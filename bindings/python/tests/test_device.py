@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Optional, Union
 
 import pytest
 from fake_gpu import DRIVER, Fake, with_driver
 
 import libkvbm
-from libkvbm import Cache, Context, DeviceMemory, Keys, Manager, MemoryKind, Namespace
+from libkvbm import Cache, Context, DeviceMemory, Keys, Manager, MemoryKind, Namespace, WaitLayers
 
 PAGE, BLOCKS, LAYERS = 4096, 16, 2
 
@@ -35,7 +38,9 @@ def page(memory: DeviceMemory, block: int) -> bytes:
 
 
 @with_driver
-def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Manager) -> None:
+@pytest.mark.parametrize("how", [True, WaitLayers.ON_DEVICE, WaitLayers.ISSUED])
+def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Manager,
+                                                  how: Union[bool, WaitLayers]) -> None:
     fake = Fake()
     tensors = [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
     with Namespace(manager, "m") as ns, Cache(manager, ns, BLOCKS, tensors=tensors, memory=MemoryKind.CUDA) as cache:
@@ -47,7 +52,7 @@ def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Man
         assert cache.store(keys, [0, 1, 2], stream=stream).status == 0
         match = cache.lookup(keys)
         queue = libkvbm.Queue(context, 4)
-        load = cache.load_submit(match, [5, 6, 7], queue, stream=stream, wait_layers=True)
+        load = cache.load_submit(match, [5, 6, 7], queue, stream=stream, wait_layers=how)
         for layer in range(LAYERS):
             cache.wait_layer(load, layer, stream)
         with pytest.raises(libkvbm.CallerError):
@@ -62,6 +67,78 @@ def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Man
         [device] = manager.devices()
         assert device.ordinal == 0 and device.state == "ready" and not device.lost and device.pinned_bytes
         assert device.scatters.leaves == 3 * LAYERS and device.gathers.bytes == 3 * LAYERS * PAGE
+
+
+class Slow(libkvbm.Store):
+    """A dict whose blocks are read once the test says so."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = objects
+        self.may_read, self.read, self.closed = threading.Event(), threading.Event(), threading.Event()
+
+    def put(self, name: str, data: memoryview) -> None:
+        self.objects[name] = bytes(data)
+
+    def get(self, name: str, offset: int, buffer: memoryview) -> Optional[int]:
+        packed = name.startswith("v1/p/")
+        assert not packed or self.may_read.wait(60)
+        found = self.objects[name][offset:offset + len(buffer)]
+        buffer[:len(found)] = found
+        if packed:
+            self.read.set()
+        return len(found)
+
+    def remove(self, name: str) -> None:
+        self.objects.pop(name, None)
+
+    def list(self, prefix: str, after: str) -> Any:
+        return list(self.objects)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@contextmanager
+def over(store: Slow, context: Context, tensors: list[DeviceMemory]) -> Iterator[tuple[Cache, Keys]]:
+    """A cache in these tensors, with a key, in a manager of its own whose only tier below the host is the store."""
+    tier = libkvbm.Tier(store=store, options={"poll": "20ms", "publish": "10ms", "linger": "1ms"})
+    with Manager(context, block_bytes=LAYERS * PAGE, host_capacity_bytes=1 << 20, tiers=[tier]) as manager, \
+            Namespace(manager, "m") as ns, \
+            Cache(manager, ns, BLOCKS, tensors=tensors, memory=MemoryKind.CUDA) as cache:
+        yield cache, Keys.chain(ns, [1, 2, 3, 4], 4)
+    assert store.closed.wait(60)
+
+
+@with_driver
+@pytest.mark.parametrize("how", [WaitLayers.ON_DEVICE, WaitLayers.ISSUED])
+def test_other_threads_run_while_a_layer_is_waited_for(context: Context, how: WaitLayers) -> None:
+    """The layer comes from a store in Python, which needs the GIL to read it."""
+    fake, first = Fake(), Slow({})
+    stream, tensors = fake.stream(), [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
+    with over(first, context, tensors) as (cache, keys):
+        for layer, memory in enumerate(tensors):
+            fill(memory, 0, layer + 1)
+        assert cache.store(keys, [0], stream=stream).status == 0
+        assert cache.manager.flush() == 0
+    store = Slow(first.objects)
+    with over(store, context, tensors) as (cache, keys), libkvbm.Queue(context, 4) as queue:
+        end = time.monotonic() + 60
+        while not (match := cache.lookup(keys)).hits:  # until the store was listed
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        with match:
+            load = cache.load_submit(match, [5], queue, stream=stream, wait_layers=how, timeout_ns=20_000_000_000)
+        if how == WaitLayers.ON_DEVICE:
+            cache.wait_layer(load, 0, stream)
+            assert not store.read.is_set()  # it came back at once
+        store.may_read.set()
+        cache.wait_layer(load, LAYERS - 1, stream)
+        assert how == WaitLayers.ON_DEVICE or store.read.is_set()
+        fake.synchronize(stream)
+        for layer, memory in enumerate(tensors):
+            assert page(memory, 5) == bytes([layer + 1]) * PAGE
+        [completion] = queue.wait()
+        assert completion.status == 0
 
 
 @with_driver

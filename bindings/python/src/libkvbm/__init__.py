@@ -36,7 +36,7 @@ from .block import Blocks  # noqa: E402
 from .cache import Cache, CachePart, DeviceMemory, Outcome, Tensor  # noqa: E402
 from .constants import (  # noqa: E402
     FOREVER, NO_BLOCK, NO_TIER, Admit, CodecMode, ComponentKind, Duplicate, Element, EventKind, Form, Lookup,
-    MemoryKind, Op, Priority, Quota, ShareRole, Status, TierNumber,
+    MemoryKind, Op, Priority, Quota, ShareRole, Status, TierNumber, WaitLayers,
 )
 from .context import Context, config_reference  # noqa: E402
 from .dispatch import Completion, Event  # noqa: E402
@@ -66,6 +66,6 @@ __all__ = [
     "Keys", "KvbmError", "Location", "Locations", "Lookup", "Manager", "Match", "MatchItem", "MemoryKind", "MissError",
     "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation", "Outcome", "Part", "PeerError", "Pin",
     "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard", "Share", "ShareRole", "Source", "Stats",
-    "Status", "Store", "Tensor", "Tier", "TierCodecStats", "TierNumber", "TierStats", "UnavailableError", "codec",
-    "config_reference", "__version__",
+    "Status", "Store", "Tensor", "Tier", "TierCodecStats", "TierNumber", "TierStats", "UnavailableError", "WaitLayers",
+    "codec", "config_reference", "__version__",
 ]

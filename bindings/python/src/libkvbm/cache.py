@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 from . import _native as raw
 from . import _raw
 from .codec import mode_by_name
-from .constants import (FOREVER, CodecMode, Element, Form, Lookup, MemoryKind, Priority, status_names,
+from .constants import (FOREVER, CodecMode, Element, Form, Lookup, MemoryKind, Priority, WaitLayers, status_names,
                         status_of)
 from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
@@ -168,7 +168,7 @@ class Cache:
         are loaded for which loading is faster, and a late load stops. Blocks left to compute are ERR_DEADLINE, and the
         outcome is PARTIAL."""
         return _run(self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                               timeout_ns, compute_block_ns, stream, False))
+                               timeout_ns, compute_block_ns, stream, WaitLayers.OFF))
 
     def load_async(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
                    first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
@@ -177,7 +177,7 @@ class Cache:
                    queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
         """As load, awaited in asyncio."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns, compute_block_ns, stream, False)
+                          timeout_ns, compute_block_ns, stream, WaitLayers.OFF)
         return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_future(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
@@ -187,22 +187,24 @@ class Cache:
                     queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
         """As load, with a plain future."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns, compute_block_ns, stream, False)
+                          timeout_ns, compute_block_ns, stream, WaitLayers.OFF)
         return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_submit(self, match: Match, block_ids: Integers, queue: Queue, *, user_data: Any = None, first_key: int = 0,
                     any_position: bool = False, first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                    compute_block_ns: int = 0, stream: Optional[int] = None, wait_layers: bool = False) -> Operation:
-        """As load; the completion comes from queue.poll() or wait(). With `wait_layers` layers land in their order, and
-        wait_layer makes streams wait for them."""
+                    compute_block_ns: int = 0, stream: Optional[int] = None,
+                    wait_layers: Union[WaitLayers, bool] = WaitLayers.OFF) -> Operation:
+        """As load; the completion comes from queue.poll() or wait(). Unless `wait_layers` is OFF layers land in their
+        order, and wait_layer makes streams wait for them; WaitLayers says how. True is ON_DEVICE."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
                           timeout_ns, compute_block_ns, stream, wait_layers)
         return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
 
     def wait_layer(self, operation: Operation, layer: int, stream: int) -> None:
-        """Makes `stream` wait, on the device, for a layer of a load_submit with wait_layers. That it goes on does not
-        say that the load was right: what was computed behind it counts only once the completion has said so."""
+        """Makes `stream` wait for a layer of a load_submit with wait_layers. That it goes on does not say that the load
+        was right: what was computed behind it counts only once the completion has said so. With WaitLayers.ISSUED it
+        blocks until the layer was given to the driver or the load has ended, without the GIL; Ctrl-C is seen then."""
         raw.kvbm_cache_wait_layer(self._handle, operation.number, layer, stream)
 
     # ---- coding of engine blocks
@@ -303,7 +305,7 @@ class Cache:
 
     def _load(self, match: Match, block_ids: Integers, first_key: int, any_position: bool, first_layer: int,
               n_layers: int, keep_below: bool, positions: Optional[Sequence[Position]], timeout_ns: int,
-              compute_block_ns: int, stream: Optional[int], wait_layers: bool) -> _Call:
+              compute_block_ns: int, stream: Optional[int], wait_layers: Union[WaitLayers, bool]) -> _Call:
         ids, each = self.block_list(block_ids)
         n = (each + self.units - 1) // self.units
         options = _raw.kvbm_load_options_t()

@@ -167,6 +167,17 @@ class MemoryKind(IntEnum):
     CUDA = raw.KVBM_MEMORY_CUDA
 
 
+class WaitLayers(IntEnum):
+    """How streams wait for the layers of a load (Cache.wait_layer)."""
+
+    OFF = raw.KVBM_WAIT_LAYERS_OFF
+    ON_DEVICE = raw.KVBM_WAIT_LAYERS_ON_DEVICE
+    """On the device, also for a layer that was not given to the driver yet. The CPU never blocks; until the load has
+    ended it must make no call of the driver that waits for the stream."""
+    ISSUED = raw.KVBM_WAIT_LAYERS_ISSUED
+    """wait_layer blocks until the layer was given to the driver. Any call may follow. Works on every device."""
+
+
 class Form(IntEnum):
     """How an engine orders its cache; kvbm_cache.h draws the axes of each."""
 

@@ -535,6 +535,10 @@ extern "C" {
         user_data: u64,
     ) -> kvbm_status_t;
 }
+pub const KVBM_WAIT_LAYERS_OFF: _bindgen_ty_7 = 0;
+pub const KVBM_WAIT_LAYERS_ON_DEVICE: _bindgen_ty_7 = 1;
+pub const KVBM_WAIT_LAYERS_ISSUED: _bindgen_ty_7 = 2;
+pub type _bindgen_ty_7 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_load_options {
@@ -696,21 +700,21 @@ extern "C" {
         err: *mut kvbm_error_t,
     ) -> kvbm_status_t;
 }
-pub const KVBM_CODEC_OFF: _bindgen_ty_7 = 0;
-pub const KVBM_CODEC_FAST: _bindgen_ty_7 = 1;
-pub const KVBM_CODEC_DEFAULT: _bindgen_ty_7 = 2;
-pub const KVBM_CODEC_MAX: _bindgen_ty_7 = 3;
-pub const KVBM_CODEC_ZSTD: _bindgen_ty_7 = 4;
-pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_7 = 16;
-pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_7 = 17;
-pub const KVBM_CODEC_INT8: _bindgen_ty_7 = 18;
-pub const KVBM_CODEC_INT6: _bindgen_ty_7 = 19;
-pub const KVBM_CODEC_INT4: _bindgen_ty_7 = 20;
-pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_7 = 21;
-pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_7 = 22;
-pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_7 = 23;
-pub const KVBM_CODEC_DELTA: _bindgen_ty_7 = 24;
-pub type _bindgen_ty_7 = ::core::ffi::c_uint;
+pub const KVBM_CODEC_OFF: _bindgen_ty_8 = 0;
+pub const KVBM_CODEC_FAST: _bindgen_ty_8 = 1;
+pub const KVBM_CODEC_DEFAULT: _bindgen_ty_8 = 2;
+pub const KVBM_CODEC_MAX: _bindgen_ty_8 = 3;
+pub const KVBM_CODEC_ZSTD: _bindgen_ty_8 = 4;
+pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_8 = 16;
+pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_8 = 17;
+pub const KVBM_CODEC_INT8: _bindgen_ty_8 = 18;
+pub const KVBM_CODEC_INT6: _bindgen_ty_8 = 19;
+pub const KVBM_CODEC_INT4: _bindgen_ty_8 = 20;
+pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_8 = 21;
+pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_8 = 22;
+pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_8 = 23;
+pub const KVBM_CODEC_DELTA: _bindgen_ty_8 = 24;
+pub type _bindgen_ty_8 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_codec_options {
@@ -1060,11 +1064,11 @@ extern "C" {
         out_n: *mut usize,
     ) -> kvbm_status_t;
 }
-pub const KVBM_SHARE_OFF: _bindgen_ty_8 = 0;
-pub const KVBM_SHARE_OWNER: _bindgen_ty_8 = 1;
-pub const KVBM_SHARE_CLIENT: _bindgen_ty_8 = 2;
-pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_8 = 3;
-pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+pub const KVBM_SHARE_OFF: _bindgen_ty_9 = 0;
+pub const KVBM_SHARE_OWNER: _bindgen_ty_9 = 1;
+pub const KVBM_SHARE_CLIENT: _bindgen_ty_9 = 2;
+pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_9 = 3;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_share {
@@ -1198,11 +1202,11 @@ impl Default for kvbm_tier_table {
         }
     }
 }
-pub const KVBM_STORE_PUT: _bindgen_ty_9 = 1;
-pub const KVBM_STORE_GET: _bindgen_ty_9 = 2;
-pub const KVBM_STORE_REMOVE: _bindgen_ty_9 = 3;
-pub const KVBM_STORE_LIST: _bindgen_ty_9 = 4;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const KVBM_STORE_PUT: _bindgen_ty_10 = 1;
+pub const KVBM_STORE_GET: _bindgen_ty_10 = 2;
+pub const KVBM_STORE_REMOVE: _bindgen_ty_10 = 3;
+pub const KVBM_STORE_LIST: _bindgen_ty_10 = 4;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_store_op {
@@ -1693,12 +1697,12 @@ extern "C" {
 extern "C" {
     pub fn kvbm_version_string() -> *const ::core::ffi::c_char;
 }
-pub const KVBM_LOG_OFF: _bindgen_ty_10 = 0;
-pub const KVBM_LOG_ERROR: _bindgen_ty_10 = 1;
-pub const KVBM_LOG_WARNING: _bindgen_ty_10 = 2;
-pub const KVBM_LOG_INFO: _bindgen_ty_10 = 3;
-pub const KVBM_LOG_DEBUG: _bindgen_ty_10 = 4;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const KVBM_LOG_OFF: _bindgen_ty_11 = 0;
+pub const KVBM_LOG_ERROR: _bindgen_ty_11 = 1;
+pub const KVBM_LOG_WARNING: _bindgen_ty_11 = 2;
+pub const KVBM_LOG_INFO: _bindgen_ty_11 = 3;
+pub const KVBM_LOG_DEBUG: _bindgen_ty_11 = 4;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 pub type kvbm_log_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -1802,14 +1806,14 @@ extern "C" {
         out_needed: *mut usize,
     ) -> kvbm_status_t;
 }
-pub const KVBM_OP_STORE: _bindgen_ty_11 = 1;
-pub const KVBM_OP_LOAD: _bindgen_ty_11 = 2;
-pub const KVBM_OP_PREFETCH: _bindgen_ty_11 = 3;
-pub const KVBM_OP_OFFLOAD: _bindgen_ty_11 = 4;
-pub const KVBM_OP_OFFER: _bindgen_ty_11 = 5;
-pub const KVBM_OP_RECEIVE: _bindgen_ty_11 = 6;
-pub const KVBM_OP_LAYER: _bindgen_ty_11 = 7;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+pub const KVBM_OP_STORE: _bindgen_ty_12 = 1;
+pub const KVBM_OP_LOAD: _bindgen_ty_12 = 2;
+pub const KVBM_OP_PREFETCH: _bindgen_ty_12 = 3;
+pub const KVBM_OP_OFFLOAD: _bindgen_ty_12 = 4;
+pub const KVBM_OP_OFFER: _bindgen_ty_12 = 5;
+pub const KVBM_OP_RECEIVE: _bindgen_ty_12 = 6;
+pub const KVBM_OP_LAYER: _bindgen_ty_12 = 7;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_completion {
@@ -1838,11 +1842,11 @@ const _: () = {
     ["Offset of field: kvbm_completion::service_ns"][::core::mem::offset_of!(kvbm_completion, service_ns) - 56usize];
 };
 pub type kvbm_completion_t = kvbm_completion;
-pub const KVBM_EVENT_STORED: _bindgen_ty_12 = 1;
-pub const KVBM_EVENT_REMOVED: _bindgen_ty_12 = 2;
-pub const KVBM_EVENT_CLEARED: _bindgen_ty_12 = 3;
-pub const KVBM_EVENT_DISABLED: _bindgen_ty_12 = 4;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const KVBM_EVENT_STORED: _bindgen_ty_13 = 1;
+pub const KVBM_EVENT_REMOVED: _bindgen_ty_13 = 2;
+pub const KVBM_EVENT_CLEARED: _bindgen_ty_13 = 3;
+pub const KVBM_EVENT_DISABLED: _bindgen_ty_13 = 4;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_event {
@@ -1901,11 +1905,11 @@ extern "C" {
 extern "C" {
     pub fn kvbm_queue_poll_events(queue: *mut kvbm_queue_t, out_events: *mut kvbm_event_t, capacity: usize) -> usize;
 }
-pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_13 = 0;
-pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_13 = 1;
-pub const KVBM_COMPONENT_LATENT: _bindgen_ty_13 = 2;
-pub const KVBM_COMPONENT_STATE: _bindgen_ty_13 = 3;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_14 = 0;
+pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_14 = 1;
+pub const KVBM_COMPONENT_LATENT: _bindgen_ty_14 = 2;
+pub const KVBM_COMPONENT_STATE: _bindgen_ty_14 = 3;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_component {
@@ -1957,15 +1961,15 @@ extern "C" {
         out_bytes: *mut u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_ADMIT_ALL: _bindgen_ty_14 = 0;
-pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_14 = 1;
-pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_14 = 2;
-pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_14 = 3;
-pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_14 = 4;
-pub type _bindgen_ty_14 = ::core::ffi::c_uint;
-pub const KVBM_QUOTA_EVICT: _bindgen_ty_15 = 0;
-pub const KVBM_QUOTA_REJECT: _bindgen_ty_15 = 1;
+pub const KVBM_ADMIT_ALL: _bindgen_ty_15 = 0;
+pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_15 = 1;
+pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_15 = 2;
+pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_15 = 3;
+pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_15 = 4;
 pub type _bindgen_ty_15 = ::core::ffi::c_uint;
+pub const KVBM_QUOTA_EVICT: _bindgen_ty_16 = 0;
+pub const KVBM_QUOTA_REJECT: _bindgen_ty_16 = 1;
+pub type _bindgen_ty_16 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_tier {
@@ -2264,9 +2268,9 @@ extern "C" {
         bytes: *const u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_16 = 0;
-pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_16 = 1;
-pub type _bindgen_ty_16 = ::core::ffi::c_uint;
+pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_17 = 0;
+pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_17 = 1;
+pub type _bindgen_ty_17 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_register_options {

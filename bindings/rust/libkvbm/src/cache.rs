@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libkvbm_sys as sys;
 
-use crate::device::{MemoryKind, Stream};
+use crate::device::{MemoryKind, Stream, WaitLayers};
 use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{nanoseconds, options, pointer, Handle};
 use crate::key::{raw_key, raw_keys, Key};
@@ -162,8 +162,9 @@ pub struct LoadOptions {
     pub compute_block: Option<Duration>,
     /// A cache on a device: the blocks are written after what this stream holds at submit. `None` = at once.
     pub stream: Option<Stream>,
-    /// A cache on a device: layers land in their order, for [`Cache::wait_layer`]. Of [`Cache::load_async`] alone.
-    pub wait_layers: bool,
+    /// A cache on a device: unless it is off layers land in their order, and [`Cache::wait_layer`] makes streams wait
+    /// for them. Of [`Cache::load_async`] alone.
+    pub wait_layers: WaitLayers,
 }
 
 /// Result of a batch.
@@ -443,7 +444,7 @@ impl Cache {
         options.timeout_ns = nanoseconds(given.timeout);
         options.compute_block_ns = given.compute_block.map_or(0, |t| nanoseconds(Some(t)));
         (options.stream, options.has_stream) = Stream::given(given.stream);
-        options.wait_layers = given.wait_layers.into();
+        options.wait_layers = given.wait_layers as u32;
         Ok(options)
     }
 
@@ -485,9 +486,10 @@ impl Cache {
         })
     }
 
-    /// Makes a stream wait, on the device, for a layer of a load with [`LoadOptions::wait_layers`], numbered as in
+    /// Makes a stream wait for a layer of a load with [`LoadOptions::wait_layers`], numbered as in
     /// [`LoadOptions::first_layer`]: what is enqueued on `stream` from now on runs after that layer of every part and
-    /// key has landed and been checked. Never blocks.
+    /// key has landed and been checked. With [`WaitLayers::Issued`] it blocks the thread until the layer was given to
+    /// the driver or the load has ended, which [`Operation::cancel`] and [`LoadOptions::timeout`] see to.
     ///
     /// The stream goes on in the end also when the load fails: blocks then hold NaN, or what was there before. So what
     /// was computed behind a wait counts only once the operation's completion and statuses have said that its blocks

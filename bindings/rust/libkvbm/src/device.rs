@@ -9,6 +9,7 @@ use crate::error::{check, Result};
 use crate::manager::Manager;
 use crate::node::{fixed_text, read_rows};
 use crate::stats::counters;
+use crate::types::from_number;
 
 /// Where all the tensors of a cache lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -32,6 +33,23 @@ impl MemoryKind {
         }
     }
 }
+
+/// How streams wait for the layers of a load ([`Cache::wait_layer`](crate::Cache::wait_layer)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum WaitLayers {
+    /// Not at all: layers land in any order.
+    #[default]
+    Off = sys::KVBM_WAIT_LAYERS_OFF,
+    /// On the device, also for a layer that was not given to the driver yet. The caller never blocks; until the load
+    /// has ended it must make no call of the driver that waits for the stream.
+    OnDevice = sys::KVBM_WAIT_LAYERS_ON_DEVICE,
+    /// The caller blocks until the layer was given to the driver. Any call may follow. Works on every device.
+    Issued = sys::KVBM_WAIT_LAYERS_ISSUED,
+}
+
+from_number!(WaitLayers, "way to wait for layers", Off, OnDevice, Issued);
 
 /// A `CUstream` or `cudaStream_t` of a cache's device. The library keeps none: it may be destroyed when the call that it
 /// was given to has returned.

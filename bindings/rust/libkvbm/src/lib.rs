@@ -40,7 +40,7 @@ pub use cache::{Cache, LoadOptions, Outcome, Position, RawPart, RawTensor, Store
 pub use care::Pin;
 pub use coding::CodeOptions;
 pub use context::{config_reference, Context, ContextOptions, LogFn, LogLevel};
-pub use device::{DeviceMoves, DeviceRow, MemoryKind, Stream};
+pub use device::{DeviceMoves, DeviceRow, MemoryKind, Stream, WaitLayers};
 pub use error::{version, Band, Error, Refused, Result, Status};
 pub use event::{Event, EventKind, Events};
 pub use geometry::{Component, ComponentKind, Element, Geometry};

@@ -64,13 +64,19 @@ fn a_cache_in_host_memory_has_no_streams() {
     let queue = Queue::new(&w.context, 4).unwrap();
     cache.store(&w.keys(1, 1), &[0], &StoreOptions::default()).unwrap().all().unwrap();
     let found = cache.lookup(&w.keys(1, 1), &LookupOptions::default()).unwrap();
-    let wanted = LoadOptions { wait_layers: true, ..Default::default() };
-    assert_eq!(cache.load_async(&found, &[1], &wanted, &queue).err().unwrap().status(), Status::INVALID);
+    for wait_layers in [WaitLayers::OnDevice, WaitLayers::Issued] {
+        let wanted = LoadOptions { wait_layers, ..Default::default() };
+        assert_eq!(cache.load_async(&found, &[1], &wanted, &queue).err().unwrap().status(), Status::INVALID);
+    }
     assert!(w.manager.devices().unwrap().is_empty());
 }
 
 #[test]
 fn what_is_stored_from_a_device_comes_back_layer_by_layer() {
+    [WaitLayers::OnDevice, WaitLayers::Issued].into_iter().for_each(load_by_layers);
+}
+
+fn load_by_layers(wait_layers: WaitLayers) {
     let Some(path) = driver() else { return };
     let fake = Fake::open(&path);
     let w = world_on(&path);
@@ -86,7 +92,7 @@ fn what_is_stored_from_a_device_comes_back_layer_by_layer() {
     cache.store(&keys, &[0, 1, 2], &behind).unwrap().all().unwrap();
     let found = cache.lookup(&keys, &LookupOptions::default()).unwrap();
     let queue = Queue::new(&w.context, 4).unwrap();
-    let wanted = LoadOptions { stream: Some(stream), wait_layers: true, ..Default::default() };
+    let wanted = LoadOptions { stream: Some(stream), wait_layers, ..Default::default() };
     let load = cache.load_async(&found, &[5, 6, 7], &wanted, &queue).unwrap();
     (0..LAYERS).for_each(|layer| cache.wait_layer(&load, layer as u32, stream).unwrap());
     assert_eq!(cache.wait_layer(&load, LAYERS as u32, stream).unwrap_err().status(), Status::INVALID);

@@ -48,7 +48,7 @@ pub fn load_options(call: &Call) -> Result<LoadOptions, Failure> {
         timeout: call.timeout("timeout_ns")?,
         compute_block: Some(call.number_or("compute_block_ns", 0)?).filter(|ns| *ns != 0).map(Duration::from_nanos),
         stream: stream_of(call)?,
-        wait_layers: call.flag("wait_layers")?,
+        wait_layers: call.enumerated("wait_layers")?,
     })
 }
 

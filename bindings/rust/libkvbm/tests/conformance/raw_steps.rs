@@ -211,7 +211,7 @@ impl Objects {
             out_operation: operation,
             stream: stream(given.stream),
             has_stream: given.stream.is_some().into(),
-            wait_layers: given.wait_layers.into(),
+            wait_layers: given.wait_layers as u32,
         };
         let cache = self.cache(call, "cache")?;
         let nothing = call.get("match").map_or(true, Value::is_null);

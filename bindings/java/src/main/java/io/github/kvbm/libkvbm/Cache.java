@@ -91,8 +91,9 @@ public final class Cache extends NativeObject {
   }
 
   /**
-   * Makes a stream wait, on the device, for a layer of a load. That the stream goes on does not say that the load was
-   * right: what was computed behind the wait counts only once the operation has completed well. Never blocks.
+   * Makes a stream wait for a layer of a load. That the stream goes on does not say that the load was right: what was
+   * computed behind the wait counts only once the operation has completed well. With {@link WaitLayers#ISSUED} it
+   * blocks until the layer was given to the driver or the load has ended.
    *
    * @param load submitted with {@link LoadOptions#waitLayers}
    * @param layer of the part's shard

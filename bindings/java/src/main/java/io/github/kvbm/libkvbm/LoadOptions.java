@@ -6,6 +6,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 import io.github.kvbm.libkvbm.raw.kvbm;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 
 /** Options of {@link Cache#load}. What is not set has its default. */
 public final class LoadOptions {
@@ -20,7 +21,7 @@ public final class LoadOptions {
   private Status[] itemStatus;
   private long stream;
   private boolean hasStream;
-  private boolean waitLayers;
+  private WaitLayers waitLayers = WaitLayers.OFF;
 
   /** From the first key, all layers, exact positions, blocks from below are kept in the host tier, no deadline. */
   public LoadOptions() {}
@@ -131,11 +132,11 @@ public final class LoadOptions {
   /**
    * Lets layers land in their order, for {@link Cache#waitLayer}; of loads that are submitted.
    *
-   * @param on whether to
+   * @param how how streams wait for them
    * @return this
    */
-  public LoadOptions waitLayers(boolean on) {
-    waitLayers = on;
+  public LoadOptions waitLayers(WaitLayers how) {
+    waitLayers = Objects.requireNonNull(how, "how");
     return this;
   }
 
@@ -156,7 +157,7 @@ public final class LoadOptions {
     out.put(load_options_compute_block_ns, computeBlockNs);
     out.put(load_options_stream, stream);
     out.put(load_options_has_stream, hasStream ? 1 : 0);
-    out.put(load_options_wait_layers, waitLayers ? 1 : 0);
+    out.put(load_options_wait_layers, waitLayers.number());
     return out;
   }
 }

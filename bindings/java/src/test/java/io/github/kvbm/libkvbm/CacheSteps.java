@@ -106,7 +106,8 @@ final class CacheSteps {
     LoadOptions options = new LoadOptions().firstKey(in.integer("first_key", 0)).anyPosition(in.flag("any_position"))
         .layers(in.integer("first_layer", 0), in.integer("n_layers", 0)).keepBelow(in.flag("keep_below"))
         .positions(in.positions("positions")).timeout(in.time("timeout_ns", Kvbm.FOREVER))
-        .computeBlock(in.time("compute_block_ns", 0)).waitLayers(in.flag("wait_layers"));
+        .computeBlock(in.time("compute_block_ns", 0))
+        .waitLayers(WaitLayers.of(in.integer("wait_layers", 0)));
     if (in.has("stream")) options.stream(in.number("stream"));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);

@@ -75,6 +75,10 @@ class DeviceTest {
 
   @Test
   void whatIsStoredFromADeviceComesBackLayerByLayer() throws Exception {
+    for (WaitLayers how : new WaitLayers[] {WaitLayers.ON_DEVICE, WaitLayers.ISSUED}) loadByLayers(how);
+  }
+
+  private static void loadByLayers(WaitLayers how) throws Exception {
     assumeTrue(TestDriver.isBuilt(), "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)");
     Kvbm.versionString(); // loads the library
     TestDriver.open();
@@ -90,7 +94,7 @@ class DeviceTest {
       cache.store(keys, new int[] {0, 1, 2}, new StoreOptions().stream(stream));
       try (Match match = cache.lookup(keys)) {
         Operation load = cache.loadAsync(
-            match, new int[] {5, 6, 7}, new LoadOptions().stream(stream).waitLayers(true), queue);
+            match, new int[] {5, 6, 7}, new LoadOptions().stream(stream).waitLayers(how), queue);
         for (int l = 0; l < LAYERS; ++l) cache.waitLayer(load, l, stream);
         assertThrows(CallerException.class, () -> cache.waitLayer(load, LAYERS, stream));
         TestDriver.synchronize(stream);
