@@ -50,7 +50,7 @@ def cuda(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
     made = Cuda(fake, 3)
     monkeypatch.setattr(place, "cuda", made)
     yield made
-    fake.apply("hold=0")
+    fake.apply("hold=0,waits=1")
 
 
 def halves_on(fake: Fake, ordinal: int = 0, settings: dict[str, Any] = {}, groups: int = 1, **extra: Any) -> Halves:
@@ -210,7 +210,12 @@ def told(halves: Halves, step: StepMetadata) -> set[int]:
     return bad
 
 
-def test_layers_are_waited_for_on_the_device_while_the_cpu_goes_on(fake: Fake, cuda: Cuda) -> None:
+# A launch that blocks its thread, and a device whose streams cannot wait for memory: waits for events need neither.
+@pytest.mark.parametrize(("blocking", "waits"), [("0", 1), ("1", 1), ("0", 0)])
+def test_layers_are_waited_for_while_the_device_is_behind(
+        fake: Fake, cuda: Cuda, monkeypatch: pytest.MonkeyPatch, blocking: str, waits: int) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", blocking)
+    fake.apply(f"waits={waits}")
     halves = layered(fake)
     halves.compute(Request("a", 96), ([1, 2, 3],))
     drain(halves)

@@ -1,4 +1,9 @@
-"""Loads that the forward pass of their own step waits for: on the device, layer by layer, while the CPU goes on.
+"""Loads that the forward pass of their own step waits for, layer by layer: the CPU until the driver was given the
+layer, the device until it has landed.
+
+Behind these waits vLLM makes calls of the driver that wait for the stream: it copies the sampled tokens to pageable
+memory. Such a call may hold a lock of the driver that a load needs to get on. So the device never waits for what the
+driver was not given yet (WaitLayers.ISSUED), although the CPU could else launch the whole forward pass at once.
 
 That a stream goes on behind such a wait does not say that the load was right. So the worker's answer to the step waits
 for the loads' ends, and names the blocks that failed: vLLM then throws away what the step has computed of every request
@@ -64,7 +69,8 @@ class Layered:
         return made
 
     def wait(self, layer: str) -> None:
-        """Makes later work of the device wait for this layer of every load."""
+        """What the device computes from now on comes after this layer of every load. Blocks until the driver was given
+        the layer, or the load has ended."""
         number, stream = self._numbers.get(layer), self._place.stream()
         if number is None or stream is None:
             return

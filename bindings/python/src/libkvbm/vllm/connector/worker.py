@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Sequence, Union
 
-from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, PeerError, Queue, Status
+from ... import (
+    NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, PeerError, Queue, Status, WaitLayers,
+)
 from ...engine import ConfigurationError, PrefillSpeed
 from ...engine.facts.vllm import check_awake, model_name, run_time_scales
 from . import engines
@@ -345,9 +347,12 @@ class WorkerSide:
             staged = None if self._canonical is None else self._canonical.empty(len(found))
             target, ids = (cache, _ids(found)) if staged is None else (staged.cache, _rows(found))
             what = _Part(part.load, span.group, found, compute_ns > 0, staged)
+            # Not ON_DEVICE: vLLM copies sampled tokens to pageable memory behind the waits. That may hold the lock of
+            # the driver, and what is still to be given to the driver needs it.
+            waits = WaitLayers.OFF if self._layered is None else WaitLayers.ISSUED
             operation = target.load_submit(
                 match, ids, self._queue, user_data=what, timeout_ns=self._options.load_timeout_ns,
-                compute_block_ns=compute_ns, stream=stream, wait_layers=self._layered is not None)
+                compute_block_ns=compute_ns, stream=stream, wait_layers=waits)
             if self._layered is not None:
                 what.awaited = self._layered.add(target, operation)
         return True
