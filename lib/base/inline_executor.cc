@@ -30,7 +30,7 @@ void InlineExecutor::ran() {
   if (waiting_ > 0) changed_.notify_all();
 }
 
-// The next task; none when the deadline passed or more than `seen` tasks have ended.
+// Returns the next task; none when the deadline passed or more than `seen` tasks have ended.
 Task InlineExecutor::take(uint64_t deadline_ns, uint64_t seen, bool& expired) {
   MutexLock lock(mutex_);
   for (;;) {

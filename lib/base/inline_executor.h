@@ -1,6 +1,6 @@
 // The executor of a caller that drives the work itself: tasks run only inside run_until, on the thread that
-// calls it. Several threads may drive at once; a thread that waits sleeps in the kernel until a task is posted, a timer
-// falls due or another driver ran something. Tasks that were not run when the object ends are dropped.
+// calls it. Several threads may drive at once; a waiting thread sleeps in the kernel until a task is posted, a timer
+// falls due or another driver ran a task. Tasks that were not run when the object ends are dropped.
 // Lock: mutex_, a leaf; neither a task nor a predicate runs under it.
 #pragma once
 
@@ -18,8 +18,8 @@ class InlineExecutor final : public Executor {
   void post_at(uint64_t when_ns, Task task) override;
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
 
-  // Runs tasks until `done()` or the deadline; gives the last value of `done()`. It is asked before
-  // the first task, after each task, and after another thread ran some.
+  // Runs tasks until `done()` or the deadline; returns the last value of `done()`. It is called before the first task,
+  // after each task, and after another thread ran some.
   bool run_until(UniqueFunction<bool()> done, uint64_t deadline_ns = kNever);
 
  private:

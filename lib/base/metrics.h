@@ -59,7 +59,7 @@ class Histogram {
   void merge(const Histogram& other) noexcept;
   [[nodiscard]] uint64_t count() const noexcept;
   [[nodiscard]] uint64_t sum() const noexcept { return sum_.load(std::memory_order_relaxed); }
-  // How many values are at most the largest of bucket i.
+  // Number of values up to the largest of bucket i.
   [[nodiscard]] uint64_t at_most(uint32_t i) const noexcept;
 
  private:

@@ -138,7 +138,7 @@ class BlockTable final {
   size_t acquire_prefix(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
   // Every key on its own: out[i] is a slot or kNoSlot; returns the number of hits.
   size_t acquire_each(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
-  // present[i] = 1 or 0, counted as no use and without a reference: advice that may be old at once.
+  // Sets present[i] to 1 or 0, without a reference and without counting a use. The answer may be outdated at once.
   void probe(FamilyId family, std::span<const Key> keys, std::span<uint8_t> present) const noexcept;
   // Takes a reference to the block that a slot held at that generation; false when it is gone or withdrawn.
   [[nodiscard]] bool acquire_weak(SlotId slot, uint32_t generation) noexcept;

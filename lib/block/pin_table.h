@@ -45,7 +45,7 @@ class PinTable {
       KVBM_EXCLUDES(lock_);
   // stale_handle: it has ended.
   [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
-  // In the order of the pins' ids.
+  // Ends the pins of an owner; returns them in the order of their ids.
   std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
   // Ends pins with a deadline at or before now; returns them in the order of deadline, then id.
   std::vector<EndedPin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);

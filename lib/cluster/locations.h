@@ -1,6 +1,6 @@
-// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says
-// is a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left
-// or started again loses all its entries at once, by a number that no longer fits.
+// Last known holders of records: a bounded cache of answers, so that a reader needs one round trip. Its answers are
+// hints: the record proves itself, and a peer that no longer has it reports so (then forget()). A node that died, left
+// or restarted loses all its entries at once, because their generation no longer matches.
 //
 // Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
 // bucket, in either of two buckets by the identity's hash (with one, a table filled to a third had lost 22 of
@@ -58,11 +58,11 @@ class Locations {
   // Returns the id of a valid index.
   [[nodiscard]] const NodeId& node_id(NodeIndex index) const { return nodes_[index].id; }
 
-  // `where.node` has it. Replaces what was said of this node.
+  // Notes that `where.node` has the record. Replaces this node's entry.
   void put(const Identity& id, const Location& where, uint64_t now_ns);
-  // That node has it no more.
+  // Removes a node that no longer has the record.
   void forget(const Identity& id, NodeIndex node);
-  // Holders into out, the youngest answer first. Returns how many.
+  // Writes holders to `out`, the youngest answer first; returns their number.
   size_t find(const Identity& id, uint64_t now_ns, std::span<Location> out) const;
 
   [[nodiscard]] uint64_t bytes() const noexcept { return entries_.bytes(); }

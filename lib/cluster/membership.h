@@ -42,10 +42,10 @@ inline constexpr size_t kMaxMembers = 16384;
 inline constexpr size_t kMaxAddresses = 8;
 inline constexpr size_t kMaxMembershipText = 4U << 20;
 
-// Of one member a later line replaces an earlier one, and "leave=NAME" takes it out. bad_config with the line's number,
-// what is wrong with it and what would be right. `name` is of the text, for messages.
+// Parses a list. A later line of a member replaces an earlier one, and "leave=NAME" removes the member. bad_config: the
+// line's number, its error and a correct form. `name` is that of the text, for messages.
 Result<MemberList> parse_members(std::string_view text, std::string_view name);
-// One line with its end, as a member appends it.
+// Returns one line with its end, as a member appends it.
 std::string member_line(const Member& member);
 // Checks "host:port" with a number, a name or "[v6]" as host and a port of 1 to 65535.
 Status check_address(std::string_view address);
@@ -75,8 +75,8 @@ class Membership {
   virtual Status refresh() = 0;
 };
 
-// The list of a file, read at once and again at each refresh(). A file that is not there yet is an empty list. A last
-// line without its end is being written, and waits for the next refresh.
+// The list of a file, read at once and again at each refresh(). A missing file is an empty list. A last line without
+// its end is being written, and is left for the next refresh.
 class AddressFile final : public Membership {
  public:
   AddressFile(std::unique_ptr<Directory> directory, std::string file_name);

@@ -40,7 +40,7 @@ Result<size_t> chained_keys(const NamespaceId& ns, const Key* previous, std::spa
 Result<size_t> content_keys(const NamespaceId& ns, std::span<const uint32_t> tokens, uint32_t tokens_per_block,
                             Extras extras, std::span<Key> out);
 
-// From an engine's own hashes of 1 to 64 bytes each, e.g. vLLM's block hash plus group index.
+// Makes keys from an engine's own hashes of 1 to 64 bytes each, e.g. vLLM's block hash plus group index.
 Status engine_keys(const NamespaceId& ns, ConstBytes hashes, size_t hash_bytes, std::span<Key> out);
 
 std::array<uint8_t, 32> sha256(ConstBytes bytes);

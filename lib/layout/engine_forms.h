@@ -47,7 +47,7 @@ enum class Form : uint8_t {
 };
 inline constexpr uint8_t kFormCount = 20;
 
-// By the name that `kvbm session` takes.
+// Returns the form of a name, as `kvbm session` takes it.
 std::optional<Form> form_named(std::string_view name) noexcept;
 // The axes of a form, outermost first.
 std::span<const Axis> form_axes(Form form) noexcept;

@@ -346,8 +346,8 @@ Code LoadOperation::open_item() {
   return Code::ok;
 }
 
-// Whether the record was cut into leaves as the part is: then each is compared as it is copied. A block that its engine
-// registered knows of no part (codec::opaque_leaf()).
+// Returns true if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A
+// block that its engine registered has no part known to kvbm (codec::opaque_leaf()).
 bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
   const CachePart& part = request_.cache->parts()[current_.part];
   if (head.header().leaf_count != part.leaf_count()) return false;

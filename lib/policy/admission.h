@@ -27,10 +27,10 @@ struct AdmissionOptions {
   uint32_t uses = 2;        // after_uses, frequency: required uses, from 1 to 15
 };
 
-// "all"; "on_eviction": all, asked at eviction; "after_uses": n uses, never forgotten until its
-// 4-bit counters saturate or share; "frequency": n uses of late, counters halve as time passes;
-// "on_request": none, what a caller sends there comes all the same.
-// Null for an unknown name, or uses outside 1..15.
+// Names: "all"; "on_eviction": all, asked at eviction; "after_uses": n uses, never forgotten until its 4-bit counters
+// saturate or collide; "frequency": n recent uses, counters halve as time passes; "on_request": none, only blocks that
+// a caller sends there explicitly.
+// Returns null for an unknown name, or uses outside 1..15.
 [[nodiscard]] std::unique_ptr<Admission> make_admission(std::string_view name, const AdmissionOptions& options);
 
 }  // namespace kvbm::policy

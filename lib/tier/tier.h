@@ -66,10 +66,7 @@ struct Found {
 // Largest number of identities in one find(): a tier holds its lock meanwhile.
 inline constexpr size_t kFoundAtOnce = 1024;
 
-// A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
-// targets are kIoAlign-aligned with room rounded up to kIoAlign. The tier checks the head's identity and root hash and
-// every leaf (unless the receiver does); mismatch = damaged, counted and quarantined.
-// Where a payload lies in a file of the tier's.
+// Place of a payload in a file of the tier.
 struct FilePlace {
   int fd = -1;  // -1: the payload cannot be read from a file
   uint64_t offset = 0;  // a multiple of kIoAlign; readable up to the payload's length rounded up to kIoAlign

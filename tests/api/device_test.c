@@ -228,8 +228,8 @@ static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
   load_by_layers(KVBM_WAIT_LAYERS_ISSUED);
 }
 
-/* A load whose layers are to be waited for on the device is refused with words before anything of it began. By events it
- * works, and so it does without waits. */
+/* A load is refused with words before anything of it began, if streams shall wait for its layers on the device. With waits
+ * for events, and without waits, it works. */
 static void waits_are_refused(const char *says) {
   device_engine_t e;
   kvbm_key_t keys[4];

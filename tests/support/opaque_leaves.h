@@ -1,4 +1,4 @@
-// The leaves of a record whose producer gives no geometry.
+// Leaves of a record without a geometry.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ volatile uint64_t hash_sink;
 
 uint64_t first_word_of(size_t block) { return (block + 1) * 0x9E3779B97F4A7C15ULL; }
 
-// An engine's memory and a manager of one block size, whose host tier holds exactly that memory's blocks.
+// An engine's memory and a manager of one block size. The host tier holds exactly the blocks of that memory.
 class HostCalls {
  public:
   static Result<std::unique_ptr<HostCalls>> open(const CallSize& size, std::byte* engine, std::byte* beside) {

@@ -55,7 +55,7 @@ class ProcessStopwatch {
   double start_;
 };
 
-// Adds the thread's own time that the work took.
+// Adds the thread's own time of the work.
 template <class Work>
 Status timed(std::vector<double>& out, Work&& work) {
   const ThreadStopwatch watch;

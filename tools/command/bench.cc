@@ -216,7 +216,7 @@ void add_input(Command app, BenchOptions& options) {
       .show_default();
 }
 
-// Bare copies first, then whole calls, each of which makes such copies.
+// Measures bare copies, then whole calls, each of which makes such copies.
 int bench_copy(const BenchOptions& options, const Output& output) {
   auto rows = benchmark::bench_copy({options.rounds, output.json});
   if (!rows.ok()) return finish(rows, output);
@@ -226,7 +226,8 @@ int bench_copy(const BenchOptions& options, const Output& output) {
   return finish(rows, output);
 }
 
-// In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
+// Measures reads in place on the same host, then from a node over TCP, then when nodes are killed, then coded
+// transfers.
 int bench_node(const BenchOptions& options, const Output& output) {
   const int rounds = options.rounds;
   if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");

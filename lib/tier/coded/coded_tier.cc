@@ -181,7 +181,7 @@ void CodedCore::shutdown(UniqueFunction<void()> done) {
     MutexLock lock(mutex_);
     stopping_ = true;
     closed_ = std::move(done);
-    over = close_unasked();  // they belong to loads that were cancelled or ran out of time
+    over = close_unasked();  // items of loads that were cancelled or ran out of time
   }
   executor_.post([self = shared_from_this(), over = std::move(over)]() mutable {
     self->end(over);

@@ -1,4 +1,4 @@
-// What the clocks of `kvbm bench` count.
+// The clocks of `kvbm bench`: which time each of them counts.
 #include "benchmark/statistics.h"
 
 #include <gtest/gtest.h>

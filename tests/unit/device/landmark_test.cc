@@ -1,5 +1,4 @@
-// What streams of the engine see that wait for the marks of a batch: by a word on the device, and by the event of a part that
-// was issued.
+// Streams of the engine that wait for the marks of a batch: by a word on the device, or by the event of an issued part.
 #include "device/landmark.h"
 
 #include <gtest/gtest.h>

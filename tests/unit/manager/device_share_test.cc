@@ -35,7 +35,7 @@ struct Side {
     device = device::Device::open(cuda.driver(), 0, nullptr).value();
     share = std::make_unique<DeviceShare>(device, boot, turn);
   }
-  // What was given back on the device's thread holds the device.
+  // Memory that the device's thread releases holds the device.
   ~Side() {
     if (device != nullptr) (void)device::has_run(*device->thread(), kNever);
   }

@@ -411,7 +411,7 @@ TEST(DiskTier, completes_as_deadline_what_is_still_queued_then) {
   EXPECT_FALSE(w.present(2));
 }
 
-// It waits for a segment then, and the deadline of a later one has passed meanwhile.
+// A record waits for a segment after its write failed; the deadline of a later record has passed meanwhile.
 TEST(DiskTier, a_record_whose_write_failed_ends_at_its_deadline) {
   DiskWorld w(20, (512 << 10) + 4096 + 3 * (256 << 10));
   ASSERT_TRUE(w.open().ok());

@@ -23,15 +23,15 @@ class Options:
     machine
     handoff_timeout   seconds that finished prefills wait for their decode side
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
-    load_timeout      seconds after which a load that has not ended is given up
-    weigh             true: what would take longer to load than to compute is computed
-    layers            true, for caches on GPUs: a request is computed at once, and waits for what is loaded
-                      of it, layer by layer; false: it is computed when all of it has come
-    identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM's, too; tokens: blocks
-                      are named by their tokens and kept in one order, which plug-ins of other engines know
-    model             name and revision of the weights, by which the others of identity tokens call them, too
-    events            a table of libkvbm.events.open_source: routers are told what is kept
-    ask_nodes_ms      where the cache is a node: how long other nodes are asked what they have
+    load_timeout      time limit of a load in seconds
+    weigh             true: blocks that take longer to load than to compute are computed
+    layers            true, for caches on GPUs: a request is computed at once, and waits for its loaded
+                      blocks, layer by layer; false: it is computed when all blocks have come
+    identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM, too; tokens: blocks are
+                      named by their tokens and have one order, which plug-ins of other engines know
+    model             name and revision of the weights, equal on all sides with identity tokens
+    events            a table of libkvbm.events.open_source: sends events about stored blocks to routers
+    ask_nodes_ms      if the cache is a node: time that a lookup waits for other nodes
     """
 
     library: Configuration
