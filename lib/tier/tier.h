@@ -76,8 +76,7 @@ struct FilePlace {
 };
 
 // A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both targets are
-// kIoAlign-aligned with room rounded up to kIoAlign. With payload_wanted set, only that part of the payload needs to be
-// filled, at its place. The tier checks the head's identity and root hash and, for whole payloads, every leaf it read
+// kIoAlign-aligned with room rounded up to kIoAlign. The tier checks the head's identity and root hash, and every leaf
 // (unless the receiver does). A mismatch is reported as damaged, counted and quarantined.
 struct GetItem {
   Identity id;
