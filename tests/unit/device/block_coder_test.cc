@@ -1,6 +1,6 @@
-// Coding blocks on the device (BlockCoder), on the fake CUDA driver with the kernels' own source. The streams equal
-// those of the CPU's coder in every mode, for every element type and layout of runs. Damaged data reaches no page. No
-// driver error leaves wrong bytes, allocated memory or a call that does not end.
+// Codes blocks on the device (BlockCoder), on the fake of the CUDA driver with the kernels' own source. The streams are
+// those of the CPU's coder, for every mode, element and layout of runs. Damaged data reaches no page. No fault of the
+// driver leaves wrong bytes, memory or a call that does not end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using codec::Mode;
 using Bytes = std::vector<std::byte>;
 
 constexpr size_t kPages = 6U << 20;
-// Of a stream's head: the sums that may differ in their last digits, and where the checksum over them comes.
+// Part of a stream's head: the sums that may differ in their last digits, and the place of the checksum over them.
 constexpr size_t kSumsAt = 40;
 constexpr size_t kSumsEnd = 56;
 
@@ -46,12 +46,12 @@ class BlockCoderTest : public ::testing::Test {
 
   static CoderOptions options() {
     CoderOptions options;
-    options.window_bytes = 256U << 10;  // the least: a few hundred KiB take several turns
+    options.window_bytes = 256U << 10;  // the smallest: a few hundred KiB take several turns
     options.stall_ns = 60'000'000'000ULL;
     return options;
   }
 
-  // Runs of any shape, one behind the other in memory with gaps, `bytes` in all.
+  // Makes runs of any shape, one behind the other in memory with gaps, `bytes` in all.
   std::vector<StridedRun> make_runs(std::byte* memory, uint64_t bytes, uint32_t least_piece) {
     std::vector<StridedRun> runs;
     uint64_t at = 0;
@@ -76,7 +76,7 @@ class BlockCoderTest : public ::testing::Test {
     return runs;
   }
 
-  // The bytes of runs, one after the other.
+  // Returns the bytes of runs, one after the other.
   static Bytes bytes_of(const std::vector<StridedRun>& runs) {
     Bytes out;
     for (const StridedRun& run : runs) {
@@ -90,9 +90,9 @@ class BlockCoderTest : public ::testing::Test {
     return out;
   }
 
-  // Values of few exponents, as caches have them.
+  // Fills memory with values of few exponents, as caches have them.
   void fill(std::byte* memory, size_t bytes, Element element) {
-    // Eight bytes at a time: random ones, in which the upper bits of each value's exponent are set.
+    // Eight bytes at a time: random ones, with the upper bits of each value's exponent set.
     uint64_t kept = 0, set = 0;
     switch (element) {
       case Element::fp32: kept = 0x81FF'FFFF'81FF'FFFF, set = 0x3C00'0000'3C00'0000; break;
@@ -126,7 +126,7 @@ class BlockCoderTest : public ::testing::Test {
     return coder.decode(view.value(), lossy, to, nullptr, workspace_);
   }
 
-  // The streams are equal, but for the last digits of the measured loss and the checksum over them.
+  // Expects equal streams, except the last digits of the loss sums and the checksum over them.
   static void expect_same(const Bytes& cpu, const Bytes& device) {
     ASSERT_EQ(cpu.size(), device.size());
     const auto a = codec::StreamView::parse(cpu);
@@ -143,7 +143,7 @@ class BlockCoderTest : public ::testing::Test {
     }
   }
 
-  // A call while the driver refuses every call of `entry`, each time.
+  // Makes calls while the driver refuses every call of `entry`.
   void expect_given_up(const char* entry) {
     const LeafForm form{Element::bf16, 64, 16};
     fill(pages_, kPages, form.element);
@@ -171,7 +171,7 @@ class BlockCoderTest : public ::testing::Test {
 struct Case {
   LeafForm form;
   Mode mode;
-  const char* kernel;  // that does the work on the device; null: the CPU
+  const char* kernel;  // does the work on the device; null: the CPU
 };
 
 std::vector<Case> cases() {
@@ -206,7 +206,7 @@ TEST_F(BlockCoderTest, streams_are_those_of_the_cpu_and_come_back_the_same) {
     const Bytes want = by_cpu(c.form, c.mode, raw);
     expect_same(want, made.value());
     EXPECT_TRUE(c.kernel == nullptr || fake_.launches(c.kernel) > launches);
-    // Back into other places, which only the runs' own bytes of change.
+    // Back into other memory, where only the runs' own bytes may change.
     std::memset(other_, 0x5A, kPages);
     const codec::StridedBytes to(make_runs(other_, bytes, 4U << random_.below(6)));
     ASSERT_TRUE(back(coder, made.value(), to).ok());
@@ -221,7 +221,7 @@ TEST_F(BlockCoderTest, streams_are_those_of_the_cpu_and_come_back_the_same) {
   EXPECT_EQ(codec::has_zstd(), fake_.launches("kvbm_merge_planes") > 0);
 }
 
-// The CPU codes each leaf that cannot be quantised. A leaf that zstd does not make smaller stays raw.
+// A leaf that cannot be quantised is coded by the CPU; a leaf that zstd does not make smaller stays plain.
 TEST_F(BlockCoderTest, leaves_that_a_mode_does_not_fit_are_coded_as_the_cpu_codes_them) {
   BlockCoder coder(device_, options());
   const LeafForm form{Element::bf16, 64, 16};
@@ -241,7 +241,7 @@ TEST_F(BlockCoderTest, leaves_that_a_mode_does_not_fit_are_coded_as_the_cpu_code
   }
 }
 
-// Runs of few bytes: more of them in a leaf than a launch takes.
+// Runs of few bytes: a leaf has more of them than a launch takes.
 TEST_F(BlockCoderTest, many_small_runs_take_as_many_launches_as_they_need) {
   BlockCoder coder(device_, options());
   fill(pages_, kPages, Element::bf16);
@@ -293,7 +293,7 @@ TEST_F(BlockCoderTest, lossy_streams_are_refused_before_anything_is_done) {
   EXPECT_EQ(copied, fake_.copied_bytes());
 }
 
-// Behind what the caller's stream holds, and not before: the engine's copy is what is coded.
+// Blocks are read after the work on the caller's stream: the result of the engine's copy is coded.
 TEST_F(BlockCoderTest, blocks_are_read_behind_the_callers_stream) {
   BlockCoder coder(device_, options());
   fill(pages_, kPages, Element::bf16);
@@ -317,7 +317,7 @@ TEST_F(BlockCoderTest, blocks_are_read_behind_the_callers_stream) {
   expect_same(by_cpu(form, Mode::int8, bytes_of(from.runs())), made.value());
 }
 
-// Every call of the driver, refused once: the call says so, and the next one works.
+// Every call of the driver, refused once: the call reports it, and the next one works.
 TEST_F(BlockCoderTest, what_the_driver_refuses_ends_one_call_and_leaves_nothing) {
   const char* const entries[] = {"cuMemAlloc",    "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuStreamCreateWithPriority",
                                  "cuEventCreate", "cuEventRecord",     "cuMemcpyAsync",             "cuLaunchKernel",
@@ -333,7 +333,7 @@ TEST_F(BlockCoderTest, what_the_driver_refuses_ends_one_call_and_leaves_nothing)
       fake_.fail(entry, nth, kCuOutOfMemory);
       const auto made = by_device(*coder, form, Mode::int8, from);
       EXPECT_TRUE(made.ok() || made.status().code() == Code::no_memory) << made.status().message();
-      // An injected error that encoding did not reach is reached here, or later.
+      // A refusal that the encoding did not meet is met here, or later.
       Status there = back(*coder, want, from);
       for (int again = 0; again < 7 && there.code() == Code::no_memory; ++again) there = back(*coder, want, from);
       EXPECT_TRUE(there.ok()) << there.message();
@@ -360,8 +360,8 @@ TEST_F(BlockCoderTest, a_device_that_is_lost_on_the_way_ends_the_call_and_the_pr
   EXPECT_EQ(Code::tier_disabled, by_device(coder, form, Mode::int8, from).status().code());
 }
 
-// Of the lowest priority, its stream may be kept from the device for long: the call fails alone, and those after it
-// until that has ended. Nothing of the caller's is written by it.
+// The coder's stream, of the lowest priority, may be kept from the device for long: the call fails alone, and later
+// calls fail until its work has ended. It writes no memory of the caller's.
 TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alone) {
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);
@@ -382,7 +382,7 @@ TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alo
     fake_.hold_all(false);
     fake_.wait_idle();
     auto made = by_device(coder, form, Mode::int8, from);
-    while (made.status().code() == Code::deadline) {  // this machine itself may be kept from it
+    while (made.status().code() == Code::deadline) {  // other work of this machine may delay it
       fake_.wait_idle();
       made = by_device(coder, form, Mode::int8, from);
     }
@@ -397,8 +397,8 @@ TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alo
   EXPECT_FALSE(device_->is_lost());
 }
 
-// A device that never ends what it was given is given up, where that writes to the caller's memory; what it may still
-// write stays where it is.
+// A device that never ends its work is given up, if the work writes to the caller's memory; memory that it may still
+// write is retained.
 TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);
@@ -415,7 +415,7 @@ TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   fake_.hold_all(false);
 }
 
-// A driver that does not even say whether what was launched has ended: the call does not return before that is settled.
+// A driver that does not even tell whether a launch has ended: the call does not return before that is settled.
 TEST_F(BlockCoderTest, a_driver_that_records_nothing_any_more_loses_the_device) { expect_given_up("cuEventRecord"); }
 TEST_F(BlockCoderTest, a_driver_that_says_of_nothing_that_it_ended_loses_the_device) { expect_given_up("cuEventQuery"); }
 

@@ -28,7 +28,7 @@ inline constexpr codec::Element kFloats[] = {codec::Element::bf16, codec::Elemen
 inline constexpr codec::Element kPlanarElements[] = {codec::Element::bf16, codec::Element::fp16, codec::Element::fp32,
                                                      codec::Element::fp8_e4m3, codec::Element::fp8_e5m2};
 
-// `count` elements of that type with the exponents of a real cache, from its element `first` on.
+// Returns `count` elements of that kind with the exponents of a real cache, from its element `first` on.
 inline Bytes real_values(codec::Element element, size_t first, size_t count) {
   static const Bytes cache = test::real_cache(test::data_folder(KVBM_TEST_DATA));
   EXPECT_FALSE(cache.empty());
@@ -53,7 +53,7 @@ inline Bytes real_values(codec::Element element, size_t first, size_t count) {
   return out;
 }
 
-// Values with signs that `max` codes: a channel keeps its sign in 15 of 16 rows.
+// Returns values with signs that `max` codes: a channel mostly keeps its sign from row to row.
 inline Bytes kept_signs(codec::Element element, uint32_t row, size_t count) {
   Bytes out = real_values(element, 0, count);
   const size_t width = codec::element_bytes(element);
@@ -66,7 +66,7 @@ inline Bytes kept_signs(codec::Element element, uint32_t row, size_t count) {
   return out;
 }
 
-// Memory that begins at a multiple of 64 and ends where it is said to, so that a sanitizer sees the byte behind it.
+// Memory that begins at a multiple of 64 and has its exact length, so that a sanitizer sees the byte behind it.
 class Block {
  public:
   explicit Block(size_t bytes, std::byte fill = std::byte{0xA5})
@@ -93,8 +93,8 @@ inline DeviceRun run_of(const StridedRun& run) {
   return make_run(reinterpret_cast<uint64_t>(run.data), run.bytes, run.count1, run.stride0, run.stride1);
 }
 
-// A kernel's argument for one leaf, with all memory that it may touch: the coded side in one piece, and the plain side
-// in pieces between guard bytes.
+// A kernel's job for one leaf, with all memory that it may touch: the coded side unchanged, and the plain side in
+// pieces between unused bytes.
 struct CodedLeaf {
   static constexpr std::byte kNobody{0x3C};
   Block coded;
@@ -102,13 +102,13 @@ struct CodedLeaf {
   StridedRun run;
   CodedJob job{};
 
-  // Plain bytes in pieces of piece_bytes, which divide them, `gap` apart; 0: in one piece.
+  // Lays out plain bytes in pieces of piece_bytes, which divide them, `gap` apart; 0: in one piece.
   CodedLeaf(Block coded_side, uint32_t raw_bytes, uint32_t piece_bytes = 0, uint32_t gap = 0, uint32_t shift = 0)
       : coded(std::move(coded_side)), memory(memory_bytes(raw_bytes, piece_bytes, gap), kNobody) {
     run.data = memory.data() + 64 + shift;
     run.bytes = piece_bytes == 0 ? raw_bytes : piece_bytes;
     const uint32_t pieces = raw_bytes / static_cast<uint32_t>(run.bytes);
-    // Two levels where that comes out even.
+    // Two levels if the pieces divide evenly.
     run.count1 = pieces % 3 == 0 ? 3 : 1;
     run.count0 = pieces / run.count1;
     run.stride1 = static_cast<int64_t>(run.bytes + gap);
@@ -138,7 +138,7 @@ struct CodedLeaf {
       at += n;
     });
   }
-  // Nothing between the pieces was written.
+  // Returns true if nothing between the pieces was written.
   [[nodiscard]] bool nobody_touched() const {
     Bytes expected(memory.size(), kNobody);
     each_piece([&](const std::byte* p, size_t n) { std::memcpy(expected.data() + (p - memory.data()), p, n); });
@@ -154,10 +154,10 @@ struct CodedLaunch {
   uint32_t blocks = 2;
   uint64_t order_seed = 0;
   bool scratch = true;
-  bool writes_coded = false;  // the coded side is what the kernel makes
+  bool writes_coded = false;  // the kernel writes the coded side
 };
 
-// Runs all leaves in one launch, in which only what is theirs may be touched.
+// Runs all leaves in one launch, which may touch only their memory.
 inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::vector<CodedLeaf>& leaves,
                                           const CodedLaunch& launch) {
   std::vector<CodedJob> jobs;
@@ -167,7 +167,7 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   const uint64_t at = launch.scratch ? scratch.address() : 0;
   emulation::Options options;
   options.order_seed = launch.order_seed;
-  // The check of each access, by address.
+  // By address, because it is looked up for each access.
   struct Range {
     const std::byte* begin;
     const std::byte* end;
@@ -200,7 +200,7 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   return results;
 }
 
-// The CPU's result for that leaf.
+// Result of the CPU for the leaf.
 struct Reference {
   Code code = Code::ok;
   Bytes plain;
@@ -218,7 +218,8 @@ inline Reference reference(codec::LeafCodec codec, ConstBytes stored, size_t raw
   return r;
 }
 
-// The kernel's answer is the reference's: refused alike, or the same bytes and hash, and nothing else was touched.
+// Expects the kernel's result to match the reference: refused by both, or equal bytes and hash, with nothing else
+// touched.
 inline void expect_like(const Reference& r, const CodedLeaf& leaf, const CodedResult& result, const std::string& what) {
   EXPECT_TRUE(leaf.nobody_touched()) << what;
   if (r.code != Code::ok) {
@@ -236,7 +237,7 @@ inline void expect_like(const Reference& r, const CodedLeaf& leaf, const CodedRe
   EXPECT_TRUE(r.plain == leaf.plain()) << what;
 }
 
-// A coded leaf, or nothing where coding does not make it smaller.
+// Returns a coded leaf, or nothing if coding does not make it smaller.
 inline std::optional<Bytes> coded_leaf(const codec::LeafForm& form, codec::Mode mode, ConstBytes raw, codec::LeafCodec codec) {
   static codec::Workspace workspace;
   Block room(codec::encode_room(raw.size()));

@@ -1,5 +1,5 @@
-// Coded leaves through Transfers, on the fake CUDA driver with the kernels' own source. On every path, and among plain
-// leaves, they arrive as the CPU decodes them. Damaged ones are reported and overwritten.
+// Coded leaves through Transfers, on the fake of the CUDA driver with the kernels' own source. They land as the CPU
+// would have decoded them, among plain ones, on every path. Damaged leaves are reported and overwritten.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,10 +25,10 @@ using Bytes = std::vector<std::byte>;
 struct Coded {
   LeafCodec codec = LeafCodec::raw;
   Bytes stored;
-  Bytes plain;  // the decoded bytes
+  Bytes plain;  // of decoding
 };
 
-// A leaf of `values` values of the real cache, coded.
+// Returns a coded leaf of `values` values of the real cache.
 Coded code(codec::Mode mode, size_t first, size_t values) {
   static const Bytes cache = test::real_cache(KVBM_TEST_DATA);
   static codec::Workspace workspace;
@@ -45,10 +45,11 @@ Coded code(codec::Mode mode, size_t first, size_t values) {
 
 struct Mixed {
   std::vector<LeafMove> leaves;
-  std::vector<Bytes> plain;  // of each leaf, as it is to land
+  std::vector<Bytes> plain;  // of each leaf, as it should land
 };
 
-// Plain and coded leaves in turns, records next to each other but for some odd bytes, `loose` of 100 not pinned.
+// Makes plain and coded leaves in turn, with records almost contiguous but for some odd bytes, `loose` of 100 not
+// pinned.
 Mixed make_mixed(TransferWorld& world, size_t n, uint32_t loose) {
   constexpr codec::Mode kModes[] = {codec::Mode::standard, codec::Mode::int8, codec::Mode::fast, codec::Mode::fp8_e4m3,
                                     codec::Mode::max, codec::Mode::int4};
@@ -66,7 +67,7 @@ Mixed make_mixed(TransferWorld& world, size_t n, uint32_t loose) {
     EXPECT_LT(record + at_record.size(), TransferWorld::kBytes);
     std::memcpy(leaf.record, at_record.data(), at_record.size());
     record += at_record.size();
-    // Rows of 128 bytes with room between them, or all in one piece.
+    // Rows of 128 bytes with gaps between them, or all in one piece.
     leaf.device.bytes = world.random.below(2) == 0 ? 2 * values : 128;
     leaf.device.count0 = static_cast<uint32_t>(2 * values / leaf.device.bytes);
     leaf.device.stride0 = static_cast<int64_t>(leaf.device.bytes + 16 * world.random.below(3));
@@ -85,7 +86,7 @@ Mixed make_mixed(TransferWorld& world, size_t n, uint32_t loose) {
   return mixed;
 }
 
-// The pages with those leaves in them, and nothing else changed.
+// Returns the pages with those leaves in them, and nothing else changed.
 Bytes pages_with(const TransferWorld& world, const Mixed& mixed, const std::vector<bool>& poisoned) {
   Bytes pages(world.pages, world.pages + TransferWorld::kBytes);
   for (size_t i = 0; i < mixed.leaves.size(); ++i) {
@@ -118,7 +119,7 @@ std::vector<Way> ways() {
           {"one memory", shared, 0}, {"one memory, bounced", shared, 50}};
 }
 
-// Batches that streams wait for as well: those use no copy engine, so their coded leaves are decoded where they lie.
+// Batches that streams wait for use no copy engine, so their coded leaves are decoded where they lie.
 TEST(CodedTransfers, coded_leaves_that_streams_wait_for_are_not_copied) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);
@@ -190,7 +191,7 @@ TEST(CodedTransfers, what_is_damaged_or_not_expected_is_told_and_overwritten) {
   }
 }
 
-// A leaf of another block is whole and vouches for itself: only what was stored tells it apart.
+// A leaf of another block is intact and vouches for itself: only the hash of the stored bytes detects it.
 TEST(CodedTransfers, a_coded_leaf_that_is_not_the_one_that_was_stored_is_overwritten) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);
@@ -200,7 +201,7 @@ TEST(CodedTransfers, a_coded_leaf_that_is_not_the_one_that_was_stored_is_overwri
     std::vector<bool> bad(mixed.leaves.size());
     for (size_t i = 0; i < mixed.leaves.size(); ++i) {
       LeafMove& leaf = mixed.leaves[i];
-      leaf.check = false;  // only the frame's own hash is known
+      leaf.check = false;  // nothing but the frame tells the plain hash
       leaf.check_coded = leaf.codec != LeafCodec::raw && world.random.below(4) != 0;
       leaf.coded_hash = codec::leaf_hash(ConstBytes(leaf.record, leaf.record_bytes()));
       bad[i] = leaf.check_coded && world.random.below(2) == 0;
@@ -251,7 +252,7 @@ TEST(CodedTransfers, leaves_that_no_kernel_decodes_are_refused) {
   EXPECT_EQ(Code::invalid_argument, ends_with(LeafCodec::zstd, 1024, false));
   EXPECT_EQ(Code::invalid_argument, ends_with(LeafCodec::delta, 1024, false));
   EXPECT_EQ(Code::invalid_argument, ends_with(LeafCodec::planar, 1024, true));
-  // Of a length that no coded leaf has: for the kernel to say.
+  // No coded leaf has this length: the kernel refuses it.
   EXPECT_EQ(Code::ok, ends_with(LeafCodec::planar, 100, false));
   EXPECT_EQ(1U, world.transfers->scatters().bad_leaves);
   world.close();

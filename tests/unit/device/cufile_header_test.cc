@@ -1,4 +1,4 @@
-// cufile.h of ours says what NVIDIA's says: values, the layout of structures, and signatures by size.
+// Compares our cufile.h with NVIDIA's: values, the layout of structures, and signatures by size.
 #ifdef KVBM_HAVE_CUFILE_HEADER
 #include <cufile.h>
 #endif
@@ -27,7 +27,7 @@ static_assert(sizeof(CuFileProperties) >= sizeof(CUfileDrvProps_t) &&
               offsetof(CuFileProperties, feature_flags) == offsetof(CUfileDrvProps_t, fflags) &&
               offsetof(CuFileProperties, batch_timeout_ms) == offsetof(CUfileDrvProps_t, max_batch_io_timeout_msecs));
 
-// Calls that compile with the header's functions compile with the table's.
+// Returns true if calls that compile with the header's functions compile with the table's.
 template <class Open, class Properties, class Register, class Deregister, class Buffer, class Release, class Read>
 constexpr bool takes_and_gives(Open, Properties, Register, Deregister, Buffer, Release, Read) {
   return sizeof(std::invoke_result_t<Open>) == sizeof(CuFileError) &&

@@ -1,4 +1,4 @@
-// The least length of runs that are staged, by the kernel's report of the device's link.
+// Length from which runs are staged, by the kernel's description of the device's link.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_F(DeviceLink, staged_runs_are_256_KiB_where_nothing_or_nonsense_is_said) {
   say("max_link_width", "16");
   EXPECT_EQ(found(), 256 * kKiB);
   say("max_link_speed", "32.0 GT/s PCIe");
-  say("max_link_width", "255");  // the report of a link that is down
+  say("max_link_width", "255");  // reported by a link that is down
   EXPECT_EQ(found(), 256 * kKiB);
 }
 

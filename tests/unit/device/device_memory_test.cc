@@ -109,7 +109,7 @@ TEST_F(DeviceMemoryTest, follows_memory_that_is_mapped_piece_by_piece) {
   const CuPointer pieces = fake_.allocate_in_pieces(0, 8192, 4);
   EXPECT_TRUE(accepts(at(pieces), 4 * 8192));
   EXPECT_TRUE(accepts(at(pieces + 8000), 16384));
-  // The range stays reserved where a piece is gone: only the mapping tells.
+  // The range stays reserved if a piece is freed: only the mapping tells.
   fake_.free(pieces + 2 * 8192);
   EXPECT_EQ(reach_of(fake_.driver(), at(pieces), 4 * 8192, 0), 2 * 8192U);
   const std::string text = refusal(at(pieces), 4 * 8192);

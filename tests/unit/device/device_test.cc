@@ -159,7 +159,7 @@ TEST(DeviceTest, every_failure_of_opening_gives_back_the_context) {
 
 TEST(DeviceTest, gives_back_what_it_took) {
   FakeCuda fake;
-  fake.allocate(0, 1);  // the engine lives
+  fake.allocate(0, 1);  // of the engine
   auto device = open_device(fake);
   EXPECT_EQ(fake.left(0).contexts, 1U);
   EXPECT_EQ(fake.left(0).modules, 1U);
@@ -209,7 +209,7 @@ TEST(DeviceTest, is_lost_once_and_says_so_once) {
   ASSERT_EQ(lines.count(), 1U);
   EXPECT_NE(lines.line(0).find("cuMemcpyAsync"), std::string::npos) << lines.line(0);
   EXPECT_NE(lines.line(0).find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), std::string::npos) << lines.line(0);
-  // Nothing of it is believed any more, success neither.
+  // Its results are not trusted any more, not even success.
   EXPECT_EQ(device->check(kCuSuccess, "cuMemAlloc").code(), Code::tier_disabled);
   device->lose("something else", kCuSuccess);  // the first reason stays
   EXPECT_EQ(device->lost_why(), "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
@@ -244,7 +244,7 @@ TEST(DeviceTest, says_whether_streams_wait_for_words) {
       << refused.message();
 }
 
-// As the driver does, it is read when the device is opened.
+// The variable is read when the device is opened, as the driver does.
 TEST(DeviceTest, launches_that_block_are_told_by_the_environment) {
   FakeCuda fake;
   for (const char* text : {"1", "0", ""}) {
@@ -278,7 +278,7 @@ TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
   EXPECT_TRUE(device->is_lost());
 }
 
-// The call, its error's name and code, the driver's text, and advice: a call's name alone does not help.
+// A message has the name, code, the driver's words and the remedy, and not only the name of a call.
 TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
   const FakeCuda fake;
   for (const CuResult result : {1, 2, 3, 4, 46, 100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709, 710, 712,
@@ -289,7 +289,7 @@ TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
     ASSERT_NE(code, std::string::npos) << said;
     EXPECT_GT(code, std::string("cuEventCreate: ").size()) << said;
     EXPECT_GT(said.size(), code + 30) << said;
-    EXPECT_LT(said.size(), 400U) << said;  // of kvbm_error_t's 504
+    EXPECT_LT(said.size(), 400U) << said;  // kvbm_error_t has 504
   }
   EXPECT_NE(driver_error_text(fake.driver(), kCuNotPermitted).find("ulimit -l"), std::string::npos);
 }
@@ -354,7 +354,8 @@ TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
   EXPECT_TRUE(Device::open(older, 0, nullptr).ok());
 }
 
-// Before CUDA 12.4 a launch loads a kernel: one without jobs, so that none that has some waits for it.
+// Before CUDA 12.4 a launch loads a kernel. A launch without jobs does so first, so that no launch with jobs waits for
+// it.
 TEST(KernelSetTest, of_an_older_driver_each_kernel_is_launched_once_without_jobs) {
   FakeCuda fake;
   kvbm::test::add_emulated_kernels(fake);
@@ -407,7 +408,7 @@ TEST(KernelImageTest, architectures_are_read_from_a_fatbin) {
   for (size_t cut = 0; cut < fatbin.size(); ++cut) {
     EXPECT_EQ(architectures_of(ConstBytes(fatbin).first(cut)), "") << cut;
   }
-  entry(16, 2, 1 << 20, 90);  // longer than all of it
+  entry(16, 2, 1 << 20, 90);  // longer than the whole fatbin
   EXPECT_EQ(architectures_of(fatbin), "");
   EXPECT_EQ(architectures_of({}), "");
 }

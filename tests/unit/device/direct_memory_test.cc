@@ -1,5 +1,5 @@
-// Device memory that network cards reach: what the device says of itself, and what has to happen before kernels read what a
-// card has written.
+// Device memory that network cards reach: what the device supports, and the steps before kernels read what a card has
+// written.
 #include "device/direct_memory.h"
 
 #include <gtest/gtest.h>

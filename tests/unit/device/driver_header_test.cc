@@ -1,5 +1,6 @@
-// driver.h says what NVIDIA's cuda.h says: values, signatures, and the names under which a library has the entries.
-// cuda.h comes first: it renames functions by macros (cuMemAlloc is cuMemAlloc_v2), the members of the table with them.
+// Compares driver.h with NVIDIA's cuda.h: values, signatures, and the names under which a library has the entries.
+// cuda.h comes first: it renames functions by macros (cuMemAlloc is cuMemAlloc_v2), and the members of the table with
+// them.
 #ifdef KVBM_HAVE_CUDA_HEADER
 #include <cuda.h>
 #endif
@@ -18,7 +19,7 @@ namespace {
 
 using namespace kvbm::device;
 
-// Whether two types are the same to a caller. Ours are other names for NVIDIA's: enumerations are integers here.
+// Returns whether two types look equal to a caller. Ours are other names for NVIDIA's: enumerations are integers here.
 template <class A, class B>
 constexpr bool alike();
 
@@ -82,7 +83,7 @@ struct Entry {
   const char* symbol;
 };
 
-// Before the macros of cuda.h are applied by NAME_OF, #entry is the plain name.
+// #entry is the plain name, before the macros of cuda.h are applied by NAME_OF.
 constexpr Entry kEntries[] = {
 #define X(entry) {#entry, NAME_OF(entry)},
     FOR_EVERY_ENTRY(X)
@@ -100,7 +101,7 @@ TEST(DriverHeaderTest, entries_are_found_under_the_names_of_the_header) {
   ASSERT_EQ(symbols.size(), std::size(kEntries));
   for (size_t i = 0; i < symbols.size(); ++i) {
     EXPECT_STREQ(symbols[i].entry, kEntries[i].name);
-    // Renamed by 12.8, and older drivers have only the first name; the signature is the same.
+    // Renamed by 12.8, and older drivers have only the first name; the signature is unchanged.
     const bool renamed = std::strcmp(symbols[i].entry, "cuEventElapsedTime") == 0;
     EXPECT_STREQ(symbols[i].symbol, renamed ? "cuEventElapsedTime" : kEntries[i].symbol);
   }

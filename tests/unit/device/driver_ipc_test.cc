@@ -1,5 +1,5 @@
-// Memory and events of a device from process to process, through a loaded library: the fake driver's, and once more, as
-// a device suite, that of a device (KVBM_ON_DEVICE).
+// Memory and events of a device from process to process, through a loaded library: the fake driver's, and, as a device
+// suite, a real device's (KVBM_ON_DEVICE).
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,8 +19,7 @@ using namespace kvbm;
 using namespace kvbm::device;
 
 constexpr size_t kBytes = 10000;
-// The child's exit status where the driver shares nothing between processes: in containers, sandboxes and on MIG
-// devices.
+// Exit status of the child if the driver shares nothing between processes: in containers, sandboxes and on MIG devices.
 constexpr int kNotShared = 77;
 constexpr const char* kWhyNot = "the driver shares no memory between processes here (CUDA_ERROR_NOT_SUPPORTED)";
 
@@ -39,7 +38,7 @@ struct Offer {
   CuIpcHandle memory, event;
 };
 
-// One process's state: its own driver, loaded after the fork, and its own device.
+// State of each side: its own driver, loaded after the fork, and its own device.
 struct Side {
   const Driver* cuda = nullptr;
   std::shared_ptr<Device> device;
@@ -53,7 +52,7 @@ struct Side {
   }
 };
 
-// Step by step; the exit status says which one failed.
+// Runs step by step; the exit status tells which one failed.
 int child(int in, int out) {
   Offer offer{};
   if (::read(in, &offer, sizeof offer) != sizeof offer) return 1;
@@ -69,7 +68,7 @@ int child(int in, int out) {
   if (cuda.cuIpcOpenEventHandle(&event, offer.event) != kCuSuccess) return 4;
   CuStream stream = nullptr;
   if (cuda.cuStreamCreateWithPriority(&stream, kCuStreamNonBlocking, 0) != kCuSuccess) return 5;
-  // Pinned: a copy into other memory would wait here until the event has come.
+  // Pinned, because a copy into other memory would wait here for the event.
   void* pinned = nullptr;
   if (cuda.cuMemHostAlloc(&pinned, kBytes, kCuHostPortable) != kCuSuccess) return 14;
   const auto to = reinterpret_cast<CuPointer>(pinned);

@@ -48,7 +48,7 @@ TEST_F(DriverLibraryTest, missing_entries_are_named) {
   const size_t names = text.find("lacks ");
   ASSERT_NE(names, std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin() + static_cast<std::ptrdiff_t>(names), text.end(), ','), 2) << text;
-  // The module has two of the functions.
+  // The library has two of the entries.
   EXPECT_GT(std::strtoul(text.c_str() + text.find(" and ", names) + 5, nullptr, 10), 30U) << text;
   EXPECT_NE(text.find(" more"), std::string::npos) << text;
 }

@@ -1,4 +1,4 @@
-// The embedded image has every kernel of the sources, for every architecture.
+// Compares the build's embedded kernels with their sources: every kernel, for every architecture.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,7 +26,7 @@ constexpr const char* kArchitectures = "";
 #endif
 constexpr uint32_t kPtx = 80;
 
-// The names of the kernels that the sources define.
+// Returns the names of the kernels that the sources define.
 std::vector<std::string> kernels_of_sources() {
   std::set<std::string> names;
   const std::regex kernel("__global__[^;{]*?\\b(kvbm_[a-z0-9_]+)\\s*\\(");
@@ -67,8 +67,9 @@ TEST(EmbeddedKernels, are_all_there_for_every_architecture_and_as_ptx) {
 }
 
 // Short of registers, the compiler computes a thread's constants of the leaf hash again for each of its eight vectors.
-// The kernel is then bound by instructions in place of a link or memory. Each constant has two instructions with the
-// multiplier: two keys before the loop; a lane's start, its scramble and its merge key behind it.
+// A kernel that should be bound by a link or by memory is then bound by instructions. Each constant uses the multiplier
+// in two instructions. The constants are two keys before the loop; behind it a lane's start, its scramble and its merge
+// constant.
 TEST(EmbeddedKernels, compute_the_constants_of_the_leaf_hash_once) {
   if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
   constexpr uint32_t kMultiplier = 0x1CE4E5B9;  // low word of SplitMix64's first: hash_constant (leaf_hash.cuh)
@@ -77,7 +78,7 @@ TEST(EmbeddedKernels, compute_the_constants_of_the_leaf_hash_once) {
   if (!image.refused.empty()) GTEST_SKIP() << "built without zstd, by which the image is compressed: " << image.refused;
 #endif
   ASSERT_EQ(image.refused, "");
-  constexpr size_t kMost = 12;  // one constant more than needed: the first stripe may have a way of its own
+  constexpr size_t kMost = 12;  // one constant more than needed: the first stripe may have a path of its own
   size_t looked = 0;
   for (const FatbinEntry& entry : image.entries) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;

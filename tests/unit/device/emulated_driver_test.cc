@@ -28,7 +28,7 @@ class EmulatedDriver : public testing::Test {
     return pointer;
   }
 
-  // A contiguous leaf of 1000 bytes in device memory, and where it goes.
+  // Gathers a contiguous leaf of 1000 bytes of device memory into `record`.
   CuResult gather(CuPointer from, CuPointer record, CuPointer hashes) {
     const LeafJob job = make_leaf_job(make_run(from, 1000, 1, 0, 0), 1, record, false, 0);
     CuPointer jobs = device_memory(sizeof job);
@@ -66,7 +66,7 @@ TEST_F(EmulatedDriver, launches_a_kernel_on_device_and_pinned_memory) {
   EXPECT_EQ(load_le<uint64_t>(static_cast<const std::byte*>(hash)), codec::leaf_hash_reference(bytes));
 }
 
-// As on a device: nothing outside is touched, and the context is lost.
+// Acts as a device: nothing outside is touched, and the context is lost.
 TEST_F(EmulatedDriver, memory_out_of_reach_is_an_illegal_address) {
   std::vector<std::byte> ordinary(1000);
   const CuPointer from = device_memory(1000);

@@ -1,4 +1,4 @@
-// The emulation itself: kernels written for this test, right ones and wrong ones.
+// Tests of the emulation itself, with right and wrong kernels written for them.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -34,7 +34,7 @@ TEST(Emulation, every_thread_of_every_block_runs_once) {
   }
 }
 
-// Each block turns its numbers round; `waits` tells whether it waits between writing and reading.
+// Reverses the numbers of each block; `waits` tells whether it waits between writing and reading.
 __global__ void turn_round(unsigned* data, bool waits) {
   __shared__ unsigned shared[256];
   unsigned* mine = data + blockIdx.x * blockDim.x;
@@ -65,7 +65,7 @@ TEST(Emulation, missing_barrier_shows) {
   for (const uint64_t seed : kSeeds) EXPECT_FALSE(turns_round(false, seed, 1)) << seed;
 }
 
-// A neighbour's value is there by luck in one order of threads: in another one it is not.
+// Reads a neighbour's value, which is there by luck in one order of threads and missing in another.
 __global__ void read_left(unsigned* out) {
   __shared__ unsigned shared[64];
   shared[threadIdx.x] = 5;
@@ -91,7 +91,7 @@ TEST(Emulation, order_of_threads_shows_what_was_luck) {
 __global__ void diverge(int how) {
   if (how == 0 && threadIdx.x == 7) return;  // ended
   if (how == 1 && threadIdx.x == 7) {
-    __syncthreads();  // another one
+    __syncthreads();  // another barrier
     return;
   }
   if (how == 2 && threadIdx.x >= 32) {  // one warp waits for itself, one for the block
@@ -152,7 +152,7 @@ TEST(Emulation, warps_exchange_what_the_guide_says) {
   }
 }
 
-// Halves of a warp go their own ways, with as many steps as they like.
+// Halves of a warp run separately, with any number of steps.
 __global__ void halves(unsigned* out) {
   const unsigned lane = threadIdx.x % 32;
   const unsigned mask = lane < 16 ? 0xFFFFU : 0xFFFF0000U;
@@ -176,7 +176,7 @@ TEST(Emulation, parts_of_a_warp_are_independent) {
   }
 }
 
-// A named barrier joins the warps of a group; groups go at their own pace.
+// A named barrier joins the warps of a group; groups run at their own pace.
 __global__ void groups(unsigned* out, unsigned rounds_of_last) {
   __shared__ unsigned shared[2][128];
   const unsigned group = threadIdx.x / 64;
@@ -218,7 +218,7 @@ TEST(Emulation, atomics_over_blocks_on_several_threads) {
   EXPECT_EQ(bits, 0xFFFU);
 }
 
-// The last thread opens, all others wait for it by sleeping.
+// The last thread opens the door; all others wait for it by sleeping.
 __global__ void wait_for_last(unsigned* door) {
   if (threadIdx.x + 1 == blockDim.x) {
     atomicExch(door, 1U);
@@ -296,7 +296,7 @@ TEST(Emulation, kernel_is_called_through_an_array_of_pointers) {
   EXPECT_EQ(data[0], 31U);
 }
 
-// Of the kernels' own: what a warp reads by one request is what lies there, in every thread.
+// Data that a warp reads by one request (read_by_lanes() of the kernels), checked in every thread.
 struct alignas(16) Told {
   uint64_t words[8];
 };

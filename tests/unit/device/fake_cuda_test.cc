@@ -1,4 +1,4 @@
-// The fake driver does what the driver's reference says, as far as tests of others lean on it.
+// Checks that the fake driver follows the driver's reference, as far as other tests rely on it.
 #include "support/fake_cuda/fake_cuda.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ using kvbm::test::FakeLaunch;
 std::byte* at(CuPointer pointer) { return reinterpret_cast<std::byte*>(pointer); }
 CuPointer of(const void* pointer) { return reinterpret_cast<CuPointer>(pointer); }
 
-// A fake that is begun, with the first device's context current.
+// An initialised fake, with the first device's context current.
 class FakeCudaTest : public ::testing::Test {
  protected:
   explicit FakeCudaTest(FakeCudaOptions options = {}) : fake_(std::move(options)), cuda_(fake_.driver()) {}
@@ -93,7 +93,7 @@ TEST_F(FakeCudaTest, kernels_run_with_the_parameters_of_their_launch) {
   int value = 'k';
   void* parameters[] = {&to, &value};
   EXPECT_EQ(cuda_.cuLaunchKernel(function("fill"), 2, 1, 1, 128, 1, 1, 0, one, parameters, nullptr), kCuSuccess);
-  to = 0, value = 0;  // the launch has its own
+  to = 0, value = 0;  // the launch has copies
   EXPECT_EQ(fake_.launches("fill"), 0U);
   fake_.release(one);
   EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuSuccess);
@@ -134,7 +134,7 @@ TEST_F(FakeCudaTest, a_stream_waits_for_a_value_alone_and_another_raises_it) {
   EXPECT_EQ(cuda_.cuMemsetD8Async(mark, 'w', 1, one), kCuSuccess);
   EXPECT_EQ(cuda_.cuStreamWriteValue64(two, word, 4, 0), kCuSuccess);
   EXPECT_EQ(cuda_.cuStreamSynchronize(two), kCuSuccess);
-  EXPECT_EQ(cuda_.cuStreamSynchronize(third), kCuSuccess);  // streams beside it get on
+  EXPECT_EQ(cuda_.cuStreamSynchronize(third), kCuSuccess);  // streams beside it make progress
   EXPECT_FALSE(fake_.idle(one));
   EXPECT_EQ(cuda_.cuStreamWriteValue64(two, word, 6, 0), kCuSuccess);
   EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuSuccess);
@@ -149,7 +149,7 @@ TEST_F(FakeCudaTest, what_reaches_too_far_ends_the_device) {
   EXPECT_EQ(cuda_.cuMemcpyAsync(of(host.data()), device, 101, one), kCuSuccess);
   EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuIllegalAddress);
   CuPointer more = 0;
-  EXPECT_EQ(cuda_.cuMemAlloc(&more, 1), kCuIllegalAddress);  // and stays
+  EXPECT_EQ(cuda_.cuMemAlloc(&more, 1), kCuIllegalAddress);  // and stays so
   EXPECT_EQ(cuda_.cuEventCreate(nullptr, 0), kCuIllegalAddress);
 }
 
@@ -177,7 +177,7 @@ TEST_F(FakeCudaTest, host_memory_is_reached_once_registered) {
   EXPECT_EQ(device, of(host));
   EXPECT_EQ(cuda_.cuMemHostUnregister(host), kCuSuccess);
   EXPECT_EQ(cuda_.cuMemHostUnregister(host), kCuNotRegistered);
-  // Memory that may not be written wants to be said so.
+  // Memory that may not be written must be registered as read-only.
   ASSERT_EQ(::mprotect(host, 8192, PROT_READ), 0);
   EXPECT_EQ(cuda_.cuMemHostRegister(host, 8192, 0), kCuInvalidValue);
   EXPECT_EQ(cuda_.cuMemHostRegister(host, 8192, kCuHostRegisterReadOnly), kCuSuccess);
@@ -214,7 +214,7 @@ TEST_F(FakeCudaTest, faults_come_at_the_call_that_was_named) {
   EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 1), kCuOutOfMemory);
   EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 1), kCuSuccess);
   EXPECT_EQ(fake_.calls("cuMemAlloc"), 3U);
-  EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 2ULL << 30), kCuOutOfMemory);  // more than there is
+  EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 2ULL << 30), kCuOutOfMemory);  // more than the device has
 }
 
 TEST_F(FakeCudaTest, a_lost_device_drops_what_it_had) {
@@ -245,7 +245,7 @@ TEST_F(FakeCudaTest, a_destroyed_context_takes_its_memory_along) {
   EXPECT_EQ(cuda_.cuDevicePrimaryCtxRetain(&again, 0), kCuSuccess);
   EXPECT_NE(again, context_);
   EXPECT_EQ(cuda_.cuCtxPushCurrent(again), kCuSuccess);
-  EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuContextDestroyed);  // of the context that is gone
+  EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuContextDestroyed);  // of the destroyed context
 }
 
 TEST_F(FakeCudaTest, a_context_must_be_current) {

@@ -1,4 +1,4 @@
-// kvbm_gather_leaves against codec::gather_hashed.
+// Compares kvbm_gather_leaves with codec::gather_hashed.
 #include <gtest/gtest.h>
 
 #include "kernel_cases.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kWidths[] = {1, 2, 4, 8, 16};
 
-// Gathers all cases in one launch and compares every byte, guard bytes included.
+// Gathers all cases in one launch and compares every byte, also those outside of the runs.
 void gather_all(std::vector<Case>& cases, const Launch& launch) {
   std::vector<LeafJob> jobs;
   std::vector<std::vector<std::byte>> memory, records;
@@ -143,7 +143,7 @@ TEST(GatherKernel, touches_nothing_beyond_the_leaf) {
     };
     r = run_jobs("kvbm_gather_leaves", jobs, launch, false);
     EXPECT_TRUE(r.outcome.ok()) << r.outcome.text;
-    // One byte less of record is noticed, so the check above means something.
+    // With one byte less of record an access is refused, so the check above is effective.
     launch.options.reaches = [&](const void* p, size_t n, bool writes) {
       return !writes || !inside(p, n, c.record_memory.data(), c.record_memory.size()) ||
              inside(p, n, c.record, c.run.total() - 1);

@@ -1,4 +1,4 @@
-// kvbm_hash_leaves against codec::leaf_hash_reference, and the arithmetic that jobs are made with.
+// Compares kvbm_hash_leaves with codec::leaf_hash_reference, and tests the arithmetic of jobs.
 #include <gtest/gtest.h>
 
 #include "kernel_cases.h"
@@ -73,7 +73,7 @@ TEST(LeafJob, division_by_multiplication_is_exact) {
 TEST(LeafJob, widths_are_the_widest_that_all_places_allow) {
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 16, 4096, 256), 8), 16u);
   EXPECT_EQ(width_of_run(make_run(0x1000, 132, 16, 4096, 132), 1), 4u);
-  EXPECT_EQ(width_of_run(make_run(0x1008, 256, 1, 4096, 3), 2), 8u);  // one piece: its stride means nothing
+  EXPECT_EQ(width_of_run(make_run(0x1008, 256, 1, 4096, 3), 2), 8u);  // one piece: its stride is ignored
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 2, 4098, 256), 2), 1u);
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 2, 4098, 256), 1), 16u);
   EXPECT_EQ(warps_for(0), 1u);

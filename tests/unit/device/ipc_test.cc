@@ -1,4 +1,4 @@
-// Memory said to another process and mapped there: what is exported, how often it is opened, and what is refused.
+// Memory described to another process and mapped there: exports, the number of opens, and refusals.
 #include "device/ipc.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST_F(Ipc, an_allocation_is_opened_once_and_closed_with_the_last_that_holds_it)
   EXPECT_EQ(mappings_->allocations(), 1U);
   first.reset();
   EXPECT_EQ(fake_->left(0).ipc_mappings, 1U);
-  mappings_.reset();  // a held mapping does not need the object that made it
+  mappings_.reset();  // a mapping does not need the object that made it
   second.reset();
   EXPECT_EQ(fake_->left(0).ipc_mappings, 0U);
   EXPECT_EQ(fake_->calls("cuIpcCloseMemHandle"), 1U);

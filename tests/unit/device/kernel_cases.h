@@ -26,7 +26,7 @@ inline LeafJob leaf_job(const StridedRun& run, const std::byte* record, bool che
   return make_leaf_job(device_run(run), run.count0, address_of(record), checked, expected);
 }
 
-// A leaf in memory of its own: runs of `memory` between guards. No kernel may touch the rest of it.
+// A leaf in memory of its own: runs of `memory` between guards. The rest of the memory is unused.
 struct Case {
   std::vector<std::byte> memory;
   StridedRun run;
@@ -34,14 +34,14 @@ struct Case {
   std::byte* record = nullptr;
 };
 
-// Aligned as malloc does, so that places in it have the alignment that they are given.
+// Returns memory with malloc's alignment, so that offsets in it decide the alignment of addresses.
 inline std::vector<std::byte> random_bytes(size_t bytes, Random& random) {
   std::vector<std::byte> memory(bytes);
   random.fill(memory);
   return memory;
 }
 
-// A random run of at most `limit` bytes, with pieces, strides and offsets in multiples of `width`.
+// Makes any run of at most `limit` bytes with pieces, strides and offsets that are multiples of `width`.
 inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   Case c;
   c.run.bytes = width * (1 + random.below(std::max<uint64_t>(1, random.below(4) == 0 ? limit / width : 600 / width)));
@@ -64,7 +64,7 @@ inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   const uint64_t before = 64 + width * random.below(64);
   c.memory = random_bytes(before + extent + 64, random);
   c.run.data = c.memory.data() + before;
-  // A single piece's strides mean nothing.
+  // Strides of a single piece are ignored.
   if (c.run.count0 == 1) c.run.stride0 = static_cast<int64_t>(random.below(1000));
   if (c.run.count1 == 1) c.run.stride1 = static_cast<int64_t>(random.below(1000));
   const uint64_t record_width = uint64_t{1} << random.below(5);
@@ -74,7 +74,7 @@ inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   return c;
 }
 
-// The references, on the CPU.
+// References on the CPU.
 inline uint64_t gathered(std::byte* to, const StridedRun& run) {
   return codec::gather_hashed(to, {&run, 1}, codec::CopyHint::cached, codec::CopyOrder::now);
 }
@@ -104,11 +104,11 @@ struct Results {
 struct Launch {
   uint32_t blocks = 2;
   uint32_t threads = kBlockThreads;
-  uint32_t warps = 0;  // 0: what the largest job wants
+  uint32_t warps = 0;  // 0: by the largest job
   emulation::Options options;
 };
 
-// Results start as what no kernel writes.
+// Runs the jobs; results start as values that no kernel writes.
 inline Results run_jobs(const char* kernel, const std::vector<LeafJob>& jobs, const Launch& launch, bool has_good) {
   Results r;
   r.hashes.assign(jobs.size() + 1, 0x1234567890ABCDEFULL);
@@ -125,7 +125,7 @@ inline Results run_jobs(const char* kernel, const std::vector<LeafJob>& jobs, co
   return r;
 }
 
-// A paged cache in one of the forms that engines use.
+// A paged cache in one of the arrangements that engines use.
 struct Pages {
   std::vector<std::vector<std::byte>> memory;
   std::vector<layout::Tensor> tensors;
@@ -143,7 +143,8 @@ inline Pages make_pages(layout::Form form, const layout::RecordShape& shape, uin
   return {std::move(memory), std::move(tensors), std::move(arrangement)};
 }
 
-// Shapes as models have them, small ones: grouped heads, few heads, MLA in bf16 and in the 656 and 132 bytes of fp8.
+// Small shapes of the kinds that models have: grouped heads, few heads, MLA in bf16 and in the 656 and 132 bytes of
+// fp8.
 inline std::vector<layout::RecordShape> model_shapes() {
   using namespace layout;
   struct Model {

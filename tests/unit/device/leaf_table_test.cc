@@ -1,4 +1,4 @@
-// Leaves described once: their jobs are those that would be made of each run by itself, and groups end where they have to.
+// Leaves described once: their jobs equal jobs made of each run by itself, and groups end where they must.
 #include "device/leaf_table.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ StridedRun flat(uint64_t address, uint64_t bytes) {
   return run;
 }
 
-// `n` leaves of `bytes`, `apart` from each other in a block, blocks `stride` apart; `units` of them one after the other in a layer.
+// Makes a table of `n` leaves of `bytes`, `apart` from each other in a block, blocks `stride` apart. A layer has
+// `units` of them one after the other.
 LeafTable table_of(uint32_t n, uint32_t bytes, uint64_t apart, uint64_t stride, uint32_t units = 1) {
   LeafTable table;
   for (uint32_t i = 0; i < n; ++i) {
@@ -68,7 +69,7 @@ TEST(LeafTable, jobs_are_those_of_the_runs) {
     const LeafJob job = table.job(i, block);
     EXPECT_EQ(std::memcmp(&job.run, &wanted.run, sizeof job.run), 0) << i;
     EXPECT_EQ(job.bytes, wanted.bytes);
-    // Of some block, so as wide as all of them allow.
+    // Valid for any block, so as wide as all of them allow.
     const uint32_t width = job.flags >> kRunWidthShift & kWidthMask;
     EXPECT_LE(width, wanted.flags >> kRunWidthShift & kWidthMask) << i;
     EXPECT_GE(width, 1U);

@@ -1,4 +1,4 @@
-// Entries of a batch that are many leaves: every byte, every hash and every fault as of the same leaves one by one.
+// Batch entries that are many leaves: every byte, hash and fault as with single leaves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,13 +56,13 @@ class ManyLeaves : public ::testing::TestWithParam<Way> {
     ASSERT_GT(table_.group_end(0), 2U);
   }
 
-  // Where leaf i of a block is: the device's tensors are a layer and plane each, or a block is one piece.
+  // Returns the run of leaf i of a block: the device's tensors are a layer and plane each, or a block is one piece.
   [[nodiscard]] StridedRun run(uint32_t i, uint32_t block) const {
     const Way& way = GetParam();
     StridedRun run;
     run.data = world_.pages + (way.one_piece ? block * kRecord + i * kLeaf : (uint64_t{i} * kBlocks + block) * kLeaf);
     run.bytes = kLeaf / way.tokens;
-    // Rows the other way round.
+    // Rows in reverse order.
     run.count1 = way.tokens;
     run.stride1 = -static_cast<int64_t>(run.bytes);
     if (way.tokens != 1) run.data += kLeaf - run.bytes;
@@ -71,7 +71,7 @@ class ManyLeaves : public ::testing::TestWithParam<Way> {
   [[nodiscard]] std::byte* record(uint32_t block) {
     return (GetParam().loose ? world_.loose.data() : world_.pinned) + (kBlocks - 1 - block) * (kRecord + 4096);
   }
-  // All blocks, each as groups, and between them a leaf by itself where that is asked for.
+  // Makes a batch of all blocks, each as groups, with single leaves between them on request.
   TransferBatch batch(bool checked) {
     TransferBatch out;
     for (uint32_t block = 0; block < kBlocks; ++block) {
@@ -165,7 +165,7 @@ TEST_P(ManyLeaves, are_scattered_and_only_what_is_wrong_becomes_poison) {
   EXPECT_EQ(world_.transfers->scatters().bad_leaves, 3U);
 }
 
-// If the driver refuses a batch, each leaf that has not arrived is overwritten with poison before a stream may pass.
+// Leaves of a refused batch that did not land are poison before a stream is let past, every one of them.
 TEST_P(ManyLeaves, of_a_batch_that_was_refused_are_right_or_poison) {
   for (const char* entry : {"cuLaunchKernel", "cuEventRecord"}) {
     world_.fill_pages();
@@ -187,7 +187,7 @@ TEST_P(ManyLeaves, of_a_batch_that_was_refused_are_right_or_poison) {
   }
 }
 
-// Where leaves go one by one, marks stay behind the same ones.
+// When leaves are split into single entries, marks stay behind the leaves that they were behind.
 TEST_P(ManyLeaves, that_are_taken_apart_have_their_marks_where_they_were) {
   remember_records();
   TransferBatch in = batch(true);
@@ -198,7 +198,7 @@ TEST_P(ManyLeaves, that_are_taken_apart_have_their_marks_where_they_were) {
   for (size_t i = 0; i < half; ++i) before += in.leaves[i].leaf_count;
   ASSERT_GT(before, half);
   const TransferOptions options = options_of(GetParam());
-  // Nothing of the host is known: all of it is bounced.
+  // No host memory is known, so all of it is bounced.
   const auto work = make_work(std::move(in), Direction::scatter, {}, options.plan, static_cast<uint32_t>(options.part_bytes), 64);
   ASSERT_EQ(work->code, Code::ok);
   ASSERT_EQ(work->batch.leaves.size(), size_t{kLeaves} * kBlocks);

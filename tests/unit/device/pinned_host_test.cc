@@ -120,11 +120,11 @@ TEST_F(PinnedHostTest, stripes_of_whole_units_are_registered_by_the_threads) {
   EXPECT_EQ(fake_.left(0).registrations, 0U);
 }
 
-// No call of the driver takes more, however few threads there are.
+// No call of the driver registers more than the limit, however few threads there are.
 TEST_F(PinnedHostTest, stripes_have_a_most) {
   const Pages pages(kUnits * kUnit);
   const MutableBytes memory = pages.bytes();
-  constexpr uint64_t kMost = (16ULL << 20) + 5;  // not of whole units
+  constexpr uint64_t kMost = (16ULL << 20) + 5;  // not a multiple of the unit
   for (const uint32_t threads : {1U, 3U}) {
     const uint64_t before = fake_.calls("cuMemHostRegister");
     auto made = PinnedHost::pin(device_, memory, threads, kUnit, kMost);
@@ -139,7 +139,7 @@ TEST_F(PinnedHostTest, stripes_have_a_most) {
     EXPECT_TRUE(fake_.reaches(0, memory.data(), memory.size(), true));
   }
   EXPECT_EQ(fake_.left(0).registrations, 0U);
-  // A unit is not cut, and what is left behind one that was refused is not begun.
+  // A unit is not cut, and stripes behind a refused one are not begun.
   auto units = PinnedHost::pin(device_, memory.first(4 * kUnit), 1, kUnit, 1);
   ASSERT_TRUE(units.ok()) << units.status().message();
   EXPECT_EQ(units.value()->stripes(), 4U);
@@ -163,7 +163,7 @@ TEST_F(PinnedHostTest, a_stripe_that_is_refused_ends_the_others) {
     EXPECT_EQ(fake_.left(0).registrations, 0U);
   }
   EXPECT_FALSE(device_->is_lost());
-  // One that the engine has registered is taken, and left; half of one is not.
+  // A stripe that the engine has registered is accepted, and left; half of one is not.
   const Device::Scope scope(*device_);
   const MutableBytes memory = pages.bytes();
   ASSERT_EQ(fake_.driver().cuMemHostRegister(memory.data(), memory.size(), kCuHostPortable), kCuSuccess);

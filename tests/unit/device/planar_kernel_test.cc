@@ -1,4 +1,5 @@
-// kvbm_decode_planar, its own source, against codec::decode_leaf: every element, mode and shape, and what damage does.
+// Compares kvbm_decode_planar, from its own source, with codec::decode_leaf: every element, mode and shape, and damaged
+// leaves.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,10 +26,10 @@ struct Stored {
   std::string what;
 };
 
-// How many leaves ended how, by CodedStatus.
+// Number of leaves by CodedStatus.
 using Ends = std::array<size_t, 6>;
 
-// Decodes all of them into contiguous places.
+// Decodes all leaves into contiguous memory.
 Ends decode_all(const std::vector<Stored>& all, const CodedLaunch& launch) {
   Ends ends{};
   std::vector<CodedLeaf> leaves;
@@ -120,7 +121,7 @@ TEST(PlanarKernel, repeated_bytes_come_back) {
   decode_all(all, {2, 1});
 }
 
-// 256 rows of which every second one is an earlier one.
+// Returns 256 rows, of which every second one repeats an earlier one.
 Bytes with_equal_rows(Element element, uint32_t row) {
   const size_t row_bytes = row * codec::element_bytes(element);
   Bytes raw = real_values(element, 0, size_t{256} * row);
@@ -177,7 +178,7 @@ TEST(PlanarKernel, coded_signs_of_rows_of_any_length_come_back) {
       }
     }
     all.push_back(stored({element, 64, 512}, Mode::max, kept_signs(element, 64, codec::kMaxLeafBytes / codec::element_bytes(element))));
-    // And of rows that repeat.
+    // Repeating rows, too.
     Bytes rows = kept_signs(element, 64, size_t{256} * 64);
     std::copy_n(rows.begin(), rows.size() / 2, rows.begin() + static_cast<ptrdiff_t>(rows.size() / 2));
     all.push_back(stored({element, 64, 256}, Mode::max, rows));
@@ -231,7 +232,7 @@ TEST(PlanarKernel, another_hash_than_expected_spoils_the_target) {
   leaves[0].job.leaf.expected = codec::leaf_hash(raw);
   leaves[1].job.leaf.expected = codec::leaf_hash(raw) ^ 1;
   leaves[2].job.leaf.expected = codec::leaf_hash(raw);
-  leaves[2].coded.data()[one.bytes.size() - 1000] ^= std::byte{4};  // a byte that is stored as it is
+  leaves[2].coded.data()[one.bytes.size() - 1000] ^= std::byte{4};  // a byte that is stored plain
   const auto results = run_coded("kvbm_decode_planar", leaves, {1, 2});
   EXPECT_EQ(kCodedOk, results[0].status);
   EXPECT_TRUE(raw == leaves[0].plain());
@@ -253,7 +254,7 @@ TEST(PlanarKernel, a_leaf_at_an_odd_place_is_left_to_the_cpu) {
   EXPECT_EQ(kCodedElsewhere, run_coded("kvbm_decode_planar", leaves, {})[0].status);
 }
 
-// Of one good leaf: changed bytes, most of them where they hurt, and other lengths.
+// Damages one good leaf: changed bytes, most of them in sensitive fields, and other lengths.
 std::vector<Stored> damaged(const Stored& good, size_t n, Random& random) {
   std::vector<Stored> all;
   for (size_t i = 0; i < n; ++i) {
@@ -267,7 +268,7 @@ std::vector<Stored> damaged(const Stored& good, size_t n, Random& random) {
     }
     if (random.below(8) == 0) bad.bytes.resize(random.below(bad.bytes.size() + 1));
     if (random.below(8) == 0) bad.raw_bytes = static_cast<uint32_t>(1 + random.below(codec::kMaxLeafBytes));
-    if (random.below(4) == 0 && bad.bytes.size() >= codec::kFrameBytes) {  // with lengths that would else be refused at once
+    if (random.below(4) == 0 && bad.bytes.size() >= codec::kFrameBytes) {  // with lengths that are not refused at once
       bad.bytes.resize(bad.bytes.size() / 64 * 64);
       store_le(bad.bytes.data() + 4, bad.raw_bytes);
       store_le(bad.bytes.data() + 8, static_cast<uint32_t>(bad.bytes.size()));
@@ -293,7 +294,7 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
       }
     }
   }
-  // The changes were of all kinds: in fields without effect, in values, and in fields that are checked.
+  // All kinds of damage occurred: fields that do not matter, values, and fields that do.
   EXPECT_GT(ends[kCodedOk], 10U);
   EXPECT_GT(ends[kCodedWrongHash], 100U);
   EXPECT_GT(ends[kCodedDamaged], 500U);
@@ -301,7 +302,7 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
   EXPECT_EQ(0U, ends[kCodedElsewhere]);
 }
 
-// Streams that end early make later blocks begin elsewhere; words, escapes and classes at their limits.
+// Streams that end early shift later blocks; words, escapes and classes have their extreme values.
 TEST(PlanarKernel, fields_at_their_limits_are_refused_as_by_the_cpu) {
   SeededRandom random(kSeed);
   for (const Element element : kPlanarElements) {
@@ -320,7 +321,7 @@ TEST(PlanarKernel, fields_at_their_limits_are_refused_as_by_the_cpu) {
   }
 }
 
-// The corpus of the decoder's fuzz target: a choice, the raw size, a leaf.
+// Corpus of the decoder's fuzz target: a choice, the raw size, a leaf.
 TEST(PlanarKernel, the_fuzz_corpus_gives_what_the_cpu_says) {
   std::vector<Stored> all;
   SeededRandom random(kSeed);

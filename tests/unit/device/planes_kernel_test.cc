@@ -1,5 +1,5 @@
-// kvbm_split_planes and kvbm_merge_planes, their own source: against the formula of codec/README.md, and against planes
-// that codec/ wrote into coded leaves.
+// Compares kvbm_split_planes and kvbm_merge_planes, from their own source, with the formula of codec/README.md, and
+// with planes that codec/ wrote into coded leaves.
 #include <gtest/gtest.h>
 
 #include "coded_cases.h"
@@ -14,7 +14,7 @@ constexpr Element kElements[] = {Element::bytes, Element::bf16, Element::fp16, E
 
 bool turned(Element element) { return element == Element::bf16 || element == Element::fp16 || element == Element::fp32; }
 
-// Byte p of each element, turned left by one bit, as plane p; then the bytes behind the last whole one.
+// Returns byte p of each element, turned left by one bit, as plane p; then the bytes behind the last whole element.
 Bytes planes_of(Element element, ConstBytes raw) {
   const size_t width = codec::element_bytes(element);
   const size_t count = raw.size() / width;
@@ -108,7 +108,7 @@ TEST(PlanesKernel, a_wrong_hash_spoils_what_was_merged) {
   }
 }
 
-// The lower bytes that planar leaves hold are those planes, as codec/ writes them.
+// The lower bytes in planar leaves are those planes, as codec/ writes them.
 TEST(PlanesKernel, the_lower_planes_are_those_of_planar_leaves) {
   for (const Element element : {Element::bf16, Element::fp16, Element::fp32}) {
     const Bytes raw = real_values(element, 0, 4096);
@@ -119,7 +119,7 @@ TEST(PlanesKernel, the_lower_planes_are_those_of_planar_leaves) {
     leaves[0].job.element = static_cast<uint32_t>(element);
     leaves[0].set_plain(raw);
     run_coded("kvbm_split_planes", leaves, {1, 0, false, true});
-    // All values are in whole blocks, so the lower planes are what the leaf ends with, up to zeros.
+    // All values are in whole blocks, so the leaf ends with the lower planes, up to zeros.
     const size_t lower = raw.size() - 4096;
     const auto* const end = stored->data() + stored->size();
     EXPECT_TRUE(std::equal(end - lower, end, leaves[0].coded.data())) << static_cast<int>(element);

@@ -1,4 +1,4 @@
-// kvbm_quantize and kvbm_dequantize, their own source, against codec/quantize: the same bytes, scales, refusals and
+// Compares kvbm_quantize and kvbm_dequantize, from their own source, with codec/quantize: bytes, scales, refusals and
 // hashes.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using codec::Mode;
 constexpr uint64_t kSeed = 20261122;
 constexpr Mode kModes[] = {Mode::fp8_e4m3, Mode::fp8_e5m2, Mode::int8, Mode::int6, Mode::int4};
 
-// One leaf to quantise: its values, and how they lie in device memory.
+// One leaf to quantise: its values, and their layout in device memory.
 struct Values {
   LeafForm form;
   Mode mode = Mode::int8;
@@ -36,7 +36,7 @@ struct Values {
   }
 };
 
-// The CPU's result; `stored` is empty if the CPU does not quantise the leaf.
+// Result of the CPU; nothing if it refuses to quantise the leaf.
 struct Quantized {
   std::optional<Bytes> stored;
   codec::Encoded encoded;
@@ -50,7 +50,7 @@ Quantized by_cpu(const Values& v) {
   return {Bytes(room.data(), room.data() + coded.value().bytes), coded.value()};
 }
 
-// Quantises all of them in one launch; returns how many were.
+// Quantises all leaves in one launch; returns how many were quantised.
 size_t quantize_all(const std::vector<Values>& all, uint64_t seed) {
   std::vector<CodedLeaf> leaves;
   for (const Values& v : all) {
@@ -107,7 +107,7 @@ TEST(QuantizeKernel, every_half_up_to_the_largest_that_is_taken_gives_the_cpus_b
   for (const Mode mode : kModes) {
     for (const uint32_t sign : {0U, 0x8000U}) {
       Values v{{Element::fp16, 64, 0}, mode, Bytes(size_t{2} * 0x7800)};
-      // Strewn, so that a channel has values of every magnitude.
+      // Scattered, so that a channel has values of every magnitude.
       for (uint32_t i = 0; i < 0x7800; ++i) store_le(v.raw.data() + 2 * i, static_cast<uint16_t>(i * 7919 % 0x7800 | sign));
       all.push_back(std::move(v));
     }
@@ -130,7 +130,7 @@ TEST(QuantizeKernel, real_leaves_of_every_form_give_the_cpus_bytes) {
   EXPECT_GT(quantize_all(all, 7), 100U);
 }
 
-// Both kinds of scales come out of the choice, K and V of the sample being as they are.
+// The choice selects both kinds of scales, for K and V of the sample.
 TEST(QuantizeKernel, the_choice_between_channels_and_rows_is_the_cpus) {
   std::vector<Values> all;
   size_t by_row = 0;
@@ -232,7 +232,7 @@ TEST(QuantizeKernel, modes_with_an_entropy_stage_and_no_memory_are_left_to_the_c
   for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, true, true})) EXPECT_EQ(kCodedElsewhere, result.status);
   for (CodedLeaf& leaf : leaves) leaf.job.mode = 18;
   for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, false, true})) EXPECT_EQ(kCodedElsewhere, result.status);
-  // Room for less than it takes: nothing beyond is written (run_coded would say so).
+  // Less space than the leaf takes: nothing beyond is written (run_coded would report it).
   std::vector<CodedLeaf> small;
   small.emplace_back(Block(1024), static_cast<uint32_t>(raw.size()));
   small.back().set_plain(raw);
@@ -258,7 +258,7 @@ Ends dequantize_all(const std::vector<Stored>& all, uint64_t seed) {
     const Reference want = reference(LeafCodec::quantized, all[i].bytes, all[i].raw_bytes);
     if (results[i].status < ends.size()) ++ends[results[i].status];
     if (results[i].status == kCodedElsewhere) {
-      // Of a mode with an entropy stage, and spoilt until the CPU has been there.
+      // A mode with an entropy stage: the leaf is poison until the CPU has decoded it.
       EXPECT_TRUE(all[i].bytes[3] >= std::byte{21} && all[i].bytes[3] <= std::byte{23} && leaves[i].is_poisoned()) << all[i].what;
       continue;
     }

@@ -25,7 +25,7 @@ TEST(CopyKernel, runs_cut_into_other_pieces) {
     std::vector<Case> from;
     std::vector<std::vector<std::byte>> to, want;
     for (int n = 0; n < 16; ++n) {
-      // As many bytes in fewer, longer or more, shorter pieces.
+      // An equal number of bytes in fewer, longer or more, shorter pieces.
       Case c = make_case(width * 12, 60000, random);
       const uint64_t piece = width * std::vector<uint64_t>{1, 2, 3, 4, 6, 12}[random.below(6)];
       StridedRun target;
@@ -60,7 +60,7 @@ TEST(CopyKernel, long_runs_are_cut) {
   const std::vector<std::byte> from = random_bytes(300'016, random);
   std::vector<std::byte> to(from.size());
   std::vector<CopyJob> jobs;
-  // Contiguous there, rows of 48 bytes with gaps of 16 here.
+  // Contiguous in the source, rows of 48 bytes with gaps of 16 in the target.
   const StridedRun target{to.data(), 48, 4000, 1, 64, 0};
   const StridedRun source{const_cast<std::byte*>(from.data()) + 16, 192'000, 1, 1, 0, 0};
   append_copy_jobs(source, address_of(source.data), target, address_of(target.data), jobs);
@@ -77,7 +77,7 @@ TEST(CopyKernel, long_runs_are_cut) {
   }
 }
 
-// Records of `ranks` ranks become those of others; every byte is where the whole model has it.
+// Records of some ranks become those of other ranks; every byte is where the whole model has it.
 TEST(CopyKernel, tensor_parallel_shapes_change) {
   using namespace layout;
   SeededRandom random(33);
@@ -112,7 +112,7 @@ TEST(CopyKernel, tensor_parallel_shapes_change) {
   std::vector<std::vector<std::byte>> whole = {random_bytes(shapes_of(1)[0].shape.payload_bytes(), random)};
   for (const uint32_t ranks : {2U, 4U, 8U}) {
     std::vector<std::vector<std::byte>> parts = reslice(shapes_of(1), whole, shapes_of(ranks), ranks);
-    // The CPU's moves give the same.
+    // The CPU's moves give equal bytes.
     for (uint32_t r = 0; r < ranks; ++r) {
       std::vector<std::byte> want(parts[r].size());
       const Reslice plan = Reslice::make(shapes_of(1), shapes_of(ranks)[r]).value();

@@ -1,4 +1,4 @@
-// kvbm_scatter_leaves, kvbm_check_leaves and kvbm_poison_leaves against codec::scatter_hashed.
+// Compares kvbm_scatter_leaves, kvbm_check_leaves and kvbm_poison_leaves with codec::scatter_hashed.
 #include <gtest/gtest.h>
 
 #include "kernel_cases.h"
@@ -10,7 +10,7 @@ constexpr uint64_t kWidths[] = {1, 2, 4, 8, 16};
 
 std::vector<std::byte> payload_of(const Case& c) { return {c.record, c.record + c.run.total()}; }
 
-// The run of `c` as it lies in a copy of its memory.
+// Returns the run of `c` in a copy of its memory.
 StridedRun run_in(const Case& c, std::vector<std::byte>& memory) {
   StridedRun run = c.run;
   run.data = memory.data() + (c.run.data - c.memory.data());
@@ -96,7 +96,7 @@ TEST(ScatterKernel, groups_of_every_size) {
   }
 }
 
-// Not one byte of a wrong leaf is ever in the pages, not even until it is overwritten.
+// No byte of a wrong leaf is ever in the pages, not even until it is overwritten.
 TEST(ScatterKernel, wrong_bytes_never_reach_the_pages) {
   SeededRandom random(15);
   for (const uint64_t width : kWidths) {
@@ -166,7 +166,7 @@ TEST(ScatterKernel, every_arrangement_of_engines_comes_back) {
       const Results r = run_jobs("kvbm_scatter_leaves", jobs, launch, true);
       ASSERT_TRUE(r.outcome.ok()) << r.outcome.text;
       const std::vector<std::vector<std::byte>> after = pages.memory;
-      // The reference's result, on the former pages.
+      // Scatter by the reference, on the original pages.
       for (size_t t = 0; t < before.size(); ++t) std::copy(before[t].begin(), before[t].end(), pages.memory[t].begin());
       for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
         ASSERT_EQ(r.hashes[i], hashes[i]);

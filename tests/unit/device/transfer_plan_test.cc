@@ -17,21 +17,21 @@ constexpr uint64_t kHost = 0x10000000;
 constexpr uint32_t kKiB = 1024;
 constexpr uint32_t kPart = 256 * kKiB;
 
-// Leaves of one record: neighbours in host memory, their pages apart.
+// Makes leaves of one record: contiguous in host memory, their pages apart.
 std::vector<PlanLeaf> record_of(size_t n, uint32_t bytes, uint64_t record = kHost, bool pinned = true) {
   std::vector<PlanLeaf> leaves;
   for (size_t i = 0; i < n; ++i) leaves.push_back({kPages + i * 16 * bytes, record + i * bytes, bytes, true, pinned});
   return leaves;
 }
 
-// As record_of, with adjacent pages.
+// Makes leaves of one record with contiguous pages.
 std::vector<PlanLeaf> flat_record(size_t n, uint32_t bytes, uint64_t record = kHost, bool pinned = true) {
   std::vector<PlanLeaf> leaves = record_of(n, bytes, record, pinned);
   for (size_t i = 0; i < n; ++i) leaves[i].device = kPages + i * bytes;
   return leaves;
 }
 
-// Batches of tests are small, and so is what is worth a copy.
+// Lowers the limit for copies, because batches of tests are small.
 PlanLimits short_runs() {
   PlanLimits limits;
   limits.staged_run_bytes = 32 * kKiB;
@@ -170,7 +170,7 @@ TEST(TransferPlan, maps_everything_where_memory_is_shared) {
 TEST(TransferPlan, ends_a_part_at_a_mark_only_when_it_holds_enough) {
   PlanLimits limits;
   limits.mark_bytes = 32 * kKiB;
-  // Layers of 16 KiB: every second mark ends a part, and brings the one before with it.
+  // Layers of 16 KiB: every second mark ends a part, which also covers the mark before.
   const TransferPlan p = plan(record_of(16, 4 * kKiB), {4, 8, 12, 16}, limits);
   ASSERT_EQ(p.parts.size(), 2U);
   EXPECT_TRUE(p.parts[0].has_mark);
@@ -180,13 +180,13 @@ TEST(TransferPlan, ends_a_part_at_a_mark_only_when_it_holds_enough) {
 }
 
 TEST(TransferPlan, raises_a_mark_in_the_part_that_completes_it) {
-  // Marks in the middle of parts that the size ends.
+  // Marks in the middle of parts that their size ends.
   PlanLimits limits;
   limits.mark_bytes = 1ULL << 40;
   const TransferPlan p = plan(record_of(8, 64 * kKiB), {0, 3, 5, 5}, limits);
   ASSERT_EQ(p.parts.size(), 2U);
   EXPECT_TRUE(p.parts[0].has_mark);
-  EXPECT_EQ(p.parts[0].mark, 1U);  // of the first four leaves three are marked
+  EXPECT_EQ(p.parts[0].mark, 1U);  // three of the first four leaves are marked
   EXPECT_TRUE(p.parts[1].has_mark);
   EXPECT_EQ(p.parts[1].mark, 3U);
 }
@@ -205,8 +205,8 @@ TEST(TransferPlan, holds_no_more_leaves_in_a_part_than_there_are_jobs) {
   for (const PlannedPart& part : p.parts) EXPECT_LE(part.count, 7U);
 }
 
-// For all leaves: each one is in one part, in order. The places of a part fit, do not overlap, and follow each other
-// inside of a run exactly as in host memory. Each mark comes with its last leaf.
+// Invariants for any leaves: every leaf is in one part, in order. Offsets of a part do not overlap, fit, and follow
+// each other inside of a run exactly as in host memory. Every mark comes with its last leaf.
 TEST(TransferPlan, keeps_its_invariants_for_any_leaves) {
   SeededRandom random(20261122);
   for (int round = 0; round < 300; ++round) {

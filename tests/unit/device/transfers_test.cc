@@ -24,7 +24,7 @@ using test::Outcome;
 using test::TransferWorld;
 using Bytes = std::vector<std::byte>;
 
-// Options that leave one way only.
+// Returns options that leave one path only.
 TransferOptions only(Path path) {
   TransferOptions options = TransferWorld::small_options();
   constexpr uint64_t kNeverReached = 1ULL << 40;
@@ -67,7 +67,7 @@ TEST(Transfers, gather_every_byte_on_every_way) {
     TransferBatch batch;
     batch.leaves = world.make_leaves(200, 700U << 10, way.loose, way.flat);
     const std::vector<LeafMove> leaves = batch.leaves;
-    // The expected bytes afterwards; no others may change.
+    // Expected memory afterwards, with nothing else changed.
     Bytes pinned(world.pinned, world.pinned + TransferWorld::kBytes);
     Bytes loose = world.loose;
     for (const LeafMove& leaf : leaves) {
@@ -97,7 +97,7 @@ TEST(Transfers, gather_every_byte_on_every_way) {
   }
 }
 
-// Records run on from one registered range into the next, which no copy may.
+// Records cross from one registered range into the next, which no copy may do.
 TEST(Transfers, neighbours_in_two_registered_ranges_are_copied_apart) {
   for (const Path path : {Path::mapped, Path::staged, Path::straight}) {
     SCOPED_TRACE(static_cast<int>(path));
@@ -150,7 +150,7 @@ TEST(Transfers, scatter_every_byte_on_every_way_and_poison_what_is_wrong) {
       }
     }
     const std::vector<LeafMove> leaves = batch.leaves;
-    // The pages as they must be: between the leaves they keep what they had.
+    // Expected pages: between the leaves they are unchanged.
     const Bytes before(world.pages, world.pages + TransferWorld::kBytes);
     Bytes pages = before;
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -184,7 +184,7 @@ TEST(Transfers, scatter_every_byte_on_every_way_and_poison_what_is_wrong) {
   }
 }
 
-// Records in device memory, whatever the limits say: kernels alone move them, and no copy engine.
+// Records in device memory, whatever the limits are: only kernels move them, no copy engine.
 TEST(Transfers, move_from_device_memory_to_device_memory_and_back) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);
@@ -231,7 +231,7 @@ TEST(Transfers, move_from_device_memory_to_device_memory_and_back) {
   }
 }
 
-// Between leaves that are moved some are only overwritten, on every way, also where there is nothing else.
+// Some leaves are only overwritten, between others that are moved or alone, on every path.
 TEST(Transfers, overwrite_what_is_poison_and_nothing_else) {
   for (const Way& way : ways()) {
     for (const size_t every : {size_t{1}, size_t{3}}) {
@@ -276,7 +276,7 @@ TEST(Transfers, overwrite_what_is_poison_and_nothing_else) {
   EXPECT_EQ(world.gather(std::move(out)).wait(), Code::invalid_argument) << "into a record there is nothing to overwrite";
 }
 
-// The device hashes a page that the copy engine then moves; a write between the two changes it.
+// The device hashes a page that the copy engine then moves; the page is written to between the two.
 TEST(Transfers, a_page_that_changes_under_its_copy_is_not_good) {
   TransferWorld world;
   ASSERT_TRUE(world.open(only(Path::straight)).ok());
@@ -310,7 +310,7 @@ TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later
   batch.leaves = leaves;
   batch.after = point.value();
   Outcome waits = world.gather(std::move(batch));
-  // A load behind the same point goes into pages that the stream has yet to write.
+  // A load behind this point writes to pages that the stream has yet to write.
   EXPECT_FALSE(waits.over());
   world.cuda.release(stream);
   ASSERT_EQ(waits.wait(), Code::ok);
@@ -318,7 +318,7 @@ TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later
     const Bytes written(leaf.device.total(), std::byte{0x5A});
     ASSERT_EQ(std::memcmp(leaf.record, written.data(), written.size()), 0);
   }
-  // Later: the stream is held again, behind the point.
+  // Another point, after which the stream is held again.
   auto early = world.transfers->point(stream);
   ASSERT_TRUE(early.ok());
   world.cuda.synchronize(stream);
@@ -362,7 +362,7 @@ TEST(Transfers, take_streams_by_number_and_refuse_strange_ones) {
   EXPECT_EQ(world.gather(std::move(batch)).wait(), Code::ok);
 }
 
-// Between the look at a stream and the wait on it the caller may destroy it: that is the caller's fault, and said so.
+// The caller may destroy a stream between the query of it and the wait on it: that is reported as the caller's fault.
 TEST(Transfers, a_stream_that_is_destroyed_on_the_way_is_the_callers_fault) {
   TransferWorld world;
   ASSERT_TRUE(world.open().ok());
@@ -378,18 +378,148 @@ TEST(Transfers, a_stream_that_is_destroyed_on_the_way_is_the_callers_fault) {
   const Status refused = world.transfers->wait_on(landmark, 1, stream);
   EXPECT_EQ(refused.code(), Code::invalid_argument) << refused.message();
   EXPECT_FALSE(world.device->is_lost());
-  // Its own context is the device's: that one must not go.
+  // The stream's context is the device's own: if it is destroyed, the device is lost.
   world.cuda.fail("cuStreamWaitValue64", 1, kCuContextDestroyed);
   EXPECT_EQ(world.transfers->wait_on(landmark, 1, stream).code(), Code::tier_disabled);
   EXPECT_TRUE(world.device->is_lost());
 }
 
-// A copy of the engine's behind its wait may stand before theirs in the copy engine's queue.
+// A stream of the engine that reads layer by layer what has landed.
+struct Reader {
+  explicit Reader(TransferWorld& w) : world(w), stream(w.cuda.make_stream(1)), seen(TransferWorld::kBytes) {}
+  void read(const LeafMove& leaf) {
+    const Device::Scope scope(*world.device);
+    const auto from = reinterpret_cast<uintptr_t>(leaf.device.data);
+    const auto to = world.cuda.allocate(1, leaf.device.total());
+    ASSERT_EQ(world.cuda.driver().cuMemcpyAsync(to, from, leaf.device.total(), stream), kCuSuccess);
+    copies.emplace_back(leaf, reinterpret_cast<const std::byte*>(to));
+  }
+  TransferWorld& world;
+  CuStream stream;
+  Bytes seen;
+  std::vector<std::pair<LeafMove, const std::byte*>> copies;
+};
+
+TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
+  for (const int variant : {0, 1, 2, 3}) {
+    const bool waits_first = variant % 2 == 0;
+    TransferWorld world;
+    TransferOptions options = TransferWorld::small_options();
+    options.plan.mark_bytes = 8U << 10;
+    options.plan.copies_behind_waits = variant >= 2;
+    ASSERT_TRUE(world.open(options).ok());
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(40, 1U << 20, 20, true);
+    TransferWorld::expect_records(batch.leaves);
+    const std::vector<LeafMove> leaves = batch.leaves;
+    batch.landmark = world.transfers->landmark();
+    ASSERT_NE(batch.landmark, nullptr);
+    const auto landmark = batch.landmark;
+    for (size_t i = 0; i < leaves.size(); i += 3) batch.marks.push_back({i + 1, i + 1});
+    batch.marks.push_back({leaves.size(), leaves.size()});
+    const std::vector<TransferBatch::Mark> marks = batch.marks;
+    Reader reader(world);
+    const auto read_all = [&] {
+      size_t from = 0;
+      for (const TransferBatch::Mark& mark : marks) {
+        ASSERT_TRUE(world.transfers->wait_on(landmark, mark.value, reader.stream).ok());
+        for (; from < mark.leaf_count; ++from) reader.read(leaves[from]);
+      }
+    };
+    if (waits_first) read_all();
+    Outcome outcome = world.scatter(std::move(batch));
+    if (!waits_first) read_all();
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    world.cuda.synchronize(reader.stream);
+    ASSERT_EQ(reader.copies.size(), leaves.size());
+    for (const auto& [leaf, seen] : reader.copies) ASSERT_EQ(std::memcmp(seen, leaf.record, leaf.device.total()), 0);
+  }
+}
+
+// The CPU blocks until a part was given to the driver, and the stream then waits for that part's event. No word of
+// memory is written or waited for.
+TEST(Transfers, issued_landmarks_are_waited_for_by_events) {
+  for (const bool waits_first : {true, false}) {
+    TransferWorld world;
+    TransferOptions options = TransferWorld::small_options();
+    options.plan.mark_bytes = 8U << 10;
+    ASSERT_TRUE(world.open(options).ok());
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(40, 1U << 20, 20, true);
+    TransferWorld::expect_records(batch.leaves);
+    const std::vector<LeafMove> leaves = batch.leaves;
+    batch.landmark = world.transfers->landmark(LandmarkKind::issued);
+    ASSERT_NE(batch.landmark, nullptr);
+    const auto landmark = batch.landmark;
+    for (size_t i = 0; i < leaves.size(); i += 3) batch.marks.push_back({i + 1, i + 1});
+    batch.marks.push_back({leaves.size(), leaves.size()});
+    const std::vector<TransferBatch::Mark> marks = batch.marks;
+    Reader reader(world);
+    std::atomic<bool> submitted{false};
+    std::thread engine;
+    const auto read_all = [&] {
+      size_t from = 0;
+      for (const TransferBatch::Mark& mark : marks) {
+        ASSERT_TRUE(world.transfers->wait_on(landmark, mark.value, reader.stream).ok());
+        ASSERT_TRUE(submitted) << "it did not block";
+        for (; from < mark.leaf_count; ++from) reader.read(leaves[from]);
+      }
+    };
+    if (waits_first) engine = std::thread(read_all);
+    submitted = true;
+    Outcome outcome = world.scatter(std::move(batch));
+    if (!waits_first) engine = std::thread(read_all);
+    engine.join();
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    world.cuda.synchronize(reader.stream);
+    ASSERT_EQ(reader.copies.size(), leaves.size());
+    for (const auto& [leaf, seen] : reader.copies) ASSERT_EQ(std::memcmp(seen, leaf.record, leaf.device.total()), 0);
+    EXPECT_EQ(world.cuda.calls("cuStreamWaitValue64"), 0U);
+    EXPECT_EQ(world.cuda.calls("cuStreamWriteValue64"), 0U);
+  }
+}
+
+TEST(Transfers, issued_landmarks_let_the_caller_go_on_when_nothing_will_come) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const auto raised = world.transfers->landmark(LandmarkKind::issued);
+  std::atomic<bool> told{false};
+  std::thread engine([&] {
+    EXPECT_TRUE(world.transfers->wait_on(raised, 5, stream).ok());
+    EXPECT_TRUE(told);
+  });
+  told = true;
+  world.transfers->raise(*raised, 5);
+  engine.join();
+  // A batch that the driver refuses.
+  const auto failed = world.transfers->landmark(LandmarkKind::issued);
+  std::thread other([&] { EXPECT_TRUE(world.transfers->wait_on(failed, 1, stream).ok()); });
+  world.cuda.fail("cuLaunchKernel", 1, kCuInvalidValue);
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(3, 1U << 20, 0, true);
+  batch.landmark = failed;
+  batch.marks = {{batch.leaves.size(), 1}};
+  EXPECT_EQ(world.scatter(std::move(batch)).wait(), Code::internal);
+  other.join();
+  // A device that is lost.
+  const auto lost = world.transfers->landmark(LandmarkKind::issued);
+  std::thread last([&] { (void)world.transfers->wait_on(lost, 1, stream); });
+  world.cuda.lose(1);
+  TransferBatch never;
+  never.leaves = world.make_leaves(3, 1U << 20, 0, true);
+  never.landmark = lost;
+  never.marks = {{never.leaves.size(), 1}};
+  EXPECT_EQ(world.scatter(std::move(never)).wait(), Code::tier_disabled);
+  last.join();
+}
+
+// The engine's copy behind its wait may stand before theirs in the copy engine's queue.
 TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   for (Way way : ways()) {
     for (const int variant : {0, 1, 2}) {
       const LandmarkKind kind = variant == 2 ? LandmarkKind::issued : LandmarkKind::on_device;
-      const bool copies = variant != 0;  // a stream that waits for an event stands before nothing
+      const bool copies = variant != 0;  // a stream that waits for an event blocks nothing
       SCOPED_TRACE(std::string(way.name) + (copies ? ", copies " : " ") + std::to_string(variant));
       TransferWorld world;
       way.options.plan.copies_behind_waits = variant == 1;
@@ -418,7 +548,29 @@ TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   }
 }
 
-// A load into one layer, for a stream that waits for value 1 of `landmark`.
+TEST(Transfers, reach_marks_without_leaves_behind_earlier_batches) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const auto landmark = world.transfers->landmark();
+  Reader reader(world);
+  TransferBatch first;
+  first.leaves = world.make_leaves(30, 2U << 20, 0, true);
+  TransferWorld::expect_records(first.leaves);
+  const std::vector<LeafMove> leaves = first.leaves;
+  TransferBatch second;
+  second.landmark = landmark;
+  second.marks = {{0, 7}};
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 7, reader.stream).ok());
+  reader.read(leaves.back());
+  Outcome a = world.scatter(std::move(first));
+  Outcome b = world.scatter(std::move(second));
+  EXPECT_EQ(b.wait(), Code::ok);
+  EXPECT_EQ(a.wait(), Code::ok);
+  world.cuda.synchronize(reader.stream);
+  EXPECT_EQ(std::memcmp(reader.copies[0].second, leaves.back().record, leaves.back().device.total()), 0);
+}
+
+// Returns a load into one layer, for streams that wait for value 1 of `landmark`.
 TransferBatch load_of_one_layer(const std::vector<LeafMove>& leaves, const std::shared_ptr<Landmark>& landmark,
                                 std::shared_ptr<StreamPoint> after) {
   TransferBatch batch;
@@ -517,7 +669,7 @@ TEST(Transfers, forget_what_was_waited_for_of_a_landmark_that_is_gone) {
   const auto pool = std::make_shared<LandmarkPool>(world.device);
   const CuStream stream = world.cuda.make_stream(1);
   const CuContext context = world.device->context();
-  // A new landmark mostly lies where the last one was; where an allocator does otherwise, the case does not come.
+  // A new landmark mostly has the address of the last one; if an allocator does otherwise, the case does not occur.
   for (int i = 0; i < 100; ++i) {
     auto landmark = pool->take();
     ASSERT_NE(landmark, nullptr);
@@ -572,7 +724,7 @@ TEST(Transfers, use_a_word_again_without_passing_its_new_waiters) {
     world.transfers->raise(*landmarks.back(), 1000);
   }
   landmarks.clear();
-  // Waits of owners that have gone do not stay either.
+  // Waits of owners that are gone do not stay either.
   const CuStream left = world.cuda.make_stream(1);
   {
     const auto gone = world.transfers->landmark();
