@@ -1,5 +1,5 @@
-// An attached cache on a device through kvbm.h: what is stored comes back bit for bit, in the order of a stream, layer by
-// layer, and pages beside the blocks are left alone.
+// An attached cache on a device through kvbm.h: stored blocks are loaded bit for bit, in the order of a stream, layer
+// by layer, and pages beside the blocks are unchanged.
 #include <dlfcn.h>
 #include <kvbm.h>
 
@@ -98,7 +98,7 @@ class DeviceCache : public OnDevice, public ::testing::WithParamInterface<uint64
     ASSERT_EQ(kvbm_cache_lookup(cache_, keys_.data(), kStored, nullptr, &match_, &hits), KVBM_OK);
     ASSERT_EQ(hits, kStored);
   }
-  // Every page of `layer` is what it should be when the stored blocks lie at to_ and all else is `fill`.
+  // Expects every page of `layer` to hold the stored blocks at to_, and `fill` elsewhere.
   void expect_loaded(uint32_t layer, const std::vector<std::byte>& got, std::byte fill) const {
     std::vector<std::byte> wanted(kBlocks * page_, fill);
     for (size_t i = 0; i < kStored; ++i) {
@@ -164,7 +164,7 @@ TEST_P(DeviceCache, a_stream_waits_for_each_layer_without_the_processor) {
   const kvbm_status_t accepted = kvbm_cache_load(cache_, match_, to_.data(), kStored, &load, queue_, 1);
   if (accepted == KVBM_ERR_UNSUPPORTED) GTEST_SKIP() << "streams of this device do not wait for memory";
   ASSERT_EQ(accepted, KVBM_OK);
-  // What an engine's attention would see of each layer: copied behind its wait, to memory of the device.
+  // Copies of each layer behind its wait, as an engine's attention would see it, in memory of the device.
   std::vector<std::unique_ptr<DeviceBytes>> seen;
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
     ASSERT_EQ(kvbm_cache_wait_layer(cache_, operation, layer, stream_), KVBM_OK) << layer;
@@ -182,14 +182,14 @@ TEST_P(DeviceCache, a_stream_waits_for_each_layer_without_the_processor) {
   for (uint32_t layer = 0; layer < kLayers; ++layer) expect_loaded(layer, seen[layer]->download(), std::byte{0x6B});
 }
 
-// What an engine calls to capture a graph; nothing of kvbm does.
+// Calls of an engine that captures a graph; kvbm makes none of them.
 struct Captures {
   int (*begin)(device::CuStream stream, int mode) = nullptr;
   int (*end)(device::CuStream stream, void** graph) = nullptr;
   int (*destroy)(void* graph) = nullptr;
   Captures() {
     const char* const named = std::getenv("KVBMTEST_CUDA");
-    void* const library = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // it is loaded, and stays
+    void* const library = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays loaded
     if (library == nullptr) return;
     const auto find = [library](auto& entry, const char* name) { *reinterpret_cast<void**>(&entry) = ::dlsym(library, name); };
     find(begin, "cuStreamBeginCapture_v2");
@@ -198,7 +198,7 @@ struct Captures {
   }
 };
 
-// In the strictest mode, in which a call that the driver takes for unsafe would fail and end the capture.
+// Captures in the strictest mode, in which a call that the driver regards as unsafe would fail and end the capture.
 TEST_P(DeviceCache, works_beside_a_capture_and_does_not_end_it) {
   constexpr int kGlobalMode = 0;
   const Captures captures;
@@ -214,7 +214,7 @@ TEST_P(DeviceCache, works_beside_a_capture_and_does_not_end_it) {
     ASSERT_EQ(driver().cuStreamCreateWithPriority(&captured, device::kCuStreamNonBlocking, 0), device::kCuSuccess);
     ASSERT_EQ(captures.begin(captured, kGlobalMode), 0);
   }
-  // The captured stream is refused, and nothing else is.
+  // Only the captured stream is refused.
   kvbm_load_options_t load;
   kvbm_load_options_init(&load, sizeof load);
   load.stream = captured;

@@ -1,8 +1,8 @@
-// The tests of the kernels (tests/unit/device/*_kernel_test.cc), built a second time, launch them on a device.
+// Runs the tests of the kernels (tests/unit/device/*_kernel_test.cc), built a second time, on a device.
 //
-// Their jobs name memory of the host. A launch takes place on copies of it: every stretch that its jobs name, every array of
-// results and the jobs themselves are allocations of the device's own, of that many bytes and no more. So compute-sanitizer,
-// and the fake driver, stop a kernel that goes one byte beyond. What it made of them goes back to where the case looks.
+// Their jobs name memory of the host. A launch works on copies of it: every stretch that its jobs name, every array of
+// results and the jobs themselves are device allocations of exactly that size. So compute-sanitizer, and the fake
+// driver, stop a kernel that accesses one byte beyond. The results are copied back to the host memory of the case.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,9 +31,9 @@ using device::CuResult;
 using device::DeviceRun;
 using device::LeafJob;
 
-// All but what asks the emulation to look at every access.
+// All cases except the one in which the emulation checks every access.
 constexpr const char* kNotOfDevices = "-GatherKernel.touches_nothing_beyond_the_leaf";
-// What the widest access and a coded leaf want of an address.
+// Alignment that the widest access and a coded leaf need.
 constexpr uint64_t kAlignment = 64;
 
 // Memory of the host that a launch names, and its copies on the device.
@@ -43,7 +43,7 @@ class Copies {
   void name(uint64_t address, uint64_t bytes) {
     if (address != 0) stretches_.push_back({address, address + bytes, nullptr});
   }
-  // Bytes [first, first + bytes) of the run, with what lies between its pieces.
+  // Names bytes [first, first + bytes) of the run, including the gaps between its pieces.
   void name(const DeviceRun& run, uint64_t first, uint64_t bytes) {
     uint64_t low = UINT64_MAX, high = 0;
     for (uint64_t at = first; at < first + bytes;) {
@@ -57,7 +57,7 @@ class Copies {
     }
     if (low < high) name(low, high - low);
   }
-  // Makes the copies: what overlaps or touches is one.
+  // Makes the copies: stretches that overlap or touch become one.
   void bring() {
     std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
     std::vector<Stretch> joined;
@@ -74,7 +74,7 @@ class Copies {
       if (s.end != s.begin) s.copy->upload({reinterpret_cast<const std::byte*>(s.begin), s.end - s.begin});
     }
   }
-  // Where on the device what lies at `address` is; a run may begin before the bytes of it that are named.
+  // Returns the device address for `address`; a run may begin before its bytes that are named.
   [[nodiscard]] uint64_t at(uint64_t address, uint64_t named) const {
     if (address == 0) return 0;
     const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), named,
@@ -133,8 +133,8 @@ T argument(void** parameters, size_t i) {
   return value;
 }
 
-// What a kernel's parameters are: its jobs, their count and `warps` are first, but coded ones have no `warps`. Then arrays of
-// so many bytes a job, by address, and of some memory to work in.
+// Parameters of a kernel. Its jobs, their count and `warps` come first, but kernels of coded leaves have no `warps`.
+// Then come arrays of so many bytes a job, by address, and for some kernels working memory.
 struct Parameters {
   std::vector<uint64_t> array_bytes;
   bool coded = false, copies = false, works = false;
@@ -151,7 +151,7 @@ Parameters parameters_of(const std::string& kernel) {
 // The device and its module, for all cases.
 class Machine {
  public:
-  // Empty: it is ready. Else why not, and whether that is no more than that there is no device.
+  // An empty reason means ready; `absent`: the only problem is that there is no device.
   struct Opened {
     std::string why_not;
     bool absent = false;
@@ -241,11 +241,11 @@ class Machine {
 };
 
 Machine& machine() {
-  static Machine* const one = new Machine();  // the driver may be gone before what is destroyed last
+  static Machine* const one = new Machine();  // never destroyed: the driver may end before static objects
   return *one;
 }
 
-// The one case of a program that has no device.
+// The only case of a program that has no device.
 class WithoutDevice : public ::testing::Test {
  public:
   explicit WithoutDevice(Machine::Opened opened) : opened_(std::move(opened)) {}
@@ -258,7 +258,7 @@ class WithoutDevice : public ::testing::Test {
   const Machine::Opened opened_;
 };
 
-// The cases of one source, by its name without folder and ending; of all where it is empty.
+// Returns the cases of one source, by its name without folder and ending; all cases if it is empty.
 std::string cases_of(const std::string& file) {
   if (file.empty()) return "*";
   std::string out;
@@ -286,7 +286,7 @@ kvbm::emulation::Outcome kvbm::emulation::launch_on_device(const std::string& na
   return test::launch_here(name, shape, parameters);
 }
 
-// [--file NAME]: the cases of tests/unit/device/NAME.cc alone.
+// Usage: [--file NAME] runs only the cases of tests/unit/device/NAME.cc.
 int main(int argc, char** argv) {
   using namespace kvbm::test;
   ::testing::InitGoogleTest(&argc, argv);

@@ -1,5 +1,5 @@
-// What the suites of tests/device run on: device 0 of the driver, or of the library that KVBMTEST_CUDA names. Without a
-// device their cases are skipped, saying why; with KVBMTEST_CUDA they fail instead.
+// Device of the suites of tests/device: device 0 of the driver, or of the library that KVBMTEST_CUDA names. Without a
+// device their cases are skipped, with the reason; with KVBMTEST_CUDA they fail instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ inline std::vector<std::byte> random_bytes(SeededRandom& random, uint64_t n) {
   return out;
 }
 
-// A device and what belongs to one test on it.
+// A device and the resources of one test on it.
 class OnDevice : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Transfers on a device: every way, pinned records and others, pieces of any size; wrong leaves; order on streams.
+// Transfers on a device: every path, pinned records and others, pieces of any size; wrong leaves; order on streams.
 #include "device/transfers.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::vector<Way> ways() {
   return {{"chosen", {}}, {"mapped", mapped}, {"staged", staged}, {"straight", straight}};
 }
 
-// Pieces of these sizes, as engines have them (rows of heads, pages) and as nobody has them.
+// Sizes of pieces: those of engines (rows of heads, pages) and unusual ones.
 struct Shape {
   uint64_t piece;
   uint32_t count0, count1;
@@ -90,7 +90,7 @@ class DeviceTransfers : public OnDevice {
     return std::move(made).value();
   }
 
-  // Leaves of all shapes, in the cache without overlap and at odd places, one behind the other in `record`.
+  // Makes leaves of all shapes, in the cache without overlap and at odd offsets, one behind the other in `record`.
   std::vector<LeafMove> leaves(std::byte* record) const {
     std::vector<LeafMove> out;
     uint64_t at = 0;
@@ -120,7 +120,7 @@ class DeviceTransfers : public OnDevice {
     for (const LeafMove& leaf : leaves) all += leaf.device.total();
     return all;
   }
-  // The pieces of a leaf's run where `image` is what the cache holds.
+  // Returns the pieces of a leaf's run in `image`, a copy of the cache.
   StridedRun in(const StridedRun& run, std::byte* image) const {
     StridedRun out = run;
     out.data = image + (reinterpret_cast<device::CuPointer>(run.data) - cache_->at());
@@ -224,7 +224,7 @@ TEST_F(DeviceTransfers, a_wrong_leaf_is_said_and_becomes_0xff_and_its_neighbours
   }
 }
 
-// Each page is an allocation of its own, as large as the leaf: what writes a byte beyond is stopped by who watches.
+// Each page is an allocation of its own, as large as the leaf, so that a checker stops a write of one byte beyond.
 TEST_F(DeviceTransfers, decodes_coded_leaves_into_pages_of_their_own_and_refuses_damaged_ones) {
   using codec::Mode;
   const std::vector<std::byte> cache = real_cache(data_folder(KVBM_TEST_DATA));
@@ -297,7 +297,7 @@ TEST_F(DeviceTransfers, begins_behind_what_the_stream_held_and_lets_a_stream_wai
   const device::Device::Scope scope(device());
   device::CuStream stream = nullptr;
   ASSERT_EQ(driver().cuStreamCreateWithPriority(&stream, device::kCuStreamNonBlocking, 0), device::kCuSuccess);
-  // The engine writes its block on the stream; the store is given the stream and no more.
+  // The engine writes its block on the stream; the store only gets the stream.
   ASSERT_EQ(driver().cuMemsetD8Async(cache_->at(), 0x3C, kCacheBytes, stream), device::kCuSuccess);
   auto point = moving->point(stream);
   ASSERT_TRUE(point.ok()) << point.status().message();
@@ -309,7 +309,7 @@ TEST_F(DeviceTransfers, begins_behind_what_the_stream_held_and_lets_a_stream_wai
   ASSERT_EQ(begin(*moving, true, std::move(store)).get().code, Code::ok);
   EXPECT_EQ(std::count(memory_->data(), memory_->data() + bytes, std::byte{0x3C}), static_cast<ptrdiff_t>(bytes));
 
-  // A load; what is enqueued behind the wait sees the leaves before the mark, whenever it was enqueued.
+  // A load: work enqueued behind the wait sees the leaves before the mark, whenever it was enqueued.
   SeededRandom random(13);
   random.fill({memory_->data(), bytes});
   const auto landmark = moving->landmark();
@@ -317,7 +317,7 @@ TEST_F(DeviceTransfers, begins_behind_what_the_stream_held_and_lets_a_stream_wai
   const Status waits = moving->wait_on(landmark, 2, stream);
   if (waits.code() == Code::unsupported) GTEST_SKIP() << waits.message();
   ASSERT_TRUE(waits.ok()) << waits.message();
-  DeviceBytes seen(device(), all[0].device.total());  // on the device: a copy to the host would wait here and now
+  DeviceBytes seen(device(), all[0].device.total());  // on the device: a copy to the host would wait immediately
   ASSERT_EQ(driver().cuMemcpyAsync(seen.at(), cache_->at(), seen.bytes(), stream), device::kCuSuccess);
   TransferBatch load;
   load.leaves = all;

@@ -1,10 +1,10 @@
-// Every allocation of a whole life of the library is refused once: a context with a host and a disk tier is made, used,
-// closed and opened again in a child process, in which allocation number N fails. Whatever N is, no call may crash or
-// hang, a call that fails says that memory was refused, loads never give wrong bytes, nothing leaks, and once memory is
-// there again the same objects, or new ones on the same directory, work.
+// Refuses every allocation of a whole life of the library once. A context with a host and a disk tier is made, used,
+// closed and opened again in a child process, in which allocation number N fails. For every N, no call may crash or
+// hang, and a call that fails reports refused memory. Loads never return wrong bytes, nothing leaks, and once memory is
+// available again the old objects, or new ones on the same directory, work.
 //
-// Counted are allocations of the library alone: those inside calls, or those of its threads, which wait for memory
-// instead. A slice of the sites is taken, as many however fast the machine is; KVBMTEST_LONG=1 takes all,
+// Only allocations of the library are counted: those inside calls, or those of its threads, which wait for memory
+// instead. A slice of the sites is tried, of one size on every machine; KVBMTEST_LONG=1 tries all,
 // KVBMTEST_FAULT_SITE=N one, with its stack.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -34,10 +34,10 @@ constexpr size_t kBytes = 4096;
 constexpr size_t kEngine = 32;
 constexpr size_t kChain = 8;
 constexpr size_t kHostBlocks = 24;
-// Of calls that end by themselves, however busy the machine is.
+// Deadline of calls that end by themselves, also on a busy machine.
 constexpr uint64_t kPatienceNs = 60'000'000'000;
 
-// What a child says by its exit status.
+// Exit status of a child.
 enum Verdict { kRecovered = 0, kWrongStatus = 10, kWrongBytes = 11, kNotRecovered = 12, kLeak = 13, kNoFault = 20 };
 
 [[noreturn]] void fail(Verdict why, const char* what, kvbm_status_t status = 0) {
@@ -46,7 +46,7 @@ enum Verdict { kRecovered = 0, kWrongStatus = 10, kWrongBytes = 11, kNotRecovere
   std::_Exit(why);
 }
 
-// A call into the library: what it allocates counts.
+// Makes a call into the library; its allocations count.
 template <class Fn>
 auto inside(Fn&& call) {
   memory_place = Place::caller;
@@ -61,7 +61,7 @@ void ending(Fn&& call) {
   memory_place = Place::nowhere;
 }
 
-// The outcome of a call: done, or refused for want of memory.
+// Returns whether a call succeeded; any other outcome than refused memory is a failure.
 bool good(kvbm_status_t status, const char* what) {
   if (status == KVBM_OK) return true;
   if (!fault.fired) fail(kWrongStatus, what, status);
@@ -77,7 +77,7 @@ class Life {
  public:
   Life(std::string path, Kind kind) : path_(std::move(path)), kind_(kind), disk_(kind != Kind::host) {}
 
-  // Everything of the interface once; false where memory was refused on the way.
+  // Uses everything of the interface once; returns false if memory was refused on the way.
   bool live() {
     if (!open()) return false;
     if (kind_ == Kind::disk_found) return load(0) && look();
@@ -130,11 +130,11 @@ class Life {
     cache_ = nullptr, queue_ = nullptr, ns_ = nullptr, manager_ = nullptr, context_ = nullptr;
   }
 
-  // A conversation of kChain blocks goes in. The bytes of block i of conversation c are all c * 16 + i.
+  // Stores a conversation of kChain blocks. The bytes of block i of conversation c are all c * 16 + i.
   bool store(uint32_t conversation) {
     std::array<kvbm_key_t, kChain> keys;
     if (!chain(conversation, keys)) return false;
-    // What is on its way to the disk keeps its room in the host.
+    // Blocks on their way to the disk keep their slots in the host.
     if (!GOOD(kvbm_manager_flush(manager_, kPatienceNs))) return false;
     std::array<uint32_t, kChain> ids;
     for (uint32_t i = 0; i < kChain; ++i) {
@@ -144,7 +144,7 @@ class Life {
     return GOOD(kvbm_cache_store(cache_, keys.data(), ids.data(), kChain, nullptr, nullptr, 0));
   }
 
-  // What of it is found comes back right; `whole`: all of it must be there.
+  // Loads a conversation and checks the bytes of the blocks found; `whole`: all of it must be there.
   bool load(uint32_t conversation, bool whole = false) {
     std::array<kvbm_key_t, kChain> keys;
     if (!chain(conversation, keys)) return false;
@@ -172,8 +172,8 @@ class Life {
     return all;
   }
 
-  // Nothing that failed kept a block: all can be taken at once. An offload under way may hold some, so host memory
-  // alone.
+  // Checks that no failed call kept a block: all can be allocated at once. An offload under way may hold some, so this
+  // is for host memory alone.
   bool nothing_is_held() {
     if (disk_ || cache_ == nullptr) return true;
     size_t n = 0;
@@ -197,7 +197,7 @@ class Life {
     std::array<kvbm_key_t, kChain> keys;
     if (!chain(0, keys)) return false;
     bool all = GOOD(kvbm_manager_flush(manager_, kPatienceNs));
-    for (uint32_t c = 1; c < 4; ++c) {  // pushes the first one out of the host
+    for (uint32_t c = 1; c < 4; ++c) {  // evicts the first one from the host
       all = store(c) && all;
       all = GOOD(kvbm_manager_flush(manager_, kPatienceNs)) && all;
     }
@@ -272,8 +272,8 @@ class Life {
     if (!GOOD(kvbm_namespace_reset(ns_, &error_))) return false;
     return store(0) && all;
   }
-  // Blocks into a buffer of the caller's and out of it into others, without a tier. Every allocation of these calls, and on a
-  // device: fault/coding_calls_test.
+  // Codes blocks into a buffer of the caller's and decodes them into other blocks, without a tier.
+  // fault/coding_calls_test refuses every allocation of these calls, also on a device.
   bool coded() {
     constexpr std::array<uint32_t, 3> from{0, 5, 2}, to{20, 18, 25};
     kvbm_cache_code_options_t form;
@@ -327,7 +327,7 @@ class Life {
   kvbm_cache_t* cache_ = nullptr;
 };
 
-// The child: one life with the fault, then what must work again.
+// Runs the child: one life with the fault, then calls that must work again.
 [[noreturn]] void child(const std::string& path, Kind kind, uint64_t site) {
   alarm(180);  // a call that never returns
   {
@@ -355,7 +355,7 @@ class Life {
   std::_Exit(fault.fired ? kRecovered : kNoFault);
 }
 
-// How the child ended: a Verdict, or 100 + the signal.
+// Runs a child and returns its end: a Verdict, or 100 + the signal.
 int run(const std::string& path, Kind kind, uint64_t site) {
   const pid_t pid = fork();
   if (pid == 0) child(path, kind, site);
@@ -364,7 +364,7 @@ int run(const std::string& path, Kind kind, uint64_t site) {
   return WIFSIGNALED(status) ? 100 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Lives of the slice, and the least that a kind must have sites for.
+// Lives of the slice, and the fewest sites that a kind must have.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kLives = 24;
 #else
@@ -376,7 +376,7 @@ void refuse_each(Kind kind, Place whose) {
   memory_place = Place::nowhere;
   fault.where = whose;
   TempDir folder;
-  // Records are there for a life with a disk to find; the directory is used on and on, as after any failed start.
+  // Writes records for a life with a disk to find; the directory is reused, as after any failed start.
   ASSERT_EQ(run(folder.path(), kind, 0), kNoFault) << "the life without a fault";
   if (const char* one = std::getenv("KVBMTEST_FAULT_SITE")) {
     fault.print = true;

@@ -1,6 +1,6 @@
-// kvbm_cache_code_room, kvbm_cache_encode and kvbm_cache_decode through kvbm.h, of a cache in host memory and of one on a
-// device, with every allocation of theirs refused once: the call says so or gives the right bytes, the next one works, and
-// nothing stays on the device.
+// Tests kvbm_cache_code_room, kvbm_cache_encode and kvbm_cache_decode through kvbm.h, for a cache in host memory and
+// for one on a device, with each of their allocations refused once. A call reports it or returns the right bytes, the
+// next one works, and nothing stays on the device.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -93,8 +93,8 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
   [[nodiscard]] bool on_device() const { return GetParam() == KVBM_MEMORY_CUDA; }
   unsigned char* block(uint32_t id) { return memory_ + id * kBytes; }
 
-  // Makes a call on a thread of its own, which has its work memory to make yet, with allocation n refused (0: none). False:
-  // it makes fewer. `wanted`: what it says where memory is not refused.
+  // Makes a call on a thread of its own, which has its working memory yet to allocate, with allocation n refused (0:
+  // none). Returns false if the call makes fewer. `wanted`: its status if memory is not refused.
   template <class Call>
   bool refuse(uint64_t n, Call&& call, kvbm_status_t wanted = KVBM_OK) {
     fault.seen = 0;
@@ -118,7 +118,7 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
     return kvbm_cache_encode(cache_, kFrom.data(), kFrom.size(), mode, &form_, out.data(), out.size(), &bytes, &error_);
   }
 
-  // What coding gives without a cache, and what that decodes to.
+  // Codes without a cache, and returns the decoded bytes.
   std::vector<unsigned char> decoded(uint32_t mode) {
     std::vector<unsigned char> raw, coded(room_), plain(kCoded);
     for (const uint32_t id : kFrom) raw.insert(raw.end(), block(id), block(id) + kBytes);
@@ -155,7 +155,7 @@ std::vector<uint32_t> modes() {
   return all;
 }
 
-// What is wrong with a call is said, or that there was no memory for saying it.
+// A refused call reports its own error, or that there was no memory to report it.
 TEST_P(CodingCallFaults, refusals_are_what_they_are_or_say_that_memory_was_refused) {
   std::vector<unsigned char> coded(room_), damaged, out(room_);
   size_t bytes = 0;

@@ -1,4 +1,4 @@
-// The host's memory refused at each point of a call on a cache that lies on a device: attaching, coding its blocks, decoding
+// Refuses host memory at each point of a call on a cache that lies on a device: attaching, coding its blocks, decoding
 // them. The call is refused, nothing stays on the device, and the next one works.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ class DeviceCacheFaults : public DeviceEngine {
  protected:
   DeviceCacheFaults() { fault.where = Place::caller; }
 
-  // Makes a call in which allocation number n is refused; false: it makes fewer. What it allocates counts, not what threads do.
+  // Makes a call in which allocation number n is refused; returns false if it makes fewer. Only the call's own
+  // allocations count, not those of other threads.
   template <class Fn>
   static bool refuse(uint64_t n, Fn&& call) {
     fault.seen = 0;
@@ -36,7 +37,7 @@ class DeviceCacheFaults : public DeviceEngine {
       fault.counting = true;
       call();
     } catch (const std::bad_alloc&) {
-      // What capi/guard.h makes KVBM_ERR_NO_MEMORY of.
+      // capi/guard.h turns this into KVBM_ERR_NO_MEMORY.
     }
     fault.counting = false;
     return fault.fired;
@@ -129,7 +130,7 @@ TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_ti
   expect_works(cache);
 }
 
-// The first one makes what coders work in.
+// The first call allocates the coders' room.
 TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing_on_the_device) {
   const std::vector<uint32_t> from = ids(0, 6);
   uint64_t n = 1;
@@ -147,7 +148,7 @@ TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing
       code = manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, out, workspace).status().code();
     });
     const FakeCuda::Left after = fake_.left(kOrdinal);
-    // A room that was made stays, for the next call.
+    // A room that was allocated stays, for the next call.
     if (after.streams == before.streams) {
       EXPECT_EQ(after.device_allocations, before.device_allocations);
       EXPECT_EQ(after.registrations, before.registrations);
@@ -162,8 +163,8 @@ TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing
   counted(n - 2, "allocations refused");
 }
 
-// The driver refuses a call behind a kernel that still runs, and the host the memory for saying so: the call is left by an
-// exception. Neither then nor otherwise is anything of it under way afterwards.
+// The driver refuses a call behind a kernel that still runs, and the host refuses the memory for the report, so the
+// call is left by an exception. In every case no work of it is under way afterwards.
 TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_is_over_when_the_call_is) {
   add_emulated_kernels(fake_, [](const std::string&, const FakeLaunch&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -182,8 +183,8 @@ TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_i
     return manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, out, workspace).status();
   };
   const auto decode = [&] { return manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace); };
-  // The kernel that gathers runs when the one that quantises is refused; what a call waits by is refused once, and again
-  // where it is to find out when it may return.
+  // The gathering kernel runs when the quantising one is refused. The entry that a call waits with is refused once, and
+  // again when the call finds out whether it may return.
   const struct {
     const char* entry;
     uint64_t nth, count;
@@ -201,7 +202,7 @@ TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_i
         fake_.fail(r.entry, r.nth, device::kCuOutOfMemory, r.count);
         fired = refuse(n, [&] { (void)call(); });
         for (const device::CuStream stream : fake_.streams(kOrdinal)) ASSERT_TRUE(fake_.idle(stream));
-        // What of the driver's refusals was not met yet is met here.
+        // Refusals of the driver that were not met yet are met here.
         Status again = call();
         for (int i = 0; i < 9 && again.code() == Code::no_memory; ++i) again = call();
         ASSERT_TRUE(again.ok()) << again.message();

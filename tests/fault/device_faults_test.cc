@@ -1,5 +1,5 @@
-// A device that refuses, fails, is lost or does not get on while leaves are on their way: every batch is answered once,
-// nothing wrong is told, nobody waits for ever, and memory that may still be written is not given back.
+// A device that refuses, fails, is lost or makes no progress while leaves are in flight: every batch is answered once
+// and correctly, no thread waits for ever, and memory that may still be written is not released.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using test::Keepsake;
 using test::Outcome;
 using test::TransferWorld;
 
-// Every entry that transfers call, on any way (Entries, below), and what registers their memory.
+// Entries that transfers call, on any path (Entries, below), and that register their memory.
 constexpr const char* kEntries[] = {
     "cuCtxPushCurrent",     "cuCtxPopCurrent",   "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority",
     "cuEventCreate",        "cuEventRecord",     "cuEventQuery",                "cuEventSynchronize",
@@ -57,7 +57,7 @@ bool is_poison(const LeafMove& leaf) {
 
 constexpr size_t kRoundBytes = 512U << 10;  // leaves of 400 KiB, and gaps
 
-// Stores, loads with a landmark that a stream of the engine waits for, and a store again, with a fault in between.
+// Stores, loads with a landmark that a stream of the engine waits for, and stores again, with a fault in between.
 struct Round {
   TransferWorld world;
   std::vector<LeafMove> out, in;
@@ -70,7 +70,7 @@ struct Round {
   explicit Round(uint64_t seed, size_t bytes = kRoundBytes) : world(seed, bytes) {}
 
   void go(int variant) {
-    // What does not come out of here whole must not leave anything either: ~TransferWorld.
+    // If opening fails, it must leave nothing behind: ~TransferWorld checks that.
     if (!world.open(options_of(variant)).ok()) return;
     opened = true;
     std::vector<LeafMove> leaves = world.make_leaves(16, 400U << 10, 40, variant == 1);
@@ -78,7 +78,7 @@ struct Round {
     in.assign(leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2), leaves.end());
     TransferWorld::expect_records(in);
     engine = world.cuda.make_stream(1);
-    // Whichever call is refused, a stream of another device is not taken for one of this.
+    // Whichever call is refused, a stream of another device is never accepted.
     ASSERT_FALSE(world.transfers->point(world.cuda.make_stream(0)).ok());
     send(out, false, keepsakes[0]);
     load();
@@ -107,8 +107,8 @@ struct Round {
     outcomes.push_back(world.scatter(std::move(batch)));
   }
 
-  // What is said to have worked, did. Leaves that did not land are 0xFF where the device still takes orders, and a stream
-  // that waits got on in any case.
+  // Checks that reported successes are real. Leaves that did not land are 0xFF if the device still accepts work, and a
+  // waiting stream made progress in every case.
   void check(const std::string& what) {
     SCOPED_TRACE(what);
     for (Outcome& outcome : outcomes) ASSERT_EQ(outcome.calls(), 1);
@@ -174,8 +174,8 @@ TEST(Entries, are_all_that_transfers_call) {
 
 class DeviceFaults : public ::testing::TestWithParam<int> {};
 
-// Every call of the driver that can be refused is, one after the other. `code` is not one that loses the device; what
-// comes of it is the layer's to decide.
+// Refuses every call of the driver that can be refused, one after the other. `code` does not itself lose the device;
+// the layer decides about the consequences.
 void refuse_each(const char* entry, int variant, CuResult code, uint64_t step) {
   for (uint64_t n = 1;; n += step) {
     uint64_t calls = 0;
@@ -189,7 +189,8 @@ void refuse_each(const char* entry, int variant, CuResult code, uint64_t step) {
       run.world.close();
       calls = run.world.cuda.calls(entry);
       const auto left = run.world.cuda.left(1);
-      // Ends that are refused leave what they were to end; else nothing is left, but a landmark's page that was waited on.
+      // Objects stay if the call that frees them is refused; otherwise only a landmark's page that a stream waited on
+      // stays.
       const std::string name = entry;
       const bool end_refused = name.find("Destroy") != std::string::npos || name.find("Free") != std::string::npos ||
                                name.find("Unregister") != std::string::npos || name.find("CtxP") != std::string::npos;
@@ -206,7 +207,7 @@ void refuse_each(const char* entry, int variant, CuResult code, uint64_t step) {
 
 TEST_P(DeviceFaults, answer_every_batch_once_whichever_call_is_refused) {
   for (const char* entry : kEntries) {
-    // Calls that every part makes many times are refused now and then.
+    // Only some of the calls that every part makes many times are refused.
     const std::string name = entry;
     const bool often = name == "cuEventRecord" || name == "cuStreamWaitEvent" ||
                        name == "cuThreadExchangeStreamCaptureMode" || name.find("CtxP") != std::string::npos;
@@ -246,7 +247,7 @@ TEST_P(DeviceFaults, lose_the_device_with_a_kernel_that_fails) {
     ASSERT_TRUE(run.opened);
     run.check("kernel " + std::to_string(n));
     if (HasFatalFailure()) return;
-    EXPECT_TRUE(run.world.device->is_lost() || n > 5) << n;  // so many kernels every round has
+    EXPECT_TRUE(run.world.device->is_lost() || n > 5) << n;  // every round has so many kernels
   }
 }
 
@@ -257,7 +258,7 @@ TEST(DeviceLost, in_the_middle_answers_all_that_waits) {
     Round run(5, TransferWorld::kBytes);
     ASSERT_TRUE(run.world.open(options_of(0)).ok());
     run.engine = run.world.cuda.make_stream(1);
-    // Leaves of their own each way: nothing orders the two directions.
+    // Separate leaves each way, because nothing orders the two directions.
     const std::vector<LeafMove> leaves = run.world.make_leaves(40, 2U << 20, 30, true);
     run.in.assign(leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2));
     run.out.assign(leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2), leaves.end());
@@ -284,7 +285,7 @@ TEST(DeviceLost, in_the_middle_answers_all_that_waits) {
   }
 }
 
-// A device that does not get on is given up; what it may still write comes back only when it has got on.
+// A device that makes no progress is given up; memory that it may still write is released only when it has caught up.
 TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   TransferWorld world;
   TransferOptions options = options_of(0);
@@ -308,7 +309,7 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   while (world.cuda.calls("cuLaunchKernel") == 0) std::this_thread::yield();
   Outcome b = world.gather(std::move(second));
   Outcome c = world.scatter(std::move(third));
-  // Looked at four times in the time that a stall is given, on a thread that issues as well.
+  // A stall is detected in four looks, on the thread that also issues.
   for (int look = 0; look < 3; ++look) world.timers->advance(options.stall_ns / 4);
   EXPECT_FALSE(world.device->is_lost());
   EXPECT_FALSE(a.over());
@@ -321,14 +322,14 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   EXPECT_EQ(c.wait(), Code::tier_disabled);
   EXPECT_TRUE(world.device->is_lost());
   EXPECT_EQ(world.device->lost_why(), "a transfer had no end within device.lost_after");
-  queued.wait_dropped();  // nothing of it was given to the device
+  queued.wait_dropped();  // the device got none of it
   EXPECT_FALSE(issued.dropped());
   world.cuda.synchronize(engine);  // its landmark was raised
   world.cuda.hold_all(false);
   issued.wait_dropped();
 }
 
-// The event behind a part could not be recorded: that it was reached says nothing of the part.
+// The event behind a part could not be recorded: when it is reached, that tells nothing about the part.
 TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
   uint64_t events = 0;
   {
@@ -421,7 +422,7 @@ TEST(DeviceStall, does_not_blame_the_device_for_a_stream_of_the_engine) {
   EXPECT_EQ(outcome.wait(), Code::ok);
 }
 
-// The engine must not read pages of a load that failed, though its stream gets on.
+// The engine must not read pages of a load that failed, although its stream makes progress.
 TEST(DeviceFault, poisons_what_did_not_land_before_the_landmark_is_reached) {
   for (const bool kernels_too : {false, true}) {
     TransferWorld world;

@@ -1,5 +1,5 @@
-// Calls of the driver that never return, each in turn, under a manager whose cache lies on a device: stores, loads and waits for
-// layers end, the manager closes, and no thread that asked for something stays.
+// Calls of the driver that never return, each in turn, under a manager with a cache on a device. Stores, loads and
+// waits for layers end, the manager closes, and no calling thread stays blocked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ using layout::Form;
 using std::chrono::steady_clock;
 
 constexpr uint64_t kLostAfterNs = 300'000'000;
-constexpr auto kFarEnd = std::chrono::seconds(20);  // of a call that has to end after kLostAfterNs, on a busy machine
-constexpr auto kPast = std::chrono::seconds(2);     // a thread of the engine is then in the call that does not return
+constexpr auto kFarEnd = std::chrono::seconds(20);  // of a call that must end after kLostAfterNs, on a busy machine
+constexpr auto kPast = std::chrono::seconds(2);     // a thread of the engine that takes longer is in the blocked call
 
 class DeviceHangs : public DeviceEngine {
  protected:
@@ -39,8 +39,8 @@ class DeviceHangs : public DeviceEngine {
     return load(std::move(request));
   }
 
-  // Everything that an engine asks for, once, while `entry` does not return; null: all calls do. `on_device`: a load is waited
-  // for by a word too. False: it was not called.
+  // Makes every call of an engine once, while `entry` does not return; null: all calls do. `on_device`: a load is also
+  // awaited by a word. Returns false if `entry` was not called.
   bool round(const char* entry, bool on_device = true) {
     make(32);
     Paged cache = attach_device(Form::nhd);
@@ -54,7 +54,7 @@ class DeviceHangs : public DeviceEngine {
     const auto began = steady_clock::now();
     std::vector<std::shared_ptr<Call>> calls{store(store_request(cache, 100, 8, 4)), load_by_layers(cache, 7, 12, true),
                                              load_by_layers(cache, 8, 16, !on_device)};
-    // Its own calls of the driver may be the one that does not return.
+    // Driver calls of the engine's own may be the one that does not return.
     std::promise<void> past;
     auto engine_past = past.get_future();
     std::thread engine([own = cache.cache, stream, &past] {
@@ -84,7 +84,7 @@ class DeviceHangs : public DeviceEngine {
     (void)closing.wait();
     cache.cache.reset();
     manager_.reset();
-    if (!engine.joinable()) executor_.reset();  // an operation that has just ended may be the last to hold the manager
+    if (!engine.joinable()) executor_.reset();  // an operation that has just ended may hold the manager last
     EXPECT_LT(steady_clock::now() - began, 2 * kFarEnd);
     bool called = false;
     for (const auto& [name, calls_before] : before) {
@@ -120,7 +120,7 @@ TEST_P(DeviceHangsIn, keep_no_store_no_load_no_wait_and_no_end_of_a_manager) {
   const std::string entry = GetParam();
   // A word that a stream has waited for stays for ever, and the context with it.
   const bool called = round(GetParam(), entry != "cuDevicePrimaryCtxRelease" && entry != "cuModuleUnload");
-  // A wait for what was issued takes an event, a wait for what has landed nothing.
+  // A wait for an issued part uses an event, and a wait for one that has landed uses nothing.
   EXPECT_TRUE(called || entry == "cuStreamWaitValue64" || entry == "cuStreamWaitEvent") << "it was not called";
 }
 

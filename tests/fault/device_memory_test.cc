@@ -1,5 +1,6 @@
-// The host's memory refused at each point of what is made on a device: nothing stays open, allocated or registered there.
-// And ends that the driver refuses: they need no memory, for a destructor that is refused some ends the process.
+// Refuses host memory at each point of an allocation on a device: nothing stays open, allocated or registered there.
+// Also tests releases that the driver refuses. They need no memory, because a destructor that is refused some ends the
+// process.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -25,7 +26,7 @@ using namespace device;
 
 constexpr uint64_t kSeveral = 1000;  // allocations: more than any of these makes
 
-// Pages that are mapped, as the system counts them.
+// Returns the bytes of mapped pages, as the system counts them.
 uint64_t mapped_bytes() {
   unsigned long long pages = 0;
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
@@ -58,9 +59,9 @@ class DeviceMemoryFaults : public ::testing::Test {
     EXPECT_EQ(now.contexts, before.contexts) << when;
   }
 
-  // Makes and drops what `make` makes, each time with another allocation refused, until it makes no more.
+  // Calls `make` and drops its objects, each time with another allocation refused, until it makes no more.
   void refuse_each(const std::function<void()>& make) {
-    make();  // what is made once in a process
+    make();  // allocates objects that a process makes once
     const FakeCuda::Left before = fake_->left(0);
     uint64_t refused = 0;
     for (uint64_t n = 1;; ++n) {
@@ -83,7 +84,7 @@ class DeviceMemoryFaults : public ::testing::Test {
     counted(refused, "allocations refused");
   }
 
-  // Drops what it is given while the driver refuses `entry`.
+  // Drops an object while the driver refuses `entry`.
   template <class T>
   void drop_refused(T what, const std::string& entry, CuResult result) {
     const uint64_t calls = fake_->calls(entry);
@@ -154,7 +155,7 @@ TEST_F(DeviceMemoryFaults, ends_that_the_driver_refuses_need_no_memory) {
   drop_refused(CoderRoom::create(device_, {}).value(), "cuStreamDestroy", kCuInvalidValue);
   drop_refused(others(), "cuIpcCloseMemHandle", kCuInvalidValue);
   EXPECT_FALSE(device_->is_lost());
-  // And what loses the device loses it.
+  // A result that loses the device does so here, too.
   drop_refused(others(), "cuIpcCloseMemHandle", kCuIllegalAddress);
   EXPECT_TRUE(device_->is_lost());
   EXPECT_NE(device_->lost_why().find("cuIpcCloseMemHandle"), std::string::npos) << device_->lost_why();
@@ -163,7 +164,7 @@ TEST_F(DeviceMemoryFaults, ends_that_the_driver_refuses_need_no_memory) {
 TEST_F(DeviceMemoryFaults, landmarks_are_given_back_without_memory) {
   const auto pool = std::make_shared<LandmarkPool>(device_);
   std::vector<std::shared_ptr<Landmark>> all;
-  for (int i = 0; i < 200; ++i) all.push_back(pool->take());  // of several allocations, all of them out at a time
+  for (int i = 0; i < 200; ++i) all.push_back(pool->take());  // from several allocations, all in use at a time
   fault.seen = 0;
   fault.at = 1;
   fault.fired = false;

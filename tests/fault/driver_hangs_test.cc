@@ -1,5 +1,5 @@
-// Calls of the driver that never return, each in turn, under transfers and what sessions share: all that was asked is answered
-// within the limit, and nothing that the device may still write is given back.
+// Calls of the driver that never return, each in turn, under transfers and sharing of sessions. Every request is
+// answered within the limit, and nothing that the device may still write is released.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, DriverHang,
                                            "cuMemHostRegister", "cuCtxPushCurrent", "cuStreamWriteValue64",
                                            "cuEventElapsedTime", "cuEventSynchronize"));
 
-// A caller that blocks until a part is issued goes on when the driver does not take it.
+// A caller that blocks until a part is issued continues when the driver does not take it.
 TEST(DriverHangOfIssue, ends_waits_for_what_was_never_issued) {
   TransferWorld world;
   ASSERT_TRUE(world.open(small_parts()).ok());
@@ -98,7 +98,8 @@ TEST(DriverHangOfIssue, ends_waits_for_what_was_never_issued) {
   world.cuda.unblock();
 }
 
-// A call that waits for a lock of the engine's, which waits for a word: the word is raised, the call returns, the device lives.
+// A call waits for a lock of the engine's, and the lock's holder for a word. The word is raised, the call returns, the
+// device lives.
 TEST(DriverHangOfALock, is_ended_by_raising_the_words_that_streams_wait_for) {
   TransferWorld world;
   ASSERT_TRUE(world.open(small_parts()).ok());
@@ -118,7 +119,7 @@ TEST(DriverHangOfALock, is_ended_by_raising_the_words_that_streams_wait_for) {
   EXPECT_EQ(world.gather(std::move(later)).wait(), Code::ok);
 }
 
-// A device, and what shares its memory with sessions.
+// A device, and the object that shares its memory with sessions.
 struct Shared {
   Shared() {
     work = std::move(ThreadExecutor::create("test", 1)).value();
@@ -149,7 +150,7 @@ struct Shared {
   std::unique_ptr<DeviceShare> share;
 };
 
-// They keep neither a session nor the thread of its links.
+// Such calls block neither a session nor the thread of its links.
 TEST(DriverHangOfSharing, answers_all_that_sessions_ask) {
   for (const char* entry : {"cuMemAlloc", "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuCtxPushCurrent"}) {
     SCOPED_TRACE(entry);

@@ -1,7 +1,7 @@
-// What the system may say to the I/O engines in passing or for good: a call cut short by a signal, no memory for it just
-// now, fewer bytes than asked for, requests that went with their thread, registered buffers refused, a ring refused. The
-// calls of this program to libc and liburing pass through here (the linker's --wrap, tests/CMakeLists.txt). What passes
-// costs no transfer and no byte, and what stays is an error of each transfer and no hang.
+// Passing and lasting faults of the system under the I/O engines: a call interrupted by a signal, no memory for it at
+// the moment, fewer bytes than requested, requests that ended with their thread, refused registered buffers, a refused
+// ring. This program's calls to libc and liburing pass through here (the linker's --wrap, tests/CMakeLists.txt).
+// A passing fault costs no transfer and no byte; a lasting one is an error of each transfer and no hang.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <liburing.h>
@@ -33,12 +33,12 @@
 namespace kvbm::test {
 namespace {
 
-// What the calls meet. Each is counted, `met`.
+// Faults to inject into calls. Each one that a call meets is counted in `met`.
 struct Meddling {
   std::atomic<int> error{0};         // errno of the next `times` calls
   std::atomic<int> times{0};
   std::atomic<int64_t> lasting_ns{0};  // or of all calls for so long, from the first one on that meets it
-  std::atomic<int64_t> until_ns{0};    // and so of all before this time of the steady clock
+  std::atomic<int64_t> until_ns{0};    // all calls before this time of the steady clock meet it
   std::atomic<size_t> at_most{0};    // bytes that the next `shorten` transfers move; 0: all
   std::atomic<int> shorten{0};
   std::atomic<int> submit_error{0};  // errno of the next `submit_times` submissions to a ring
@@ -52,7 +52,7 @@ struct Meddling {
 Meddling meddling;
 constexpr int64_t kForGood = INT64_MAX;
 
-// What the ring has of reads, and who gave it that.
+// Reads in the ring, and the threads that submitted them.
 struct Watch {
   std::mutex mutex;
   std::map<uint64_t, uint64_t> reads;  // bytes by request
@@ -103,8 +103,8 @@ uint64_t roll() {
   return x ^ (x >> 31);
 }
 
-// Whether the shortage lasts. It begins with the first call: on a busy machine that may come long after the test asked
-// for it.
+// Returns whether the shortage lasts. It begins with the first call, which on a busy machine may come long after the
+// test's request.
 bool is_short() {
   const int64_t now = steady_ns();
   if (const int64_t lasting = meddling.lasting_ns.exchange(0); lasting != 0) {
@@ -113,7 +113,7 @@ bool is_short() {
   return now < meddling.until_ns;
 }
 
-// errno for this call, or 0.
+// Returns errno for this call, or 0.
 int next_error() {
   int error = take_one(meddling.times) || is_short() ? meddling.error.load() : 0;
   if (const uint32_t one_in = meddling.one_in; error == 0 && one_in != 0 && roll() % one_in == 0) {
@@ -123,7 +123,7 @@ int next_error() {
   return error;
 }
 
-// Of `n` bytes that a transfer has moved, those that it says it has.
+// Returns how many of the `n` bytes that a transfer has moved it reports.
 long shortened(long n) {
   size_t most = take_one(meddling.shorten) ? meddling.at_most.load() : 0;
   if (const uint32_t one_in = meddling.one_in; n > 0 && one_in != 0 && roll() % one_in == 0) {
@@ -143,7 +143,7 @@ auto meddled(Call&& call) -> decltype(call()) {
   return call();
 }
 
-// Ends with the test.
+// Ends all faults with the test.
 struct Calm {
   ~Calm() {
     meddling.times = meddling.shorten = meddling.submit_times = meddling.register_error = meddling.update_error = 0;
@@ -270,7 +270,7 @@ class IoEngines : public testing::TestWithParam<Engine> {
     return true;
   }
   [[nodiscard]] bool is_uring() const { return GetParam().choice == IoEngineChoice::uring; }
-  // In several runs, so that what is gone on with begins in the middle of one.
+  // Several runs, so that a continuation begins in the middle of one.
   [[nodiscard]] static std::vector<IoRun> runs(std::byte* at) {
     return {{at, 9 * kIoAlign}, {at + 9 * kIoAlign, kIoAlign}, {at + 10 * kIoAlign, kBytes - 10 * kIoAlign}};
   }
@@ -284,7 +284,7 @@ class IoEngines : public testing::TestWithParam<Engine> {
     EXPECT_TRUE(executor_.run_until([&] { return ended; }, soon()));
     return out;
   }
-  // Whether what was written comes back.
+  // Reads back what was written, and compares.
   Status read(bool fixed = false) {
     Status out(Code::internal, "not run");
     bool ended = false;
@@ -308,7 +308,7 @@ class IoEngines : public testing::TestWithParam<Engine> {
     EXPECT_TRUE(executor_.run_until([&] { return ended; }, soon()));
     return out;
   }
-  // A transfer that is given up has been tried for a second of pauses, each of which may last much longer.
+  // A transfer that is given up has been retried for a second of pauses, each of which may last much longer.
   [[nodiscard]] uint64_t soon() const { return executor_.clock().now_ns() + 120'000'000'000; }
 
   static void say(void* said, const LogMessage& message) {
@@ -397,7 +397,7 @@ TEST_P(IoEngines, the_blocking_calls_go_on_too) {
     EXPECT_EQ(got.value(), kBytes);
     EXPECT_EQ(std::memcmp(memory_.get(), memory_.get() + kBytes, kBytes), 0);
     before();
-    // Past memory of its own, and over the end.
+    // Into memory that is not aligned, and beyond the end.
     got = file_->read_now(kIoAlign + 77, {memory_.get() + kBytes + 1, 2 * kIoAlign});
     ASSERT_TRUE(got.ok()) << got.status().message();
     EXPECT_EQ(got.value(), 2 * kIoAlign);
@@ -464,8 +464,8 @@ TEST_P(IoEngines, submissions_that_are_put_off_go_through) {
   EXPECT_EQ(meddling.met, 120U);
 }
 
-// There are disks that tell of nothing before they have done all that they were given; and what the kernel has done it
-// finishes on the thread that asked, which may be in a system call by then.
+// Some disks report nothing before they have finished all given requests. Also, the kernel finishes its work on the
+// requesting thread, which may be in a system call by then.
 TEST_P(IoEngines, one_thread_gives_the_kernel_a_part_of_what_waits_at_a_time) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
   constexpr size_t kEach = size_t{1} << 20;
@@ -491,7 +491,7 @@ TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
   meddling.submit_error = EPERM;
   meddling.submit_times = 1'000'000;
   int fine = 0;
-  for (int i = 0; i < 300; ++i) {  // more than the ring has room for, were they left there
+  for (int i = 0; i < 300; ++i) {  // more than fit into the ring, if they stayed there
     file_->read(kIoAlign, runs(memory_.get() + kBytes), [&](const Result<size_t>& moved) { fine += moved.ok() ? 1 : 0; });
   }
   EXPECT_TRUE(executor_.run_until([&] { return fine == 300; }, soon()));
@@ -503,7 +503,7 @@ TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
   for (const char* const part : {"io_uring_enter", "(errno 1)", "pread", "kvbm doctor"}) {
     EXPECT_NE(said_[0].find(part), std::string::npos) << said_[0];
   }
-  meddling.submit_times = 0;  // it stays so
+  meddling.submit_times = 0;  // the fallback is permanent
   EXPECT_FINE(write());
   EXPECT_FINE(read());
   EXPECT_EQ(said_.size(), 1U);
@@ -513,7 +513,7 @@ TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
   files_.reset();
 }
 
-// A ring that can be made and not be used is no ring.
+// A ring that can be made but not used is not used at all.
 TEST_P(IoEngines, a_ring_that_is_refused_at_once_is_not_used) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
   memory_.reset();
@@ -535,7 +535,7 @@ TEST_P(IoEngines, a_ring_that_is_refused_at_once_is_not_used) {
   }
 }
 
-// A ring that does not know a kind of request: a plain call is made instead, and says what is wrong if something is.
+// If the ring does not know a kind of request, a plain call is made instead, which reports the error if there is one.
 TEST_P(IoEngines, what_the_ring_does_not_do_is_done_by_a_call) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
   for (const int error : {EOPNOTSUPP, EINVAL, EPERM, ENOSYS}) {
@@ -582,7 +582,7 @@ TEST_P(IoEngines, buffers_that_are_refused_are_moved_unregistered) {
   }
 }
 
-// A disk tier whose every transfer may meet what passes: all of it is stored and comes back.
+// A disk tier in which every transfer may meet passing faults: everything is stored and read back.
 TEST_P(IoEngines, a_disk_tier_over_calls_that_are_cut_off_loses_nothing) {
   constexpr uint64_t kRecordBytes = 70'000;
   constexpr uint64_t kRecords = 60;

@@ -1,8 +1,8 @@
-// Every I/O of a disk tier fails once: a fixed life on the simulated disk (open, put, get, reclaim, close, open again) is
-// run once for each operation of each kind, with that one failing. Whatever fails, every batch completes with a code, no
-// get gives wrong bytes, and afterwards the directory opens again and works.
+// Fails every I/O of a disk tier once. A fixed life on the simulated disk (open, put, get, reclaim, close, open again)
+// is run once for each operation of each kind, with that one failing. In every case each batch completes with a code,
+// no get returns wrong bytes, and afterwards the directory opens again and works.
 //
-// KVBMTEST_LONG=1 takes every site; without it a slice of them is, in a few seconds.
+// KVBMTEST_LONG=1 tries every site; without it a slice of them is tried, in a few seconds.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ constexpr Kind kKinds[] = {
     {SimDisk::Op::directory_sync, Code::io_error, "directory sync error"},
 };
 
-// Looks at all records; what comes is right. Returns how many came.
+// Reads all records and checks those that are found. Returns their number.
 uint64_t look(DiskWorld& world) {
   uint64_t came = 0;
   for (uint64_t n = 1; n <= kRecords; ++n) {
@@ -47,7 +47,7 @@ uint64_t look(DiskWorld& world) {
   return came;
 }
 
-// The life that meets the fault. More goes in than there is room for, so that segments are reclaimed.
+// Runs the life that meets the fault. It writes more than fits, so that segments are reclaimed.
 void live(DiskWorld& world) {
   if (!world.open().ok()) return;
   for (uint64_t n = 1; n <= kRecords; ++n) {
@@ -61,8 +61,8 @@ void live(DiskWorld& world) {
   EXPECT_TRUE(world.close());
 }
 
-// Without faults the directory opens and takes and gives records, whatever happened to it before. A superblock that was
-// never written whole is refused and says so; that is all that may be.
+// Checks that without faults the directory opens and stores and returns records, whatever happened to it before. The
+// only permitted failure is a refusal, with a message, of a superblock that was never written whole.
 void works_again(DiskWorld& world, bool may_be_refused) {
   world.tier.reset();
   const Status opened = world.open();
@@ -102,8 +102,8 @@ TEST(IoFaults, no_operation_that_fails_once_loses_a_batch_gives_wrong_bytes_or_s
   EXPECT_GT(tried, 50U);
 }
 
-// What a disk does silently has no number to fail at: the chance is set so that about one operation meets it, and the
-// seeds spread it over the life.
+// Silent faults of a disk have no number to fail at. The chance is set so that about one operation meets the fault, and
+// the seeds spread it over the life.
 TEST(IoFaults, no_silent_fault_gives_wrong_bytes_or_spoils_the_directory) {
   const uint64_t seeds = all_sites() ? 300 : 12;
   double SimDisk::Faults::* const kSilent[] = {&SimDisk::Faults::flip_on_read, &SimDisk::Faults::short_read,

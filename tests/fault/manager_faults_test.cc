@@ -1,13 +1,15 @@
-// Memory is refused once at every place where a whole manager asks for it while it is short of everything else: stores and
-// prefetches that wait for room, loads that land beside the host, records that a disk lets go on their way into the next.
+// Refuses memory once at every place where a whole manager allocates while it is short of everything else: stores and
+// prefetches wait for slots, loads land beside the host, and records that a disk evicts are on their way into the next
+// one.
 //
-// The life is that of a simulated world (support/manager_world.h), which compares every block that a load gives and asks, at
-// the end, that every operation has completed once and that nothing is held. A place is a stack; of each the first allocation
-// is refused, in a world of its own: in tasks of the library's threads, which wait for memory or do without, and in
-// operations whose caller runs their steps, which may end as KVBM_ERR_NO_MEMORY.
+// The life is that of a simulated world (support/manager_world.h). The world compares every block that a load returns.
+// At the end it checks that every operation has completed once and that nothing is held.
+// A place is a stack; of each the first allocation is refused, in a world of its own. The allocations are of two kinds:
+// those in tasks of the library's threads, which wait for memory or do without, and those in operations that their
+// caller drives, which may end as KVBM_ERR_NO_MEMORY.
 //
-// A slice is taken, as large however fast the machine is; KVBMTEST_LONG=1 takes all, KVBMTEST_FAULT_SITE=N one, with its
-// stack.
+// A slice of the places is tried, of one size on every machine; KVBMTEST_LONG=1 tries all, KVBMTEST_FAULT_SITE=N one,
+// with its stack.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,15 +28,15 @@ namespace kvbm::test::manager_faults_test {
 namespace {
 
 constexpr int kSteps = 120;
-constexpr uint64_t kSeeds = 100;  // one of these has what is asked for
-// Places of the slice, of each world.
+constexpr uint64_t kSeeds = 100;  // one of these has the wanted situation
+// Places of the slice, in each world.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kPlaces = 8;
 #else
 constexpr size_t kPlaces = 40;
 #endif
 
-// What a world is there for.
+// Situation that a world must have.
 struct Wanted {
   const char* what;
   std::function<bool(const Seen&)> has;
@@ -57,7 +59,7 @@ Seen live(uint64_t seed) {
   return world.seen;
 }
 
-// The first world that has it; 0: none.
+// Returns the first world that has it; 0: none.
 uint64_t seed_with(const Wanted& wanted) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     if (wanted.has(live(seed))) return seed;
