@@ -63,7 +63,7 @@ Status BlockDecoding::flush() {
   leaves_.clear();
   landed_ = 0;
   if (Status s = scatter(); !s.ok()) return s;
-  // Less than a run is left. If it lies too near the begin to be moved without overlap, the window has enough space
+  // Less than a run is left. If it lies too near the start to be moved without overlap, the window has enough space
   // behind it.
   const uint64_t left = held_ - begin_;
   if (left <= begin_) {

@@ -39,7 +39,7 @@ class BlockEncoding {
   codec::StreamWorkspace& workspace_;
   CoderWay way_ = CoderWay::none;
   size_t run_ = 0;       // the next to be gathered
-  uint64_t begin_ = 0;   // begin of the uncoded bytes of the window
+  uint64_t begin_ = 0;   // first byte of the window that is not coded yet
   uint64_t held_ = 0;
   std::vector<Leaf> leaves_;  // of this turn
 };
@@ -70,7 +70,7 @@ class BlockDecoding {
   const std::vector<StridedRun>& runs_;
   codec::StreamWorkspace& workspace_;
   size_t run_ = 0;      // the next to be scattered
-  uint64_t begin_ = 0;  // begin of the bytes of the window that are not scattered yet
+  uint64_t begin_ = 0;  // first byte of the window that is not scattered yet
   uint64_t held_ = 0;
   uint64_t landed_ = 0;  // of the landing
   std::vector<Leaf> leaves_;

@@ -68,8 +68,8 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   // Makes words ahead of use, because registering their memory with the driver may wait for streams.
   bool grow() KVBM_EXCLUDES(mutex_);
 
-  // Counts a batch that will raise the landmark, at its begin and end; `last` is its last value. `by_cpu`: the device
-  // did not write it and will not, and no batch of the landmark is on the device now.
+  // Counts a batch that will raise the landmark, when it begins and ends; `last` is its last value. `by_cpu`: the
+  // device did not write it and will not, and no batch of the landmark is on the device now.
   void begin(Landmark& landmark);
   void end(Landmark& landmark, uint64_t last, bool by_cpu);
   // Notes that the device was given all work that `value` stands for: a wait for it ends without the CPU.

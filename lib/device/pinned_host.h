@@ -24,7 +24,7 @@ class PinnedHost {
  public:
   struct Place {
     CuPointer address = 0;  // the device's; 0: not inside, or in two ranges
-    uintptr_t range = 0;    // begin of the range that was registered as one; no other memory has it
+    uintptr_t range = 0;    // start of the range that was registered as one; no other memory has it
   };
 
   // Limit of one registration in stripes. The driver may hold its lock while it registers, for 0.1 to 0.3 s per GiB by

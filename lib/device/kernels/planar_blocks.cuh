@@ -1,7 +1,7 @@
 // Decodes blocks of 64 elements of a planar leaf with a warp: 32 blocks at a time, in two steps.
 //
 // Codes, one block a lane: level by level, the elements that are still undecided are one mask a block, as on the CPU.
-// The begin of each block's bits in the stream is a sum over the lanes below. So the serial chain of the CPU's decoder,
+// The start of each block's bits in the stream is a sum over the lanes below. So the serial chain of the CPU's decoder,
 // one addition a stream and block, is one a stream and 32 blocks.
 // Values, one lane for the elements of 16 plain bytes: bits of the planes are spread to bytes, looked up, and joined
 // with the bytes that are stored as they are.

@@ -43,7 +43,7 @@ struct PlanarLeaf {
 // Own state of a lane: the code of one rank, and one stream.
 struct PlanarLane {
   uint32_t code = 0;    // of rank `lane`, with zeros behind it up to `levels` bits
-  uint32_t stream = 0;  // begin of stream `lane`
+  uint32_t stream = 0;  // start of stream `lane`
   uint32_t words = 0;   // its length in the header
   uint32_t ends = 0;    // bits taken of it
 };

@@ -1,7 +1,7 @@
 // Byte planes: elements of 16 and 32 bits are little-endian integers, turned left by one bit (the sign becomes bit 0,
 // the exponent the top of the last byte). Byte p of all of them is plane p; the plain bytes behind the last whole
 // element follow. Other elements are one plane, unchanged. A coder of bytes gets these planes (codec/README.md, zstd),
-// and so do the lower bytes of a planar leaf.
+// and the lower bytes of a planar leaf are stored so.
 // kvbm_split_planes: out of a run into planes, with the hash of the plain bytes. kvbm_merge_planes: back. A warp a
 // leaf.
 #include "device/kernels/quantize_number.cuh"

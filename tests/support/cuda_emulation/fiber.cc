@@ -36,7 +36,7 @@
 // Pushes the callee-saved registers, saves the stack pointer, switches to the other stack and pops. Floating-point
 // modes stay unchanged: no code here sets them.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_change(void** from, void* to);
-// Begin of a new stack: rbx is the fiber, r12 its entry.
+// Start of a new stack: rbx is the fiber, r12 its entry.
 extern "C" __attribute__((visibility("hidden"))) void kvbm_fiber_begin();
 asm(R"(
 .text

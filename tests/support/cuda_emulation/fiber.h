@@ -37,7 +37,7 @@ class Fiber {
   using Stopped = ucontext_t;
   static void enter(unsigned high, unsigned low);
 #endif
-  void begin();  // first function of every fiber
+  void begin();  // common start of every fiber
   [[nodiscard]] char* stack() const noexcept;
   // Leaves one stack and continues where the other was left.
   static void change(Stopped& from, Stopped& to);
