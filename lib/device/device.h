@@ -74,9 +74,10 @@ inline constexpr char kLost[] = "the device is lost";
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Retains the context and loads the kernels. unsupported: the driver is too old, there is no such ordinal, or the
-  // kernels support none of its architectures (the message names both); no_memory. `driver` and `log` (may be null)
-  // must outlive the device. `lost_after_ns`: a call of the driver that does not return within this time loses the
-  // device; kNever: none does. Blocks: the driver needs up to a second for the first context of a process.
+  // kernels support none of its architectures (the message names both); no_memory. `driver` must outlive the device,
+  // and `log` (may be null) too unless log()->close() is called before. `lost_after_ns`: a call of the driver that does
+  // not return within this time loses the device; kNever: none does. Blocks: the driver needs up to a second for the
+  // first context of a process.
   static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log, uint64_t lost_after_ns = kNever);
   ~Device();
   Device(const Device&) = delete;

@@ -10,7 +10,7 @@
 // Reads on a lost device are never good. Bytes that were read are not verified.
 //
 // Thread: any. Blocks: create does, and the destructor, which waits for reads under way. Locks: mutex_, Pool::mutex,
-// leaves; no call of cuFile is made under them except registering a file.
+// leaves; no call of cuFile is made under them except registering a file, and in the destructor deregistering it.
 #pragma once
 
 #include <atomic>

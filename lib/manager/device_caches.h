@@ -4,8 +4,8 @@
 // the host tier are registered with it. It is closed with the manager, when no cache and no operation is left. Memory
 // that cannot be registered is bounced through pinned staging, which is slower.
 //
-// Thread: any. Blocks: place() and require() do, for loading libcuda and for registering memory. Lock: opening_, held over
-// calls of the driver while a device is opened and never on a path of blocks; mutex_, a leaf.
+// Thread: any. Blocks: place() and require() do, for loading libcuda and for registering memory. Lock: opening_, held
+// over calls of the driver while a device is opened and never on a path of blocks; mutex_, a leaf.
 #pragma once
 
 #include <cstdint>
