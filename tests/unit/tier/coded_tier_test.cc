@@ -5,6 +5,8 @@
 
 #include "support/disk_world.h"
 #include "support/opaque_leaves.h"
+#include "support/paced_tier.h"
+#include "tier/coded/coded_core.h"
 
 namespace kvbm::test::coded_tier_test {
 namespace {
