@@ -59,6 +59,12 @@ func init() {
 			r.driver.Capture(uintptr(*a.stream()), a.flag("on"))
 			return nil, nil
 		},
+		"device.waits": func(r *runner, a *arguments) (results, error) {
+			if a.flag("on") {
+				return nil, r.driver.Apply("waits=1")
+			}
+			return nil, r.driver.Apply("waits=0")
+		},
 		"device.synchronize": func(r *runner, a *arguments) (results, error) {
 			r.driver.Synchronize(uintptr(*a.stream()))
 			return nil, nil

@@ -114,6 +114,12 @@ def device_capture(r: Runner, a: Step) -> Results:
     return {}
 
 
+@kind("device.waits")
+def device_waits(r: Runner, a: Step) -> Results:
+    r.fake.apply(f"waits={a['on']}")
+    return {}
+
+
 @kind("device.synchronize")
 def device_synchronize(r: Runner, a: Step) -> Results:
     r.fake.synchronize(number(a["stream"]))

@@ -20,6 +20,7 @@ class FakeDriver {
   int (*copy)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
   void (*hold)(void* stream, int on) = nullptr;
   void (*capture)(void* stream, int on) = nullptr;
+  int (*apply)(const char* text) = nullptr;  // sets it up
   void (*synchronize)(void* stream) = nullptr;
 
  private:

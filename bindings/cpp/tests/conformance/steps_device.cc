@@ -29,7 +29,6 @@ FakeDriver::FakeDriver() {
   find(hold, "kvbm_fake_hold");
   find(capture, "kvbm_fake_capture");
   find(synchronize, "kvbm_fake_synchronize");
-  int (*apply)(const char*) = nullptr;
   find(apply, "kvbm_fake_apply");
   if (apply("devices=2") == 0) throw Failure("the fake CUDA driver has no second device");
 }
@@ -95,6 +94,10 @@ void add_device_steps(Steps& steps) {
   };
   steps["device.capture"] = [](Args& args) {
     return FakeDriver::get().capture(args.stream("stream"), args.number<int>("on")), Json();
+  };
+  steps["device.waits"] = [](Args& args) {
+    if (FakeDriver::get().apply(args.number<int>("on") != 0 ? "waits=1" : "waits=0") == 0) throw Failure("no such setting");
+    return Json();
   };
   steps["device.synchronize"] = [](Args& args) {
     return FakeDriver::get().synchronize(args.stream("stream")), Json();

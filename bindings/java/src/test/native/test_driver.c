@@ -33,11 +33,14 @@ JNIEXPORT jboolean JNICALL DRIVER(load)(JNIEnv *env, jclass self, jstring path) 
          fake_hold != NULL && fake_capture != NULL && fake_apply != NULL;
 }
 
-/* There are two devices from now on. */
-JNIEXPORT jboolean JNICALL DRIVER(twoDevices)(JNIEnv *env, jclass self) {
-  (void)env;
+/* Sets it up. */
+JNIEXPORT jboolean JNICALL DRIVER(apply)(JNIEnv *env, jclass self, jstring text) {
+  const char *words = (*env)->GetStringUTFChars(env, text, NULL);
   (void)self;
-  return fake_apply("devices=2") != 0 ? JNI_TRUE : JNI_FALSE;
+  if (words == NULL) return JNI_FALSE;
+  const int taken = fake_apply(words);
+  (*env)->ReleaseStringUTFChars(env, text, words);
+  return taken != 0 ? JNI_TRUE : JNI_FALSE;
 }
 
 JNIEXPORT jlong JNICALL DRIVER(allocateOn)(JNIEnv *env, jclass self, jint device, jlong bytes) {

@@ -41,11 +41,11 @@ impl Fake {
         assert!(!found.is_null());
         found
     }
-    /// From now on; device 0 is as it was.
-    pub fn two_devices(&self) {
+    /// Sets it up.
+    pub fn apply(&self, text: &str) {
         let apply: extern "C" fn(*const c_char) -> c_int =
             unsafe { std::mem::transmute(self.entry("kvbm_fake_apply")) };
-        let text = CString::new("devices=2").unwrap();
+        let text = CString::new(text).unwrap();
         assert!(apply(text.as_ptr()) != 0);
     }
     pub fn allocate(&self, device: u32, bytes: usize) -> *mut u8 {

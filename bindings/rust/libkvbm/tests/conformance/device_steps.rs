@@ -64,6 +64,7 @@ impl Objects {
             }
             "device.hold" => self.fake()?.hold(needed_stream(call)?, call.flag("on")?),
             "device.capture" => self.fake()?.capture(needed_stream(call)?, call.flag("on")?),
+            "device.waits" => self.fake()?.apply(if call.flag("on")? { "waits=1" } else { "waits=0" }),
             "device.synchronize" => self.fake()?.synchronize(needed_stream(call)?),
             _ => return Ok(None),
         }

@@ -170,7 +170,7 @@ fn run(scenario: &Value, constants: &HashMap<String, Value>, tmp: &Path, driver:
     running.variables.insert("tmp".into(), Value::String(tmp.display().to_string()));
     if let Some(driver) = driver {
         let fake = fake::Fake::open(&driver);
-        fake.two_devices();
+        fake.apply("devices=2");
         running.objects.fake = Some(fake);
         running.variables.insert("driver".into(), Value::String(driver));
     }

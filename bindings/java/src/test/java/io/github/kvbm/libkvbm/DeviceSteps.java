@@ -21,7 +21,7 @@ final class DeviceSteps {
     assumeTrue(TestDriver.isBuilt(), "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)");
     Kvbm.versionString(); // loads the library
     TestDriver.open();
-    if (!TestDriver.twoDevices()) throw new AssertionError("the fake CUDA driver has no second device");
+    if (!TestDriver.apply("devices=2")) throw new AssertionError("the fake CUDA driver has no second device");
     values.bind("driver", TestDriver.file().toString());
   }
 
@@ -40,6 +40,10 @@ final class DeviceSteps {
     });
     steps.put("device.capture", in -> {
       TestDriver.capture(in.number("stream"), in.flag("on"));
+      return results();
+    });
+    steps.put("device.waits", in -> {
+      if (!TestDriver.apply(in.flag("on") ? "waits=1" : "waits=0")) throw new AssertionError("there is no such setting");
       return results();
     });
     steps.put("device.synchronize", in -> {

@@ -26,8 +26,8 @@ final class TestDriver {
 
   private static native boolean load(String path);
 
-  /** From now on; false if there cannot be. */
-  static native boolean twoDevices();
+  /** Sets it up; false for what it does not know. */
+  static native boolean apply(String text);
 
   static long allocate(long bytes) {
     return allocateOn(0, bytes);
