@@ -511,3 +511,18 @@ impl Cache {
         self.inner.handle.raw()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_has_the_number_of_how_its_layers_are_waited_for() {
+        let numbers = [sys::KVBM_WAIT_LAYERS_OFF, sys::KVBM_WAIT_LAYERS_ON_DEVICE, sys::KVBM_WAIT_LAYERS_ISSUED];
+        for number in numbers {
+            let given = LoadOptions { wait_layers: WaitLayers::try_from(number).unwrap(), ..Default::default() };
+            assert_eq!(Cache::load_options(&given).unwrap().wait_layers, number);
+        }
+        assert!(WaitLayers::try_from(3).is_err());
+    }
+}
