@@ -24,12 +24,12 @@ constexpr CodeRow kRows[] = {
     {Code::at_limit, "KVBM_ERR_LIMIT", "as many as the library counts are in use (pins, holds, namespaces, quotas, epochs, sessions); end some that are not needed"},
     {Code::no_room, "KVBM_ERR_NO_ROOM", "no room and nothing may be evicted; release holds or raise the capacity"},
     {Code::over_quota, "KVBM_ERR_QUOTA", "the namespace has used its quota; raise it or drop some of its blocks"},
-    {Code::again, "KVBM_ERR_AGAIN", "the queue's operations are all in flight; poll completions and retry"},
+    {Code::again, "KVBM_ERR_AGAIN", "not possible yet: operations are in flight, or it has not ended; poll and retry"},
     {Code::no_memory, "KVBM_ERR_NO_MEMORY", "the system refused memory"},
     {Code::disk_full, "KVBM_ERR_DISK_FULL", "the file system is full; free space or lower the tier's capacity"},
     {Code::deadline, "KVBM_ERR_DEADLINE", "the deadline passed before it was done"},
     {Code::cancelled, "KVBM_ERR_CANCELLED", "it was cancelled"},
-    {Code::owner_gone, "KVBM_ERR_OWNER_GONE", "the owner of the tier set has died; retry, a client takes over"},
+    {Code::owner_gone, "KVBM_ERR_OWNER_GONE", "the process at the other end is gone: the owner of a tier set, or a peer of a session; retry"},
     {Code::closed, "KVBM_ERR_CLOSED", "the object is being released"},
     {Code::miss, "KVBM_ERR_MISS", "the block is not here; compute it"},
     {Code::damaged, "KVBM_ERR_DAMAGED", "the stored bytes failed verification and were quarantined; compute the block"},
@@ -39,7 +39,7 @@ constexpr CodeRow kRows[] = {
     {Code::not_permitted, "KVBM_ERR_PERMISSION", "the system does not permit it; check owner, mode and limits"},
     {Code::internal, "KVBM_ERR_INTERNAL", "a fault inside kvbm; please report it with the detail"},
     {Code::io_error, "KVBM_ERR_IO", "the system reported an input/output error; see the detail"},
-    {Code::tier_disabled, "KVBM_ERR_TIER_DISABLED", "the tier was disabled after a fault; see its events and log"},
+    {Code::tier_disabled, "KVBM_ERR_TIER_DISABLED", "the tier or the device was disabled after a fault; see events and log"},
 };
 
 const CodeRow* find(Code code) noexcept {

@@ -28,7 +28,7 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, const kvbm::manager::Environm
   for (const uint64_t reserved : in.reserved) {
     if (reserved != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
   }
-  if (in.reserved0 != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
+  if (in.reserved0 != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved0 must be zero");
   if (in.codec_goal > 1) return Status(Code::bad_config, "codec_goal is 0 (speed) or 1 (space)");
   if (in.codec != nullptr) out.codec = in.codec;
   if (!kvbm::manager::is_tier_codec(out.codec)) {

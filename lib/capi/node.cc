@@ -139,6 +139,7 @@ kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_r
 
 kvbm_status_t kvbm_manager_node_address(kvbm_manager_t* manager, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_needed != nullptr) *out_needed = 0;
     if (manager == nullptr || (out == nullptr && capacity != 0)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const auto& node = manager->tenancy->node;

@@ -270,7 +270,9 @@ static void a_manager_that_is_no_node_says_so(void) {
   CHECK_STATUS(kvbm_manager_nodes(NULL, NULL, 0, &n), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_manager_nodes(w.manager, NULL, 1, &n), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_manager_nodes(w.manager, NULL, 0, NULL), KVBM_ERR_INVALID);
+  needed = 7;
   CHECK_STATUS(kvbm_manager_node_address(NULL, text, sizeof text, &needed), KVBM_ERR_INVALID);
+  CHECK(needed == 0);
   world_close(&w);
 }
 

@@ -214,7 +214,7 @@ public final class Manager extends NativeObject {
    * @param ns namespace of the keys
    * @param part null = component 0, whole model
    * @param keys the keys
-   * @return {@link Status#OK} or {@link Status#PARTIAL}
+   * @return {@link Status#OK}, also if some keys are in no tier
    */
   public Status prefetch(Namespace ns, Part part, KeyArray keys) {
     Objects.requireNonNull(keys, "keys");
