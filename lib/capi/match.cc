@@ -167,7 +167,7 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
       const kvbm::SlotId slot = found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
       const bool given = slot != kvbm::kNoSlot && manager.trust(slot);
       if (given) slots.push_back(slot);
-      out_blocks[i] = given ? 1 : 0;  // placeholder until there are holds
+      out_blocks[i] = given ? 1 : 0;  // marks the block; replaced by its hold below
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
     kvbm::Code code = kvbm::Code::no_room;

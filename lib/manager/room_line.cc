@@ -191,7 +191,7 @@ void RoomLine::look_again() noexcept {
   arm();
 }
 
-void RoomLine::say_refused(std::string_view who, Code code, uint64_t waited_ns) noexcept {
+void RoomLine::say_refused(std::string_view refused, Code code, uint64_t waited_ns) noexcept {
   const Log& log = *manager_.env().log;
   if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
   const uint64_t now = manager_.env().clock().now_ns();
@@ -201,7 +201,7 @@ void RoomLine::say_refused(std::string_view who, Code code, uint64_t waited_ns) 
   const MemoryWait nobody_to_tell;
   const Use use = use_of(manager_.table());
   const auto number = [](uint64_t n) { return std::to_string(n); };
-  std::string text(who);
+  std::string text(refused);
   text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
   text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) +

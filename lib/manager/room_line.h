@@ -77,8 +77,9 @@ class RoomLine {
   [[nodiscard]] uint64_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
   // Returns how many of the waiters are prefetches.
   [[nodiscard]] uint64_t waiting_prefetches() const noexcept { return prefetches_.load(std::memory_order_relaxed); }
-  // Logs, now and then, what holds the host's blocks. `who`: "a store". `waited_ns`: 0 for one that did not wait.
-  void say_refused(std::string_view who, Code code, uint64_t waited_ns) noexcept;
+  // Logs, now and then, what holds the host's blocks. `refused`: the operation, "a store". `waited_ns`: 0 if
+  // it did not wait.
+  void say_refused(std::string_view refused, Code code, uint64_t waited_ns) noexcept;
 
  private:
   static constexpr uint64_t kStores = uint64_t{1} << 63;  // bit in a place: behind all prefetches
