@@ -159,7 +159,7 @@ void kvbm_context_release(kvbm_context_t* context) {
 kvbm_status_t kvbm_context_config(const kvbm_context_t* context, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
-    if (context == nullptr) return KVBM_ERR_INVALID;
+    if (context == nullptr) return kvbm::capi::invalid("context is NULL");
     const std::string text = kvbm::print_config(kvbm::manager::option_schema(), context->core->config);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
   });

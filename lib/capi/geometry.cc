@@ -88,15 +88,16 @@ uint64_t kvbm_geometry_fingerprint(const kvbm_geometry_t* geometry) {
 kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t* geometry, uint32_t component, const kvbm_shard_t* shard,
                                          uint64_t* out_bytes) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (geometry == nullptr || out_bytes == nullptr || component > UINT16_MAX) return KVBM_ERR_INVALID;
+    if (geometry == nullptr || out_bytes == nullptr) return kvbm::capi::invalid("geometry or out_bytes is NULL");
+    if (component > UINT16_MAX) return kvbm::capi::invalid("component is over 65535");
     const auto index = static_cast<kvbm::Component>(component);
     const layout::ComponentGeometry* facts = geometry->core->component(index);
-    if (facts == nullptr) return KVBM_ERR_INVALID;
+    if (facts == nullptr) return kvbm::capi::invalid("the geometry has no such component");
     kvbm_part_t part{};
     if (shard != nullptr) part.shard = *shard;
     part.component = component;
     const kvbm::manager::Part given = kvbm::capi::to_part(&part);
-    if (given.component != index) return KVBM_ERR_INVALID;  // a reserved field is set
+    if (given.component != index) return kvbm::capi::invalid("a reserved field of the part is set");
     kvbm::Shard which = given.shard;
     if (which == kvbm::Shard{}) which = layout::whole_shard(*facts);
     const kvbm::Status fits = layout::check_shard(*geometry->core, index, which);

@@ -33,6 +33,10 @@ kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::st
 
 void forget_last_error() noexcept { last_error.status = KVBM_OK; }
 
+void explain_last_error(kvbm_status_t status) noexcept {
+  if (last_error.status != status) write(nullptr, static_cast<Code>(status), code_text(static_cast<Code>(status)), {});
+}
+
 kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept { return write(err, code, text, {}); }
 
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept {
@@ -49,7 +53,7 @@ Status refuse_count(const char* what) {
 kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept {
   if (out_needed != nullptr) *out_needed = length;
   if (capacity == 0) return KVBM_OK;
-  if (out == nullptr) return to_c(Code::invalid_argument);
+  if (out == nullptr) return invalid("out is NULL and capacity is not 0");
   const size_t n = std::min(length, capacity - 1);
   std::memcpy(out, text, n);
   out[n] = '\0';

@@ -24,6 +24,8 @@ inline kvbm_status_t refuse(Code code, const char* text) noexcept { return fail(
 inline kvbm_status_t invalid(const char* text) noexcept { return refuse(Code::invalid_argument, text); }
 // Marks the content of this thread's own slot as from an earlier call.
 void forget_last_error() noexcept;
+// Writes the status's own text (kvbm_status_text) into this thread's own slot, unless the call has left one of that status.
+void explain_last_error(kvbm_status_t status) noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
 // Runs a call and turns exceptions into codes. Only allocation may throw; an operation's own steps are guarded in
@@ -32,7 +34,9 @@ template <class Fn>
 kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   if (err == nullptr) forget_last_error();
   try {
-    return body();
+    const kvbm_status_t status = body();
+    if (err == nullptr && status < KVBM_OK) [[unlikely]] explain_last_error(status);
+    return status;
   } catch (const std::bad_alloc&) {
     return fail(err, Code::no_memory, "the system refused memory");
   } catch (...) {
@@ -65,7 +69,8 @@ inline constexpr const char* kUnknownOptions =
 // Fills in the defaults, zeroes the fields that only the caller's header has, and sets struct_size.
 template <class T>
 kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noexcept {
-  if (out == nullptr || !is_struct_size(struct_size)) return to_c(Code::invalid_argument);
+  if (out == nullptr) return invalid("out_options is NULL");
+  if (!is_struct_size(struct_size)) return invalid("struct_size is not that of a struct");
   std::memset(static_cast<void*>(out), 0, struct_size);
   std::memcpy(static_cast<void*>(out), &defaults, std::min<size_t>(struct_size, sizeof(T)));
   out->struct_size = struct_size;

@@ -190,7 +190,7 @@ kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
 
 static kvbm_status_t flush_to(kvbm_manager_t* manager, bool durable, uint64_t timeout_ns) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     return kvbm::capi::flush_and_wait(*manager->tenancy, durable, timeout_ns);

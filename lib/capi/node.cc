@@ -102,7 +102,8 @@ kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t* manager, uint64_t time
 kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_rows, size_t capacity, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (manager == nullptr || out_n == nullptr || (out_rows == nullptr && capacity != 0)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || out_n == nullptr) return kvbm::capi::invalid("manager or out_n is NULL");
+    if (out_rows == nullptr && capacity != 0) return kvbm::capi::invalid("out_rows is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (manager->tenancy->node == nullptr) return KVBM_OK;
@@ -140,7 +141,7 @@ kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_r
 kvbm_status_t kvbm_manager_node_address(kvbm_manager_t* manager, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
-    if (manager == nullptr || (out == nullptr && capacity != 0)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || (out == nullptr && capacity != 0)) return kvbm::capi::invalid("manager or out is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const auto& node = manager->tenancy->node;
     const std::string text = node != nullptr ? node->address() : std::string();
@@ -157,16 +158,20 @@ kvbm_status_t kvbm_manager_locate(kvbm_manager_t* manager, kvbm_namespace_t* ns,
                                   size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (manager == nullptr || ns == nullptr || out_n == nullptr || (keys == nullptr && n_keys != 0) ||
-        (out_rows == nullptr && capacity != 0) || kvbm::capi::too_many(n_keys)) {
-      return KVBM_ERR_INVALID;
-    }
-    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    if (manager == nullptr || ns == nullptr || out_n == nullptr) return kvbm::capi::invalid("manager, ns or out_n is NULL");
+    if (kvbm::capi::too_many(n_keys)) return kvbm::capi::fail(nullptr, kvbm::capi::refuse_count("n_keys"));
+    if (keys == nullptr && n_keys != 0) return kvbm::capi::invalid("keys is NULL");
+    if (out_rows == nullptr && capacity != 0) return kvbm::capi::invalid("out_rows is NULL");
+    if (ns->tenancy != manager->tenancy) return kvbm::capi::refuse(kvbm::Code::foreign_handle, "ns belongs to another manager");
     kvbm_locate_options_t given{};
-    if (!kvbm::capi::take_options(options, given) || given.reserved != 0) return KVBM_ERR_UNSUPPORTED;
-    if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
-        (given.request_keys == nullptr) != (given.n_requests == 0) || kvbm::capi::too_many(given.n_requests)) {
-      return KVBM_ERR_INVALID;
+    if (!kvbm::capi::take_options(options, given) || given.reserved != 0) {
+      return kvbm::capi::refuse(kvbm::Code::unsupported, kvbm::capi::kUnknownOptions);
+    }
+    if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0)) {
+      return kvbm::capi::invalid("options.n_parts is over 32, or options.parts is NULL");
+    }
+    if (kvbm::capi::too_many(given.n_requests) || (given.request_keys == nullptr) != (given.n_requests == 0)) {
+      return kvbm::capi::invalid("options.request_keys and options.n_requests go together, with at most 2^28 requests");
     }
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
@@ -176,14 +181,14 @@ kvbm_status_t kvbm_manager_locate(kvbm_manager_t* manager, kvbm_namespace_t* ns,
                                                          : std::span<const size_t>(&n_keys, 1);
     size_t left = n_keys;
     for (const size_t n : request.request_keys) {
-      if (n > left) return KVBM_ERR_INVALID;
+      if (n > left) return kvbm::capi::invalid("options.request_keys add up to more than n_keys");
       left -= n;
     }
-    if (left != 0) return KVBM_ERR_INVALID;
+    if (left != 0) return kvbm::capi::invalid("options.request_keys add up to less than n_keys");
     std::vector<kvbm::manager::PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
-      if (!plan.ok()) return to_c(plan.status().code());
+      if (!plan.ok()) return kvbm::capi::fail(nullptr, plan.status());
       parts.push_back(std::move(plan).value());
     }
     request.parts = parts;

@@ -125,7 +125,7 @@ kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t* offer, kvbm_error_t* err) {
 
 kvbm_status_t kvbm_offer_abort(kvbm_offer_t* offer, const char* reason) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (offer == nullptr) return KVBM_ERR_INVALID;
+    if (offer == nullptr) return kvbm::capi::invalid("offer is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*offer->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     return kvbm::capi::to_c(offer->offer->abort(reason != nullptr ? reason : "").code());

@@ -52,7 +52,7 @@ size_t kvbm_queue_wait(kvbm_queue_t* queue, kvbm_completion_t* out_completions, 
 
 kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (queue == nullptr) return KVBM_ERR_INVALID;
+    if (queue == nullptr) return kvbm::capi::invalid("queue is NULL");
     if (queue->core->context->fork.forked()) return KVBM_ERR_FORKED;
     const auto found = queue->core->registry->find(operation);
     if (found == nullptr) return KVBM_ERR_STALE;

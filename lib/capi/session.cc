@@ -179,7 +179,7 @@ kvbm_status_t kvbm_session_wait_layer(kvbm_session_t* session, uint32_t componen
 
 kvbm_status_t kvbm_session_abort(kvbm_session_t* session, const char* reason) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (session == nullptr) return KVBM_ERR_INVALID;
+    if (session == nullptr) return kvbm::capi::invalid("session is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*session->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     return kvbm::capi::to_c(session->receipt->abort(reason != nullptr ? reason : "").code());

@@ -69,8 +69,8 @@ extern "C" {
 
 kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* out_stats) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || out_stats == nullptr || !kvbm::capi::is_struct_size(out_stats->struct_size))
-      return KVBM_ERR_INVALID;
+    if (manager == nullptr || out_stats == nullptr) return kvbm::capi::invalid("manager or out_stats is NULL");
+    if (!kvbm::capi::is_struct_size(out_stats->struct_size)) return kvbm::capi::invalid("out_stats->struct_size is not set");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::Snapshot s = kvbm::manager::snapshot(*manager->tenancy->manager);
     kvbm_manager_stats_t full{};
@@ -105,7 +105,7 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
 kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
-    if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
     if (manager->tenancy->node != nullptr) text += kvbm::manager::node_metrics_text(*manager->tenancy->node);
@@ -115,7 +115,7 @@ kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t ca
 
 kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t* manager, kvbm_queue_t* queue) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     manager->tenancy->manager->events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
     return KVBM_OK;
@@ -126,12 +126,15 @@ kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor,
                                 size_t capacity, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (manager == nullptr || inout_cursor == nullptr || out_n == nullptr || out_rows == nullptr || capacity == 0) {
-      return KVBM_ERR_INVALID;
+    if (manager == nullptr || inout_cursor == nullptr || out_n == nullptr) {
+      return kvbm::capi::invalid("manager, inout_cursor or out_n is NULL");
     }
+    if (out_rows == nullptr || capacity == 0) return kvbm::capi::invalid("out_rows is NULL or has no room");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     auto& core = *manager->tenancy->manager;
-    if ((*inout_cursor >> 56) > core.tiers_below()) return KVBM_ERR_INVALID;
+    if ((*inout_cursor >> 56) > core.tiers_below()) {
+      return kvbm::capi::invalid("inout_cursor is not from a call of kvbm_manager_scan on this manager");
+    }
     std::vector<kvbm::manager::ScanEntry> rows(std::min(capacity, kMostScanned));
     const size_t n = kvbm::manager::scan(core, *inout_cursor, rows);
     for (size_t i = 0; i < n; ++i) {
