@@ -25,13 +25,20 @@ double number_in(const std::string& file) {
 
 }  // namespace
 
-// Uses the device's maximum speed and width, because an idle link reports a lower current speed.
+// Uses maximum speeds and widths, because an idle link reports a lower current speed: the lower one of the device and of
+// the port that it is plugged into.
 uint64_t staged_run_of_link(const std::string& pci, const std::string& devices) {
   std::string name = pci;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string folder = devices + "/" + name;
-  const double speed = number_in(folder + "/max_link_speed");
-  const double lanes = number_in(folder + "/max_link_width");
+  // The folder is a link into the tree of devices, so its parent is the port's. A port without a PCIe link says nothing.
+  const auto of_link = [&folder](const char* file) {
+    const double device = number_in(folder + file);
+    const double port = number_in(folder + "/.." + file);
+    return port > 0 ? std::min(device, port) : device;
+  };
+  const double speed = of_link("/max_link_speed");
+  const double lanes = of_link("/max_link_width");
   if (!(speed > 0) || !(lanes > 0) || lanes > kMostLanes) return kUnknown;
   const auto bytes = static_cast<uint64_t>(std::min(speed * lanes * kBytesPerTransfer, static_cast<double>(kMost)));
   return std::clamp(std::bit_floor(bytes), kLeast, kMost);
