@@ -41,7 +41,7 @@ int main(void) {
   if (kvbm_codec_encode(page, sizeof page, KVBM_CODEC_DEFAULT, &form, coded, room, &coded_bytes, &err) < 0) stop("encode", &err);
   printf("%zu bytes became %zu (%s)\n", sizeof page, coded_bytes, kvbm_codec_kernel());
 
-  /* What comes from elsewhere is looked at before room is taken for it. */
+  /* Inspects the bytes before memory is allocated for them: they may come from another machine. */
   info.struct_size = sizeof info;
   if (kvbm_codec_inspect(coded, coded_bytes, &info, &err) < 0) stop("inspect", &err);
   if (info.raw_bytes != sizeof back || info.lossy) return 1;

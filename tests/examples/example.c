@@ -35,7 +35,7 @@ int main(void) {
   kvbm_key_chain(ns, NULL, tokens, 8, 4, NULL, keys, 2, &n);            /* names for the prompt's two full blocks */
   kvbm_cache_store(cache, keys, blocks, n, NULL, NULL, 0);              /* offload them */
   memset(kv, 0, sizeof kv);                                             /* the engine forgets */
-  kvbm_cache_lookup(cache, keys, n, NULL, &match, &hits);                     /* the same prompt comes again */
+  kvbm_cache_lookup(cache, keys, n, NULL, &match, &hits);                     /* a later request with this prompt */
   kvbm_status_t loaded = kvbm_cache_load(cache, match, blocks, hits, NULL, NULL, 0); /* back, verified */
   printf("%zu of %zu blocks came back: %c%c\n", hits, n, kv[3][0], kv[1][4095]);
 

@@ -18,7 +18,7 @@ typedef struct object {
   uint64_t size;
 } object;
 
-/* What a server would have: all stores of a process see the same objects, as two hosts do. */
+/* Objects on an imaginary server: all stores of a process share them, as two hosts would. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static object *objects;
 static uint64_t used;

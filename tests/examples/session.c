@@ -1,5 +1,5 @@
-/* A prefill node and a decode node move the KV of one request, layer by layer. Both are in this program so that it can
- * be run as it is; in earnest each half is an engine on a machine of its own, and the addresses are configuration. */
+/* A prefill node and a decode node move the KV of one request, layer by layer. Both are in this program so that it
+ * runs by itself. In production each half is an engine on its own machine, and the addresses are configuration. */
 #include <kvbm.h>
 #include <stdio.h>
 #include <string.h>

@@ -102,7 +102,7 @@ class BlockCalls {
 
   // ------------------------------------------------------------------ arguments
 
-  // A namespace of the first manager, or what the caller must be told about.
+  // A namespace of the first manager, or a choice that the call must refuse.
   struct Who {
     kvbm_manager_t* manager;
     kvbm_namespace_t* ns;
@@ -259,7 +259,8 @@ class BlockCalls {
     std::vector<kvbm_key_t> keys;
     for (const HeldBlock* b : batch.held) {
       keys.push_back(b != nullptr ? b->content : kvbm_key_t{});
-      // A block is told under the namespace it was filled for; one whose epoch has ended is not told any more.
+      // A block can be registered only under the namespace it was filled for, and no longer once that epoch has
+      // ended.
       if (b != nullptr && w.n < 2 && b->ns != keys_[w.n].id) return;
     }
     Roomy<kvbm_register_options_t> room;

@@ -56,7 +56,7 @@ class CodingCalls : protected BlockCalls {
  private:
   struct Ids {
     std::vector<uint32_t> ids;
-    bool good = true;   // all of them the engine's
+    bool good = true;   // all are ids of the engine
     bool twice = false;
     [[nodiscard]] bool has(uint32_t id) const { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
   };
@@ -106,7 +106,7 @@ class CodingCalls : protected BlockCalls {
     return wrong || unknown || o.struct_size < sizeof o;
   }
 
-  // What the blocks need; asked for once more where it was asked for wrongly.
+  // Returns the room that the blocks need. Asks again with valid options if the first call was refused.
   uint64_t room_of(const Coding& c, const kvbm_cache_code_options_t& given) {
     uint64_t room = kUnwritten;
     ErrorSlot slot;
@@ -201,7 +201,7 @@ class CodingCalls : protected BlockCalls {
     if (wrong) REQUIRE(got < 0);
     if (!wrong && !changed) REQUIRE(got == (info.lossy != 0 && !allowed ? KVBM_ERR_PERMISSION : KVBM_OK));
     if (got != KVBM_OK) return;
-    // What was changed without an error is what nobody reads; pages are the payloads.
+    // A changed byte that causes no error must not change the result. Pages are compared with the payloads.
     for (size_t i = 0; i < c.to.ids.size(); ++i) {
       const uint8_t* const now = c.op.tensors.block(c.to.ids[i]);
       if (info.lossy == 0) REQUIRE(std::memcmp(now, before.data() + i * kBlockBytes, kBlockBytes) == 0);

@@ -35,7 +35,7 @@ class World : CodingCalls {
     REQUIRE(kvbm_manager_unpin_owner(managers_[0], 8, &n) == KVBM_OK);
     const kvbm_manager_stats_t s = stats();
     REQUIRE(s.holds == 0 && s.pins == 0 && s.matches == 0 && s.operations_in_flight == 0);
-    // What nothing holds can all be taken again.
+    // All slots can be allocated again once nothing is held.
     kvbm_namespace_set_quota(ns_[0], 0, KVBM_QUOTA_EVICT);
     std::vector<kvbm_block_t> all(s.tiers[0].capacity_bytes / (kBlockBytes + 384));
     REQUIRE(kvbm_manager_allocate(managers_[0], ns_[0], all.size(), all.data(), nullptr, 0, nullptr) == KVBM_OK);
@@ -65,7 +65,7 @@ class World : CodingCalls {
     return good;
   }
 
-  // What a submission came to; takes it over when it is in flight.
+  // Checks the status of a submission, and keeps the operation if it is in flight.
   void after_submit(std::unique_ptr<Submitted> op, kvbm_status_t got, bool queued, bool wrong) {
     expected(got);
     if (wrong) REQUIRE(got < 0);

@@ -1,4 +1,4 @@
-// What a run of C calls has made and may use again, and what must hold after every one of them.
+// Objects that a run of C calls has made and may reuse, and the invariants that hold after every call.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ inline constexpr size_t kBlockBytes = 4096;
 inline constexpr size_t kHostBlocks = 12;
 inline constexpr uint64_t kHostBytes = 4096 + kHostBlocks * (kBlockBytes + 384);
 inline constexpr size_t kEngineBlocks = 32;
-inline constexpr size_t kGuard = 256;    // bytes before and behind a tensor that nobody may touch
+inline constexpr size_t kGuard = 256;    // bytes before and behind a tensor that must not change
 inline constexpr size_t kKeys = 24;      // of a namespace; the last 8 are content keys
 inline constexpr uint64_t kUnwritten = 0xDEADBEEFCAFEF00DULL;
 inline constexpr kvbm_status_t kNoStatus = 12345;
@@ -136,7 +136,7 @@ struct HeldBlock {
   enum Kind { partial, complete, registered, weak } kind = partial;
   size_t key = 0;
   std::array<uint8_t, 16> ns{};
-  kvbm_key_t content{};  // what its bytes were made from
+  kvbm_key_t content{};  // key that its bytes were generated from
   bool foreign = false;  // of the other manager
 };
 

@@ -32,7 +32,7 @@ const codec::KeyRing& ring() {
   return *keys;
 }
 
-// What decodes is a plain record whose leaves are what its table says; nothing is written beside the target.
+// A record that decodes is plain, with leaves that match its table. No byte is written outside the target.
 void decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeRules& rules, uint32_t first,
             uint32_t n) {
   static codec::Workspace workspace;

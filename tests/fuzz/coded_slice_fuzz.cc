@@ -49,7 +49,7 @@ class Memory {
   size_t bytes_;
 };
 
-// What was pulled: some leaves of two planes.
+// A pulled slice: some leaves of two planes.
 SliceInSlot wanted(uint64_t positions, std::byte* slot) {
   SliceInSlot out;
   out.component = layout::attention(2, 2, 8, layout::Element::bf16);

@@ -12,7 +12,7 @@ KVBM_FUZZ_TARGET(config) {
   const auto schema = manager::option_schema();
   const auto set = resolve_config(schema, sources);
   if (!set.ok()) return 0;
-  // What was accepted can be printed, and what is printed is accepted.
+  // An accepted configuration can be printed, and the printed text is accepted.
   const std::string printed = print_config(schema, set.value());
   sources.file_text = printed;
   if (!resolve_config(schema, sources).ok()) __builtin_trap();

@@ -27,7 +27,7 @@ constexpr size_t kBlock = 4096;
 constexpr uint32_t kUnits = 4;
 constexpr size_t kText = 1 << 20;
 
-// What calls need beside the count. All that they are given is one element long.
+// Objects and arguments that calls need beside the count. Every array is one element long.
 struct World {
   kvbm_context_t* plain = nullptr;  // for managers that are no nodes
   kvbm_context_t* context = nullptr;

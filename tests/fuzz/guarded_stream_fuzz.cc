@@ -1,9 +1,10 @@
-// Somebody on the path of a protected TCP connection: the input says what he does to a stream of frames that were really
-// sent. Whatever it is, the receiver tells of nothing but what was sent, in its order, and of nothing after the first
-// frame that is not.
+// An attacker on the path of a protected TCP connection. The input says how it changes a stream of frames that were
+// really sent. Whatever the change, the receiver reports only frames that were sent, in order, and none after the
+// first changed frame.
 //
-// Input: byte 0 the protection and into what pieces the stream is cut; then operations of four bytes: what (a bit, a frame
-// left out, repeated, exchanged with the next, cut short, or bytes of the input put in), which frame, and where.
+// Input: byte 0 chooses the protection and the pieces the stream is cut into. Then come operations of four bytes:
+// kind, frame and position. An operation flips a bit, drops, repeats or cuts a frame, exchanges it with the next, or
+// inserts bytes of the input.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -45,7 +46,7 @@ std::vector<Bytes> frames_that_were_sent(Protection how) {
   copy::tcp::Sender sender;
   sender.guard(guard(how));
   static const Bytes bulk(2500, std::byte{0x5A});
-  for (uint64_t i = 0; i < kTags + 1; ++i) {  // the last one is posted by nobody
+  for (uint64_t i = 0; i < kTags + 1; ++i) {  // no receive is posted for the last one
     const std::string text = "message " + std::to_string(i);
     check(sender.queue_guarded(std::as_bytes(std::span(text))) == Code::ok);
     const kvbm_transport_piece_t piece{bulk.data(), 1 + i * 600};

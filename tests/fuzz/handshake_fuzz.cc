@@ -32,7 +32,7 @@ KVBM_FUZZ_TARGET(handshake) {
                                          reinterpret_cast<const std::byte*>(data + at) + n);
     const auto step = handshake.take(message);
     if (step.established && keyed) __builtin_trap();
-    // What is agreed on is never less than this side's wish.
+    // The agreed protection is never weaker than this side's setting.
     if (step.established && handshake.protection() < self.protect) __builtin_trap();
     if (step.send.size() != 0 && step.send.size() != kHandshakeBytes) __builtin_trap();
     if (!step.status.ok() && step.status.message().empty()) __builtin_trap();

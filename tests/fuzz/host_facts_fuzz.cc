@@ -1,4 +1,5 @@
-// What a node says of its host over a link, and what is said at the socket. What is accepted encodes to the same bytes.
+// Facts that a node sends about its host over a link, and messages on the host's socket. Accepted ones encode to the
+// same bytes.
 #include "cluster/host_facts.h"
 
 #include <cstring>

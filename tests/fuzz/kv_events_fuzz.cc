@@ -1,4 +1,4 @@
-// Input: the payload of a message of KV events, as anybody on the network may send it.
+// Input: the payload of a message of KV events, as any sender on the network may make it.
 #include <algorithm>
 
 #include "watch/event.h"

@@ -1,5 +1,5 @@
-// The text of a key file. What is taken for a key comes back as the same text; what is refused is refused without being
-// told.
+// The text of a key file. An accepted key prints as the same text. The error for a refused one does not quote the
+// text, which may be a secret.
 #include "cluster/pool_key.h"
 
 #include <cctype>

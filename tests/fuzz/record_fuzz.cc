@@ -19,7 +19,7 @@ void check(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-// What parses is in order and inside its payload, and encodes to the same bytes.
+// A record that parses has its leaves in order and inside the payload, and encodes to the same bytes.
 void parse(ConstBytes bytes) {
   const auto view = codec::HeadView::parse(bytes);
   if (!view.ok()) return;

@@ -1,5 +1,6 @@
-// What a Redis server answers. The first two bytes say how much room a value has and how the bytes are cut into pieces; the
-// answers that follow are read one after the other, into memory and through the reader's own way.
+// Replies of a Redis server. The first byte is the room for a value, the second one the size of the pieces that the
+// bytes are cut into. The replies that follow are read one after the other, some into memory and some by the reader's
+// own way.
 #include <algorithm>
 #include <vector>
 

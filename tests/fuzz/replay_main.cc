@@ -61,7 +61,8 @@ void mutate(Bytes& bytes, std::mt19937_64& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What one input frees, the next one uses (support/main.cc).
+  // Makes the allocator reuse freed memory for the next input instead of returning it to the system
+  // (support/main.cc).
   (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
   (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const auto& targets = kvbm::test::fuzz_targets();

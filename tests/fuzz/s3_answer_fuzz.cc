@@ -1,4 +1,4 @@
-// What an S3 server answers: errors and listings. What is read is bounded by what came.
+// Answers of an S3 server: errors and listings. The text read never exceeds the body.
 #include "s3/xml.h"
 #include "target.h"
 

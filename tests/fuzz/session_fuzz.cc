@@ -1,9 +1,10 @@
-// A whole session under a peer that says anything: each input is a list of messages and completions, given to a Sender
-// and a Receiver that have a real offer and a real session open. Nothing may be read or written outside of what was
-// given, and after the deadline nothing may be left.
+// A whole session with a peer that sends anything. Each input is a list of messages and completions for a Sender and
+// a Receiver with a real offer and a real session open. Nothing outside the given memory may be read or written, and
+// nothing may be left after the deadline.
 //
-// Input: a byte whose lowest bit puts both sides on a device that shares its memory; then per step one byte of kind, then for messages a u16 length and bytes; the first bytes of a message are set to
-// this session's, so that what lies behind the addressing is reached.
+// Input: a byte with a lowest bit that puts both sides on a device that shares its memory. Each step has one byte of
+// kind, and messages have a u16 length and bytes. The first bytes of a message are set to this session's, so that the
+// code behind the addressing is reached.
 #include <algorithm>
 #include <cstring>
 #include <deque>

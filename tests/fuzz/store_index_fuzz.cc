@@ -17,7 +17,7 @@ void check(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-// What parses lies inside its packs, and can be taken in and forgotten.
+// Records of an index that parses lie inside their packs. The index can be added and dropped again.
 void parse(ConstBytes bytes) {
   const auto index = tier::store::decode_index(bytes);
   if (!index.ok()) return;

@@ -32,7 +32,7 @@ KVBM_FUZZ_TARGET(store_url) {
   check(size <= capi::kMostUrlBytes && was.options.size() <= capi::kMostUrlOptions);
   check(is_clean(was.authority) && is_clean(was.user) && is_clean(was.password) && is_clean(was.path));
   check(was.path.empty() || was.path[0] == '/');
-  // What is printed can be parsed, and is the same but for secrets.
+  // A printed URL can be parsed again, and only its secrets differ.
   const std::string printed = capi::print_store_url(was);
   if (printed.size() > capi::kMostUrlBytes) return 0;  // more had to be escaped than was
   const auto again = capi::parse_store_url(printed);

@@ -1,5 +1,6 @@
-// The bytes of a TCP peer, through the receiving half of a connection. The input's first byte says whether the peer is
-// admitted, its second one into what pieces the rest is cut; a receiver that takes the bytes whole has to see the same.
+// Bytes of a TCP peer, through the receiving half of a connection. The first byte says whether the peer is admitted,
+// the second one the size of the pieces that the rest is cut into. A receiver that takes the bytes whole must report
+// the same events.
 #include <algorithm>
 #include <array>
 #include <cstring>

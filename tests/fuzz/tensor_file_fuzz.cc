@@ -23,7 +23,7 @@ KVBM_FUZZ_TARGET(tensor_file) {
       if (tensor.bytes == 0 || tensor.offset < at || tensor.bytes > size - tensor.offset) __builtin_trap();
       at = tensor.offset + tensor.bytes;
     }
-    // What is written of it is read as the same.
+    // An encoded index decodes to the same index.
     const tensor::Index index = tensor::make_index(file.value(), 0);
     const auto again = tensor::decode_index(tensor::encode_index(index));
     if (!again.ok() || again.value().bytes != size || again.value().segments.size() != index.segments.size()) __builtin_trap();

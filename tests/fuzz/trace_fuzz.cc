@@ -10,7 +10,7 @@ namespace {
 
 using namespace kvbm;
 
-// What holds of every form.
+// Checks that apply to every form.
 void check(std::string_view text, trace::Form form) {
   trace::ParseOptions options;
   options.skip_bad = true;
@@ -29,7 +29,7 @@ void check(std::string_view text, trace::Form form) {
   options.skip_bad = false;
   if (trace::parse(text, options).ok() != (parsed.bad_lines == 0)) __builtin_trap();
   if (parsed.trace.lengths_alone) return;
-  options.form = trace::Form::mooncake;  // as it is written
+  options.form = trace::Form::mooncake;  // the form that to_mooncake() writes
   const auto again = trace::parse_json_lines(trace::to_mooncake(parsed.trace), options);
   if (!again.ok() || again.value().trace.hash_ids != parsed.trace.hash_ids) __builtin_trap();
 }

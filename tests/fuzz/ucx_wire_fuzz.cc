@@ -13,7 +13,7 @@ KVBM_FUZZ_TARGET(ucx_wire) {
   const void* rest = data + 1;
   const size_t left = size - 1;
   if (const auto key = parse_key(rest, left)) {
-    // What a reader relies on: the packed key lies inside, and the range does not wrap.
+    // A parsed key has its packed part inside the message and a range that does not wrap.
     if (sizeof(KeyHead) + key->packed != left || key->base + key->bytes < key->base) __builtin_trap();
   }
   if (const auto head = parse<ControlHead>(rest, left)) {

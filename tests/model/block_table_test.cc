@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kKeys = 120;
 constexpr uint32_t kFamilies = 2;
 
-// What should be true, kept the slow way: one entry per slot that is not free.
+// Models the expected state the simple, slow way: one entry per slot that is not free.
 class Reference {
  public:
   struct Block {
@@ -393,8 +393,8 @@ TEST(BlockTableModel, threads_find_only_what_was_stored_and_lose_no_slot) {
   }
 }
 
-// One thread publishes children under a parent that it holds and lets go, the other allocates all it
-// can: a child is never resident without its parent.
+// One thread publishes a parent and a child and releases the parent first, while the other allocates all it can. A
+// child must never be resident without its parent.
 void evict_beside_children(uint32_t pools) {
   auto table = make_table(16, "fifo", pools);
   std::atomic<bool> stop{false};

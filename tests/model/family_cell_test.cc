@@ -26,7 +26,7 @@ Family family(uint16_t n) {
   return out;
 }
 
-// What a reader was given: right, nothing, or something that is not the family of the id that it asked for.
+// Result of a reader's get: the right family, nothing, or a family of another id, which is an error.
 struct Seen {
   bool any = false;
   Family family;

@@ -1,6 +1,6 @@
-// The reference protocol in every order: two threads with three operations each on one hold, over the code of lib/block itself,
-// whose atomics and locks are steps here (support/interleavings.h). No ended hold is revived, no slot has two owners, every
-// reference is given back once.
+// The reference protocol in every order: two threads with three operations each on one hold. The code of lib/block
+// itself runs, with atomics and locks that are steps here (support/interleavings.h). No ended hold is revived, no
+// slot has two owners, and every reference is released once.
 //
 // By default operations are left out that add orders rather than kinds of them; KVBMTEST_LONG takes all.
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ struct World {
 
   std::unique_ptr<BlockTable> table;
   HoldTable holds;
-  std::vector<uint64_t> labels;  // what was written to each slot: bytes
+  std::vector<uint64_t> labels;  // number written to each slot: its bytes
   Held shared;
   HoldValue weak = kNoHold;
   uint64_t shared_key = 0;
@@ -129,7 +129,7 @@ struct World {
     if (holds.end({&value, 1}, {&was, 1}, {&code, 1}) == 1 && was.kind != HoldKind::weak) table->release({&was.slot, 1});
     return code;
   }
-  // The slot is this thread's alone: nobody else has a hold on it.
+  // The slot belongs to this thread alone: no other hold is on it.
   void write(SlotId slot, uint64_t label) {
     for (const auto& some : own) {
       for (const Held& held : some) expect(held.slot != slot, "a slot was given away that is held");
@@ -306,7 +306,7 @@ std::string text(const Script& script) {
   return out;
 }
 
-// What is wrong with it in some order; empty: nothing in any. Adds the runs to `runs`.
+// Returns the first error found in any order, or an empty text. Adds the runs to `runs`.
 template <class Make>
 std::string try_all(const Make& make, const Script& first, const Script& second, uint64_t& runs) {
   Interleavings orders;
@@ -438,12 +438,14 @@ TEST(HoldInterleavings, a_block_that_is_there_already_is_registered_beside_relea
   try_pairs(make, {kEnroll, kRelease, kBring, kView}, all_of_them() ? 3 : 2, {&release, &enroll});
 }
 
-// The entry of a weak hold that ends is the next weak hold's: nobody finds the slot of one and the generation of the other.
+// The table entry of an ended weak hold is reused by the next weak hold. A reader must not combine the slot of one
+// with the generation of the other.
 TEST(HoldInterleavings, a_weak_hold_is_of_one_slot_and_its_own_generation) {
   SKIP_UNDER_THREAD_SANITIZER();
   const auto make = [] {
     auto w = std::make_unique<World>(2);
-    // The weak hold is on a block that has gone; where it was is another one now, of the generation that the shared one has.
+    // The weak hold is on an evicted block. Its slot now holds another block, at the same generation as the shared
+    // hold's.
     const auto first = store(*w->table, keys_of(kOriginal, 1), 0);
     const uint32_t generation = w->table->generation(first[0]);
     w->table->release(first);

@@ -1,9 +1,9 @@
-// Every pair of calls of the C interface on the same holds at the same time: none of them revives a hold that another has
-// ended, no two holds that have nothing to do with each other are on one slot, and no reference is lost or given back twice.
+// Every pair of calls of the C interface on the same holds at the same time. No call revives a hold that another has
+// ended, no two unrelated holds are on one slot, and no reference is lost or released twice.
 //
-// Two threads begin a call each together, again and again. The machine decides how far they overlap, so a round proves
-// little and all of them much: model.hold_interleavings_test tries every order, of less. KVBMTEST_HOLD_ROUNDS says how many
-// rounds each pair has (default 30).
+// Two threads begin a call each together, again and again. The machine decides how far they overlap, so one round
+// proves little and all of them together much: model.hold_interleavings_test tries every order of a smaller set.
+// KVBMTEST_HOLD_ROUNDS is the number of rounds of each pair (default 30).
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -43,7 +43,7 @@ struct Held {
   uint64_t label = 0;
 };
 
-// What a call of a round made; its thread's alone until the round is over.
+// Results of the calls of a round. Only the thread that made them uses them until the round is over.
 struct Made {
   std::vector<Held> holds;
   std::vector<Held> weak;
@@ -129,7 +129,7 @@ class World {
     std::map<uint64_t, uint64_t> label_in;  // by slot
     look(holds, label_in);
     for (const Held& w : weak) upgrade(w);
-    // Whoever is given a slot now has it alone.
+    // A newly allocated slot has no other owner.
     std::vector<kvbm_block_t> fresh = take_all();
     for (const kvbm_block_t value : fresh) {
       kvbm_view_t view{};
@@ -142,7 +142,7 @@ class World {
     finish(holds, weak);
   }
 
-  // Nothing was given back that nobody had.
+  // No reference was released more often than it was taken.
   void check_counts() {
     std::vector<char> text(1 << 17);
     size_t needed = 0;
@@ -183,7 +183,7 @@ class World {
   void release_each(Made&) {
     for (size_t i = kBatch; i-- > 0;) expected(kvbm_block_release(manager_, target() + i, 1));
   }
-  // The same, and each block gives way to another one.
+  // Releases one block at a time and stores another in its place.
   void replace(Made& made) {
     for (size_t i = kBatch; i-- > 0;) {
       expected(kvbm_block_release(manager_, target() + i, 1));
@@ -334,7 +334,7 @@ class World {
     EXPECT_EQ(kvbm_block_release(manager_, values.data(), values.size()), KVBM_OK);
   }
 
-  // What is live now: of what begin() made, whatever was not ended, and all that calls made.
+  // Collects the live holds: those of begin() that were not ended, and all that the calls made.
   void gather(std::vector<Held>& holds, std::vector<Held>& weak) {
     for (const Kind* kind : {&partial_, &complete_, &reading_, &weak_}) {
       for (size_t i = 0; i < kBatch; ++i) {
@@ -415,7 +415,7 @@ struct NamedCall {
   const char* name;
   World::Call call;
   bool on_holds;  // or on keys, pins and matches
-  bool ends;      // what the other one uses
+  bool ends;      // the hold, match or pin that the other call uses
 };
 constexpr NamedCall kCalls[] = {
     {"clone", &World::clone, true, false},

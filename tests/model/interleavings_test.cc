@@ -1,4 +1,4 @@
-// What tries every order of steps (support/interleavings.h), against trying all of them one by one.
+// Compares the search over orders of steps (support/interleavings.h) with a plain enumeration of all of them.
 #include "support/interleavings.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Step {
 };
 using Program = std::vector<Step>;
 
-// What a run comes to: the variables, and what each thread has seen.
+// Result of a run: the variables, and the sum of the values that each thread read.
 using Outcome = std::array<uint64_t, kVariables + 2>;
 
 template <class Variable>

@@ -34,7 +34,7 @@ constexpr uint64_t kBlockBytes = 4096;
 constexpr uint32_t kHostSlots = 48;
 constexpr size_t kThreads = 4;
 constexpr size_t kLength = 8;          // blocks of a conversation
-constexpr uint64_t kConversations = 6;  // of everybody; a thread's own are kOwn + thread
+constexpr uint64_t kConversations = 6;  // shared by all threads; a thread's own are kOwn + thread
 constexpr uint64_t kOwn = 100;
 
 uint64_t number(const char* name, uint64_t otherwise) {
@@ -42,7 +42,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-// Who a block says it is, at its beginning; the rest follows from it.
+// Identity of a block, stored at its beginning. The rest of the bytes follows from it.
 struct Label {
   NamespaceId ns;
   uint64_t block = 0;  // conversation * kLength + index
@@ -62,7 +62,8 @@ bool whole(const std::byte* block, const Label& label) {
   return std::memcmp(block, expected, kBlockBytes) == 0;
 }
 
-// Everything that anybody began to store, by the namespace's id of that epoch. What is not in it must not be found.
+// Everything that any thread began to store, by the namespace's id of that epoch. A block that is not in it must not
+// be found.
 class Reference {
  public:
   void storing(const Label& label) {
@@ -106,7 +107,7 @@ class Event {
 struct Process {
   Log log;
   SystemRandom random;
-  std::unique_ptr<FileSystem> files;  // outlives the executor, whose last tasks may still close files
+  std::unique_ptr<FileSystem> files;  // outlives the executor: its last tasks may still close files
   std::unique_ptr<ThreadExecutor> executor;
   std::shared_ptr<Manager> manager;
   std::shared_ptr<Namespace> ns[2];
@@ -133,7 +134,7 @@ struct Process {
       options.host.capacity_bytes += kHostSlots * sizeof(uint64_t);
     }
     options.tiers.push_back(disk_of(path, 8));
-    // What the first one lets go.
+    // The second disk takes blocks that the first one evicts.
     options.tiers.push_back(disk_of(path + "-2", 8));
     options.tiers.back().admission = AdmissionKind::on_eviction;
     auto made = Manager::create(environment, std::move(options));
@@ -230,7 +231,7 @@ class Worker {
   uint64_t found = 0;
 
  private:
-  // What the next operation is about: a piece of a conversation.
+  // Draws a piece of a conversation for the next operation.
   void choose() {
     n_ = random_.below(2);
     own_ = random_.below(4) == 0;
@@ -307,7 +308,7 @@ class Worker {
     std::vector<int32_t> status(request.n_ids, 1);
     request.item_status = status;
     request.keep_below = random_.below(4) == 0;
-    // From what no load beats to what every load does.
+    // Compute costs from far below any load's to far above.
     if (random_.below(4) == 0) request.compute_block_ns = uint64_t{1} << random_.below(30);
     request.deadline_ns = deadline();
     request.match = std::move(match);
@@ -333,7 +334,7 @@ class Worker {
   void drop() {
     const std::vector<Key> some = keys();
     manager_.drop(family(), some);
-    // Nobody else stores a thread's own blocks, so these stay away until it does.
+    // Only this thread stores its own blocks, so they stay absent until it stores them again.
     if (own_) {
       for (size_t i = 0; i < count_; ++i) forgotten_.insert({id_, block(i)});
     }

@@ -101,7 +101,8 @@ TEST(DiskTierCrash, a_seed_run_twice_gives_the_same_log) {
   for (uint64_t seed = 1; seed <= 5; ++seed) EXPECT_EQ(cut_once(seed, true).log, cut_once(seed, true).log);
 }
 
-// A disk whose syncs fail now and then, loses what they were to write, and says later that all is well.
+// A disk with syncs that fail now and then: such a sync loses the data it should have written, and later syncs
+// succeed.
 struct SyncedOutcome {
   uint64_t promised = 0, lost = 0, wrong = 0, failed = 0;
 };
@@ -121,7 +122,7 @@ SyncedOutcome sync_and_cut(uint64_t seed) {
     }
     Code code = Code::again;
     w.tier->sync([&code](const Status& status) { code = status.code(); });
-    // Others are stored meanwhile.
+    // Two more records are stored while the sync runs.
     std::vector<Code> beside;
     w.put({1000 + n, 2000 + n}, kBytes, false, &beside);
     w.sim.run_until([&] { return code != Code::again && !beside.empty(); });
@@ -167,7 +168,7 @@ TEST(DiskTierSync, a_failed_sync_takes_along_what_was_written_since_the_last_goo
   EXPECT_EQ(w.put_now(7, kBytes, true), Code::io_error);
   for (uint64_t n = 1; n <= 7; ++n) EXPECT_EQ(w.present(n), n <= 3) << n;
   EXPECT_EQ(w.removals.evictions, 4U) << "those that are told of it";
-  // What is stored again goes elsewhere, and is what it says.
+  // A record that is stored again goes to another segment and reads back with its own bytes.
   for (uint64_t n = 4; n <= 7; ++n) ASSERT_EQ(w.put_now(n, kBytes, true), Code::ok);
   w.power_cut();
   ASSERT_TRUE(w.open().ok());

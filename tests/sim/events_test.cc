@@ -1,5 +1,5 @@
-// What a manager's events add up to, beside what is there, over a random life with faults, kills and power cuts.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 60), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 2,000.
+// Compares the sum of a manager's events with its contents, over a random life with faults, kills and power cuts.
+// KVBMTEST_SIM_SEEDS is the number of seeds (default 60), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 2,000.
 #include <gtest/gtest.h>
 
 #include <cstdio>

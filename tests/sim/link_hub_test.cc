@@ -174,7 +174,7 @@ TEST(LinkHub, a_broken_connection_is_made_again) {
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
 }
 
-// Whoever keeps the door is told who was refused and what to do, and by whom nothing was proved.
+// The node logs which stranger it refused and the remedy, and marks a name that was not proved.
 TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
   World w(5);
   w.a().host.self.pool = "elsewhere";
@@ -188,7 +188,7 @@ TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
                                   std::string("node.pool")}) {
     EXPECT_NE(w.b().lines.line(0).find(part), std::string::npos) << part << ": " << w.b().lines.line(0);
   }
-  EXPECT_EQ(w.a().lines.count(), 0U);  // it has dialled: its mesh says how that went
+  EXPECT_EQ(w.a().lines.count(), 0U);  // the side that dialled does not log: its mesh reports how the attempt ended
   // A wrong key: the stranger proves first, and its proof does not fit.
   w.a().host.self.pool = "pool";
   w.a().host.key = SharedKey{1};
@@ -199,7 +199,7 @@ TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
   for (const std::string& part : {name, std::string("wrong key"), std::string("node.key_file")}) {
     EXPECT_NE(w.b().lines.line(1).find(part), std::string::npos) << part << ": " << w.b().lines.line(1);
   }
-  // Who is let in and leaves again is no stranger.
+  // A peer that was admitted and leaves again is not logged as a stranger.
   w.a().host.key = SharedKey{};
   const auto link = w.a().hub.connect(w.b().address);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ready == 1; }, kSecond));
@@ -233,7 +233,7 @@ TEST(LinkHub, one_that_connects_and_says_nothing_is_cut_off_and_many_are_bounded
   w.sim.run_for(100 * kMs);
   EXPECT_EQ(w.b().hub.size(), LinkHub::kMaxStrangers);
   EXPECT_EQ(w.b().hub.refused_strangers(), 50U);
-  // Whoever is of the pool gets in meanwhile.
+  // A member of the pool is admitted while strangers fill their places.
   w.a().dial(w.b().address);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, 200 * kMs));
   EXPECT_EQ(w.b().hub.refused_strangers(), 51U);

@@ -1,5 +1,5 @@
-// Loads that are told what computing takes, over tiers of many speeds: with what is left to compute they never take
-// much longer than the better of loading everything and computing everything.
+// Loads that are given the cost of computing a block, over tiers of many speeds. Load time plus the time to compute
+// the rest is never much more than the better of loading everything and computing everything.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -140,7 +140,7 @@ class LoadCost : public ::testing::Test {
   Outcome load(size_t n, uint64_t compute_block_ns) {
     const auto out = start(n, compute_block_ns);
     EXPECT_TRUE(sim_->run_until([&] { return out->done; }));
-    sim_->run();  // what it left on its way
+    sim_->run();  // ends the reads that the load did not wait for
     return *out;
   }
   static uint64_t total(const Outcome& outcome, size_t n, uint64_t compute_ns) {
@@ -249,7 +249,7 @@ TEST_F(LoadCost, a_tier_that_turns_slow_in_the_middle_gives_the_prefix_that_made
   EXPECT_GT(cut.prefix, 20U);
   EXPECT_LT(cut.prefix, n);
   EXPECT_EQ(cut.status, static_cast<int32_t>(Code::partial));
-  // It had earned time before it turned slow, and gave little of it back.
+  // The load earned slack while the tier was fast, and the slowdown cost little of it.
   EXPECT_LT(total(cut, n, 4 * kMs), n * 4 * kMs + copy::load_slack_ns(n * 4 * kMs));
 }
 

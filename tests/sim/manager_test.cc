@@ -1,9 +1,12 @@
 // The whole of blocks, tiers and manager on one thread from a seed, with faults, kills and power cuts.
 //
-// Invariants: a block that a load reports as loaded has exactly the bytes that were stored under its key,
-// namespace, epoch and shard, and nothing else of the engine's memory is written; every operation completes exactly
-// once, through a shutdown as well; at idle nothing is held; a seed run twice gives the same log.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
+// Invariants:
+// - A block that a load reports as loaded has exactly the bytes stored under its key, namespace, epoch and shard.
+// - No other byte of the engine's memory is written.
+// - Every operation completes exactly once, also through a shutdown.
+// - At idle nothing is held.
+// - A seed run twice gives the same log.
+// KVBMTEST_SIM_SEEDS is the number of seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -69,7 +72,7 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   print(n, all);
   EXPECT_GT(all.loaded, n * 10);
   if (n < 100) return;
-  // What the worlds are there for has happened in some of them.
+  // Each event that the worlds are built to cause happened in at least one of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
                                all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
                                all.decoded, all.waited, all.recovered, all.forgotten, all.past_host,

@@ -1,12 +1,16 @@
-// Nodes whose control messages and blocks somebody alters on the way: without a key, where whoever hears the handshake
-// can also put a right tag on what he has altered, and with keys, the wrong one among them; and with one key and links
-// that are authenticated or encrypted, where he also forges blocks with every hash of theirs. Real managers, meshes and
-// links over the simulated network, from a seed.
+// Nodes with an attacker on the path of their control messages and blocks. Real managers, meshes and links run over
+// the simulated network, from a seed. Without a key, an attacker that reads the handshake can also put a valid tag on
+// altered messages. Other worlds have keys, one of them a wrong key. In the worlds with one key and authenticated or
+// encrypted links, the attacker also forges blocks together with all their hashes.
 //
-// Invariants: whatever was altered, a refused or an ended connection, which the log names with the peer's address, or
-// a miss; never a wrong block; every operation ends; once nobody meddles the nodes find each other again and hold
-// nothing for each other. KVBMTEST_SIM_SEEDS says how many seeds of each way (default 40), KVBMTEST_SIM_FIRST the
-// first, KVBMTEST_LONG=1 makes it 2,000.
+// Invariants:
+// - An altered message or block causes a refused or an ended connection, which the log names with the peer's address,
+//   or a miss.
+// - No load returns a wrong block.
+// - Every operation ends.
+// - Once the attack stops, the nodes connect again and hold nothing for each other.
+// KVBMTEST_SIM_SEEDS is the number of seeds of each way (default 40), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1
+// runs 2,000.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -106,8 +110,8 @@ TEST(MeddledLinks, a_node_with_another_key_is_refused_by_name_and_gets_nothing) 
   EXPECT_EQ(w.processes[1]->brought, 1U);
 }
 
-// Bulk that goes by: most blocks are one piece of it. With what chance of a thousand each is forged; else, where a
-// connection is protected, in what other way it is altered, or whether it comes as an earlier one did.
+// Forges bulk chunks on the path, each with a chance of `per_thousand` in 1,000. Most blocks are one chunk. Where the
+// chunk cannot be forged and the connection is protected, a bit is changed or an earlier chunk is replayed.
 struct BulkForger {
   Random& random;
   uint64_t per_thousand = 0;
@@ -184,7 +188,8 @@ TEST(MeddledLinks, with_protection_no_message_can_be_changed_whichever_it_is) {
       uint64_t seen = 0;
       bool done = false;
       ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
-      // The last messages of handshakes have come, whose proof is covered and nothing else of them any more.
+      // Waits for the last messages of the handshakes: only their proof is protected, so a change elsewhere goes
+      // unnoticed.
       w.sim.run_for(100 * kMs);
       w.net.meddle = [&](uint64_t, int, std::vector<std::byte>& message) {
         if (seen++ != number || message.empty()) return;
@@ -228,8 +233,7 @@ copy::Protection protection_of(Way way) {
                                    : copy::Protection::off;
 }
 
-// What is done meanwhile is drawn from the seed, with broken connections among it. Nodes from `stores` on store
-// nothing.
+// Draws the operations from the seed, broken connections among them. Nodes from `stores` on store nothing.
 void work(NodeWorld& w, uint64_t steps, size_t stores) {
   Random& random = w.sim.random();
   for (uint64_t step = 0; step < steps; ++step) {

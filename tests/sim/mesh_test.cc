@@ -1,5 +1,5 @@
-// Meshes of two dozen nodes and more on one thread from a seed: who is asked where a pool is too large to ask whole,
-// and members that come and go while it runs.
+// Meshes of two dozen nodes and more on one thread from a seed: which nodes a lookup asks in a pool too large to ask
+// all of them, and members that join and leave while the mesh runs.
 #include "cluster/mesh.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ struct World {
 TEST(Mesh, every_node_sees_the_same_homes_and_none_is_its_own) {
   World w(24);
   ASSERT_TRUE(w.connected(23));
-  w.sim.run_for(100 * kMs);  // for what each node offers to be known
+  w.sim.run_for(100 * kMs);  // until the offered capacities are known everywhere
   for (uint64_t record = 0; record < 50; ++record) {
     std::vector<NodeId> seen;  // by node 0, and itself where it belongs
     std::array<PeerLink*, 4> homes{};
@@ -177,7 +177,7 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   mesh.set_members({all[1], moved});
   EXPECT_TRUE(w.sim.run_until_within(
       [&] { return mesh.link_to(all[2].id) != nullptr && mesh.link_to(all[3].id) == nullptr; }, 5000 * kMs));
-  // At this address somebody else answers.
+  // The address of node 3 now leads to node 1.
   Member wrong = all[3];
   wrong.addresses = all[1].addresses;
   mesh.set_members({wrong});
@@ -185,7 +185,7 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   EXPECT_TRUE(mesh.ready().empty());
   ASSERT_EQ(mesh.rows().size(), 1U);
   EXPECT_NE(mesh.rows()[0].state, "ready");
-  // It is dialled again and again, and what was wrong stays to be read.
+  // The mesh keeps dialling, and its row keeps showing the last error.
   const auto again = [&] { return mesh.rows()[0].state.rfind("connecting; the last time: ", 0) == 0; };
   EXPECT_TRUE(w.sim.run_until_within(again, 5000 * kMs));
   mesh.set_members({all[3]});
@@ -193,7 +193,7 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   EXPECT_EQ(mesh.rows()[0].state, "ready");
 }
 
-// Two nodes that were given one name are two nodes all the same: that is told, and tried again.
+// Two nodes with one name stay two nodes: the mesh reports the duplicate and keeps dialling.
 TEST(Mesh, a_node_of_the_same_name_is_not_taken_for_itself) {
   World w(0);
   w.processes.push_back(std::make_unique<Process>(w.sim, w.net, w.families, std::vector<std::string>{}, 1));

@@ -1,12 +1,15 @@
-// Managers as nodes of a pool, on one thread from a seed: real managers, meshes, peer tiers and links over the
-// transport table and the simulated network, with cuts, broken connections, freezes, kills, restarts, garbled bytes,
-// messages and chunks that come twice, exchanged or never, and clocks that begin anywhere, go at unequal speeds and jump.
+// Managers as nodes of a pool, on one thread from a seed. Real managers, meshes, peer tiers and links run over the
+// transport table and the simulated network. Faults: cuts, broken connections, freezes, kills, restarts and garbled
+// bytes; messages and chunks that are repeated, reordered or lost; clocks with any start, unequal speeds and jumps.
 //
-// Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
-// operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
-// anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and
-// sealed. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
-// 5,000.
+// Invariants:
+// - A block that was fetched from another node has exactly the bytes stored under its key.
+// - Every operation completes exactly once.
+// - Without faults a block that any node has is found and fetched.
+// - At rest no node holds anything for another.
+// - A seed run twice gives the same log.
+// The worlds store plain, coded, sealed, and both coded by choice and sealed records. KVBMTEST_SIM_SEEDS is the
+// number of seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -45,7 +48,7 @@ TEST(NodeSim, what_one_node_has_comes_to_another) {
 TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
   NodeWorld w(2, 2);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
-  w.sim.run_for(100 * kMs);  // for what each node offers to be known
+  w.sim.run_for(100 * kMs);  // until the offered capacities are known everywhere
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->store(n);
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->push(n);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
@@ -59,11 +62,11 @@ TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
   }
 }
 
-// Pushes 10 blocks from node 0 while node 1 cannot take any; node 2 has all of them then, but for those that another process
-// in node 1's place was there for in time.
+// Pushes 10 blocks from node 0 while node 1 cannot take any. Node 2 then has all of them, except for those that a
+// restarted node 1 took in time.
 void expect_elsewhere(NodeWorld& w, const std::function<void()>& hinder, bool comes_back = false) {
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
-  w.sim.run_for(100 * kMs);  // for what each node offers to be known
+  w.sim.run_for(100 * kMs);  // until the offered capacities are known everywhere
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->store(n);
   hinder();
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->push(n);
@@ -107,8 +110,8 @@ TEST(NodeSim, what_a_silent_home_does_not_take_goes_to_the_next_node_in_time) {
   }, true);
 }
 
-// A record that came garbled is given up by who offered it as soon as the node that wanted it has; what came right with
-// it is stored, and the next try of the other is.
+// The offering node releases a garbled record as soon as the receiving node has rejected it. Records of the batch
+// that arrived intact are stored, and a later push stores the garbled ones.
 TEST(NodeSim, what_is_garbled_on_its_way_to_its_home_is_let_go_at_once) {
   for (uint64_t how = 0; how < 4; ++how) {
     SCOPED_TRACE(how);
@@ -148,7 +151,8 @@ TEST(NodeSim, an_invalidated_namespace_moves_on_every_node) {
   for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
 }
 
-// Whoever was away hears of it when it is back: cut off, stopped, and begun anew without a disk of its own or with one.
+// A node that was unreachable learns of the invalidation when it is back: after a cut, a stop, and a restart with or
+// without a disk of its own.
 TEST(NodeSim, a_node_that_was_away_hears_what_was_invalidated) {
   for (const bool restarted : {false, true}) {
     NodeWorld w(4);
@@ -183,7 +187,7 @@ TEST(NodeSim, a_node_that_was_away_hears_what_was_invalidated) {
   }
 }
 
-// What an offer says of sizes is looked at before memory is asked for.
+// Sizes in an offer are checked before memory is allocated for it.
 TEST(NodeSim, an_offer_of_impossible_sizes_is_not_wanted) {
   NodeWorld w(6);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
@@ -256,7 +260,7 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
     here.push_back(w.processes[0]->manager().open_namespace(named(n)).value());
     ASSERT_TRUE(w.processes[0]->manager().invalidate(*here.back()).ok());
   }
-  // Of those that are open when it is back it hears at once.
+  // For namespaces that are open when the node is back, the new epoch arrives at once.
   for (size_t n = 0; n < 10; ++n) there.push_back(w.processes[1]->manager().open_namespace(named(n)).value());
   w.heal();
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 30'000 * kMs));
@@ -265,7 +269,7 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
       5000 * kMs));
   // Each of the two dials the other.
   EXPECT_LE(w.processes[1]->manager().epoch_rows().foreign, 2 * cluster::LinkLimits{}.new_epochs);
-  // Of the others as it opens them, which it did not keep all.
+  // For the others the epoch arrives when they are opened: the node did not keep all of the rows.
   for (size_t n = 10; n < kNamespaces; ++n) there.push_back(w.processes[1]->manager().open_namespace(named(n)).value());
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },

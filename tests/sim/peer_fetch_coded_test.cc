@@ -34,7 +34,7 @@ LinkCoding coding(codec::Mode mode, const char* keys = nullptr) {
   return out;
 }
 
-// What was logged.
+// Captures warnings.
 struct Lines {
   Log log;
   std::vector<std::string> texts;
@@ -280,7 +280,8 @@ TEST(PeerFetchCodedSim, who_has_another_key_misses_and_says_so_once) {
   EXPECT_EQ(w.reader->lines.with("is refused"), 1U);
 }
 
-// Else whoever can change bytes on the network could give a record of his own.
+// A node with a key refuses plain records. Otherwise an attacker that can change bytes on the network could
+// substitute a record of its own.
 TEST(PeerFetchCodedSim, who_seals_takes_nothing_plain) {
   World w(8, {}, coding(codec::Mode::off, kOneKey));
   w.put(kFirst, 3);

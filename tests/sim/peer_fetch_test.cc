@@ -1,5 +1,5 @@
-// Reading from another node in the simulation: records that are lent or copied, with leaves that were garbled on the
-// way, connections that break and deadlines that pass in the middle of a record, and a pool of staging for one record.
+// Reads from another node in the simulation: records that are lent or copied, leaves garbled on the network,
+// connections that break and deadlines that pass within a record. One test has staging for one record only.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 size_t refused_bytes = SIZE_MAX;
 }  // namespace
 
-// What staging is taken with.
+// Replaces the function that staging is allocated with, so that a test can make allocations fail.
 extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   void* out = nullptr;
   if (bytes >= refused_bytes || posix_memalign(&out, alignment, bytes) != 0) return nullptr;
@@ -68,7 +68,7 @@ struct Place {
   std::unique_ptr<copy::Transport> transport;
 };
 
-// What a get brought.
+// Result of a get.
 struct Got {
   std::vector<std::vector<std::byte>> heads, payloads;
   std::unique_ptr<tier::GetBatch> batch;
@@ -209,7 +209,7 @@ TEST(PeerFetchSim, a_leaf_that_was_garbled_on_the_way_is_never_taken_for_right) 
   for (uint64_t n = 0; n < kRecords; ++n) w.owner->source.put(n, kPayload);
   w.net.faults.flip_bulk = 0.02;
   size_t right = 0, wrong = 0, found_wrong = 0;
-  for (int round = 0; round < 3; ++round) {  // copied and checked, copied for who checks, lent
+  for (int round = 0; round < 3; ++round) {  // copied and verified, copied for a caller that verifies, lent
     w.ask(0, kRecords);
     const auto got = w.get(0, kRecords, kPayload, round > 0, round > 1);
     ASSERT_TRUE(w.until_ended(*got));
@@ -243,7 +243,7 @@ TEST(PeerFetchSim, a_connection_that_breaks_in_the_middle_ends_each_record_once_
     const auto got = w.get(0, 5, kPayload, true, seed % 2 == 0);
     w.sim.run_for((1 + seed % 9) * kMs);
     w.net.break_connections(0, 1);
-    // What is lent keeps the others waiting until it is back, or until their node's link was seen to be gone.
+    // Lent staging blocks the other reads until the loan is returned or the link to their node is seen to be down.
     ASSERT_TRUE(w.until_ended(*got));
     EXPECT_EQ(got->ends, 1);
     for (uint64_t n = 0; n < 5; ++n) {

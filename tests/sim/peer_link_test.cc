@@ -95,7 +95,7 @@ class World final : public LinkListener, public StagingOwner {
     for (uint32_t i = 0; i < offered.size(); i += 2) want.push_back(i);
   }
   void staging_quiet(uint64_t cookie) override {
-    // Whoever may still write would find other bytes here.
+    // The staging is freed here: any transfer that still writes would hit other data.
     auto at = staging_.find(cookie);
     if (at == staging_.end() || !at->second.in_quarantine) {
       ++out_.twice;
@@ -186,7 +186,7 @@ class World final : public LinkListener, public StagingOwner {
     names_.push_back({now_[node], now_[node]->fetch(std::move(batch))});
   }
 
-  // What the upper layer does: every leaf against its hash; what passes must be what was published.
+  // Checks every leaf against its hash, as the upper layer does: a record that passes must equal the published one.
   void take(const FetchItem& item, uint64_t number) {
     if (item.quarantined) {
       ++out_.quarantined;

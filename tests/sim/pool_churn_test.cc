@@ -1,11 +1,11 @@
-// A pool of 1,000 nodes of which one in a hundred dies and one in a hundred is new each minute: who is home to what,
-// and what is still found.
+// A pool of 1,000 nodes of which one in a hundred dies and one in a hundred is new each minute: which nodes are home
+// to a key, and which keys are still found.
 //
-// The real membership (an address file on the simulated disk), placement and locations; nodes are sets of keys, and
-// questions are calls: a thousand meshes of a thousand links each would be a million links, which say nothing about
-// homes that mesh_test does not say with two dozen. Readers look at the file at moments of their own, so their views
-// differ. As in PeerTier a reader asks a key's homes and the next in rank, then the ranks up to kMaxReplicas; who is
-// dead is passed over at once. KVBMTEST_LONG=1: an hour instead of ten minutes, and four times the keys.
+// The membership (an address file on the simulated disk), the placement and the locations are real. Nodes are sets of
+// keys, and questions are calls. A thousand meshes of a thousand links each would be a million links, and mesh_test
+// covers the same with two dozen. Readers read the file at different times, so their views differ. As in PeerTier, a
+// reader asks a key's homes and the next in rank, then the ranks up to kMaxReplicas. Dead nodes are skipped at once.
+// KVBMTEST_LONG=1 runs an hour instead of ten minutes, with four times the keys.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ struct Node {
   std::set<Key> keys;
 };
 
-// Who looks for keys: its own view of the members, and its memory of who had what.
+// Looks for keys, with its own view of the members and its own record of which node held which key.
 class Reader {
  public:
   Reader(SimDisk& disk, std::map<NodeId, Node>& nodes, size_t replicas)
@@ -186,7 +186,7 @@ class Pool {
   std::vector<std::unique_ptr<Reader>> readers;
   uint64_t now_ns = kMinuteNs;
   uint64_t reads = 0, hits = 0, overlooked = 0;
-  double lost_share = 0;  // what died of the weight that was there at first
+  double lost_share = 0;  // share of the initial weight that died
 
  private:
   void join() {
@@ -223,8 +223,8 @@ class Pool {
 };
 
 struct Outcome {
-  double kept = 0;        // of what was stored before the churn, what is found after it
-  double lost_share = 0;  // of the weight, what died
+  double kept = 0;        // share of the keys stored before the churn that are found after it
+  double lost_share = 0;  // share of the weight that died
 };
 
 Outcome churn(uint64_t seed, size_t replicas) {
@@ -243,7 +243,8 @@ Outcome churn(uint64_t seed, size_t replicas) {
     second += reader->second_round;
     questions += reader->questions;
   }
-  // Nobody overlooks what a living node has, whoever came between it and its rank, and whatever the view's age.
+  // Readers find every key that a living node has, however old their view and whichever nodes joined between it and
+  // its rank.
   EXPECT_EQ(pool.overlooked, 0U);
   EXPECT_EQ(dead, 0U) << "a location of a dead node was believed";
   EXPECT_GT(by_location, 0U);

@@ -1,11 +1,15 @@
-// Prefill->decode sessions over meshes, links and the transport table on one thread from a seed, with broken
-// connections, freezes, kills, garbled bulk, either side giving up, messages and chunks that come twice, exchanged or
-// never, and clocks that begin anywhere, go at unequal speeds and jump.
+// Prefill-to-decode sessions over meshes, links and the transport table on one thread from a seed. Faults: broken
+// connections, freezes, kills, garbled bulk and either side aborting; messages and chunks that are repeated,
+// reordered or lost; clocks with any start, unequal speeds and jumps.
 //
-// Invariants: a layer that is reported has exactly the model's bytes, and nothing else of the engine's memory is
-// written; every session and every offer ends exactly once, soon after its deadline at the latest; without faults all
-// end well; at rest no staging is taken and nothing is known of what has ended; a seed run twice gives the same log.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 100), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 3,000.
+// Invariants:
+// - A layer that is reported has exactly the model's bytes.
+// - No other byte of the engine's memory is written.
+// - Every session and every offer ends exactly once, soon after its deadline at the latest.
+// - Without faults all end well.
+// - At rest no staging is taken and no state of ended sessions is left.
+// - A seed run twice gives the same log.
+// KVBMTEST_SIM_SEEDS is the number of seeds (default 100), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 3,000.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -115,7 +119,7 @@ struct Seen {
   SimNetwork::Counts network;
 };
 
-// Of slices, on both sides but for the last: its prefill side has keys, and nobody else.
+// Coding of slices, the same on both sides. With `one_sealed` only the prefill side has keys.
 enum class Coding : uint64_t { none, automatic, fixed, sealed, one_sealed };
 constexpr uint64_t kCodings = 5;
 
@@ -345,7 +349,7 @@ class World {
       if (trouble_ == Trouble::none && may_end_well()) {
         EXPECT_TRUE(offers_[p].status.ok()) << offers_[p].status.message();
       }
-      if (!may_end_well()) {  // nor does it wait for its deadline, once a decode rank was told
+      if (!may_end_well()) {  // a refusal that a decode rank got ends the offer before its deadline
         const std::string said = offers_[p].status.message();
         EXPECT_EQ(said.find("a decode rank was told"), std::string::npos) << said;
       }

@@ -162,7 +162,7 @@ TEST(SessionMove, either_side_killed_on_the_way_leaves_the_other_clean) {
         }
       }
     } else {
-      for (auto& e : a.engines) EXPECT_EQ(e.check(seed), "");  // it goes on where it was
+      for (auto& e : a.engines) EXPECT_EQ(e.check(seed), "");  // the prefill engine continues with its blocks intact
       for (auto& n : a.nodes) EXPECT_EQ(n->offers_ended.size(), 1u);
     }
   }

@@ -1,11 +1,15 @@
-// Prefill->decode sessions between simulated processes, with every fault that a connection and a process have, and with
-// a peer that was admitted and repeats, exchanges and keeps messages back.
+// Prefill-to-decode sessions between simulated processes, with every fault that a connection and a process have. An
+// admitted peer may also repeat, reorder and withhold messages.
 //
-// Invariants, checked as things happen and at the end: a layer that is reported has exactly the model's bytes and
-// nothing else of the engine's memory is written; every session and every offer ends exactly once, by its deadline;
-// without faults all end well; memory of a transfer is never used again before its token ended; when all connections
-// are closed no staging is taken and no blocks are held; a seed run twice gives the same log.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 300), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 10,000.
+// Invariants, checked during the run and at the end:
+// - A layer that is reported has exactly the model's bytes.
+// - No other byte of the engine's memory is written.
+// - Every session and every offer ends exactly once, by its deadline.
+// - Without faults all end well.
+// - Memory of a transfer is never reused before its token ended.
+// - When all connections are closed, no staging is taken and no blocks are held.
+// - A seed run twice gives the same log.
+// KVBMTEST_SIM_SEEDS is the number of seeds (default 300), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 10,000.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -41,7 +45,7 @@ struct Seen {
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
                      lose_device, meddling };
-constexpr uint64_t kTroubles = 12;  // of which one is drawn; meddling comes by number
+constexpr uint64_t kTroubles = 12;  // meddling is not drawn: every 13th seed has it
 constexpr uint64_t kMeddlingEvery = 13;
 
 class World {
@@ -94,7 +98,7 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
-    // Whoever shares device memory may also write into it what nobody said.
+    // Processes that share device memory may also overwrite it unasked.
     SeededRandom sharing(seed_);
     net_.ways = coding_ == Coding::sealed || (net_.grains && sharing.below(4) != 0);
     const uint64_t machines = 1 + sharing.below(2);
@@ -230,7 +234,7 @@ class World {
     }
   }
 
-  // What a process does with memory that it shares when it goes wrong.
+  // Overwrites shared memory, as a faulty process that maps it can.
   void overwrite() {
     for (const auto& n : nodes_) {
       if (!n || n->mover.shared().empty()) continue;
@@ -262,7 +266,7 @@ class World {
     if (random().below(2) == 0) at(1 + random().below(100), [this, id] { net_.freeze(id, false); });
   }
 
-  // After the deadlines: whoever runs has ended everything.
+  // Past the deadlines every running process has ended its sessions and offers.
   void check_ended() {
     for (const auto& n : nodes_) {
       if (!n || net_.frozen(n->id)) continue;
@@ -323,7 +327,7 @@ class World {
       seen_.sealed += coding_ == Coding::sealed ? n->receiver->stats().coded_slices : 0;
       seen_.refused += n->coder.refused();
       if (coding_ == Coding::sealed) {
-        const auto& stats = n->receiver->stats();  // what stays in shared device memory stays plain, as memory does
+        const auto& stats = n->receiver->stats();  // slices in shared device memory are never sealed
         EXPECT_EQ(stats.coded_slices + stats.shared_slices, stats.slices);
       }
       seen_.slices += n->sender->stats().slices;

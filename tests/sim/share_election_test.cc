@@ -1,12 +1,15 @@
-// Who owns a shared tier set, on one thread from a seed: the elections and the links of three processes (those that
-// manager/share drives), the disk tier on one simulated disk with its lock; owners and clients are killed, frozen and
-// restarted, connections break, opening the disk fails.
+// Elections of the owner of a shared tier set, on one thread from a seed. The elections and links of three processes
+// (the ones that manager/share drives) run with the disk tier on one simulated disk with its lock. Owners and clients
+// are killed, frozen and restarted, connections break, and opening the disk fails.
 //
-// Invariants: at no time has more than one process the disk; what an owner has acknowledged as written is found by each
-// of its successors, byte for byte, unless an owner says that it has let it go (a tier that cannot make a new segment
-// takes an old one); every question ends; without another fault a killed owner has a successor within a
-// second; in the end there is one owner and all others are its clients. KVBMTEST_SIM_SEEDS says how many seeds (default
-// 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
+// Invariants:
+// - Never do two processes own the disk.
+// - A record that an owner has acknowledged is found by each of its successors, byte for byte, unless an owner
+//   reports it as evicted. (A tier that cannot make a new segment reuses an old one.)
+// - Every question ends.
+// - Without another fault a killed owner has a successor within a second.
+// - In the end there is one owner and all others are its clients.
+// KVBMTEST_SIM_SEEDS is the number of seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 runs 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -54,13 +57,13 @@ class NoRecords final : public cluster::RecordSource {
   }
 };
 
-// What all processes of the host see.
+// State that all processes of the host share.
 struct Host {
   explicit Host(uint64_t seed) : sim(seed), net(sim), disk(sim) {}
   SimExecutor sim;
   SimNetwork net;
   SimDisk disk;
-  std::string socket;  // who listened last
+  std::string socket;  // of the process that listened last
   size_t owners = 0;
   std::set<uint64_t> acknowledged;
   std::set<Key> let_go;
@@ -258,7 +261,7 @@ struct World : Host {
     }
     return owner() != kNone && processes[owner()]->serves();
   }
-  // SIGKILL, and another one starts in its place. Questions that it had asked are nobody's.
+  // Kills the process and starts another in its place. Its open questions are dropped.
   void kill(size_t i) {
     Process& victim = *processes[i];
     net.thaw(nodes[i]);
@@ -366,7 +369,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
         w.net.break_connections(w.nodes[i], w.nodes[(i + 1) % kProcesses]);
         break;
       case 6:
-        // Whoever opens the disk next cannot.
+        // Makes the next opening of the disk fail.
         w.disk.fail_nth(random.below(2) == 0 ? SimDisk::Op::open : SimDisk::Op::list, 1 + random.below(3));
         break;
       case 7:

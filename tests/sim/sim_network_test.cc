@@ -33,7 +33,7 @@ KVBM_TRANSPORT_CONTRACT(SimulatedEncrypted, [] { return std::make_unique<SimWorl
 
 namespace {
 
-// Two nodes whose transports run as tasks of their executors.
+// Two nodes with transports that run as tasks of their executors.
 class SimNetworkTest : public testing::Test {
  protected:
   static constexpr uint64_t kSeeds = 30;
@@ -259,7 +259,7 @@ TEST_F(SimNetworkTest, a_node_goes_by_a_clock_of_its_own) {
   executor.post_at(kBegin + kSecond, [&] { ran = sim_->clock().now_ns(); });
   sim_->run();
   EXPECT_EQ(ran, before + kSecond / 2);
-  // What falls due while the clock jumps runs at once, and nothing else does.
+  // A task that falls due while the clock jumps runs at once, and no other task does.
   bool early = false, late = false;
   const uint64_t now = executor.clock().now_ns();
   executor.post_at(now + 10 * kSecond, [&] { early = true; });

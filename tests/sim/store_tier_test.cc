@@ -28,7 +28,7 @@ struct Epochs final : tier::TierListener {
   std::vector<NamespaceEpoch> raised;
 };
 
-// What was asked and is not answered yet is counted; an answer is counted once.
+// Counts open requests and the answers, each of them once.
 struct Asked {
   uint64_t open = 0, wrong = 0, late = 0, right = 0, missed = 0, stored = 0;
 };
@@ -83,7 +83,7 @@ class Host {
     tier->put(std::move(batch));
   }
 
-  // Those that are found.
+  // Returns the numbers that the tier finds.
   std::vector<uint64_t> found(const std::vector<uint64_t>& numbers) {
     std::vector<Identity> ids;
     for (const uint64_t n : numbers) ids.push_back(id(n));
@@ -222,7 +222,7 @@ TEST(StoreTier, payloads_of_round_sizes_fill_a_pack_and_are_read_by_one_request)
   EXPECT_EQ(asked.wrong, 0U);
 }
 
-// What is on its way stays within the memory that it is given, whatever sizes are asked for.
+// Memory for requests in flight stays within its limit, whatever sizes are asked for.
 TEST(StoreTier, memory_for_what_is_on_its_way_is_bounded) {
   SimExecutor sim(14);
   Asked asked;
@@ -276,7 +276,7 @@ TEST(StoreTier, what_is_erased_or_of_a_family_that_was_is_not_found_anywhere) {
   ASSERT_TRUE(b.tier->erase_family(b.family()).ok());
   sim.run_for(2 * kSecond);
   EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 0U);
-  // What is stored after it is found, there and by one that reads all from the start.
+  // Records stored after the erasure are found, also by a host that reads the index from the start.
   a.put(numbers_of(1, 20), 10 * kSecond);
   sim.run_for(2 * kSecond);
   EXPECT_EQ(b.found(numbers_of(1, 20)).size(), 20U);
@@ -376,7 +376,7 @@ TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {
   // The youngest are still there, on both.
   EXPECT_EQ(a.found(numbers_of(371, 30)).size(), 30U);
   EXPECT_EQ(b.found(numbers_of(371, 30)).size(), 30U);
-  // What was removed is a miss where it is not known yet, once.
+  // A removed record is a miss once for a host that has not learned of its removal.
   b.get(numbers_of(1, 20), 10 * kSecond);
   sim.run_for(2 * kSecond);
   EXPECT_EQ(b.found(numbers_of(1, 20)).size(), 0U);
@@ -539,7 +539,8 @@ TEST(StoreTierSim, nothing_wrong_and_every_call_ended_whatever_the_store_does) {
   EXPECT_GT(stored, seeds * 100);
 }
 
-// Requests that were given up at the end were told after it, and their callers told a listener that was gone.
+// A regression: requests abandoned at shutdown were completed after it, and their callers then notified a freed
+// listener.
 TEST(StoreTierSim, nobody_is_told_anything_after_the_end) { EXPECT_EQ(everything(923).asked.open, 0U); }
 
 TEST(StoreTierSim, a_seed_replays) { EXPECT_EQ(everything(5).log, everything(5).log); }

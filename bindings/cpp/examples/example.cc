@@ -23,7 +23,7 @@ int main() try {
   const kvbm::Keys keys = ns.chain(tokens, 4);                                 // names for the prompt's two full blocks
   cache.store(keys, blocks);                                                   // offload them
   std::memset(kv, 0, sizeof kv);                                               // the engine forgets
-  kvbm::Match match = cache.lookup(keys);                                      // the same prompt comes again
+  kvbm::Match match = cache.lookup(keys);                                      // a later request with this prompt
   cache.load(match, blocks);                                                   // back, verified
   std::printf("%zu of %zu blocks came back: %c%c\n", match.hits(), keys.size(), kv[3][0], kv[1][4095]);
   return match.hits() == 2 && kv[3][0] == 'a' && kv[1][4095] == 'b' ? 0 : 1;
