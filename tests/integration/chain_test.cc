@@ -154,7 +154,7 @@ class Owner {
     EXPECT_EQ(posix_spawn(&pid_, KVBM_COMMAND, &files, nullptr, const_cast<char**>(arguments), environ), 0);
     posix_spawn_file_actions_destroy(&files);
     close(out[1]);
-    char line[256];  // it says that it serves
+    char line[256];  // the owner's line that says it is serving
     EXPECT_GT(read(out[0], line, sizeof line), 0);
     close(out[0]);
   }
@@ -279,7 +279,7 @@ bool long_form() { return std::getenv("KVBMTEST_LONG") != nullptr; }
 
 TEST_P(Chains, longer_than_the_host_are_kept_whole_under_every_policy) {
   const uint32_t hosts[] = {2, 3, 5, 8, 16};
-  const size_t setup = std::strlen(GetParam().name);  // they differ
+  const size_t setup = std::strlen(GetParam().name);  // keeps the setups' samples of policies apart
   for (size_t at = 0; at < std::size(kPolicies); ++at) {
     if (!long_form() && (at + setup) % 3 != 0) continue;
     const uint32_t host = hosts[at % std::size(hosts)];
@@ -304,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(Above, Chains, ::testing::ValuesIn(kSetups), [](const a
   return name;
 });
 
-// What the lowest tier cannot hold is refused, or goes, from the end.
+// The lowest tier refuses or evicts blocks that it cannot hold, starting at the end of the chain.
 void keep_the_beginning(const Tiers& setup, uint32_t host, size_t n, size_t piece, size_t least) {
   SCOPED_TRACE(std::string(setup.name) + " in pieces of " + std::to_string(piece));
   const World world(setup, host, "prefix");
@@ -312,7 +312,7 @@ void keep_the_beginning(const Tiers& setup, uint32_t host, size_t n, size_t piec
   const size_t stored = engine.store(piece);
   EXPECT_LT(stored, n) << "all of it was there: this shows nothing";
   EXPECT_GE(engine.find(), least);
-  // What comes up lets the host write back what the disk has refused, for which that makes room.
+  // With on_eviction the loads push blocks from the host to the disk, which evicts others for them: no bound holds.
   if (setup.admission != KVBM_ADMIT_ON_EVICTION) {
     EXPECT_GE(engine.load(64), least);
   }

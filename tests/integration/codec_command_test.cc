@@ -104,7 +104,7 @@ TEST_F(CodecCommand, names_what_is_wrong) {
   EXPECT_FALSE(std::filesystem::exists(at("cut.npy.kvbmz")));
 }
 
-// What bench says of a row is what compress does with it.
+// The bench command must describe a row as the compress command handles it.
 TEST_F(CodecCommand, a_row_is_used_or_refused) {
   const auto coded = [&](const std::string& row) {
     const Ran file = codec("compress kv.bin --element bf16 --force --json " + row);

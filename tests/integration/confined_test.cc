@@ -52,7 +52,7 @@ class Confined : public ::testing::Test {
   Ran run_refused(const std::vector<long>& calls, int error, const std::string& arguments) {
     return run_confined([&] { return kvbm::test::refuse_calls(calls, error); }, arguments);
   }
-  // A trace whose blocks go to the disk and come back.
+  // A replay with blocks that go to the disk and are read back.
   std::string replay(const std::string& host = "4MiB") {
     const std::string trace = folder_.path() + "/trace";
     if (!std::filesystem::exists(trace)) {
@@ -107,7 +107,7 @@ TEST_F(Confined, the_doctor_names_the_filter_and_not_the_setting) {
       EXPECT_TRUE(contains(finding.at("advice"), "seccomp")) << finding;
     }
   }
-  // Who asks for io_uring and nothing else is told that there is none.
+  // Asking for io_uring alone fails with the reason instead of using another engine.
   const Ran wanted = run_confined(
       [] { return ::setenv("KVBM_IO_ENGINE", "uring", 1) == 0 && kvbm::test::refuse_calls({SYS_io_uring_enter}, EPERM); }, "config");
   EXPECT_NE(wanted.exit_code, 0);

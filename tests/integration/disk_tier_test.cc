@@ -153,7 +153,7 @@ TEST(DiskTierReal, what_is_read_past_the_tier_stays_until_it_is_let_go_of) {
   RealTier t(dir.path() + "/tier");
   ASSERT_TRUE(t.open().ok());
   if (!t.tier->reads_from_files()) GTEST_SKIP() << "no direct I/O in " << dir.path();
-  // In every segment there is something that somebody reads.
+  // Holds a read lease on some blocks in every segment.
   for (uint64_t n = 1; n <= 200; n += 20) (void)t.put(n, 20, true);
   std::vector<InFile> held = heads_of(t, 1, 200);
   for (const InFile& one : held) ASSERT_TRUE(one.place.fd >= 0 && one.is_right()) << one.n;

@@ -1,6 +1,6 @@
-// Kills processes whose host tier is a file, at random moments, and looks at what the next one finds there: every byte
-// that is loaded or seen in a view is what was stored, what was forgotten before does not come back, and most of what was
-// there does. KVBMTEST_CRASH_CYCLES says how often (default 20). The parent never uses the library.
+// Kills processes with a host tier in a file, at random moments, and inspects what the next process finds there.
+// Every byte that is loaded or seen in a view is the stored one, dropped blocks stay absent, and most of the others
+// are found again. KVBMTEST_CRASH_CYCLES is the number of kills (default 20). The parent never uses the library.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 16 * 1024;
 constexpr uint32_t kBatch = 8;
-constexpr uint64_t kNames = 160;  // so many different keys: more than the host has room for
+constexpr uint64_t kNames = 160;  // different keys: more than the host has slots for
 constexpr uint64_t kHostBlocks = 96;
 
 // Lives in memory that survives the children.
@@ -135,7 +135,7 @@ class Process : private kvbm::test::OpaqueStore {
         if (kvbm_block_view(manager(), &held, 1, &view) != KVBM_OK || !is(name, view.data)) ++ledger.wrong;
         kvbm_block_release(manager(), &held, 1);
       } else {
-        ++ledger.wrong;  // a kill leaves no block whose bytes are not its own
+        ++ledger.wrong;  // after a kill, a block that is found must have its own bytes
       }
       ++ledger.seen;
       kvbm_match_release(match);
@@ -149,7 +149,7 @@ class Process : private kvbm::test::OpaqueStore {
   bool ok_ = false;
 };
 
-// Also the one that looks: at what the one before left, before it goes on.
+// The process first inspects what its predecessor left, then stores and drops until it is killed.
 [[noreturn]] void work_until_killed(const std::string& path, uint64_t seed, Ledger& ledger, int pipe) {
   Process process(path, seed);
   if (!process.ok()) _exit(1);

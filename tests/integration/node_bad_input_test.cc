@@ -1,5 +1,5 @@
-// What people and other programs get wrong about nodes, and what they are told: every message names the address or the
-// node, says what is wrong with it and what to do, and nothing hangs.
+// Mistakes of users and of other programs about nodes, and the messages they get. Every message names the address or
+// the node, the error and the remedy, and nothing hangs.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -84,7 +84,7 @@ void hold_open(int fd) {
 ConstBytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 std::string text_of(ConstBytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Listens where a node should, and answers the hello of whoever connects with what it is given.
+// Listens in place of a node, and answers each hello with the given answer.
 class Impostor {
  public:
   using Answer = std::function<std::string(const std::string& hello)>;
@@ -163,7 +163,7 @@ class NodeBadInput : public testing::Test {
     return member;
   }
 
-  // A member that dials `address` is told all of these, with the address beside them.
+  // A member that dials `address` reports all of these parts, with the address beside them.
   static void expect_state(const PoolMember& member, const std::string& address,
                            const std::vector<std::string>& parts) {
     std::string seen;
@@ -183,7 +183,7 @@ class NodeBadInput : public testing::Test {
     EXPECT_TRUE(told) << "told: " << seen;
     std::printf("  %s\n", seen.c_str());
   }
-  // And so is who keeps the node: one line has all of these, and where it came from.
+  // The node logs all of these parts in one line, with the address of the caller.
   static void expect_logged(const PoolMember& node, std::vector<std::string> parts) {
     parts.push_back("refused a connection from 127.0.0.1:");
     std::string log;
@@ -210,12 +210,12 @@ class NodeBadInput : public testing::Test {
     const auto member = open(setup);
     ASSERT_NE(member, nullptr);
     expect_state(*member, address, parts);
-    // It is a miss, and takes no longer than it may.
+    // The load is a miss and ends in time.
     const Loaded none = member->load(PoolMember::keys_of(1, 0, 4), milliseconds(200), seconds(1));
     EXPECT_EQ(none.right + none.wrong, 0U);
     EXPECT_LT(none.took, seconds(10));
     EXPECT_EQ(member->leftovers(milliseconds(60'000)), "");
-    // It has tried again and again by now, and said once that it does not get in.
+    // The member has retried many times by now, and has logged the failure once.
     EXPECT_LE(member->logged("no link to "), 1U) << member->log();
   }
   static void expect_refused(MemberSetup setup, const std::vector<std::string>& parts) {
@@ -258,7 +258,7 @@ TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
   expect_logged(*there, {"of pool \"elsewhere\" (unproven)", "another pool", "node.pool"});
 }
 
-// Who keeps a node hears of what came to its door, whatever that was; of many of them in few lines.
+// A node logs every kind of unwanted caller, and many callers of a kind in few lines.
 TEST_F(NodeBadInput, what_comes_to_a_nodes_door_and_is_no_node_is_logged_and_not_often) {
   const auto there = node_called("there");
   ASSERT_NE(there, nullptr);
@@ -278,7 +278,8 @@ TEST_F(NodeBadInput, what_comes_to_a_nodes_door_and_is_no_node_is_logged_and_not
   expect_logged(*there, {"which has not said who it is", "protocol"});
   visit(framed(std::string(cluster::kHandshakeBytes, 'n')));
   expect_logged(*there, {"which has not said who it is", "does not speak this protocol, or is no node of kvbm"});
-  // A hello of a later version, whose pool's name would write into the terminal of whoever reads the log.
+  // A hello of a later version. The name of its pool has escape codes, which must not reach a terminal through the
+  // log.
   SeededRandom random(1);
   cluster::NodeFacts future;
   future.node = cluster::node_id_of("future");
@@ -376,7 +377,7 @@ TEST_F(NodeBadInput, a_key_that_is_weak_short_or_cut_is_refused_with_how_to_make
   expect_refused(setup, {"node.key_file", "not a file"});
 }
 
-// What crosses a link beyond this machine is protected, or somebody has said that nobody else can reach the network.
+// Links beyond this machine are protected, unless node.trusted_network says that the network is safe.
 TEST_F(NodeBadInput, links_beyond_this_machine_are_not_left_unprotected_unless_the_network_is_trusted) {
   MemberSetup setup;
   setup.key_file = write_key("key");

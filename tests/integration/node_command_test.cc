@@ -1,5 +1,5 @@
-// kvbm node, put, get, exists and peers between real processes, as a user has them in two shells: bytes come back as
-// they were, a node that is killed costs its blocks and nothing else, and whoever is not of the pool is told so.
+// kvbm node, put, get, exists and peers between real processes, as a user runs them in two shells. Bytes arrive
+// unchanged, a killed node costs only its own blocks, and a process outside the pool gets a message that says so.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -199,7 +199,7 @@ TEST_F(NodeCommand, a_file_that_was_said_to_be_stored_is_there_and_the_older_one
       EXPECT_EQ(run("get" + peer + name + " -o /dev/null").exit_code, 0) << name;
     }
     const Ran said = run("exists" + peer + older.first);
-    // Some of it is left; without its first block that is nobody's.
+    // Some blocks are left, but without the first one they are unreachable.
     EXPECT_EQ(said.text, said.exit_code == 3 ? "in part\n" : "no\n");
     const json told = json::parse(run("exists --json" + peer + older.first, "").text);
     EXPECT_EQ(told.at("exists"), false);
@@ -282,7 +282,7 @@ TEST_F(NodeCommand, what_is_put_durably_is_there_after_the_next_start_and_only_a
   EXPECT_TRUE(contains(pool.text, "--share DIR --disk SIZE")) << pool.text;
 }
 
-// What a client's own host has goes with it: only what the daemon that owns the set has counts.
+// Blocks in a client's own host are lost when it exits. Only the daemon that owns the set counts.
 TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
   for (const bool on_disk : {true, false}) {
     const std::string directory = folder_.path() + (on_disk ? "/disk" : "/memory");
@@ -457,7 +457,7 @@ TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
   const std::string path = make("file", 100);
   const std::string member = " --pool p --key-file '" + key + "' ";
   const std::string file = " file '" + path + "'";
-  // An hour is what it may wait; who waits it out is stopped, with another exit code.
+  // The limit is an hour. A command that waits it out is stopped with another exit code.
   const auto ask = [&node](const std::string& call, const std::string& arguments) {
     return run(call + " --timeout 3600 --peer " + node.address() + arguments, " 2>&1", "timeout 120");
   };
@@ -474,7 +474,7 @@ TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
       EXPECT_EQ(ran.exit_code, 1) << call << ": " << ran.text;
       EXPECT_TRUE(contains(ran.text, "no node lets this one in")) << ran.text;
       EXPECT_TRUE(contains(ran.text, node.address())) << ran.text;
-      // It is there and has said what is wrong: to start one is no remedy.
+      // The node is running and has said what is wrong, so starting one is no remedy.
       EXPECT_FALSE(contains(ran.text, "start one with `kvbm node")) << ran.text;
     }
   }
@@ -496,7 +496,7 @@ TEST_F(NodeCommand, what_cannot_be_used_is_named_with_what_to_do) {
   EXPECT_TRUE(contains(unnamed.text, "a name is empty")) << unnamed.text;
 }
 
-// Nobody listens yet: that may change, and is waited for.
+// No node listens yet. The command waits, because one may start.
 TEST_F(NodeCommand, a_node_that_starts_late_is_waited_for) {
   std::string address;
   {
@@ -507,7 +507,7 @@ TEST_F(NodeCommand, a_node_that_starts_late_is_waited_for) {
   const std::string path = make("file", 100);
   Ran put;
   std::thread asker([&] { put = run("put --timeout 120 --peer " + address + " file '" + path + "'"); });
-  // The port was free a moment ago. Whoever comes first: the file is there in the end.
+  // The port was free a moment ago. The file arrives, whether the node or the command starts first.
   NodeProcess late(folder_.path(), {}, address);
   asker.join();
   EXPECT_EQ(put.exit_code, 0) << put.text;

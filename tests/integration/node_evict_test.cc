@@ -1,6 +1,6 @@
-// What a node lets go goes to other nodes (node.admission = on_eviction), in processes of their own over TCP: it comes
-// back from there, every byte of it right, also when the node that was chosen for it is full, gone or frozen: then the
-// next one has it.
+// Blocks that a node evicts go to other nodes (node.admission = on_eviction), in processes of their own over TCP.
+// They are read back with the right bytes, also when the chosen node is full, gone or frozen: then the next node has
+// them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,8 +24,8 @@ constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr uint64_t kSalt = 7;
 constexpr uint64_t kOthersSalt = 8;
 constexpr uint64_t kHostBlocks = 16;
-constexpr uint64_t kRoom = 256;  // blocks, of who takes
-constexpr uint64_t kPut = 64;    // blocks, of who evicts
+constexpr uint64_t kRoom = 256;  // blocks of the node that takes
+constexpr uint64_t kPut = 64;    // blocks of the node that evicts
 
 MemberSetup setup_of(const char* name, uint64_t host_blocks, const std::string& peers = "") {
   MemberSetup setup;
@@ -45,7 +45,7 @@ uint64_t metric(const PoolMember& member, const std::string& name) {
 
 class NodeEvict : public testing::Test {
  protected:
-  // Who evicts, with a host of kHostBlocks.
+  // Opens the node that evicts, with a host of kHostBlocks.
   void open(const std::string& peers, size_t ready) {
     MemberSetup setup = setup_of("evicts", kHostBlocks, peers);
     setup.listen = "";
@@ -73,7 +73,7 @@ class NodeEvict : public testing::Test {
     return all;
   }
 
-  // Also what another node still read when it was to make room.
+  // Includes blocks that another node was still reading when the host needed their slots.
   void expect_all(PoolMember& from, uint64_t first, uint64_t n) {
     const Loaded loaded = load(from, first, n);
     EXPECT_EQ(loaded.wrong, 0U);
@@ -113,7 +113,7 @@ TEST_F(NodeEvict, what_is_let_go_here_is_at_another_node_and_comes_back) {
   EXPECT_EQ(member_->leftovers(kSoon), "");
 }
 
-// Not pushed on, lest full nodes pass blocks round for ever; what is lost so is told.
+// A node does not push such blocks on, since full nodes would pass them around forever. It counts them as lost.
 TEST_F(NodeEvict, what_the_other_node_lets_go_in_its_turn_is_counted_there) {
   const auto other = PoolMember::open(setup_of("other", kHostBlocks));
   ASSERT_NE(other, nullptr);
@@ -141,7 +141,7 @@ TEST_F(NodeEvict, what_a_full_node_has_no_room_for_goes_to_the_next_one) {
   const std::vector<uint64_t> left = gone(0, kPut);
   EXPECT_GE(left.size(), kPut - kHostBlocks);
   expect_all(*member_, 0, kPut);
-  // Whoever comes later finds them too.
+  // A member that joins later finds them too.
   const auto late = PoolMember::open(setup_of("late", kHostBlocks, full.address() + "," + roomy.address()));
   ASSERT_NE(late, nullptr);
   ASSERT_TRUE(wait_until([&] { return late->ready() == 2; }, kSoon)) << late->states();

@@ -1,6 +1,6 @@
-// Strangers by the hundred: they say nothing, half of a hello, nonsense, more than they may, a hello that is right with
-// a key that is wrong, and what a node of the pool once said. The node goes on serving its peer, lets another one in
-// meanwhile, and gives back what the strangers took. KVBMTEST_SEED seeds the nonsense.
+// Strangers by the hundred. They send nothing, half of a hello, nonsense, too many bytes, a valid hello with a wrong
+// key, or recorded messages of a pool's node. The node continues to serve its peer, admits another one meanwhile, and
+// frees what the strangers took. KVBMTEST_SEED seeds the nonsense.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kSalt = 5;
 constexpr size_t kStrangers = 300;  // of each kind, more than a node lets wait
-// What may stay of a flood: the allocator's, and what grew once.
+// Memory that may remain after a flood: the allocator's, and tables that grew once.
 constexpr uint64_t kGrowthBytes = 48 << 20;
 
 size_t open_descriptors() {
@@ -134,7 +134,7 @@ class NodeFlood : public testing::Test {
     return PoolMember::open(setup);
   }
 
-  // All of them at once; the peer reads on, another one gets in, and all that they took comes back.
+  // Connects all strangers at once. The peer keeps reading, another one joins, and all resources are freed.
   void flood(const char* kind, const std::function<std::string(size_t)>& says, bool slowly = false) {
     SCOPED_TRACE(kind);
     const size_t descriptors = open_descriptors();
@@ -184,7 +184,7 @@ class NodeFlood : public testing::Test {
     EXPECT_TRUE(wait_until([&] { return server_->ready() == 1; })) << server_->states();
   }
 
-  // The first message of a node whose key is another.
+  // First message of a node with another key.
   std::string hello_with_a_wrong_key(size_t i) {
     cluster::NodeFacts self;
     self.node = cluster::node_id_of("stranger-" + std::to_string(i));
@@ -237,7 +237,7 @@ TEST_F(NodeFlood, nonsense_is_cut_off) {
 
 TEST_F(NodeFlood, hellos_with_a_wrong_key_and_repeated_handshakes_are_refused) {
   flood("a wrong key", [&](size_t i) {
-    // It cannot know what to answer, and answers something.
+    // A stranger without the key cannot compute the answer, so it sends some bytes.
     return hello_with_a_wrong_key(i) +
            framed(copy::tcp::Kind::message, cluster::kHandshakeBytes, 0, 0, std::string(cluster::kHandshakeBytes, 'p'));
   });

@@ -1,4 +1,4 @@
-// What watches `kvbm node` from outside: pages over HTTP, the supervisor's socket, and the end by a signal.
+// Ways to observe `kvbm node` from outside: pages over HTTP, the supervisor's socket, and the end by a signal.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -81,7 +81,7 @@ class Daemon {
   json first_;
 };
 
-// What comes back for one request, head and body; "" where nobody listens.
+// Returns the response to one request, head and body; "" if no server listens there.
 std::string request(const std::string& address, const std::string& text) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return {};
@@ -121,7 +121,7 @@ TEST(NodeHealth, says_that_it_lives_and_serves_and_what_it_counts) {
   ASSERT_TRUE(tiers.is_array() && !tiers.empty()) << pages[1];
   EXPECT_EQ(tiers[0]["coding"]["setting"], "off");
   EXPECT_EQ(tiers[0]["coding"]["sealed"], false);
-  // Somebody who puts a file is counted.
+  // A put must show in the metrics.
   ASSERT_EQ(run("put --peer " + first.value("address") + " name /proc/version").exit_code, 0);
   EXPECT_FALSE(contains(get(http, "/metrics"), "kvbm_tier_blocks{tier=\"0\"} 0\n"));
 }
@@ -190,7 +190,7 @@ class Guest {
   ~Guest() { ::close(fd_); }
   Guest(const Guest&) = delete;
   Guest& operator=(const Guest&) = delete;
-  // What it has not said yet: one that waits to be let in has nowhere to say it.
+  // Sends the bytes that are still unsent: a guest that waits to be accepted could not send them.
   void go_on(const std::string& more = "") {
     said_ += more;
     const ssize_t n = said_.empty() ? 0 : ::send(fd_, said_.data(), said_.size(), MSG_NOSIGNAL);
@@ -210,8 +210,8 @@ class Guest {
   std::string said_;
 };
 
-// Hundreds who want nothing: each kind in turn takes all the places that there are, and a page, and a file that another
-// node puts, come through all the same. When they are gone the node has as many descriptors as before.
+// Hundreds of idle guests. Each kind in turn takes all places, while a page and a file that another node puts still
+// come through. When they are gone the node has as many descriptors as before.
 TEST(NodeHealth, hundreds_who_ask_for_nothing_keep_neither_a_page_nor_a_node_out) {
   Daemon node({"--http", "127.0.0.1:0"});
   const std::string http = node.value("http");
@@ -234,7 +234,7 @@ TEST(NodeHealth, hundreds_who_ask_for_nothing_keep_neither_a_page_nor_a_node_out
   while (descriptors_of(node.pid()) > before) ::usleep(10'000);  // the test's own limit ends it otherwise
 }
 
-// Whoever says a byte now and then is never silent, and is closed all the same.
+// A guest that sends a byte now and then is never silent, and is closed all the same.
 TEST(NodeHealth, a_head_that_comes_byte_by_byte_is_not_waited_for) {
   Daemon node({"--http", "127.0.0.1:0"});
   const std::string http = node.value("http");

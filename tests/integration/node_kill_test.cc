@@ -1,7 +1,7 @@
-// Nodes in processes of their own are killed and frozen at random moments of transfers, in every role: who serves, who
-// reads, who offers and who takes what is offered. No block is ever wrong, nothing stays held, staging comes back, the
-// peer's end is noticed and its return too, as soon as is promised where the machine has time (support/promise.h). Nothing
-// takes longer than bounds far above that, however busy it is.
+// Nodes in processes of their own are killed and frozen at random moments of transfers, in every role: serving,
+// reading, offering and taking an offer. No block is ever wrong, nothing stays held, and staging is returned. A
+// peer's end and its return are noticed as soon as promised where the machine has time (support/promise.h). However
+// busy the machine is, everything ends within much larger bounds.
 //
 // KVBMTEST_KILLS (default 50, long 300) and KVBMTEST_FREEZES (10, long 100) say how often, KVBMTEST_SEED where the
 // random moments begin.
@@ -230,7 +230,7 @@ TEST_F(NodeKill, a_killed_taker_ends_the_offer_and_its_lease) {
   std::thread writer([&] {
     const size_t n = member->slots() / 4;
     for (uint64_t first = 0; !stopping; first += n) {
-      // What was taken is released a moment after it is there.
+      // Slots of the previous offer are released a moment after it ends, so the put is retried.
       const auto asked = Clock::now();
       if (!wait_until([&] { return member->put(kSalt, first, n) == KVBM_OK; }, kSoon)) ++put_failed;
       room_ms = std::max<int64_t>(room_ms, std::chrono::duration_cast<milliseconds>(Clock::now() - asked).count());

@@ -1,5 +1,5 @@
-// Nodes that know each other from a file: who writes itself into it is found, who goes is left, and the file may be
-// changed by hand. And what a router learns of them.
+// Nodes that know each other from a file. A node that adds its line is found, one that leaves is dropped, and the
+// file may be edited. Also tests the facts that a router reads about the members.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ class NodeMembers : public ::testing::Test {
     std::erase(running_, pid);
     return status;
   }
-  // What is true within half a minute.
+  // Waits up to half a minute for the condition.
   template <class Check>
   static bool soon(const Check& check) {
     for (int tries = 0; tries < 600; ++tries) {
@@ -117,7 +117,7 @@ TEST_F(NodeMembers, a_line_that_is_added_or_taken_out_by_hand_is_noticed) {
   ASSERT_TRUE(soon([&] { return ready_nodes() == 1; }));
   const std::string others = folder_.path() + "/others";
   const auto metrics = [&] { return run("peers --json --peers-file '" + others + "' --timeout 0.5").text; };
-  // A second file, written by hand, for a node that only dials.
+  // A second file, written by the test, for a node that only dials.
   std::ofstream(others) << "# nobody yet\n";
   EXPECT_TRUE(contains(metrics(), "no node answers"));
   std::string line = read_file(members_);

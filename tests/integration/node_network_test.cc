@@ -1,6 +1,6 @@
-// Two nodes with a network between them that cuts, delays, repeats, drops, changes and withholds bytes at random places
-// (support/faulty_proxy.h). Whatever it does, no block is wrong, every call ends by its deadline, a connection that is
-// spoilt ends with a counted reason and is made again, and nothing stays held.
+// Two nodes with a network between them that cuts, delays, repeats, drops, changes and withholds bytes at random
+// places (support/faulty_proxy.h). No block is ever wrong and every call ends by its deadline. A connection with
+// damaged data ends with a counted reason and is made again, and nothing stays held.
 //
 // KVBMTEST_SEED says where the random places begin; KVBMTEST_NETWORK_MS how long each fault lasts (default 800 ms, with
 // KVBMTEST_LONG 10 s).
@@ -146,7 +146,7 @@ TEST_F(NodeNetwork, a_reader_gets_right_blocks_or_none_through_a_network_that_sp
     read_through(one);
     if (HasFailure()) return;
   }
-  // What was spoilt was seen, said and counted.
+  // Damage was detected, logged and counted.
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_ended_total{reason=\"damaged\"}"), 0U) << reader_->metrics();
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_ended_total{reason=\"closed\"}"), 0U);
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_total"), 5U);

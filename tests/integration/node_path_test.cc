@@ -1,9 +1,9 @@
-// Two nodes of a pool with a key, and somebody on the path between them who knows the protocol and not the key
-// (support/path_attacker.h): he changes, forges, repeats, leaves out, moves, cuts and sends back what goes by. Real nodes,
-// real sockets.
+// Two nodes of a pool with a key, and an attacker on the path between them that knows the protocol but not the key
+// (support/path_attacker.h). It changes, forges, repeats, drops, moves, cuts and reflects frames. Nodes and sockets
+// are real.
 //
-// No block is ever wrong; what a load did not bring says why, a counter moves, the link ends, and the next one brings
-// everything. Without protection the same forger is believed, which is what the tests of the others are worth.
+// No block is ever wrong. A load that brings less says why, a counter moves, the link ends, and the next link brings
+// everything. A control: without protection the same forger succeeds, so the other tests prove something.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{60'000};  // what is waited for comes of events: a link that ends, another one
+constexpr milliseconds kPatience{60'000};  // the tests wait for events: the end of a link, a new link
 constexpr uint64_t kSalt = 11;
 constexpr size_t kBlocks = 4;
 
@@ -61,7 +61,7 @@ class NodePath : public testing::Test {
     const uint64_t first = loads_++ * kBlocks % (server_->setup().host_blocks - 8 - kBlocks);
     return reader_->load(PoolMember::keys_of(kSalt, first, kBlocks), kPatience, kPatience);
   }
-  // Loads until somebody on the path has done what he was told to; the load that he did it to.
+  // Loads until the attacker has struck, and returns the load that it hit.
   Loaded load_through_attack() {
     Loaded one;
     EXPECT_TRUE(wait_until([&] { return one = load(), attacker_->struck() != 0; }, kPatience));
@@ -123,7 +123,7 @@ class NodePath : public testing::Test {
 // Of a pool that protects its links in one way or the other.
 class NodePathGuarded : public NodePath, public testing::WithParamInterface<const char*> {};
 
-// What the hashes of records are worth to somebody who can compute them.
+// Hashes of records do not stop an attacker, because it can compute them.
 TEST_F(NodePath, without_protection_a_forged_block_is_believed_and_nothing_counts_it) {
   start("off");
   ASSERT_FALSE(attacker_->tagged());
@@ -191,7 +191,7 @@ TEST_P(NodePathGuarded, whatever_is_done_to_messages_on_the_way_the_link_ends_an
 INSTANTIATE_TEST_SUITE_P(Each, NodePathGuarded, testing::Values("authenticate", "encrypt"),
                          [](const auto& made) { return std::string(made.param); });
 
-// The default, and what each mode hides: who listens on the way sees a block go by, or does not.
+// The default mode, and what each mode hides: a listener on the path sees the bytes of a block, or does not.
 TEST_F(NodePath, with_a_key_links_are_authenticated_unless_told_otherwise_and_encrypted_ones_show_nothing) {
   for (const char* protect : {"auto", "encrypt"}) {
     SCOPED_TRACE(protect);

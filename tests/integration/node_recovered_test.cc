@@ -1,5 +1,5 @@
-// A node whose host tier is a file, in which bytes changed while it was down: what another node offers it again is taken,
-// not said to be there.
+// A node with a host tier in a file, in which bytes changed while it was down. The node takes a damaged block again
+// when another node offers it, instead of answering that it has the block.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -64,7 +64,8 @@ TEST(NodeRecovered, an_offer_replaces_what_was_damaged_while_the_node_was_down) 
     const auto first = peer("first", before->address());
     ASSERT_NE(first, nullptr);
     ASSERT_TRUE(wait_until([&] { return first->ready() == 1; })) << first->states();
-    ASSERT_EQ(first->load(PoolMember::keys_of(kSalt, 0, kBlocks), kLong, kLong).right, kBlocks);  // they have heads now
+    // The load makes the owner compute the heads of its blocks.
+    ASSERT_EQ(first->load(PoolMember::keys_of(kSalt, 0, kBlocks), kLong, kLong).right, kBlocks);
     block_bytes = before->setup().block_bytes;
   }
   ASSERT_EQ(damage(file, block_bytes), kBlocks);

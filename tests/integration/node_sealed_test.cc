@@ -1,5 +1,5 @@
-// Nodes with seal.key_file, over a network that changes bytes: what comes is right, who has no key gets nothing, and
-// nothing is taken that is not sealed.
+// Nodes with seal.key_file, over a network that changes bytes. Blocks that arrive are right, a node without the key
+// gets nothing, and an unsealed record is refused.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// What a node believes about another is out of date: blocks that have gone, slots that hold other blocks by now, a node
-// that came back as another one under the same address. That is a miss, never wrong bytes.
+// Outdated knowledge about another node: blocks that were evicted, slots that hold other blocks by now, a node that
+// was replaced by another under the same address. Each is a miss, never wrong bytes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -133,7 +133,7 @@ TEST_F(NodeStale, blocks_of_a_namespace_that_was_invalidated_are_not_found_any_m
   ASSERT_EQ(to->load(keys, seconds(5), seconds(5)).right, 8U);
   ASSERT_EQ(kvbm_namespace_invalidate(to->ns(), nullptr), KVBM_OK);
   EXPECT_EQ(to->load(keys, seconds(5), seconds(5)).hits, 0U);
-  // The node that had them is told, and forgets them too.
+  // The invalidation reaches the node that had the blocks, which drops them too.
   EXPECT_TRUE(wait_until([&] { return from->stats().tiers[0].blocks == 0; })) << from->stats().tiers[0].blocks;
 }
 

@@ -123,7 +123,7 @@ class Member {
     std::memset(engine.data(), 0xEE, engine.size());
     (void)kvbm_cache_load(cache, match, ids.data(), kBlocks, &how, nullptr, 0);
     kvbm_match_release(match);
-    const std::vector<unsigned char> copy = engine;  // what is written after the end of a load is a race here
+    const std::vector<unsigned char> copy = engine;  // a write after the end of the load is a race with this read
     uint32_t right = 0;
     for (uint32_t i = 0; i < kBlocks; ++i) {
       if (status[i] != KVBM_OK) {

@@ -1,5 +1,6 @@
-// Without a key a node is this user's alone: whoever else is on the machine is turned away, on both sides of a connection,
-// and told what to do. The `kvbm` command as users of a machine run it; another user is a child that is one.
+// Without a key a node serves its own user alone. Other users' processes are refused on both sides of a connection,
+// with the remedy. The tests run the `kvbm` command as users of a machine do; another user is a child process with
+// another user id.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -145,7 +146,7 @@ TEST_F(OtherUser, a_node_without_a_key_gives_another_user_nothing_and_takes_noth
   EXPECT_EQ(run_as(0, {"exists", "--peer", address, "others"}).exit_code, 1);
 }
 
-// The port may be a stranger's, who was there first: nothing is told to it, root's word or not.
+// A stranger's process may have taken the port first. The command sends it nothing, even if it runs as root.
 TEST_F(OtherUser, a_node_of_another_user_is_not_given_anything) {
   const std::string address = start_node(kOtherUser);
   ASSERT_FALSE(address.empty());

@@ -52,7 +52,7 @@ TEST_F(PluginCommand, an_honest_one_is_a_third_tier) {
   EXPECT_GT(plugin["loads"], 0) << plugin;
 }
 
-// Write-back: it has what the disk let go, and nothing else.
+// Write-back: the plug-in gets the blocks that the disk evicts and no others.
 TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
   Json disk;
   Json plugin;
@@ -62,7 +62,8 @@ TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
     ASSERT_EQ(report["tiers"].size(), 3U);
     disk = report["tiers"][1];
     plugin = report["tiers"][2];
-    // How many of them: a segment that is read when it is to be let go is let go later, and taken over once more.
+    // The counts are not compared: the disk evicts a segment later if it is being read, and offers its blocks once
+    // more.
     EXPECT_GT(disk["evictions"], 0) << report;
     EXPECT_EQ(plugin["errors"], 0) << report;
     EXPECT_EQ(disk["errors"], 0) << report;

@@ -1,4 +1,4 @@
-// kvbm replay, trace and demo as a user runs them: figures, and what bad input is told.
+// kvbm replay, trace and demo as a user runs them: figures, and the messages for bad input.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -148,7 +148,7 @@ TEST_F(ReplayCommand, an_array_of_requests_is_a_trace_packed_or_not) {
   const std::string array = dir_.path() + "/array.json";
   std::ofstream(array) << text << "]\n";
   const std::string written = dir_.path() + "/written.jsonl";
-  // What the build reads of what the machine can pack.
+  // Formats that this build reads and the machine has a program for.
   for (const char* pack : {"cat < %s > %s", "gzip -c < %s > %s", "zstd -q -c < %s > %s"}) {
     const std::string file = dir_.path() + "/packed";
     char command[4096];
@@ -226,7 +226,7 @@ TEST_F(ReplayCommand, a_size_that_cannot_be_names_its_option) {
   EXPECT_EQ(run("replay " + trace() + " --disk 49MiB --limit 5").exit_code, 0);
 }
 
-// The options are the quicker thing to mend, and are told first.
+// Options are checked before the trace, because they are quicker to correct.
 TEST_F(ReplayCommand, options_are_looked_at_before_the_trace) {
   const std::string bad = dir_.path() + "/bad.jsonl";
   std::ofstream(bad) << "this is no request\n";
@@ -249,7 +249,7 @@ TEST_F(ReplayCommand, what_tiers_are_given_is_read_with_care) {
   refused(trace() + " --disk 64MiB,128MiB --admission all,sometimes", "sometimes is none of all, on_eviction");
 }
 
-// What a replay would not do is refused before the trace is read, and the message names the option.
+// An option without effect on this kind of replay is refused before the trace is read, and the message names it.
 TEST_F(ReplayCommand, an_option_that_would_do_nothing_is_refused) {
   for (const char* option : {"--limit 10", "--first 10", "--verify", "--codec zstd", "--threads 2", "--settle",
                              "--block-bytes 4KiB", "--admission all", "--disk-path d", "--plugin p", "--peer h:1"}) {
@@ -346,7 +346,7 @@ TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
   EXPECT_FALSE(contains(third.text, "could not be loaded")) << third.text;
 }
 
-// What the host's stores and their bytes are: every block that came in, stored by an engine or brought up from the disk.
+// The host's stores count every block that came in, stored by an engine or read from the disk.
 TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
   const Ran ran = run("replay " + trace() + " --host 8MiB --disk 256MiB --json", "");
   ASSERT_EQ(ran.exit_code, 0);
@@ -354,7 +354,8 @@ TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
   EXPECT_GT(number(ran.text, "stores"), number(ran.text, "stored_blocks")) << ran.text;
 }
 
-// A small disk over a large one hits what one disk of both sizes hits, and the second one serves what the first let go.
+// A small disk over a large one hits as often as one disk of both sizes, and the second serves blocks that the first
+// evicted.
 TEST_F(ReplayCommand, two_disks_hit_what_their_sizes_together_hit) {
   ASSERT_EQ(run("trace generate --workload retrieval --requests 800 --seed 5 -o " + trace()).exit_code, 0);
   const auto replay = [this](const std::string& disks) {
@@ -435,7 +436,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
   [[nodiscard]] const std::string& name() const { return name_; }  // empty: the system gives none
-  // What has been written, once nothing has it open any more.
+  // Returns the text that was written, once no process has the terminal open any more.
   [[nodiscard]] std::string text() const {
     std::string text;
     std::array<char, 4096> buffer{};

@@ -1,5 +1,5 @@
-// kvbm replay with nodes of a pool as its last tier: blocks go to them and come back right, one of them may be killed
-// on the way, and an address at which nobody answers is named.
+// kvbm replay with nodes of a pool as its last tier. Blocks are stored there and read back unchanged, a node may be
+// killed during the replay, and an address without a listener is named.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-// Services that meet on one machine (cluster/same_host.h), on real sockets: who they are is proven by tokens, pools
-// change hands, and whoever else comes gets nothing. Waits are bounded by kPatience and end when something happens.
+// Services that meet on one machine (cluster/same_host.h), on real sockets. Tokens prove their identity, pools are
+// exchanged, and any other caller gets nothing. Waits are bounded by kPatience and end on events.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ struct Node {
   std::unique_ptr<SameHost> host;
 };
 
-// What a link between them would carry: `to` was dialled by `from`.
+// Exchanges the facts that a link between the two would carry. `from` dialled `to`.
 HostFacts introduce(Node& from, Node& to) {
   const auto facts = to.host->ready(from.facts, Role::responder);
   EXPECT_TRUE(facts.has_value());
@@ -161,7 +161,7 @@ TEST_F(SameHostMeeting, a_wrong_token_gets_nothing_and_a_right_one_is_good_once)
   ASSERT_TRUE(wait_until([&] { return c.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(c.pools.of(b.facts.node), nullptr);
   EXPECT_EQ(b.refused({"node " + short_text(c.facts.node) + " (unproven)", "it shows another node's token"}), 1);
-  // It is used up with that.
+  // The failed attempt used up the token.
   a.host->heard(b.facts, Role::initiator, right);
   ASSERT_TRUE(wait_until([&] { return a.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(a.pools.of(b.facts.node), nullptr);
@@ -176,7 +176,7 @@ TEST_F(SameHostMeeting, who_sits_at_the_socket_of_another_is_given_nothing) {
   Node thief("thief", folder_.path());
   HostFacts facts = introduce(a, b);
   const HostFacts thiefs = introduce(a, thief);
-  // b's facts, but the door of the thief, who even knows the first token: it cannot show the second one.
+  // The facts of b with the socket path of the thief. The thief knows the first token but cannot show the second.
   facts.path = thiefs.path;
   facts.come = thiefs.come;
   a.host->heard(b.facts, Role::initiator, facts);

@@ -87,7 +87,7 @@ class Child {
   int status_ = -1;
 };
 
-// One end of the link. An owner admits who comes, and says "here" behind its pools.
+// One end of the link. An owner admits every caller, and sends "here" after its pools.
 struct End {
   explicit End(bool owner = false) {
     kvbm_transport_host_t host{};
@@ -131,7 +131,7 @@ struct End {
     }
     return true;
   }
-  // Connects and waits for the pool of who is there; null when there is none.
+  // Connects and waits for the pool of the owner at the path. Returns null when there is none.
   std::shared_ptr<RemotePool> pool_at(const std::string& path) {
     const auto connected = link->connect(path);
     if (!connected.ok()) return nullptr;
@@ -262,7 +262,7 @@ TEST_F(SameHost, an_owner_cannot_take_the_memory_away_from_under_a_reader) {
     for (uint64_t n = 0; n < 2000; ++n) {
       if (fetch_and_check(*pool, n % kSlots, *ledger_) != Code::ok) return 3;
     }
-    // Also when all of it is touched, not the records alone.
+    // All bytes of the pool are readable, not the records alone.
     uint64_t sum = 0;
     for (SlotId slot = 0; slot < kSlots; ++slot) {
       for (const std::byte b : pool->payload(slot)) sum += static_cast<uint64_t>(b);
@@ -271,7 +271,7 @@ TEST_F(SameHost, an_owner_cannot_take_the_memory_away_from_under_a_reader) {
   });
   EXPECT_EQ(reader.wait(), 0);
   owner.signal(0);
-  EXPECT_EQ(WTERMSIG(owner.end(SIGKILL)), SIGKILL);  // it had not managed to
+  EXPECT_EQ(WTERMSIG(owner.end(SIGKILL)), SIGKILL);  // none of the owner's calls could shrink the memory
   EXPECT_EQ(ledger_->wrong.load(), 0U);
 }
 
@@ -294,7 +294,7 @@ TEST_F(SameHost, a_killed_reader_gives_back_what_it_held) {
       const auto connected = mine.link->connect(path());
       if (!connected.ok()) return 1;
       (void)mine.link->admit(connected.value());
-      // A child of the reader keeps its socket open: without the pidfd nobody would see the reader's death.
+      // A child of the reader keeps its socket open. The owner sees the reader's death only through the pidfd.
       if (with_heir && fork() == 0) {
         char word = 'h';
         (void)!write(heir_lives[1], &word, 1);
@@ -319,7 +319,7 @@ TEST_F(SameHost, a_killed_reader_gives_back_what_it_held) {
     EXPECT_TRUE(end.closed.empty());
     reader.end(SIGKILL);
     ASSERT_TRUE(end.run_until([&] { return end.closed.count(peer) == 1; })) << "heir: " << with_heir;
-    // Behind closed() nobody has a word for these leases any more.
+    // After closed() no message about these leases can arrive.
     EXPECT_EQ(end.messages[peer].size(), 5U);
     EXPECT_EQ(end.link->send(peer, {}), Code::stale_handle);
     for (const int fd : {heir_lives[0], heir_lives[1], heir_ends[0], heir_ends[1]}) ::close(fd);
@@ -342,7 +342,7 @@ TEST_F(SameHost, a_stopped_owner_costs_who_connects_a_deadline_and_who_reads_not
   EXPECT_NE(late.closed[connected.value()].find("may be stopped"), std::string::npos) << late.closed[connected.value()];
   owner.signal(SIGCONT);
   End after;
-  EXPECT_NE(after.pool_at(path()), nullptr);  // it goes on
+  EXPECT_NE(after.pool_at(path()), nullptr);  // the owner serves again
   EXPECT_EQ(ledger_->wrong.load(), 0U);
 }
 
@@ -384,7 +384,7 @@ TEST_F(SameHost, a_restarted_owner_serves_on_the_same_path_and_its_old_pool_is_k
   EXPECT_TRUE(new_pool->alive());
   for (uint64_t n = 100; n < 100 + kSlots; ++n) EXPECT_EQ(fetch_and_check(*new_pool, n, *ledger_), Code::ok);
   EXPECT_EQ(fetch_and_check(*new_pool, 0, *ledger_), Code::miss);  // a location of the dead owner's
-  EXPECT_EQ(fetch_and_check(*old_pool, 0, *ledger_), Code::ok);    // and its bytes, as long as somebody maps them
+  EXPECT_EQ(fetch_and_check(*old_pool, 0, *ledger_), Code::ok);    // and its bytes, for as long as a process maps them
   EXPECT_EQ(ledger_->wrong.load(), 0U);
 }
 

@@ -188,7 +188,7 @@ TEST_F(SessionCommand, what_does_not_fit_is_named_on_both_sides) {
   for (const char* part : {"the model is", "decode rank 0 at node ", "the same tenant, model"}) {
     EXPECT_TRUE(contains(sent.text, part)) << part << ": " << sent.text;  // long before its deadline
   }
-  // What differs is all there is to say: not that by now nobody is connected, nor anything twice.
+  // Only the difference is reported: not the missing connection that it causes, and nothing twice.
   EXPECT_FALSE(contains(sent.text, "no node is connected")) << sent.text;
   const size_t once = received.text.find("a prefill rank gave up");
   ASSERT_NE(once, std::string::npos) << received.text;

@@ -92,7 +92,7 @@ TEST(Share, a_set_without_a_disk_is_shared_in_a_directory) {
   ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
   ASSERT_EQ(client.flush().status, KVBM_OK);
   EXPECT_EQ(owner.look(0, 16).done, 16U);
-  // What the successor has itself is all that is left, and is served to the next.
+  // Only blocks in the successor's own host are left, and it serves them to the next process.
   owner.kill(SIGKILL);
   size_t at = 0;
   ASSERT_NE(settle({&client}, at), 0U);
@@ -166,8 +166,8 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
     size_t successor = 0;
     ASSERT_NE(settle({members[a].get(), members[b].get()}, successor), 0U);
     soon.came(witness, dead);
-    // All of it is there for the process that had none of it, and what was under way is after a flush. Older than some
-    // kills it may have been evicted: each owner begins new segments of the disk's 64.
+    // A process that stored none of the blocks finds all of them, including those that were in flight before the
+    // flush. Blocks older than some kills may be evicted, since each owner begins new segments of the disk's 64.
     by_kill.push_back(acknowledged.size());
     const size_t from = by_kill.size() > kLookBack ? by_kill[by_kill.size() - kLookBack - 1] : 0;
     for (size_t i = from; i < acknowledged.size(); ++i) {
@@ -216,14 +216,14 @@ TEST_F(ShareOfTwo, what_lies_in_the_owners_memory_is_read_there) {
   EXPECT_EQ(client.role().in_place_bytes, before + 2 * 32 * 8192);
 }
 
-// The owner uses its slots again all the time, and dies in the end: whoever reads there gets right bytes or none.
+// The owner keeps reusing its slots and is killed in the end. A client that reads there gets the right bytes or none.
 TEST_F(ShareOfTwo, slots_that_are_used_again_while_a_client_reads_them_give_nothing_wrong) {
   ASSERT_EQ(owner.store(0, 64).status, KVBM_OK);
   ASSERT_EQ(client.look_in_place(0, 64).done, 64U);
   uint64_t loaded = 0;
   for (uint64_t round = 1; round <= 60; ++round) {
     owner.send(ShareMember::of(ShareCommand::store, round * 64, 64));
-    const ShareReply seen = client.look_in_place((round / 4) * 64, 64);  // what was stored a while ago is on its way out
+    const ShareReply seen = client.look_in_place((round / 4) * 64, 64);  // an older round, soon overwritten
     EXPECT_EQ(seen.wrong, 0U) << round;
     loaded += seen.done;
     ShareReply stored;
@@ -265,12 +265,12 @@ TEST_F(ShareOfTwo, a_frozen_owner_is_not_waited_for) {
   EXPECT_EQ(looked.wrong, 0U);
   const ShareReply stored = client.ask(ShareMember::of(ShareCommand::store, 100, 16, 100'000'000));
   EXPECT_LT(stored.status, 0);
-  EXPECT_EQ(client.look(100, 16).done, 16U);  // it has them itself
+  EXPECT_EQ(client.look(100, 16).done, 16U);  // from its own host
   const ShareReply flushed = client.ask(ShareMember::of(ShareCommand::flush, 0, 0, 100'000'000));
   EXPECT_EQ(flushed.status, KVBM_ERR_DEADLINE);
   std::printf("owner frozen: lookup %.0f ms, store %.0f ms, flush %.0f ms\n", static_cast<double>(looked.took_ns) / 1e6,
               static_cast<double>(stored.took_ns) / 1e6, static_cast<double>(flushed.took_ns) / 1e6);
-  // Nobody takes over from a process that lives.
+  // A client does not take over from a live process.
   EXPECT_NE(client.role().role, static_cast<uint32_t>(KVBM_SHARE_OWNER));
   owner.signal(SIGCONT);
   size_t at = 0;
@@ -316,7 +316,7 @@ TEST(Share, a_directory_that_others_may_enter_is_refused) {
   EXPECT_NE(std::string(r.message).find("700"), std::string::npos) << r.message;
 }
 
-// Under a living owner, too: whoever may write there could put a socket of his own in the owner's place.
+// A running owner does not change this: a user with write access could replace its socket.
 TEST(Share, a_directory_that_was_opened_to_others_since_is_refused_to_a_client) {
   const TempDir dir;
   ShareMember owner;
@@ -331,7 +331,7 @@ TEST(Share, a_directory_that_was_opened_to_others_since_is_refused_to_a_client) 
   EXPECT_EQ(another.open(dir.path()).status, KVBM_OK);
 }
 
-// A forked child is told so, and what it inherited keeps nobody from taking over.
+// A forked child gets an error that says so, and the descriptors that it inherited do not delay a takeover.
 TEST_F(ShareOfTwo, a_forked_child_is_no_part_of_the_set) {
   ASSERT_EQ(client.store(0, 8).status, KVBM_OK);
   ASSERT_EQ(client.flush().status, KVBM_OK);
@@ -347,7 +347,7 @@ TEST_F(ShareOfTwo, a_forked_child_is_no_part_of_the_set) {
   ::kill(static_cast<pid_t>(child.pid), SIGKILL);
 }
 
-// Other clients stop finding them, and so does who opens the set afterwards.
+// Other clients no longer find the blocks, nor does a process that opens the set later.
 TEST(Share, an_invalidation_reaches_the_owner_and_the_other_clients) {
   const TempDir dir;
   ShareMember owner;
@@ -379,7 +379,7 @@ TEST_F(ShareOfTwo, a_drop_by_a_client_is_one_of_the_owner) {
   EXPECT_EQ(client.look(0, 16).done, 8U);
 }
 
-// Whatever other flushes of the same process were told, before or at the same time.
+// Each flush of a process reports such blocks, whatever its other flushes reported before or at the same time.
 TEST_F(ShareOfTwo, every_flush_says_what_the_owner_had_no_room_for_until_it_has_it) {
   ASSERT_GT(owner.ask(ShareMember::of(ShareCommand::fill)).done, 0U);
   EXPECT_EQ(client.store(0, 8).done, 0U);
@@ -396,7 +396,7 @@ TEST_F(ShareOfTwo, every_flush_says_what_the_owner_had_no_room_for_until_it_has_
 
 constexpr uint64_t kLeastDisk = 64ULL << 20;
 constexpr uint64_t kSlowDisk = 4ULL << 20;    // bytes a second
-constexpr uint64_t kSlowerDisk = 1ULL << 20;  // it writes next to nothing while kTooMany are stored
+constexpr uint64_t kSlowerDisk = 1ULL << 20;  // writes next to nothing while kTooMany are stored
 constexpr uint64_t kTooMany = 1536;           // blocks: 12 MiB, of 8 MiB of host memory
 
 // How many of the blocks are found by a process that has none of them.
@@ -430,7 +430,7 @@ TEST(Share, what_is_stored_faster_than_the_owners_disk_writes_waits_for_it) {
   EXPECT_EQ(found_by_another(dir.path(), 256ULL << 20, 0, kTooMany), kTooMany);
 }
 
-// They were given to an owner that dies before they are on its disk: the next owner cannot have them.
+// Blocks that reached the owner but not its disk are lost when it dies, so the next owner cannot have them.
 TEST(Share, a_flush_after_a_takeover_tells_of_what_died_with_the_owner) {
   const TempDir dir;
   ShareMember owner;
@@ -458,7 +458,8 @@ TEST(Share, a_flush_tells_of_blocks_that_a_small_disk_has_let_go) {
   ASSERT_EQ(client.open_disk(dir.path(), kLeastDisk).status, KVBM_OK);
   constexpr uint64_t kMore = 8192;  // 64 MiB, with their heads 96
   ASSERT_EQ(client.store_many(0, kMore), kMore);
-  EXPECT_GE(client.ask(ShareMember::of(ShareCommand::flush, 0, 4)).done, 1U);  // those that were under way when it was found
+  // Every flush in flight when the loss is found reports it.
+  EXPECT_GE(client.ask(ShareMember::of(ShareCommand::flush, 0, 4)).done, 1U);
   ASSERT_EQ(client.store(10'000, 64).status, KVBM_OK);
   ShareReply said = client.flush();
   for (int i = 0; i < 3 && said.status == KVBM_PARTIAL; ++i) said = client.flush();
@@ -468,7 +469,7 @@ TEST(Share, a_flush_tells_of_blocks_that_a_small_disk_has_let_go) {
   EXPECT_EQ(found_by_another(dir.path(), kLeastDisk, 10'000, 64), 64U);
 }
 
-// Nobody waits for what was forgotten.
+// A flush does not wait for blocks that were dropped.
 TEST_F(ShareOfTwo, a_flush_does_not_answer_for_what_was_dropped_or_invalidated) {
   ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
   ASSERT_EQ(client.ask(ShareMember::of(ShareCommand::drop, 0, 8)).status, KVBM_OK);

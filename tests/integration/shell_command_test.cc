@@ -1,4 +1,4 @@
-// What a shell completes and what the manual page describes: every command and option that --help shows, and no other.
+// Shell completions and manual page: they have every command and option that --help shows, and no other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ void add_commands(Offers& offers) {
 
 class ShellCommand : public ::testing::Test {
  protected:
-  // What `shell` says when it runs `text` after the completion script that kvbm prints for it.
+  // Returns the output of `shell` for `text`, run after the completion script that kvbm prints for it.
   std::string said(const std::string& shell, const std::string& text) const {
     const std::string script = dir_.path() + "/script";
     const std::string heard = dir_.path() + "/heard";
@@ -174,7 +174,7 @@ TEST_F(ShellCommand, the_manual_page_describes_all_that_help_shows_once) {
   EXPECT_EQ(described, helped());
 }
 
-// So that the tests above compare something.
+// Checks the collected help texts, so that the tests above do not compare empty sets.
 TEST_F(ShellCommand, help_shows_commands_below_commands_and_options_in_groups) {
   ASSERT_GT(helped().size(), 30U);
   for (const char* word : {"--help", "--json", "--policy", "--capacity-blocks", "--host", "--disk", "--verify"}) {

@@ -57,7 +57,7 @@ TEST_P(StoreContractBroken, is_found) {
   limits.operations = {1'000'000'000, 300'000'000};
   limits.strain_ns = 200'000'000;
   limits.rules = {GetParam().rule};
-  // What is watched in all operations needs some.
+  // Rules that are checked during all operations need some operations to watch.
   for (const char* watched : {"finished_once", "untouched", "answers", "start"}) {
     if (limits.rules.front() != watched) continue;
     for (const char* rule : {"ranges", "replaced", "in_flight"}) limits.rules.emplace_back(rule);

@@ -1,5 +1,5 @@
-// The store of files, beyond what every store keeps (store_contract_test): whose directory it takes, what crashes leave
-// behind, folders that come and go, directories that are lost, disks that are full.
+// The store of files, beyond the contract of every store (store_contract_test): owners of directories, remains of
+// crashes, folders that appear and vanish, lost directories and full disks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 struct Answer {
   kvbm_status_t status = KVBM_OK;
-  std::string text;  // what was read, names with a blank behind each
+  std::string text;  // the bytes read, or names with a blank after each
   bool more = false;
   std::string message;
 };

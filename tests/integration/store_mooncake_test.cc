@@ -24,7 +24,7 @@ using nlohmann::json;
 
 constexpr const char* kEnvironment = "KVBM_STORE_PATH='" KVBM_STORES "'";
 
-// What the command says, as `kvbm plugin check` is used.
+// Runs `kvbm plugin check` and returns its output.
 Ran check(const std::string& url, const std::string& more = "") {
   return run("plugin check '" + url + "' " + more, " 2>&1", kEnvironment);
 }
@@ -44,7 +44,7 @@ class StoreMooncake : public ::testing::Test {
     return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" +
            url("&timeout=2s&linger=5ms") + "'";
   }
-  // What a run that begins now finds of others.
+  // Starts a run, and returns how many blocks of earlier runs it found.
   double found_again() {
     const Ran ran = run(replay(), " 2>/dev/null", kEnvironment);
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
@@ -86,7 +86,7 @@ class StoreMooncake : public ::testing::Test {
     EXPECT_EQ(read.value("requests", -1), 120) << read;
   }
   void expect_found_soon() {
-    (void)found_again();  // what was lost is stored again
+    (void)found_again();  // stores the lost blocks again
     EXPECT_GT(found_again(), 100);
   }
 
@@ -210,7 +210,7 @@ TEST_F(StoreMooncake, a_client_that_was_killed_has_another_one_after_it) {
   ::kill(first, SIGKILL);
   const pid_t second = one_that_is_not(first);
   EXPECT_GT(second, 0);
-  // It ends with the process that has started it, however that ends.
+  // The second process ends with its parent, however the parent ends.
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
   const auto is_there = [&] { return std::ifstream("/proc/" + std::to_string(second) + "/cmdline").peek() != EOF; };

@@ -70,14 +70,14 @@ class Outage : public ::testing::Test {
     EXPECT_EQ(number(text, "wrong_blocks"), 0) << text;
     EXPECT_EQ(number(text, "requests"), 120) << text;
   }
-  // What a run that begins now finds of others.
+  // Starts a run, and returns how many blocks of earlier runs it found.
   double found_again() {
     const Ran ran = run(replay(), "", environment_);
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
     EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
     return number(ran.text, "found_again");
   }
-  // What could not be stored meanwhile is stored by the first run, and found by the second.
+  // The first run stores the blocks that were missing, and the second one finds them.
   void is_in_use_again() {
     (void)found_again();
     EXPECT_GT(found_again(), 100);
@@ -118,7 +118,7 @@ class Outage : public ::testing::Test {
     beside([&] {
       proxy_->retarget(balancer.url().substr(std::string("http://").size()));
       const uint64_t before = proxy_->connections();
-      proxy_->set(kvbm::test::Fault::cut, 1);  // those that are open go to the server
+      proxy_->set(kvbm::test::Fault::cut, 1);  // open connections still lead to the server
       for (int i = 0; i < 1000 && proxy_->connections() == before; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
@@ -257,7 +257,7 @@ TEST_F(RedisOutage, filled_up_and_made_room_in) {
 
 TEST_F(RedisOutage, slowed_to_1_mbit_a_second_for_a_while) { slow_for_a_while(); }
 
-// What answers there is another program.
+// Another program answers at the address.
 TEST_F(RedisOutage, a_proxy_answers_503_and_html_for_a_while) { answer_503_and_html_for_a_while(); }
 
 TEST_F(RedisOutage, down_from_the_beginning) {

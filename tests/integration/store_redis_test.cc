@@ -143,7 +143,7 @@ TEST_F(RedisStoreTest, lists_more_than_a_thousand_names_in_order) {
   }
   for (auto& put : puts) ASSERT_EQ(module_->wait(*put).status, KVBM_OK) << put->op.message;
   ASSERT_EQ(module_->put("j/other", "x").status, KVBM_OK);
-  // What others put into the set.
+  // Names that other programs put into the set.
   server_.ask({"ZADD", "kvbm:#names", "0", "i/0-n/0 of others", "0", "i//x"});
   const std::vector<std::string> sorted(names.begin(), names.end());
   for (const size_t room : {size_t{KVBM_STORE_LIST_BYTES}, size_t{1 << 20}}) {
@@ -279,7 +279,7 @@ TEST_F(RedisStoreTest, tells_who_may_not) {
   there.options["prefix"] = "other";
   StoreModule second(KVBM_REDIS_MODULE);
   EXPECT_EQ(second.open(there), KVBM_ERR_PERMISSION) << second.message();
-  // What docs/stores-redis.md lists is enough.
+  // Permissions listed in docs/stores-redis.md are sufficient.
   there.options = {{"part", "64KiB"}};
   ASSERT_EQ(module_->open(there), KVBM_OK) << module_->message();
   std::string got;
@@ -294,7 +294,7 @@ TEST_F(RedisStoreTest, tells_who_may_not) {
     const auto removed = module_->remove("a");
     EXPECT_EQ(removed.status, KVBM_OK) << removed.message;
   }
-  // Taken away while the store is in use.
+  // Revokes a permission while the store is in use.
   server_.ask({"ACL", "SETUSER", "reader", "-getrange"});
   const auto done = module_->get("b", &got, 10);
   EXPECT_EQ(done.status, KVBM_ERR_PERMISSION);
@@ -382,7 +382,7 @@ class OtherServer {
   std::thread thread_;
 };
 
-// What a server says that does nothing.
+// Replies of a server that stores nothing.
 std::string usual(const std::vector<std::string>& words) {
   if (words[0] == "PING") return "+PONG\r\n";
   if (words[0] == "GETRANGE") return "$4\r\nkvbm\r\n";
@@ -579,7 +579,7 @@ TEST_F(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
       EXPECT_LT(done.seconds, 1.5);
       EXPECT_EQ(one->times, 1);
     }
-    // Given up before: at once.
+    // An operation that is cancelled while it waits ends at once.
     for (const uint32_t kind : {KVBM_STORE_GET, KVBM_STORE_PUT}) {
       auto given_up = module_->start(kind, "a2", data.data(), data.size(), 0, 600);
       module_->cancel(*given_up);
@@ -755,7 +755,7 @@ TEST_F(RedisStoreTest, speaks_tls) {
   };
   if (!server_.start(options("cert.pem", "key.pem"))) GTEST_SKIP() << "this redis-server has no TLS";
   StoreUrl there = {"rediss", "127.0.0.1:" + std::to_string(server_.tls_port()), "/0", {{"ca", here + "/cert.pem"}}, "", ""};
-  // It asks for a certificate of ours.
+  // The server requires a client certificate.
   const kvbm_status_t without = module_->open(there);
   EXPECT_TRUE(without == KVBM_OK ? logged("set cert and key") : module_->message().find("certificate required") != std::string::npos);
   there.options["cert"] = here + "/cert.pem";

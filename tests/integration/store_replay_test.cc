@@ -1,5 +1,5 @@
-// Replays over a store: what one process wrote another one finds, whatever happens to the store meanwhile; and what bad
-// URLs are told.
+// Replays over a store: a process finds blocks that another one wrote, whatever happens to the store meanwhile. Also
+// tests the messages for bad URLs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

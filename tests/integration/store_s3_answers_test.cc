@@ -134,7 +134,7 @@ TEST_F(S3AnswersTest, a_body_that_is_not_what_was_asked_for_is_never_success) {
       case 3:
         return part(std::string(5000, 'x'), "bytes 0-4999/5000");  // too much
       case 4:
-        return StubAnswer{200, {}, std::string(5000, 'x')};  // all of it
+        return StubAnswer{200, {}, std::string(5000, 'x')};  // the whole object instead of the range
       default:
         return part(std::string(100, 'x'), "bytes 0-99/200");
     }
@@ -169,7 +169,7 @@ TEST_F(S3AnswersTest, slow_bodies_end_with_the_deadline) {
   auto started = module_->start(KVBM_STORE_GET, "object", room.data(), room.size(), 0, 3600);
   module_->cancel(*started);
   EXPECT_NE(module_->wait(*started).status, KVBM_OK);
-  module_->cancel(*started);  // it has finished: nothing is to do
+  module_->cancel(*started);  // a cancel after the end has no effect
   EXPECT_EQ(started->times, 1);
 }
 
@@ -263,7 +263,7 @@ TEST_F(S3AnswersTest, a_clock_is_corrected_once) {
     return is_near && is_right.load() ? part("x", "bytes 0-0/1") : answer;
   });
   EXPECT_EQ(get(1).status, KVBM_OK);
-  EXPECT_EQ(stub_->requests().size(), 3U);  // with that of opening
+  EXPECT_EQ(stub_->requests().size(), 3U);  // one of them from opening the store
   EXPECT_EQ(get(1).status, KVBM_OK);        // right at once
   EXPECT_EQ(stub_->requests().size(), 4U);
   is_right = false;

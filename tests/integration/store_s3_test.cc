@@ -281,7 +281,7 @@ TEST_P(S3StoreTest, keeps_deadlines_while_the_server_is_frozen) {
     EXPECT_LT(done.seconds, 1.5);
     EXPECT_EQ(one->times, 1);
   }
-  // Given up before: at once.
+  // An operation that is cancelled while it waits ends at once.
   auto given_up = module_->start(KVBM_STORE_GET, "a", rooms[0].data(), rooms[0].size(), 0, 600);
   module_->cancel(*given_up);
   EXPECT_LT(module_->wait(*given_up).seconds, 5);

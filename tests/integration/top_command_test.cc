@@ -1,4 +1,4 @@
-// kvbm top as a user runs it: frames that add up, Ctrl-C on a pipe and on a terminal, and what bad input is told.
+// kvbm top as a user runs it: frames that add up, Ctrl-C on a pipe and on a terminal, and the messages for bad input.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>

@@ -154,7 +154,7 @@ TEST_F(TransportKill, a_peer_stopped_in_a_transfer_can_be_cancelled_and_dropped)
   start_transfers();
   run_until([&] { return arrived() >= kBytes / 2; }, "the first bytes");
   ASSERT_TRUE(signal_child(child_, SIGSTOP));
-  // What was on its way may still come; then nothing does.
+  // Bytes that were already on the way may still arrive. After them nothing does.
   for (const copy::Token post : posts_) (void)side_.transport().cancel(peer_, post);
   run_until(
       [&] {

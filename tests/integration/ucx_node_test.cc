@@ -1,6 +1,6 @@
-// Two nodes whose links UCX carries, over loopback, between real processes: a file comes back byte for byte, a killed
-// node is noticed, and what cannot be is refused; files and layers of sessions come the same where links code and seal.
-// Where the module is not built these are skipped.
+// Two nodes with links over UCX on loopback, between real processes. A file is read back byte for byte, a killed node
+// is noticed, and unsupported settings are refused. Files and layers of sessions arrive the same over links that code
+// and seal. The tests are skipped where the module is not built.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -127,7 +127,7 @@ uint64_t counted(const kvbm::node::Member& member, const std::string& name) {
   return at == std::string::npos ? 0 : std::stoull(text.substr(at + name.size() + 2));
 }
 
-// What was coded or sealed on its way to this node.
+// Records that were coded or sealed on their way to this node.
 struct Taken {
   explicit Taken(const kvbm::node::Member& member)
       : records(counted(member, "kvbm_node_codec_records_total{direction=\"taken\"}")),
@@ -307,7 +307,7 @@ TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
   const Ran open = run("node --transport ucx --listen 0.0.0.0:0 --key-file '" + pool_key() + "'");
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_TRUE(contains(open.text, "node.ucx_devices")) << open.text;
-  // Nor is anybody of this machine let in without one: UCX cannot say whose process that is.
+  // Without a key even local processes are refused: UCX cannot tell which user owns the peer.
   const Ran keyless = run("node --transport ucx --listen 127.0.0.1:0");
   EXPECT_EQ(keyless.exit_code, 2);
   EXPECT_TRUE(contains(keyless.text, "node.key_file")) << keyless.text;

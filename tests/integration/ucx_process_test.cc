@@ -316,7 +316,7 @@ class UcxDevice : public UcxProcess {
     device_.assign(bytes, kUntouched);
     ASSERT_EQ(end_.ops->add_device_memory(end_.transport, device_.data(), device_.size(), &memory_), 0);
   }
-  // What became of a push of that many bytes into `to`.
+  // Pushes that many bytes into `to`, and returns the completion.
   TransportEnd::Completion pushed_into(std::byte* to, uint64_t bytes) {
     const uint64_t tag = ++tag_;
     EXPECT_EQ(end_.ops->post(end_.transport, end_.peer, tag, to, bytes, tag), 0);
@@ -350,7 +350,7 @@ TEST_F(UcxDevice, a_part_that_came_by_copy_fails_its_post_and_is_not_written) {
     EXPECT_EQ(end.bytes, 0U);
     EXPECT_TRUE(untouched());
   }
-  // Of what is posted a byte is the device's: that is enough.
+  // One byte of device memory in the posted range is enough for a refusal.
   std::vector<std::byte> both(device_.size() + 1, kUntouched);
   uint64_t half = 0;
   ASSERT_EQ(end_.ops->add_device_memory(end_.transport, both.data() + 999, 1, &half), 0);
@@ -358,7 +358,7 @@ TEST_F(UcxDevice, a_part_that_came_by_copy_fails_its_post_and_is_not_written) {
   EXPECT_EQ(pushed_into(both.data() + 1000, 1000).status, 0);
   EXPECT_EQ(both[0], kUntouched);
   expect_alive();
-  // It is the host's again.
+  // The memory counts as host memory again after it is removed.
   EXPECT_EQ(end_.ops->remove_memory(end_.transport, memory_), 0);
   EXPECT_EQ(pushed_into(device_.data(), 1000).status, 0);
   EXPECT_EQ(end_.ops->remove_memory(end_.transport, half), 0);

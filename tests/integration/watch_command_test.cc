@@ -1,5 +1,5 @@
-// kvbm watch as a user runs it, against a ZeroMQ publisher in this process: both encodings, replay, gaps, what is
-// malformed, and what bad input is told.
+// kvbm watch as a user runs it, against a ZeroMQ publisher in this process: both encodings, replay, gaps, malformed
+// messages, and the errors for bad input.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -72,7 +72,7 @@ enum { kMapped = 2, kPortable = 1, kNonBlocking = 1, kNoTiming = 2, kNoDevice = 
 static const char kKernel[] = KERNEL("kvbm_probe");
 static const char kLateKernel[] = KERNEL("kvbm_probe_late");
 
-/* What a case has: all of it made before anything waits. */
+/* Objects that a case uses, all of them made before anything waits. */
 static struct {
   uint64_t *word;
   cu_pointer word_device, big, other, extra, counter;
@@ -336,7 +336,8 @@ static int load_driver(const char *file) {
   return 1;
 }
 
-/* What the child said before it was over or its time was; a process that the driver keeps from dying is left. */
+/* Reads the child's output until it exits or its time is over. A process that the driver keeps from dying is left
+ * behind. */
 static void wait_for(pid_t child, int in, double seconds, char *said, size_t room) {
   const long long until = now_us() + (long long)((seconds + 5) * 1e6);
   int status = 0;
