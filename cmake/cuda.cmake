@@ -13,13 +13,13 @@ if(NOT kvbm_with_cuda MATCHES "^(auto|on|off|yes|no|true|false|1|0)$")
   message(FATAL_ERROR "KVBM_WITH_CUDA is ${KVBM_WITH_CUDA}; give off, on or auto")
 endif()
 
-# A100; A10 and RTX 30; L4, L40 and RTX 40; H100; B200; RTX 50. Machine code runs on later minor versions of its own
-# major one alone, so each major version needs its own; 86 and 89 schedule better than 80 on what they name.
+# A100; A10 and RTX 30; L4, L40 and RTX 40; H100; B200; RTX 50. Machine code runs only on later minor versions of its
+# own major version, so each major version needs its own. On their GPUs 86 and 89 schedule better than 80.
 set(kvbm_wanted_architectures 80 86 89 90 100 120)
 # Intermediate code for what is not named, compiled by the driver when it is loaded: the lowest reaches the most.
 set(kvbm_ptx_architecture 80)
-# Of these only what CUDAARCHS of the environment names, as CMake's own languages have it (80;90): every one takes the
-# compiler ten seconds.
+# CUDAARCHS of the environment restricts the list, in CMake's own form (80;90): each architecture takes the compiler ten
+# seconds.
 set(kvbm_all_architectures TRUE)
 if("$ENV{CUDAARCHS}" MATCHES "^[0-9;]+$")
   set(kvbm_named_architectures "$ENV{CUDAARCHS}")
@@ -102,7 +102,7 @@ function(kvbm_probe_nvcc)
   set(KVBM_CUDA_ARCHITECTURES "${architectures}" PARENT_SCOPE)
 endfunction()
 
-# -fmad=false: a product and a sum stay two roundings, as on the CPU, whose results every kernel is to give bit for bit.
+# -fmad=false: a product and a sum stay two roundings, as on the CPU. Kernels must give the CPU's results bit for bit.
 # Kernels that want the fused one (none that moves or codes KV does) say __fmaf_rn.
 set(kvbm_nvcc_flags -fatbin -std=c++20 -O3 -fmad=false -Werror=all-warnings)
 # The host's compiler does no more than preprocess; clang 14 does not get through CUDA 13's headers.

@@ -1,5 +1,5 @@
-# What `cmake --install` and CPack give: libkvbm.so, kvbm.h and its chapters, kvbm.hpp and its parts, kvbm.pc, the CMake package, the
-# command with its manual page and completions, and a .deb.
+# Installs and packs (CPack, a .deb): libkvbm.so, kvbm.h and its chapters, kvbm.hpp and its parts, kvbm.pc, the CMake
+# package, and the command with its manual page and completions.
 include(CMakePackageConfigHelpers)
 
 if(TARGET kvbm_shared)
@@ -87,7 +87,7 @@ set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libzmq5")
 if(TARGET kvbm_ucx)
   list(APPEND kvbm_recommends "libucx0 (>= 1.13)")
 endif()
-# Likewise what the store for S3 loads.
+# Libraries that the store for S3 loads.
 if(TARGET kvbm_store_s3)
   list(APPEND kvbm_recommends "libcurl4 (>= 7.81)" "libssl3")
 endif()

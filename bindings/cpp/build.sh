@@ -1,4 +1,4 @@
-# What the scripts of this folder share; sourced. Sets `root` and `prefix`; kvbm_build builds targets.
+# Common part of the scripts of this folder; sourced. Sets `root` and `prefix`; kvbm_build builds targets.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 prefix=$(cd "${KVBM_PREFIX:-$root/build/install}" 2> /dev/null && pwd) || {

@@ -212,14 +212,14 @@ func fail(op string, status C.kvbm_status_t) error {
 	return &Error{Op: op, Status: s, Message: s.Text()}
 }
 
-// told makes the call and, if it fails, an error with the library's details. The details belong to the calling thread,
-// so the goroutine stays on it.
+// Makes the call and, if it fails, returns an error with the library's details. The details belong to the calling
+// thread, so the goroutine stays on it.
 func told(op string, call func() C.kvbm_status_t) error {
 	_, err := toldStatus(op, call)
 	return err
 }
 
-// toldStatus does the same as told, for a call that may be done in part.
+// toldStatus also returns the status, for a call that may be done in part.
 func toldStatus(op string, call func() C.kvbm_status_t) (C.kvbm_status_t, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -109,7 +109,7 @@ func (o *operation) await(ctx context.Context, core *contextCore, q *Queue) erro
 	var done [1]Completion
 	n, _ := q.Wait(ctx, done[:])
 	if n == 0 && !o.memory {
-		q.Close() // it cannot be cancelled and uses no memory of the caller: it ends by itself
+		q.Close() // the operation cannot be cancelled, uses none of the caller's memory and ends by itself
 		return ended(o.op, ctx)
 	}
 	var cause error

@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 def check(code):
-    """What Mooncake returned, unless it is an error."""
+    """Returns the code, or raises Failed if it is an error."""
     if code < 0:
         raise Failed(*MEANINGS.get(code, (IO, "Mooncake's error %d" % code)))
     return code
@@ -192,11 +192,11 @@ class Pool:
 class Directory:
     """The names of objects that are listed: Mooncake itself cannot list.
 
-    A process that writes has a directory of its own, in one of 256 places whose names all know: value "#7" with the newest
-    names, and values "#7/1234" with 128 older ones each, which do not change. It says in it who it is and when it was
-    there last. A place whose process ended or was not there for a minute is taken over, with the names in it. When a
-    directory is lost, because the process died whose memory it was in or the master began anew, its own process writes it
-    again. When two have one place, the one that sees the other's mark moves.
+    Each process that writes has a directory of its own, in one of 256 places with fixed names: value "#7" with the
+    newest names, and values "#7/1234" with 128 older ones each, which do not change. The process writes its id and the
+    time into it. If a process ended or was silent for a minute, another takes over its place with the names in it. A
+    directory is lost when the process with its memory dies or the master restarts: its own process then writes it
+    again. When two processes have one place, the one that sees the other's id moves.
     """
 
     PLACES = 256
@@ -235,7 +235,7 @@ class Directory:
             self._flush()
 
     def discard(self, name):
-        """Others hear of it with the next listing here. A name in another's directory stays until that one looks."""
+        """Removes the name. Other processes see that after the next listing here. Names in their directories stay until they list."""
         with self.lock:
             if name in self.few or name in self.open:
                 self.few.discard(name)
@@ -478,7 +478,7 @@ def main():
     names = ("master", "prefix", "protocol", "device", "host", "metadata", "lend", "threads")
     settings = dict(zip(names, sys.argv[1:]))
     settings["lend"], settings["threads"] = int(settings["lend"]), int(settings["threads"])
-    # Each of these defaults to half a minute, which is too long.
+    # Timeouts that default to half a minute, which is too long.
     for name, value in (("MC_RPC_TIMEOUT_MS", "3000"), ("MC_RPC_CONNECT_TIMEOUT_MS", "1000"), ("MC_SLICE_TIMEOUT", "5")):
         os.environ.setdefault(name, value)
     connection = socket.socket(fileno=3)

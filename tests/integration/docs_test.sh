@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the documents say is what the code does.
+# Compares the documents with the code.
 #   docs_test.sh KVBM_COMMAND SOURCE_DIRECTORY
 set -euo pipefail
 kvbm=$1
@@ -30,7 +30,7 @@ for name in $metrics; do
   grep -q "\`$name\`" "$source/docs/operations.md" || grep -q "\`${name#kvbm_tier}\`" "$source/docs/operations.md" || missing="$missing $name"
 done
 expect "docs/operations.md names every metric" "" "$missing"
-# Setting up and building are told on standard error.
+# Progress of setting up and building goes to standard error.
 for what in bindings peers --engines; do
   expect "tools/bench $what --help sets nothing up" "" "$("$source/tools/bench" $what --help 2>&1 > /dev/null)"
 done

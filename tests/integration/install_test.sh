@@ -72,7 +72,7 @@ if [ -e "$libdir/kvbm/libkvbm_ucx.so" ]; then
 else
   echo "install: skipped the UCX module: it was not built"
 fi
-# What the package says of glibc holds for both; abi.imports pins the library lower.
+# Both need at most the glibc that the package declares; abi.imports pins the library lower.
 declared=$(sed -n 's/^set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= \(.*\))")$/\1/p' "$build/CPackConfig.cmake")
 glibc_floor() {
   local found

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What tools/run_suites makes of suites that fail: run_suites_test.sh SOURCE_DIRECTORY
+# Tests how tools/run_suites treats suites that fail: run_suites_test.sh SOURCE_DIRECTORY
 set -uo pipefail
 root=$1
 folder=$(mktemp -d)
@@ -41,7 +41,7 @@ grep -q 'this is run 0 of flaky' "$folder/flaky/flaky.log" || { echo "FAILED: th
 expect 1 'FAILED red' red:realtime:2 good::0
 runs red 2
 expect 1 '1 passed, 1 failed' red:realtime:9 good::0
-# What does not depend on real time is not run again.
+# A suite that does not depend on real time is not run again.
 expect 1 'FAILED plain' plain::1 good::0
 runs plain 1
 exit $bad

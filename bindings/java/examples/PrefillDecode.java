@@ -54,8 +54,8 @@ public class PrefillDecode {
       try (Session session = Session.open(to, request, thereBlocks, sources, null, queue, null);
           Offer offer = Offer.open(from, request, hereBlocks, null, null)) {
         for (int l = 0; l < LAYERS; ++l) {
-          for (int i = 0; i < LAYER_BYTES; ++i) here.get(l).put(i, (byte) (l + i)); // prefill: compute a layer,
-          offer.publish(0, l, 1, 0, 0); // then publish it
+          for (int i = 0; i < LAYER_BYTES; ++i) here.get(l).put(i, (byte) (l + i)); // prefill: compute a layer
+          offer.publish(0, l, 1, 0, 0); // prefill: publish the layer
           session.awaitLayer(0, l, null); // decode: use it while the next one is computed
         }
         Completion done = session.done().get();

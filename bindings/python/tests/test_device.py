@@ -70,7 +70,7 @@ def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Man
 
 
 class Slow(libkvbm.Store):
-    """A dict whose blocks are read once the test says so."""
+    """A dict. Its blocks are read once the test allows it."""
 
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = objects
@@ -100,7 +100,7 @@ class Slow(libkvbm.Store):
 
 @contextmanager
 def over(store: Slow, context: Context, tensors: list[DeviceMemory]) -> Iterator[tuple[Cache, Keys]]:
-    """A cache in these tensors, with a key, in a manager of its own whose only tier below the host is the store."""
+    """A cache in these tensors, with a key, in a manager of its own. The store is the only tier below the host."""
     tier = libkvbm.Tier(store=store, options={"poll": "20ms", "publish": "10ms", "linger": "1ms"})
     with Manager(context, block_bytes=LAYERS * PAGE, host_capacity_bytes=1 << 20, tiers=[tier]) as manager, \
             Namespace(manager, "m") as ns, \
@@ -130,7 +130,7 @@ def test_other_threads_run_while_a_layer_is_waited_for(context: Context, how: Wa
             load = cache.load_submit(match, [5], queue, stream=stream, wait_layers=how, timeout_ns=20_000_000_000)
         if how == WaitLayers.ON_DEVICE:
             cache.wait_layer(load, 0, stream)
-            assert not store.read.is_set()  # it came back at once
+            assert not store.read.is_set()  # the call returned at once
         store.may_read.set()
         cache.wait_layer(load, LAYERS - 1, stream)
         assert how == WaitLayers.ON_DEVICE or store.read.is_set()

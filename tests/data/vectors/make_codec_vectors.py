@@ -4,9 +4,9 @@
   make_codec_vectors.py LIBKVBM_SO [--check]
 
 Writes codec.json beside this file: coded streams of a piece of ../kv in every mode (hex), the SHA-256 of what decoding
-gives, and streams that must be refused. Whoever decodes needs no encoder to agree with: zstd may write other bytes in
-another version, and all of them stay readable. Streams of mode "off" are also made here, from lib/codec/README.md alone,
-and compared. --check: decode what is in codec.json with that library and write nothing.
+gives, and streams that must be refused. Decoders are not compared with an encoder: zstd may write other bytes in
+another version, and all of them stay readable. Streams of mode "off" are also made here, from lib/codec/README.md
+alone, and compared. --check: decode what is in codec.json with that library and write nothing.
 """
 import ctypes
 import hashlib

@@ -106,7 +106,7 @@ def make_leaf_hash():
 
 
 def seal(head):
-    """Writes root hash and checksum into a head whose bytes from 136 to 159 are zero."""
+    """Writes root hash and checksum into a head that has zeros in bytes 136 to 159."""
     low, high = xxh3_128(head)
     head = head[:136] + struct.pack("<QQ", low, high) + head[152:]
     return head[:152] + struct.pack("<Q", xxh3_64(head[:152])) + head[160:]
@@ -154,7 +154,7 @@ def make_records():
 
 
 def make_sealed():
-    """Records sealed by hand: leaves raw, for coded ones are sealed by the same rule once they are bytes."""
+    """Sealed records, made by this script. Leaves are raw: coded ones are sealed by the same rule once they are bytes."""
     cases = []
     for key_id, master, sizes, attributes in [
         (7, bytes(range(32)), [100, 64, 1], [[2, pattern(24, 8).hex()], [3, pattern(40, 9).hex()]]),

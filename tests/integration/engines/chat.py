@@ -1,5 +1,5 @@
-"""Two chats take turns on one vLLM whose KV space holds one of them: how long each turn waits for its first token, with
-libkvbm and without. Plotted in the terminal, and to a PNG.
+"""Two chats take turns on one vLLM with KV space for one of them. Shows how long each turn waits for its first token,
+with libkvbm and without. Plotted in the terminal, and to a PNG.
 
 Usage: chat.py MODEL_DIRECTORY [--turns N] [--png FILE] [--json] [--check]
 """
@@ -24,7 +24,7 @@ ANSWER_TOKENS = 32
 CONNECTOR = {"kv_connector": "KvbmConnector", "kv_connector_module_path": "libkvbm.vllm.connector",
              "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
              "kv_connector_extra_config": {"settings": {"host.capacity": "1GiB"}}}
-# What the two ask about, and what each question goes on with: enough words that a turn has some 330 tokens.
+# Topics of the two chats, and the rest of each question: enough words that a turn has some 330 tokens.
 CHATS = ("the keeping of bees through a cold winter", "the building of a small wooden boat")
 ASPECTS = ("what to buy first and what can be made at home", "the mistakes that beginners make and how to avoid them",
            "the work of each month from spring to autumn", "what it costs and where money can be saved",

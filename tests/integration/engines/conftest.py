@@ -1,4 +1,4 @@
-"""What the acceptance tests of all engines have in common."""
+"""Fixtures of the acceptance tests of all engines."""
 from __future__ import annotations
 
 import os

@@ -24,7 +24,7 @@ from typing import Any, Optional, Sequence, Union
 
 HERE = Path(__file__).parent
 Prompt = Union[str, Sequence[int]]
-# What every engine has unless a test says otherwise. CPU attention needs blocks of a multiple of 32 tokens.
+# Default options of every engine. CPU attention needs blocks of a multiple of 32 tokens.
 LLM = {"dtype": "bfloat16", "max_model_len": 2048, "enforce_eager": True, "enable_prefix_caching": True,
        "block_size": 32, "disable_log_stats": False, "seed": 0, "max_num_seqs": 16}
 TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 128,
@@ -53,10 +53,10 @@ class Output:
     seconds: float  # of the whole call
 
     def agrees(self, other: Output, noise: float) -> bool:
-        """The same tokens, with the same log-probabilities but for noise.
+        """Whether both have the same tokens, with the same log-probabilities but for noise.
 
-        Where noise chose between two tokens that are as likely as each other, what comes after them is not compared:
-        there are processors whose matrix products give other last bits for rows that are computed in other pieces."""
+        Where noise chose between two equally likely tokens, the tokens after them are not compared: on some processors
+        matrix products give other last bits for rows that are computed in other pieces."""
         assert self.logprobs and other.logprobs
         for a, b, x, y in zip(self.tokens, other.tokens, self.logprobs, other.logprobs):
             if abs(x - y) > noise:

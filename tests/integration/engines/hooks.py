@@ -1,4 +1,4 @@
-"""How vLLM is told of libkvbm, for tests and measurements."""
+"""Makes vLLM's configuration for libkvbm, for tests and measurements."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -210,7 +210,7 @@ def told(halves: Halves, step: StepMetadata) -> set[int]:
     return bad
 
 
-# A launch that blocks its thread, and a device whose streams cannot wait for memory: waits for events need neither.
+# A launch that blocks its thread, and a device with streams that cannot wait for memory: waits for events need neither.
 @pytest.mark.parametrize(("blocking", "waits"), [("0", 1), ("1", 1), ("0", 0)])
 def test_layers_are_waited_for_while_the_device_is_behind(
         fake: Fake, cuda: Cuda, monkeypatch: pytest.MonkeyPatch, blocking: str, waits: int) -> None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made from include/kvbm.h by bindings/rust/libkvbm-sys/generate; not edited by hand.
+// Made from include/kvbm.h by bindings/rust/libkvbm-sys/generate; do not edit.
 
 pub const KVBM_NO_BLOCK: u32 = 4294967295;
 pub const KVBM_NO_TIER: u32 = 4294967295;

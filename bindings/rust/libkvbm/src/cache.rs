@@ -493,8 +493,10 @@ impl Cache {
     ///
     /// The stream goes on in the end also when the load fails: blocks then hold NaN, or what was there before. So what
     /// was computed behind a wait counts only once the operation's completion and statuses have said that its blocks
-    /// were loaded. Errors: INVALID (a layer that the load does not bring, or a stream of another device), STALE (no
-    /// such load of this cache, or 1,024 later ones came after), TIER_DISABLED (the device was lost).
+    /// were loaded.
+    ///
+    /// Errors: INVALID (a layer that the load does not bring, or another device's stream); STALE (no such load of this
+    /// cache, or 1,024 later ones); TIER_DISABLED (the device was lost).
     pub fn wait_layer(&self, load: &Operation, layer: u32, stream: Stream) -> Result<()> {
         let raw = self.raw()?;
         // SAFETY: the handle is live, and so is the stream, as its maker has promised.

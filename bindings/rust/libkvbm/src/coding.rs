@@ -90,9 +90,11 @@ impl Cache {
 
     /// Decodes the result of [`Cache::encode`] into engine blocks; no block may be named twice. Every byte is verified
     /// before it is written. Lossy blocks differ from what the model computed: do not store them under keys for which
-    /// readers expect exact bytes. Errors: DAMAGED and VERSION, which are misses and leave the blocks undefined;
-    /// PERMISSION (it is lossy and that is not allowed); MISMATCH (other elements or rows); INVALID, with the wrong
-    /// argument; IN_USE (a block is being read or written, or named twice); NO_MEMORY; TIER_DISABLED.
+    /// readers expect exact bytes.
+    ///
+    /// DAMAGED and VERSION are misses and leave the blocks undefined. Other errors: PERMISSION (it is lossy and that is
+    /// not allowed); MISMATCH (other elements or rows); INVALID, with the wrong argument; IN_USE (a block is in use, or
+    /// named twice); NO_MEMORY; TIER_DISABLED.
     pub fn decode(&self, coded: &[u8], block_ids: &[u32], allow_lossy: bool, given: &CodeOptions) -> Result<()> {
         let (raw, options) = (self.raw()?, given.raw(allow_lossy)?);
         let _claim = self.claim_part(Access::Write, given.part, block_ids)?;

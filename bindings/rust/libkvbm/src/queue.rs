@@ -4,7 +4,7 @@
 //! A queue keeps every operation in flight with its resources: claims on cache memory, and statuses that the library
 //! writes. It releases them when the completion was taken from the library, not when the [`Operation`] is dropped or
 //! forgotten. Completions are taken by callers that wait or poll, by a thread of the queue once a future needs it, or
-//! by a driver on tokio's reactor; only one of them at a time (see `reactor.rs`).
+//! by a driver on tokio's reactor. Only one of them takes completions at a time (see `reactor.rs`).
 
 use std::any::Any;
 use std::cell::UnsafeCell;

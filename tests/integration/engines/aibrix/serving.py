@@ -1,4 +1,4 @@
-"""AIBrix's real KVCacheManager in this process, and blocks whose bytes say which they are."""
+"""AIBrix's real KVCacheManager in this process, and blocks with bytes that identify them."""
 from __future__ import annotations
 
 import hashlib
@@ -34,7 +34,7 @@ class Serving:
         return aibrix_kvcache.TokenListView([prompt * 100_000 + i for i in range(n_blocks * TOKENS)])
 
     def expected(self, block: int, prompt: int, size: int) -> bytes:
-        """What the model computes for a block of a prompt: other bytes for each."""
+        """Returns the bytes that stand for a computed block of a prompt: different for each block."""
         return hashlib.shake_128(f"{self.seed} {prompt} {block}".encode()).digest(size)
 
     def put(self, n_blocks: int, prompt: int = 0, first: int = 0) -> Any:

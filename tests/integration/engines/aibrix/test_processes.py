@@ -1,4 +1,4 @@
-"""What one process stored, in another: same disk, other model, damaged bytes, a shared tier set, an owner that dies."""
+"""One process reads what another stored: same disk, other model, damaged bytes, shared tier set, an owner that dies."""
 from __future__ import annotations
 
 import hashlib
@@ -148,7 +148,7 @@ def test_two_processes_share_a_tier_set_and_one_goes_on_when_the_owner_is_killed
         it.manager.flush()
         assert it.get(N, 1) == ("OK", N)
         owner.kill()
-        for prompt in (0, 1, 2):  # what is not found is a miss, and get raises at a wrong byte
+        for prompt in (0, 1, 2):  # a lost block is a miss, and get raises at a wrong byte
             assert it.get(N, prompt)[0] in ("OK", "NOT_FOUND", "ERROR", "TIMEOUT")
         assert it.kvbm.flush(30_000_000_000) in (0, 1)  # the next owner is there
         assert it.put(N, 2).is_ok()

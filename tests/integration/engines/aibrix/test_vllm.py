@@ -26,7 +26,7 @@ else:
 
 
 @pytest.mark.parametrize("backend, says", [
-    ("KVBM", "ConfigurationError AIBRIX_KV_CACHE_OL_KVBM_MODEL is not set"),  # so the connector was asked
+    ("KVBM", "ConfigurationError AIBRIX_KV_CACHE_OL_KVBM_MODEL is not set"),  # the error shows that the connector was asked
     ("", "not imported"),
 ])
 def test_vllm_loads_the_entry_point(backend: str, says: str) -> None:

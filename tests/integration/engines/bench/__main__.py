@@ -52,7 +52,7 @@ def free_gib() -> float:
 
 
 def beside_each_other(asked: argparse.Namespace, place: Path, rounds: int) -> list[Row]:
-    """What every way to keep KV does on an engine of its own."""
+    """Measures every way to keep KV, each on an engine of its own."""
     rows: list[Row] = []
     with Fleet(asked.model, place, LLM, asked.engine_threads) as fleet:
         steps_too = "steps" in asked.parts

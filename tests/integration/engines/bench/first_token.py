@@ -48,7 +48,7 @@ def measure(fleet: Fleet, ways: Sequence[str], tokens: int, rounds: int) -> list
         for member in _turned(members, number):
             times.take(f"{member.name}.computed", member, prompt, keep=keep)
             member.settle()
-            if member.name == "tiering":  # what its pool still has does not come from libkvbm
+            if member.name == "tiering":  # hits in its own pool are not libkvbm's
                 member.engine.reset()
                 times.take("pool", member, prompt, tokens, keep=keep)
             member.forget()
@@ -60,7 +60,7 @@ def measure(fleet: Fleet, ways: Sequence[str], tokens: int, rounds: int) -> list
 
 
 def _turned(members: list[Member], number: int) -> list[Member]:
-    """Who begins changes."""
+    """Rotates the members, so that each starts in turn."""
     first = number % len(members)
     return members[first:] + members[:first]
 

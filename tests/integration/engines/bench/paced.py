@@ -10,7 +10,7 @@ GAP = 8
 
 
 class Watch:
-    """What scheduling took in each step."""
+    """Measures the time that scheduling took in each step."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler

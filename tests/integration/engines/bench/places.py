@@ -76,7 +76,7 @@ def conversation(found: Set, turns: int, rounds: int) -> list[Row]:
 
 
 def _ready(found: Set, place: str, before: Sequence[int]) -> Member:
-    """The engine whose turn it is, which has what was said before where it is to be."""
+    """Returns the engine to measure, with the KV of `before` in the given place."""
     if place in ("computed", OWN):
         found.alone.engine.reset()
         if before and place == OWN:

@@ -1,5 +1,5 @@
-"""What libkvbm's work costs the requests that run beside it: the engine's steps and the time between two tokens while
-stores and loads run, against the same vLLM alone. A second one alone (CONTROL) shows what of that is chance."""
+"""Measures how much libkvbm's work slows requests that run beside it. The engine's steps and the time between two
+tokens while stores and loads run are compared with the same vLLM alone. A second vLLM alone (CONTROL) shows noise."""
 from __future__ import annotations
 
 import random
@@ -12,7 +12,7 @@ from rows import Row, percentile_ms, say
 
 TOKENS = 512  # of each prompt that comes while another request decodes
 STORES, LOADS = "stores", "loads"
-# The same prompts once more: libkvbm loads them, vLLM alone finds them in its own cache, so that both compute the same.
+# Loads repeat the prompts: libkvbm loads them, vLLM alone finds them in its own cache, so both compute equally much.
 LIMITS = {STORES: "vLLM alone, the same prompts", LOADS: "vLLM alone, the same prompts in its own cache"}
 FIGURES = (("token", "inter_token_p50", 0.5), ("token", "inter_token_p99", 0.99), ("step", "step_p99", 0.99),
            ("schedule", "schedule_p50", 0.5), ("schedule", "schedule_p99", 0.99))

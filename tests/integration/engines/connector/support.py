@@ -1,4 +1,4 @@
-"""What the tests of the KV connector have in common."""
+"""Helpers of the tests of the KV connector."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -83,8 +83,8 @@ def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm
         again = engine.generate([one, two, three], logprobs=0)
         for a, b in zip(computed, again):
             same(a, b)
-        # What comes behind the damaged ones (4 of the first prompt's ten, 1 and 2 of the others') is computed in pieces
-        # of another size, which need not give the last bits again; what was loaded is equal.
+        # Blocks after the damaged ones (4 of the first prompt's ten, 1 and 2 of the others') are computed in pieces of
+        # another size, so their last bits may differ. Loaded blocks are equal.
         same_kv(kv, engine.kv(), 30, recomputed=6 + 9 + 8)
         engine.generate([prompt(40)])  # vLLM's metrics are those up to the step before
         assert count(engine, "load_failures") == 3

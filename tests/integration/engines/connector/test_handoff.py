@@ -71,7 +71,7 @@ def test_blocks_of_a_prefill_that_nobody_fetches_are_freed_in_time(pair: tuple[E
     single(prefill, prompt(40, 9), 2)
     assert count(prefill, "send_failures") == before + 1
     assert prefill.said().count("was not handed over") == before + 1
-    # Who comes too late computes the prompt.
+    # A decode side that asks too late computes the prompt.
     got, _ = ask(decode, tokens, 8, params)
     same(single(prefill, tokens, 8), got)
 
@@ -97,4 +97,4 @@ def test_a_prefill_process_that_is_killed_costs_no_request(pair: tuple[Engine, E
     got, _ = ask(decode, tokens, 8, params)
     same(expected, got)
     assert count(decode, "receive_failures") == before + 1
-    assert len(single(decode, other, 8).tokens) == 8  # it keeps serving
+    assert len(single(decode, other, 8).tokens) == 8  # the decode side keeps serving

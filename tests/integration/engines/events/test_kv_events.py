@@ -38,7 +38,7 @@ def sockets() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def heard(tiny: Path, sockets: tuple[str, str]) -> Iterator[dict[str, Any]]:
-    """What both readers heard of one run: two prompts, a reset, and the first prompt again."""
+    """Events that both readers received of one run: two prompts, a reset, and the first prompt again."""
     endpoint, replay = sockets
     watch = [command(), "watch", endpoint, "--replay", replay, "--topic", "kv@", "--json", "--tokens"]
     events = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": endpoint, "replay_endpoint": replay,
@@ -88,8 +88,8 @@ def test_blocks_have_their_tokens_and_the_engines_own_hashes(heard: dict[str, An
     first, again = stored_of(heard["received"])[:2]
     assert len(first.block_hashes) == 10 and first.block_size == 32 and first.medium == "GPU"
     assert first.parent_block_hash is None
-    assert first == again  # the same prompt after a reset has the same hashes
-    # What vLLM names in full inside is named by these numbers outside.
+    assert first == again  # a prompt has the same hashes after a reset
+    # vLLM's full digests inside become these numbers in events.
     inside = {vllm_hash(bytes.fromhex(digest)[:32]) for digest in heard["hashes"]}
     assert set(first.block_hashes) <= inside
 

@@ -28,7 +28,7 @@ def table(endpoint: str) -> dict[str, Any]:
 
 
 def hear(engine: Engine, subscriber: Subscriber, enough: Any, seconds: float = 40) -> list[Received]:
-    """What comes until `enough` says so; requests in between, so that a late subscription misses nothing for good."""
+    """Receives until `enough` is true, with requests in between, so that a late subscription still sees events."""
     received: list[Received] = []
     end, turn = time.monotonic() + seconds, 0
     while time.monotonic() < end and not enough([event for one in received for event in one.events]):
@@ -69,7 +69,7 @@ def test_the_connector_tells_blocks_with_tokens_and_where_they_are(tiny: Path, e
             later = hear(engine, subscriber, lambda events: any(event.extra_keys for event in stored(events)))
             salted = [event for one in later for event in one.events if isinstance(event, BlockStored) and event.extra_keys]
             assert salted and "other" in str(salted[0].extra_keys) and not set(salted[0].block_hashes) & known
-            # What is made unfindable is not told to be there any more.
+            # Blocks that a reset makes unfindable are reported as removed.
             assert engine.reset(connector=True)
 
             def gone(events: list[Any]) -> bool:

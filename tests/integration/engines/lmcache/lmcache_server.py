@@ -71,7 +71,7 @@ class Server:
             return json.load(answer)
 
     def adapter(self) -> Any:
-        """What the first L2 adapter says of itself."""
+        """Returns the status of the first L2 adapter."""
         return self.status()["storage_manager"]["l2_adapters"][0]
 
     def clear(self) -> None:

@@ -1,5 +1,5 @@
-"""vLLM over LMCache's real multi-process server, whose L2 is libkvbm: what one pair of processes has stored, another
-pair finds, and the same model says the same."""
+"""vLLM over LMCache's real multi-process server, with libkvbm as its L2. One pair of processes finds what another pair
+stored, and the model's output is the same."""
 from __future__ import annotations
 
 import sys
@@ -20,7 +20,7 @@ pytest.importorskip("lmcache", reason="LMCache is not installed: tests/integrati
 PROMPT = [(7 * i * i + 3 * i) % 500 + 3 for i in range(320)]
 OTHER = [(11 * i * i + 5) % 500 + 3 for i in range(64)]
 CHUNK, CHUNKS = 64, 5
-# What is loaded for a prompt of whole blocks stops before its last token, which is computed.
+# A load for a prompt of whole blocks stops before its last token, which is computed.
 HIT = len(PROMPT) - 1
 NOISE = 0.05
 # The first that a fresh vLLM computes here is one token, for which it does not ask (libkvbm/vllm/tiles.py).
@@ -42,7 +42,7 @@ def asked(server: Server, tiny: Path, tmp_path: Path, *prompts: list[int]) -> li
 
 
 def settled(server: Server, blocks: int, seconds: float = 30) -> Any:
-    """What the L2 adapter says once so many blocks are on its disk."""
+    """Waits until the disk has so many blocks, and returns the status of the L2 adapter."""
     end = time.monotonic() + seconds
     while (told := server.adapter())["tiers"][1]["blocks"] < blocks and time.monotonic() < end:
         time.sleep(0.1)
@@ -101,7 +101,7 @@ def test_the_native_client_serves_the_same(tiny: Path, tmp_path: Path) -> None:
     with Server([l2(tmp_path, native)], tmp_path / "server.log") as server:
         computed = asked(server, tiny, tmp_path, PROMPT, OTHER)[0]
         server.clear()
-        time.sleep(2)  # what is in flight to L2 ends
+        time.sleep(2)  # until stores in flight to L2 have ended
         loaded = asked(server, tiny, tmp_path, PROMPT)[0]
     assert computed.cached == 0 and loaded.cached == HIT and loaded.agrees(computed, NOISE)
 

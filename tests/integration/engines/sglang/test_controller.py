@@ -102,7 +102,7 @@ def test_detach_while_a_prefetch_is_under_way_and_attach_again(engine, tmp_path)
     assert inside.wait(60)
     one.controller.detach_storage_backend()
     assert one.controller.storage_backend is None
-    assert same(one, operation.host_indices, pages)  # what was under way was finished before
+    assert same(one, operation.host_indices, pages)  # the transfer in flight was finished first
     p.wipe(one.host)
     one.host.free(slots)
     one.attach(options)

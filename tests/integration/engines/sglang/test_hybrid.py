@@ -1,5 +1,5 @@
-"""SGLang's controller for models whose KV is in several pools: latents, index keys that follow them, and a recurrent
-state of the last page."""
+"""SGLang's controller for models with KV in several pools: latents, index keys that follow them, and a recurrent state
+of the last page."""
 from __future__ import annotations
 
 import threading

@@ -45,7 +45,7 @@ result = [hashlib.sha256(block.view(torch.uint8).numpy().tobytes()).hexdigest() 
 
 
 def name_of(model: Path) -> str:
-    """What both sides call it: their weights, and a word of the operator's."""
+    """Returns the name that both sides use: their weights, and a word of the operator's."""
     return f"{model} as it is"
 
 
@@ -58,7 +58,7 @@ def connector(disk: Path, model: Path, **more: Any) -> dict[str, Any]:
 
 
 def aibrix(disk: Path, do: str, model: str, **more: Any) -> Any:
-    """What AIBrix's own manager has of the prompt, or puts: the digests of its blocks."""
+    """Returns digests of the prompt's blocks that AIBrix's own manager has, or puts."""
     config = json.loads((disk.parent / "config.json").read_text())
     job = {"do": do, "tokens": TOKENS[:BLOCK * BLOCKS], "block": BLOCK, "layers": config["num_hidden_layers"],
            "heads": config["num_key_value_heads"], "dim": config["hidden_size"] // config["num_attention_heads"], "place": str(disk.parent / "blocks")}

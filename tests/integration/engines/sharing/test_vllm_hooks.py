@@ -1,4 +1,4 @@
-"""What one hook of vLLM has stored, another one finds, if both are told to share: all pairs, on a real vLLM each."""
+"""One hook of vLLM finds what another stored, if both are set to share: all pairs, on a real vLLM each."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from hooks import kv_transfer
 
 HOOKS = ("tiering", "direct", "connector")
 TOKENS = [(7 * i * i + 3 * i) % 490 + 3 for i in range(330)]
-# Between a prompt that was computed at once and one whose front was there: the order of sums in bfloat16.
+# Difference between a prompt computed at once and one with a loaded prefix: the order of sums in bfloat16.
 NOISE = 0.35
 
 

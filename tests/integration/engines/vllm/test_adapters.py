@@ -19,7 +19,7 @@ LLM = RANDOM | {"enable_lora": True, "max_loras": 2, "max_lora_rank": RANK}
 
 
 def adapter(directory: Path, seed: int) -> Path:
-    """A LoRA of the tiny model whose K and V are far from the model's own."""
+    """Makes a LoRA of the tiny model with K and V far from the model's own."""
     directory.mkdir()
     hidden, heads = int(TINY["hidden_size"]), int(TINY["num_key_value_heads"]) * int(TINY["head_dim"])
     (directory / "adapter_config.json").write_text(json.dumps(

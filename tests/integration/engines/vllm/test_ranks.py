@@ -33,7 +33,7 @@ def test_the_scheduler_hears_from_all_workers_how_quickly_they_compute(tiny: Pat
         (measured,) = engine.run("ours = child.core().scheduler.connector._ours()\n"
                                  "result = [one.speed.block_ns(32) for one in ours]")
         assert measured > 0
-        # What is left to compute, or loaded, gives the same tokens.
+        # Tokens are the same whether the prompt is computed or loaded.
         engine.reset()
         again = engine.generate([prompt], 16)[0]
         assert again.tokens == engine.generate([prompt], 16)[0].tokens

@@ -15,7 +15,7 @@ BLOCK, BLOCKS = 32, 10
 # Ten tokens are left over: they are computed in every run, in the same shape, so that equal KV means equal numbers.
 TOKENS = BLOCK * BLOCKS + 10
 FLIPPED, SWAPPED = 4, (6, 8)
-# Between a prompt that was computed at once and one whose front was there: the order of sums in bfloat16.
+# Difference between a prompt computed at once and one with a loaded prefix: the order of sums in bfloat16.
 NOISE = 0.35
 HEADER = Path(__file__).parents[4] / "include" / "kvbm.h"
 
@@ -52,7 +52,7 @@ def dump(engine: Engine, prompt: list[int], place: Path) -> list[bytes]:
 
 
 class Story:
-    """What one process computed, and what others are compared with."""
+    """Results that one process computed, with which others are compared."""
 
     def __init__(self, hook: str, model: Path, disk: Path, prompts: tuple[list[int], list[int]], place: Path) -> None:
         self.model, self.disk, self.prompts = model, disk, prompts
@@ -96,7 +96,7 @@ def test_in_a_fresh_process(story: Story) -> None:
         assert output.cached == BLOCK * BLOCKS
         assert output.tokens == story.local.tokens and output.logprobs == story.local.logprobs
         assert engine.kv() == story.kv
-        # The same tokens under another salt are another tenant's.
+        # Tokens under another salt belong to another tenant.
         assert engine.generate([story.prompts[0]], salt="another")[0].cached == 0
 
 
@@ -107,13 +107,13 @@ def test_changed_bytes_are_computed(story: Story) -> None:
         flipped, swapped = (engine.generate([prompt], logprobs=0)[0] for prompt in story.prompts)
         assert flipped.cached == FLIPPED * BLOCK and near(flipped, story.local)
         assert swapped.cached == SWAPPED[0] * BLOCK and near(swapped, story.second)
-        for _ in range(40):  # counters are told once a second, with a step
+        for _ in range(40):  # counters are published once a second, with a step
             engine.generate([[1, 2, 3]])
             if engine.metric("vllm:kvbm_damaged_blocks") >= 2:
                 break
             time.sleep(0.1)
         assert engine.metric("vllm:kvbm_damaged_blocks") >= 2
-        # What was computed was stored anew, whole.
+        # Recomputed blocks were stored again, so all hit.
         engine.reset()
         again = engine.generate([story.prompts[0]], logprobs=0)[0]
         assert again.cached == BLOCK * BLOCKS and near(again, story.local)

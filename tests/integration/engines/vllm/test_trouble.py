@@ -1,5 +1,5 @@
 """vLLM goes on, with the same outputs, when its KV space is too small, when the owner of a shared tier set is killed,
-and when the disk is lost. The model is a small one with random weights in float32, whose outputs do not depend on how
+and when the disk is lost. The model is a small one with random weights in float32: its outputs do not depend on how
 requests are batched."""
 from __future__ import annotations
 

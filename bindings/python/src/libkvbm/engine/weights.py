@@ -49,9 +49,9 @@ def digest_of(place: Path, config: bool = True, *, log: Optional[logging.Logger]
 
 def weights_of(model: str, revision: Optional[str] = None, *, told: Optional[str] = None,
                log: Optional[logging.Logger] = None) -> str:
-    """The name of a model or an adapter with its revision, and the digest of its files if they are on this machine, as
-    a path or in Hugging Face's cache. Otherwise a revision must identify it: a commit, or the operator's text `told`,
-    which counts in any case. Raises ConfigurationError if none does."""
+    """Returns the name of a model or an adapter with its revision. The digest of its files follows if they are on this
+    machine, as a path or in Hugging Face's cache. Otherwise a revision must identify it: a commit, or the operator's
+    text `told`, which counts in any case. Raises ConfigurationError if none does."""
     place = place_of(model, revision)
     name = f"{model}@{revision}" if revision else model
     words = [] if told is None else [f"told {told}"]

@@ -19,7 +19,7 @@ class Rule(IntEnum):
     """Blocks of a group that a hit needs."""
 
     UNKNOWN = 0
-    """No kind was told: that of the group where it is told elsewhere, else FULL."""
+    """The event names no kind: the group's kind counts if another event names it, else FULL."""
     FULL = 1
     """Every block from the first on."""
     WINDOW = 2
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
     align: int
     """Hits are multiples of it: the least that all groups' blocks divide."""
     sized: bool
-    """Whether unit is tokens; False: nobody told sizes, and a unit is a block."""
+    """Whether unit is tokens; False: no event had sizes, and a unit is a block."""
 
 
 _Key = tuple[int, Rule]

@@ -24,7 +24,7 @@ ANY = AnyAdapter.ANY
 _Block = tuple[int, Hash]
 """Group and hash."""
 _Value = Union[int, tuple[int, ...]]
-"""Number of the variant << 32 | bits of mediums; several where a hash was told in several variants."""
+"""Number of the variant << 32 | bits of mediums; several where a hash was stored in several variants."""
 _MEDIUMS = 32
 _BITS = (1 << _MEDIUMS) - 1
 
@@ -97,7 +97,7 @@ class _Source:
         self.blocks: OrderedDict[_Block, _Value] = OrderedDict()
         self.count = 0
         self.told: dict[tuple[int, Rule], Told] = {}
-        """What is known of its groups: kept when blocks go, for what is not there is still needed."""
+        """Sizes and windows of its groups. They outlive the blocks, because a plan needs those of absent groups, too."""
         self.plans: dict[tuple[Optional[int], Optional[int]], Optional[Plan]] = {}
 
     def plan(self, group: Optional[int], unit: Optional[int]) -> Optional[Plan]:
@@ -425,7 +425,7 @@ _Row = tuple[tuple[int, Adapter, int], ...]
 
 class _Rows(NamedTuple):
     rows: list[_Row]
-    """Those that differ; the first has nothing."""
+    """Distinct rows; the first is empty."""
     at: list[int]
     """Which of them each hash has."""
 

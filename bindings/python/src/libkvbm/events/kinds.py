@@ -9,9 +9,9 @@ Token = Union[int, tuple[int, int]]
 """Engines with bigram keys (EAGLE in SGLang) name pairs."""
 
 VLLM_MEDIUMS: Mapping[int, str] = {0: "CPU", 1: "STORAGE", 2: "STORAGE", 3: "STORAGE"}
-"""What vLLM's consumers call kvbm's tiers: host memory, and all below it."""
+"""Names of kvbm's tiers for vLLM's consumers: host memory, and all below it."""
 SGLANG_MEDIUMS: Mapping[int, str] = {0: "CPU_PINNED", 1: "DISK", 2: "EXTERNAL", 3: "EXTERNAL"}
-"""What SGLang's consumers call kvbm's tiers."""
+"""Names of kvbm's tiers for SGLang's consumers."""
 GPU = "GPU"
 """The medium of an event that names none."""
 

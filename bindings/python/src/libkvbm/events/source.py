@@ -35,9 +35,9 @@ class SourceCounts:
     described: int
     """Blocks that are described now."""
     undescribed: int
-    """Blocks that are somewhere, and nobody has said what they are: they are not told."""
+    """Stored blocks without a description, which are not reported."""
     forgotten: int
-    """Described blocks that were told to be removed because there were more than the limit."""
+    """Described blocks that were reported as removed because there were more than the limit."""
     lost: int
     """Events of the manager that were not read in time; what is where was read anew."""
 

@@ -52,7 +52,7 @@ class SubscriberCounts:
     missed: int = 0
     """Messages that did not come."""
     recovered: int = 0
-    """Of these, what the replay socket had."""
+    """Missed messages that the replay socket had."""
     lost: int = 0
     restarts: int = 0
     ignored: int = 0

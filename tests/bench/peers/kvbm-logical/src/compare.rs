@@ -1,6 +1,6 @@
-//! Runs `kvbm bench index` and `measure` (which lies beside this program) in turn, who begins alternating, and tells
-//! the medians of both: a table, or with --json an array of {name, value, unit, limit, limit_name, ratio}. Times:
-//! the ratio is how many times as long the crate takes.
+//! Runs `kvbm bench index` and `measure` (which lies beside this program) in turn, alternating which one starts. Prints
+//! the medians of both as a table, or with --json as an array of {name, value, unit, limit, limit_name, ratio}. Values
+//! are times, and the ratio says how many times as long the crate takes.
 //!   compare --command KVBM [--rounds N] [--json]
 use std::env;
 use std::error::Error;

@@ -2,7 +2,7 @@
 //! batches, the same order of calls. Prints a JSON array of {name, value, unit, backend}.
 //!
 //! What favours the crate: all its eviction backends that need no frequency sketch are measured; hashes are made
-//! beforehand; no block has bytes; nobody reads its metrics; its batch calls wherever it has them.
+//! beforehand; no block has bytes; no metrics are read; its batch calls wherever it has them.
 use std::env;
 use std::error::Error;
 use std::hint::spin_loop;

@@ -3,8 +3,8 @@ memcpy of the same bytes is the measure. Figures are medians of several rounds.
 
     python l2_adapters.py DIRECTORY [--objects 8] [--size-mib 4] [--rounds 9]
 
-LMCache's `fs` adapter ends a store when its file is written to the page cache; libkvbm ends it when the host tier has
-the bytes, hashed, and what goes to the disk goes there behind it. Each is loaded from where it has them then.
+LMCache's `fs` adapter ends a store when its file is written to the page cache. libkvbm ends it when the host tier has
+the bytes, hashed, and writes them to the disk later. Each loads from the place that has the bytes then.
 """
 from __future__ import annotations
 

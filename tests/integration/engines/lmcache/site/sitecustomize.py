@@ -1,8 +1,8 @@
 """Lets vLLM 0.32 for CPUs start together with LMCache.
 
-At its start vLLM looks into the attributes of every module that is loaded. LMCache loads llvmlite, whose `lib` answers
-any name, `__dict__` too, with a function of the library, and vLLM takes that for a dictionary. Nothing of either is
-changed beyond: names with two underscores are no functions of llvmlite's.
+At its start vLLM reads the attributes of every loaded module. LMCache loads llvmlite. Its `lib` returns a function of
+the library for any name, `__dict__` too, which vLLM takes for a dictionary. Nothing else of either is changed: names
+with two underscores are no functions of llvmlite's.
 """
 import importlib.util
 

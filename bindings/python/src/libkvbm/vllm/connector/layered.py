@@ -69,8 +69,8 @@ class Layered:
         return made
 
     def wait(self, layer: str) -> None:
-        """What the device computes from now on comes after this layer of every load. Blocks until the driver was given
-        the layer, or the load has ended."""
+        """Makes later work of the device wait for this layer of every load. Blocks until the driver has the layer's
+        transfer, or the load has ended."""
         number, stream = self._numbers.get(layer), self._place.stream()
         if number is None or stream is None:
             return
