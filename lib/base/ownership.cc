@@ -115,7 +115,7 @@ bool is_this_user(uid_t theirs) noexcept {
 
 Status check_own(int fd, std::string_view path, Others others) {
   struct stat st {};
-  if (fstat(fd, &st) != 0) return errno_status(errno, "it cannot be asked whose it is", path);
+  if (fstat(fd, &st) != 0) return errno_status(errno, "its owner cannot be read", path);
   if (!is_this_user(st.st_uid)) return of_another(st.st_uid, path);
   const mode_t refused = others == Others::read ? 022 : 077;
   return (st.st_mode & refused) != 0 ? open_to_others(st, path, others) : Status();
@@ -130,7 +130,7 @@ Status check_own_key(int fd, std::string_view path) {
 
 Status give_owner(int fd, std::string_view path) {
   struct stat st {};
-  if (fstat(fd, &st) != 0) return errno_status(errno, "it cannot be asked whose it is", path);
+  if (fstat(fd, &st) != 0) return errno_status(errno, "its owner cannot be read", path);
   if ((st.st_mode & 0600) == 0600) return {};
   if (fchmod(fd, (st.st_mode & 07777) | 0600) != 0) return errno_status(errno, "its mode cannot be set", path);
   return {};

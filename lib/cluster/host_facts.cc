@@ -66,7 +66,7 @@ void encode(const HostWord& word, std::byte* out) noexcept {
 }
 
 Status decode(ConstBytes bytes, HostWord& out) {
-  const Status damaged(Code::damaged, "who came to the socket says nothing that a node says");
+  const Status damaged(Code::damaged, "the process at the socket sent no message of a node");
   if (bytes.size() != kHostWordBytes || load_le<uint64_t>(bytes.data()) != kWordMagic) return damaged;
   const auto kind = load_le<uint32_t>(bytes.data() + 8);
   if (kind < 1 || kind > 3 || !zero(bytes.subspan(12, 4)) || !zero(bytes.subspan(56))) return damaged;

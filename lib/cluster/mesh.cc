@@ -60,8 +60,8 @@ const char* not_beyond(const MeshOptions& options, const std::string& address) {
   if (only_this_machine(address)) return nullptr;
   if (!options.key) return "it is on another machine, which needs a key: set node.key_file";
   if (options.self.protect != copy::Protection::off || options.unprotected_beyond) return nullptr;
-  return "it is on another machine, and node.protect is off: set it to authenticate, or node.trusted_network=on if nobody "
-         "else can change what crosses that network";
+  return "it is on another machine, and node.protect is off: set it to authenticate, or node.trusted_network=on if only "
+         "this pool can change what crosses that network";
 }
 
 void add_to(MeshCounts& counts, const LinkStats& link) noexcept {
@@ -132,8 +132,8 @@ Status check_mesh_options(const MeshOptions& options) {
   for (const std::string& address : addresses) {
     if (not_beyond(options, address) == nullptr) continue;
     return {Code::bad_config, "node.protect is off and links leave this machine",
-            address + ": set node.protect=authenticate, or node.trusted_network=on if nobody else can change what crosses "
-                      "that network"};
+            address + ": set node.protect=authenticate, or node.trusted_network=on if only this pool can change what "
+                      "crosses that network"};
   }
   return {};
 }
@@ -149,7 +149,7 @@ Status Mesh::begin(RecordSource& source) {
     return {Code::bad_config, "what carries the links cannot protect them", transport_->describe()};
   }
   if (!options_.key && (transport_->features() & KVBM_TRANSPORT_OWN_USER) == 0) {
-    return {Code::bad_config, "what carries the links cannot tell whose processes the peers are",
+    return {Code::bad_config, "what carries the links cannot tell which user owns a peer",
             transport_->describe() + ": set node.key_file"};
   }
   host_ = std::make_unique<LinkHost>(

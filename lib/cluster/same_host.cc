@@ -175,7 +175,7 @@ void SameHost::peer_message(copy::Peer peer, ConstBytes bytes) {
 }
 
 const char* SameHost::take_come(copy::Peer peer, Connection& connection, const HostWord& word) {
-  if (word.kind != HostWord::Kind::come) return "it does not say who it is";
+  if (word.kind != HostWord::Kind::come) return "it does not name its node first";
   const uint64_t now = local_->clock().now_ns();
   auto match = expected_.end();
   for (auto it = expected_.begin(); it != expected_.end(); ++it) {

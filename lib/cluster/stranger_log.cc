@@ -69,7 +69,7 @@ void StrangerLog::refused(std::string_view from, const Claim& claim, const Statu
   said_[next_said_++ % kRemembered] = {stranger, now_ns + kAgainNs};
   std::string text = "refused a connection from " + shown(from, kMostShown);
   if (claim.node == NodeId{}) {
-    text += ", which has not said who it is";
+    text += ", which has not named its node";
   } else {
     text += ", which calls itself node " + short_text(claim.node);
     if (!claim.pool.empty()) text += " of pool \"" + shown(claim.pool, kMaxName) + "\"";

@@ -38,7 +38,7 @@ const char* remedy_of(CuResult result) noexcept {
     case kCuUncorrectableNvlink:
     case kCuContained: return "the hardware failed: look at nvidia-smi -q -d ECC and the system's log, and begin the process anew";
     case kCuInvalidContext:
-    case kCuContextDestroyed: return "somebody in this process reset the device or destroyed its context: begin the process anew";
+    case kCuContextDestroyed: return "other code in this process reset the device or destroyed its context: begin the process anew";
     case kCuLaunchTimeout: return "a kernel ran too long for a device with a display: use another, and begin the process anew";
     case kCuIllegalAddress:
     case kCuAssert:
@@ -50,7 +50,7 @@ const char* remedy_of(CuResult result) noexcept {
     case kCuLaunchFailed:
     case kCuTensorMemoryLeak:
       return "a kernel of this process, kvbm's or another, failed: compute-sanitizer finds which; begin the process anew";
-    case kCuAlreadyRegistered: return "somebody else in this process has registered this memory: let one of them do it";
+    case kCuAlreadyRegistered: return "other code in this process registered this memory: register it only once";
     case kCuNotPermitted: return "raise the limit of locked memory (ulimit -l), or give the container the right";
     case kCuNotSupported: return "this device, driver or system cannot do that";
     case kCuSystemDriverMismatch: return "reboot, or install libcuda and the kernel module from one release";

@@ -172,7 +172,7 @@ Status PinnedHost::check_existing(MutableBytes stripe) const {
       facts.bytes - (start - facts.start) >= stripe.size()) {
     return {};
   }
-  return {Code::in_use, kNotRegistered, "somebody else in this process registered a part of it"};
+  return {Code::in_use, kNotRegistered, "other code in this process registered a part of it"};
 }
 
 PinnedHost::~PinnedHost() {

@@ -509,7 +509,7 @@ void Manager::tell_underflow() noexcept {
   if (underflow_told_.exchange(true, std::memory_order_relaxed)) return;
   const MemoryWait nobody_to_tell;
   env_.log->write(LogLevel::error, "manager",
-                  "a reference to a host block was given back that nobody had, which was refused: a fault of kvbm, or of "
+                  "a reference to a host block was released that nothing held, which was refused: a fault of kvbm, or of "
                   "what writes to its memory; please report it (kvbm_reference_underflows_total counts them)");
 }
 

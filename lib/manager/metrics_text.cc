@@ -35,7 +35,7 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
     {"kvbm_policy_refused_total", "Choices of a caller's eviction policy that could not be used.",
      &Snapshot::policy_refused},
-    {"kvbm_reference_underflows_total", "References that were given back and that nobody had: refused, and a fault.",
+    {"kvbm_reference_underflows_total", "Releases of references that nothing held: refused, and a fault.",
      &Snapshot::underflows},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",

@@ -17,8 +17,8 @@ namespace {
 constexpr char kInfiniband[] = "/sys/class/infiniband";
 
 constexpr char kUcxRemedy[] =
-    "set node.transport=tcp on all nodes; or seal what leaves the host (seal.key_file); or, if nobody else can reach that "
-    "network, node.trusted_network=on";
+    "set node.transport=tcp on all nodes; or seal what leaves the host (seal.key_file); or, if only this pool can reach "
+    "that network, node.trusted_network=on";
 
 NodeTransport sockets(const NodeOptions& options, std::string why) {
   NodeTransport out{&copy::tcp::ops(), {}, "tcp: " + std::move(why), true};
@@ -40,7 +40,7 @@ Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
   }
   // The kernel cannot identify UCX's peers: a UCX connection may have several sockets, or none.
   if (options.key_file.empty()) {
-    return Status(Code::bad_config, "UCX cannot tell whose processes its peers are, so all of them need a key",
+    return Status(Code::bad_config, "UCX cannot tell which user owns a peer, so all peers need a key",
                   "set node.key_file, or node.transport = tcp on all nodes of the pool");
   }
   const auto module = copy::load_transport_module(options.ucx_module);

@@ -23,7 +23,7 @@ std::vector<std::string> policy_names() {
 
 std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
-  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier, this user's, which nobody else may write; made with mode 0700 if missing."});
+  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier, of this user, which no other user may write; made with mode 0700 if missing."});
   rows.push_back({"url", OptionType::string, "",
                   "Instead of path: a store, as s3://bucket/prefix?region=eu-west-1, redis://host:6379, file:///mnt/kv or "
                   "plugin:/path/of.so (docs/stores.md)."});
@@ -79,20 +79,20 @@ void add_protection(std::vector<OptionRow>& rows) {
                   OptionType::choice,
                   "auto",
                   "What is done to everything that crosses a link over TCP: authenticate, so that no byte of it can be "
-                  "changed on its way; encrypt, so that nobody on the way can read it either; off. auto: authenticate where "
+                  "changed on its way; encrypt, so that no byte can be read on its way either; off. auto: authenticate where "
                   "there is a key. One side's off is refused by the others; else the stronger wish of both counts.",
                   0,
                   0,
                   {"auto", "authenticate", "encrypt", "off"}});
   rows.push_back({"node.trusted_network", OptionType::boolean, "false",
-                  "Nobody but this pool can read or change what crosses the network between its nodes: links beyond this "
+                  "Only this pool can read or change what crosses the network between its nodes: links beyond this "
                   "machine may be unprotected (node.protect = off, or UCX)."});
 }
 
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
       {"node.listen", OptionType::string, "",
-       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can. Without "
+       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: none may. Without "
        "a key (node.key_file) it is one of this machine's own, as 127.0.0.1, for processes of this user alone."});
   rows.push_back({"node.peers", OptionType::string, "",
                   "Addresses of other nodes, separated by commas: what they have is found and read."});
@@ -112,8 +112,8 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
   add_share(rows);
   rows.push_back({"node.peers_file", OptionType::string, "",
-                  "File of other nodes, name=... address=host:port a line, looked at once a second: who comes is "
-                  "dialled, who goes is left."});
+                  "File of other nodes, name=... address=host:port a line, looked at once a second: added nodes "
+                  "are dialled, removed ones are left."});
   rows.push_back(
       {"node.peers_file_join", OptionType::boolean, "false",
        "Write this node into node.peers_file at start, and take it out at the end; needs node.listen and node.name."});
@@ -128,7 +128,7 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   {"auto", "tcp", "ucx"}});
   rows.push_back({"node.ucx_devices", OptionType::string, "",
                   "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback "
-                  "alone. UCX trusts whoever reaches its ports."});
+                  "alone. UCX trusts every process that reaches its ports."});
   rows.push_back({"node.ucx_transports", OptionType::string, "",
                   "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
   rows.push_back({"node.ucx_module", OptionType::string, "",

@@ -31,7 +31,7 @@ MEANINGS = {
     NOT_READY: (MISS, "it is being written"),
     -710: (MISS, "it has no replica"),
     -712: (MISS, "its replica is gone"),
-    -200: (FULL, "Mooncake has no memory left, or nobody lends it any: run mooncake_client, or set lend"),
+    -200: (FULL, "Mooncake has no memory left, or no process lends it any: run mooncake_client, or set lend"),
     -706: (AGAIN, "it is being read"),
     -708: (AGAIN, "it is being copied"),
     -714: (AGAIN, "it is being used"),

@@ -275,9 +275,9 @@ TEST_F(NodeBadInput, what_comes_to_a_nodes_door_and_is_no_node_is_logged_and_not
     close(fd);
   };
   visit("GET /index.html HTTP/1.1\r\nHost: there.example\r\n\r\n");
-  expect_logged(*there, {"which has not said who it is", "protocol"});
+  expect_logged(*there, {"which has not named its node", "protocol"});
   visit(framed(std::string(cluster::kHandshakeBytes, 'n')));
-  expect_logged(*there, {"which has not said who it is", "does not speak this protocol, or is no node of kvbm"});
+  expect_logged(*there, {"which has not named its node", "does not speak this protocol, or is no node of kvbm"});
   // A hello of a later version. The name of its pool has escape codes, which must not reach a terminal through the
   // log.
   SeededRandom random(1);

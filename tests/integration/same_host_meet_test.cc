@@ -227,8 +227,8 @@ TEST_F(SameHostMeeting, strangers_are_shown_out_whatever_they_say_or_do_not_say)
     EXPECT_EQ(one->messages, 0);
   }
   // Two of them said the same from the same place, and one nothing at all.
-  EXPECT_EQ(b.refused({"which has not said who it is: it says nothing that a node says"}), 1);
-  EXPECT_EQ(b.refused({"node " + short_text(node_id_of("x")) + " (unproven): it does not say who it is"}), 1);
+  EXPECT_EQ(b.refused({"which has not named its node: it says nothing that a node says"}), 1);
+  EXPECT_EQ(b.refused({"node " + short_text(node_id_of("x")) + " (unproven): it does not name its node first"}), 1);
   EXPECT_EQ(b.refused({}), 2);
   Node a("a", folder_.path());
   a.host->heard(b.facts, Role::initiator, introduce(a, b));

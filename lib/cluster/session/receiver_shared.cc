@@ -44,7 +44,7 @@ Status Receiver::told_shared(Session& session, Source& source, const Shared& sha
     return m->peer == source.rank.peer && m->rank == source.rank.rank && m->by == session.id;
   });
   if (at == mapped_.end() || (*at)->step != Mapped::Step::asked) {
-    return Status(Code::damaged, "shared memory is told of that nobody asked for");
+    return Status(Code::damaged, "the prefill rank reports shared memory that was not asked for");
   }
   Mapped& known = **at;
   if (shared.code != Code::ok) {

@@ -19,7 +19,7 @@ void encode_hello(std::byte* out) noexcept {
 
 Status check_hello(ConstBytes bytes) {
   if (bytes.size() != kHelloBytes || load_le<uint64_t>(bytes.data()) != kHelloMagic) {
-    return Status(Code::damaged, "who is at the other end does not speak the local link's protocol");
+    return Status(Code::damaged, "the process at the other end does not speak the local link's protocol");
   }
   const auto version = load_le<uint32_t>(bytes.data() + 8);
   if (version != kLinkVersion) {

@@ -46,7 +46,7 @@ Result<PeerProcess> peer_process(int socket_fd) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return errno_status(errno, "cannot ask who the peer is", "SO_PEERCRED");
+    return errno_status(errno, "cannot ask for the peer's process", "SO_PEERCRED");
   }
   if (!is_this_user(credentials.uid)) {
     return Status(Code::not_permitted, "the peer is another user's process; run both as one user",

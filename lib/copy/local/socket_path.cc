@@ -85,13 +85,13 @@ Status check_stale(const Place& place, const std::string& path) {
   const sockaddr_un address = address_of(place.short_path);
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return {};
-    return Status(Code::in_use, "somebody listens there already", path + ": " + std::strerror(errno));
+    return Status(Code::in_use, "another process listens there already", path + ": " + std::strerror(errno));
   }
   const auto owner = peer_process(probe.get());
   if (!owner.ok() && owner.status().code() == Code::owner_gone) return {};
   std::string who = path;
   if (owner.ok()) who += " is the socket of process " + std::to_string(owner.value().pid);
-  return Status(Code::in_use, "somebody listens there already", std::move(who));
+  return Status(Code::in_use, "another process listens there already", std::move(who));
 }
 
 Mutex& starting() {
@@ -175,7 +175,7 @@ Result<ConnectingSocket> make_connecting_socket(const std::string& address) {
 Status try_connect(int fd, const std::string& path) {
   auto place = place_of(path);
   if (!place.ok()) {
-    if (place.status().code() == Code::miss) return Status(Code::closed, "nobody listens there", path);
+    if (place.status().code() == Code::miss) return Status(Code::closed, "no process listens there", path);
     return place.status();
   }
   // The directory may have been opened to others since its owner checked: another user could place a socket there.
@@ -183,7 +183,7 @@ Status try_connect(int fd, const std::string& path) {
   const sockaddr_un address = address_of(place.value().short_path);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
   if (errno == EAGAIN) return Status(Code::again, "too many wait to be accepted there", path);
-  if (errno == ECONNREFUSED || errno == ENOENT) return Status(Code::closed, "nobody listens there", path);
+  if (errno == ECONNREFUSED || errno == ENOENT) return Status(Code::closed, "no process listens there", path);
   if (errno == EPROTOTYPE) return Status(Code::mismatch, "another kind of socket is there", path);
   return errno_status(errno, "cannot connect", path);
 }

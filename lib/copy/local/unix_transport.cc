@@ -155,7 +155,7 @@ void UnixTransport::accept_one(Fd socket, const std::string& path) {
 
 // No descriptor is left: the listeners would be readable all the time.
 void UnixTransport::pause_listening() {
-  log(kLogWarning, "the local link accepts nobody for a moment: this process has no descriptors left");
+  log(kLogWarning, "the local link accepts no connection for a moment: this process has no descriptors left");
   watch_listeners(false);
   timers_.insert({deadline_after(clock_, kPauseNs), 0});
 }
@@ -343,7 +343,7 @@ void UnixTransport::timer_of(UnixPeer& peer) {
   if (peer.phase == Phase::connecting) return try_connecting(peer);
   if (peer.leaving) return end(peer, Code::deadline, "disconnected; the peer did not take what was sent to it");
   if (peer.phase == Phase::greeting) {
-    end(peer, Code::deadline, peer.path + ": who is there does not answer; it may be stopped");
+    end(peer, Code::deadline, peer.path + ": the process there does not answer; it may be stopped");
   }
 }
 

@@ -205,7 +205,7 @@ PeerUsers::Verdict PeerUsers::judge(const Ends& ends, std::optional<uid_t> user,
              "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + ends.far.text()}};
   }
   return {PeerUser::unknown,
-          {Code::not_permitted, "nobody knows whose process it is: set a key (node.key_file)", why + ", " + ends.far.text()}};
+          {Code::not_permitted, "the user of its process is unknown: set a key (node.key_file)", why + ", " + ends.far.text()}};
 }
 
 PeerUsers::Verdict PeerUsers::of_peer(int fd) {

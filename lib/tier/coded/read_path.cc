@@ -359,7 +359,8 @@ Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id,
         return Code::miss;
       }
       ++counts.refused_lossy;
-      say_once("namespace " + hex(header.ns.bytes), "a lossy record was not read: nobody here allows it (allow_lossy)");
+      say_once("namespace " + hex(header.ns.bytes),
+               "a lossy record was not read: no namespace here allows it (allow_lossy)");
       return Code::miss;
     case Code::mismatch:
       ++counts.missing_keys;

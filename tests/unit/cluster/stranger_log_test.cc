@@ -26,7 +26,7 @@ TEST(StrangerLog, names_the_address_what_it_calls_itself_and_why) {
   EXPECT_EQ(w.lines.line(1), "refused a connection from process 12 at /run/s, which calls itself node " +
                                  short_text(node) + " (unproven): no token");
   w.strangers.refused("10.0.0.7:4712", {}, {Code::damaged, "", "no node"}, 0);
-  EXPECT_EQ(w.lines.line(2), "refused a connection from 10.0.0.7:4712, which has not said who it is: no node");
+  EXPECT_EQ(w.lines.line(2), "refused a connection from 10.0.0.7:4712, which has not named its node: no node");
 }
 
 TEST(StrangerLog, shows_nothing_that_is_not_printable_and_nothing_at_length) {
