@@ -55,7 +55,7 @@ class NodeEvict : public testing::Test {
     ASSERT_TRUE(wait_until([&] { return member_->ready() == ready; }, kSoon)) << member_->states();
   }
 
-  // One after the other: each makes room for the next before that comes.
+  // Stores one block at a time, so that each is offloaded before the next one needs its slot.
   void put(uint64_t first, uint64_t n) {
     for (uint64_t i = first; i < first + n; ++i) {
       ASSERT_EQ(member_->put(kSalt, i, 1), KVBM_OK) << i;
@@ -63,7 +63,7 @@ class NodeEvict : public testing::Test {
     }
   }
 
-  // Few at a time: they come through the small host.
+  // Loads one block at a time, because the small host has room for few.
   Loaded load(PoolMember& from, uint64_t first, uint64_t n) {
     Loaded all;
     for (uint64_t i = first; i < first + n; ++i) {

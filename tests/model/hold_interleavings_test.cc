@@ -476,7 +476,7 @@ TEST(HoldInterleavings, a_weak_hold_is_of_one_slot_and_its_own_generation) {
   EXPECT_GT(runs, 3U);
 }
 
-// ---- what the check is for: ways that look a hold up and use its slot afterwards ----
+// ---- Proof that the check finds faults: operations that resolve a hold first and use its slot in a second step ----
 
 void clone_in_two_steps(World& w) {
   SlotId slot = kNoSlot;

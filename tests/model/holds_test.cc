@@ -121,7 +121,7 @@ class World {
     many_.insert(many_.end(), target_->values.begin(), target_->values.end());
   }
 
-  // After both calls: what each of them gave is what it says, and everything adds up.
+  // Verifies, after both calls, that each hold names the block that it was given for, and that no slot has two owners.
   void end() {
     std::vector<Held> holds;
     std::vector<Held> weak;

@@ -377,7 +377,7 @@ Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id,
   }
 }
 
-// Ends what the inner tier was not asked for yet; the batches that are over with it.
+// Ends the items that were not yet requested from the inner tier. Returns the batches that are complete now.
 CodedCore::GetOps CodedCore::close_unasked() {
   GetOps over;
   for (const auto& op : get_queue_) {

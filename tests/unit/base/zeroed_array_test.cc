@@ -10,7 +10,7 @@
 namespace kvbm::zeroed_array_test {
 namespace {
 
-// Pages of it that take memory.
+// Counts the pages of an array that the kernel has given memory.
 size_t resident_pages(std::span<uint64_t> array) {
   std::vector<unsigned char> pages((array.size_bytes() + 4095) / 4096);
   EXPECT_EQ(mincore(array.data(), array.size_bytes(), pages.data()), 0);

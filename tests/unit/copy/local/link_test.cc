@@ -109,7 +109,7 @@ class Link : public testing::Test {
     run_until([&] { return !a_.connected.empty() && !b_.accepted.empty(); }, "a connection");
     ba_ = b_.accepted.back();
   }
-  // A socket that speaks for itself.
+  // Connects a bare socket, through which a test sends frames of its own.
   Fd raw() {
     Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
