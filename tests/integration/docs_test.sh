@@ -37,6 +37,16 @@ done
 expect "tools/bench bindings --help tells its options" 1 "$("$source/tools/bench" bindings --help 2> /dev/null | grep -c -- '^  --languages')"
 expect "tools/demo --help sets nothing up" "" "$("$source/tools/demo" --help 2>&1 > /dev/null)"
 expect "tools/demo --help tells what it needs" 1 "$("$source/tools/demo" --help | grep -c 'of disk')"
+minutes_of() { sed -nE "s|^([0-9]+)\t$1\$|\1|p" "$source/tools/gate_minutes.tsv"; }
+said() { sed -nE "s/$1/\1/p" "$source/$2"; }
+expect "README.md says how long tools/demo takes" "$(minutes_of tools/demo)" "$(said '^ *tools.demo +# ([0-9]+) minutes.*' README.md)"
+expect "README.md says how long the gate takes" "$(minutes_of tools/test)" "$(said '^ *tools.test +# ([0-9]+) minutes.*' README.md)"
+expect "README.md says how long tools/test --quick takes" "$(minutes_of 'tools/test --quick')" \
+  "$(said '.*tools.test --quick.*\(([0-9]+) minutes\).*' README.md)"
+expect "CONTRIBUTING.md says how long tools/test --quick takes" "$(minutes_of 'tools/test --quick')" \
+  "$(said '.*tools.test --quick .* ([0-9]+) minutes on two cores.*' CONTRIBUTING.md)"
+expect "tools/test --help says how long the gate takes" "  tools/test: $(minutes_of tools/test)" \
+  "$("$source/tools/test" --help | grep '^  tools/test: ')"
 progress_of_chats=$(cd "$source/tests/integration/engines" && PYTHONDONTWRITEBYTECODE=1 python3 -c '
 import chat
 for turn in (1, 2): chat.progress(turn, 2, True)' 2>&1)
