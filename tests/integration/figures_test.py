@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory() as name:
         expect("functions > 80", found["functions > 80"], 0)
         listed = figures("--of", tree, "--list", "functions > 60").strip()
         expect("the long function", listed, "63 lines: lib/capi/long.cc:1: long_one")
-    # Shapes whose makers share no interface, or of which one does not name the other.
+    # Two shapes: their makers share no interface, or one does not name the other.
     write(tree, "tools/figures_shapes.tsv", MATCH + LOAD + "\tlib/base/a.h\n")
     expect("shapes without an interface", counts(tree)["shapes"], None)
     write(tree, "tools/figures_shapes.tsv", MATCH + LOAD + "\n")
@@ -109,7 +109,7 @@ with tempfile.TemporaryDirectory() as name:
     row = figures("--tree", tree, "--row", "tiny", "abc", "lib/base").rstrip("\n").split("\t")
     expect("the row of a project", row[:5] + [row[17]], ["tiny", "abc", "lib/base", "2", "5", "1"])
 
-# The lists kept by hand are of this tree, and the table of other projects is whole.
+# The lists in the repository fit this tree, and the table of other projects is whole.
 this = json.loads(figures("--json"))
 for row in this["figures"]:
     if row["value"] is None and not row["name"].startswith("functions"):
