@@ -1,82 +1,53 @@
 #include "node/http_client.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <memory>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "copy/tcp/address.h"
 
 namespace kvbm::node {
 
 namespace {
 
-Status no_answer(const std::string& address, int error) {
-  return {Code::owner_gone, "no server answers at this address", address + ": " + std::strerror(error)};
+struct Release {
+  void operator()(event_base* base) const { ::event_base_free(base); }
+  void operator()(evhttp_connection* connection) const { ::evhttp_connection_free(connection); }
+};
+
+// One request, while it runs.
+struct Exchange {
+  event_base* base = nullptr;
+  bool heard = false;  // any byte
+  bool ended = false;
+  int code = 0;  // 0: no answer
+  std::string reason;
+  std::string body;
+  evhttp_request_error error = EVREQ_HTTP_EOF;
+};
+
+void on_input(evbuffer*, const evbuffer_cb_info* info, void* exchange) {
+  if (info->n_added != 0) static_cast<Exchange*>(exchange)->heard = true;
 }
 
-// Waits until the socket can be read or written, or has failed; the next call on the socket returns the error.
-Status wait_for(int fd, short what, const Clock& clock, uint64_t deadline_ns, const std::string& address) {
-  for (;;) {
-    const uint64_t now = clock.now_ns();
-    if (now >= deadline_ns) return {Code::deadline, "no answer in time", address};
-    pollfd state{fd, what, 0};
-    const int n = ::poll(&state, 1, static_cast<int>((deadline_ns - now) / 1'000'000 + 1));
-    if (n > 0) return {};
-    if (n < 0 && errno != EINTR) return no_answer(address, errno);
+void on_error(evhttp_request_error error, void* exchange) { static_cast<Exchange*>(exchange)->error = error; }
+
+void on_end(evhttp_request* request, void* self) {
+  auto& exchange = *static_cast<Exchange*>(self);
+  exchange.ended = true;
+  if (request != nullptr && ::evhttp_request_get_response_code(request) != 0) {
+    exchange.code = ::evhttp_request_get_response_code(request);
+    exchange.reason = ::evhttp_request_get_response_code_line(request);
+    evbuffer* const body = ::evhttp_request_get_input_buffer(request);
+    exchange.body.resize(::evbuffer_get_length(body));
+    (void)::evbuffer_copyout(body, exchange.body.data(), exchange.body.size());
   }
-}
-
-Result<Fd> connect_to(const std::string& address, const Clock& clock, uint64_t deadline_ns) {
-  const auto to = copy::tcp::Address::parse(address);
-  if (!to.ok()) return to.status();
-  Fd fd(::socket(to.value().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return no_answer(address, errno);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.value().storage), to.value().size) == 0) return fd;
-  if (errno != EINPROGRESS) return no_answer(address, errno);
-  if (Status s = wait_for(fd.get(), POLLOUT, clock, deadline_ns, address); !s.ok()) return s;
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-  if (error != 0) return no_answer(address, error);
-  return fd;
-}
-
-Status say(int fd, const std::string& text, const Clock& clock, uint64_t deadline_ns, const std::string& address) {
-  for (size_t said = 0; said < text.size();) {
-    const ssize_t n = ::send(fd, text.data() + said, text.size() - said, MSG_NOSIGNAL);
-    if (n > 0) {
-      said += static_cast<size_t>(n);
-    } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-      return no_answer(address, errno);
-    } else if (Status s = wait_for(fd, POLLOUT, clock, deadline_ns, address); !s.ok()) {
-      return s;
-    }
-  }
-  return {};
-}
-
-// Reads everything until the other side closes.
-Result<std::string> hear(int fd, const Clock& clock, uint64_t deadline_ns, const std::string& address) {
-  std::string out;
-  std::array<char, 16384> some;
-  for (;;) {
-    const ssize_t n = ::recv(fd, some.data(), some.size(), 0);
-    if (n == 0) return out;
-    if (n > 0) {
-      out.append(some.data(), static_cast<size_t>(n));
-      if (out.size() > kMostPageBytes) return Status(Code::damaged, "the answer is too long", address);
-    } else if (errno != EAGAIN && errno != EINTR) {
-      return no_answer(address, errno);
-    } else if (Status s = wait_for(fd, POLLIN, clock, deadline_ns, address); !s.ok()) {
-      return s;
-    }
-  }
+  (void)::event_base_loopbreak(exchange.base);
 }
 
 }  // namespace
@@ -84,22 +55,46 @@ Result<std::string> hear(int fd, const Clock& clock, uint64_t deadline_ns, const
 Result<std::string> http_get(const std::string& address, const std::string& path, uint64_t timeout_ns) {
   const SystemClock clock;
   const uint64_t deadline_ns = deadline_after(clock, timeout_ns);
-  auto fd = connect_to(address, clock, deadline_ns);
-  if (!fd.ok()) return fd.status();
-  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: " + address + "\r\nConnection: close\r\n\r\n";
-  if (Status s = say(fd.value().get(), request, clock, deadline_ns, address); !s.ok()) return s;
-  auto answer = hear(fd.value().get(), clock, deadline_ns, address);
-  if (!answer.ok()) return answer;
-  const std::string& text = answer.value();
-  const size_t head = text.find("\r\n\r\n");
-  // "HTTP/1.1 200 OK"
-  if (text.compare(0, 5, "HTTP/") != 0 || head == std::string::npos || text.find(' ') > text.find('\r')) {
-    return Status(Code::damaged, "that is no answer of a web server", address);
+  const auto to = copy::tcp::Address::parse(address);
+  if (!to.ok()) return to.status();
+  std::string host = to.value().text();
+  host.resize(host.rfind(':'));
+  if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+
+  const std::unique_ptr<event_base, Release> base(::event_base_new());
+  const std::unique_ptr<evhttp_connection, Release> connection(
+      base ? ::evhttp_connection_base_new(base.get(), nullptr, host.c_str(), to.value().port()) : nullptr);
+  Exchange exchange;
+  exchange.base = base.get();
+  evhttp_request* const request = connection ? ::evhttp_request_new(&on_end, &exchange) : nullptr;
+  if (request == nullptr) return Status(Code::no_memory, "no HTTP request could be made");
+  const timeval wait{static_cast<time_t>(timeout_ns / 1'000'000'000),
+                     static_cast<suseconds_t>(timeout_ns % 1'000'000'000 / 1000)};
+  ::evhttp_connection_set_timeout_tv(connection.get(), &wait);
+  ::evhttp_connection_set_max_headers_size(connection.get(), kMostPageBytes);
+  ::evhttp_connection_set_max_body_size(connection.get(), kMostPageBytes - 1);
+  (void)::evbuffer_add_cb(::bufferevent_get_input(::evhttp_connection_get_bufferevent(connection.get())), &on_input,
+                          &exchange);
+  ::evhttp_request_set_error_cb(request, &on_error);
+  evkeyvalq* const headers = ::evhttp_request_get_output_headers(request);
+  (void)::evhttp_add_header(headers, "Host", address.c_str());
+  (void)::evhttp_add_header(headers, "Connection", "close");
+  if (::evhttp_make_request(connection.get(), request, EVHTTP_REQ_GET, path.c_str()) == 0) {
+    (void)::event_base_loopexit(base.get(), &wait);
+    (void)::event_base_dispatch(base.get());
   }
-  if (text.compare(text.find(' '), 5, " 200 ") != 0) {
-    return Status(Code::unsupported, "the page is not given", address + path + ": " + text.substr(0, text.find('\r')));
+
+  if (exchange.code == 200) return std::move(exchange.body);
+  if (exchange.code != 0) {
+    return Status(Code::unsupported, "the page is not given",
+                  address + path + ": " + std::to_string(exchange.code) + " " + exchange.reason);
   }
-  return text.substr(head + 4);
+  if (!exchange.ended || clock.now_ns() >= deadline_ns) return Status(Code::deadline, "no answer in time", address);
+  if (!exchange.heard) return Status(Code::owner_gone, "no server answers at this address", address);
+  return Status(Code::damaged,
+                exchange.error == EVREQ_HTTP_DATA_TOO_LONG ? "the answer is too long"
+                                                           : "that is no answer of a web server",
+                address);
 }
 
 }  // namespace kvbm::node

@@ -3,6 +3,8 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <event2/util.h>
 #include <netinet/in.h>
@@ -21,6 +23,11 @@ namespace {
 
 constexpr int kSilentSeconds = 5;
 constexpr int kBacklog = 128;
+constexpr timeval kTick{0, 25'000};
+// All methods that evhttp knows: the answer to those that are not served is this server's.
+constexpr ev_uint16_t kMethods = EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT |
+                                 EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT |
+                                 EVHTTP_REQ_PATCH;
 
 // A numeric address, parsed.
 struct Place {
@@ -66,24 +73,6 @@ Result<Place> parse(const std::string& text, sockaddr_storage& address, int& len
   return place_of(address);
 }
 
-const char* name_of(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 431:
-      return "Request Header Fields Too Large";
-    default:
-      return "Service Unavailable";
-  }
-}
-
-
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const std::string& address, Reach reach) {
@@ -95,90 +84,70 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const st
     return Status(Code::bad_config, "--http is open to other machines and asks for no password",
                   address + ": listen on 127.0.0.1, or add --http-anywhere");
   }
-  std::unique_ptr<HttpServer> made(new HttpServer(loop.base()));
-  made->timer_ = ::event_new(loop.base(), -1, 0, &HttpServer::time, made.get());
-  if (made->timer_ == nullptr) return Status(Code::no_memory, "no HTTP server could be made");
-  made->listener_ =
-      ::evconnlistener_new_bind(loop.base(), &HttpServer::accepted, made.get(),
-                                LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, kBacklog,
-                                reinterpret_cast<sockaddr*>(&wanted), length);
-  if (made->listener_ == nullptr) {
+  std::unique_ptr<HttpServer> made(new HttpServer());
+  made->timer_ = ::event_new(loop.base(), -1, EV_PERSIST, &HttpServer::tick, made.get());
+  made->http_ = ::evhttp_new(loop.base());
+  if (made->timer_ == nullptr || made->http_ == nullptr) return Status(Code::no_memory, "no HTTP server could be made");
+  // evhttp sets the callback of the listener, which accepts nothing before.
+  evconnlistener* const listener = ::evconnlistener_new_bind(
+      loop.base(), nullptr, nullptr, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, kBacklog,
+      reinterpret_cast<sockaddr*>(&wanted), length);
+  if (listener == nullptr) {
     const int error = errno;
     return Status(error == EADDRINUSE ? Code::in_use : Code::io_error, "--http cannot listen there",
                   address + ": " + std::strerror(error));
   }
+  ::evhttp_set_bevcb(made->http_, &HttpServer::connected, made.get());
+  ::evhttp_set_gencb(made->http_, &HttpServer::asked, made.get());
+  ::evhttp_set_allowed_methods(made->http_, kMethods);
+  ::evhttp_set_max_headers_size(made->http_, kMaxHead);
+  ::evhttp_set_max_body_size(made->http_, 0);
+  ::evhttp_set_timeout(made->http_, kSilentSeconds);
+  if (::evhttp_bind_listener(made->http_, listener) == nullptr) {
+    ::evconnlistener_free(listener);
+    return Status(Code::no_memory, "no HTTP server could be made");
+  }
+  made->listener_ = listener;
   sockaddr_storage got{};
   socklen_t size = sizeof got;
-  (void)::getsockname(::evconnlistener_get_fd(made->listener_), reinterpret_cast<sockaddr*>(&got), &size);
+  (void)::getsockname(::evconnlistener_get_fd(listener), reinterpret_cast<sockaddr*>(&got), &size);
   const Place here = place_of(got);
   made->address_ = (got.ss_family == AF_INET6 ? "[" + here.host + "]" : here.host) + ":" + std::to_string(here.port);
   return made;
 }
 
 HttpServer::~HttpServer() {
-  if (listener_ != nullptr) ::evconnlistener_free(listener_);
-  for (const auto& [stream, guest] : guests_) ::bufferevent_free(stream);
+  if (http_ != nullptr) ::evhttp_free(http_);  // with the listener, and the connections
   if (timer_ != nullptr) ::event_free(timer_);
 }
 
-// ---- One connection ----
+// ---- One request ----
 
-void HttpServer::accepted(evconnlistener*, int fd, sockaddr*, int, void* self) {
-  auto& server = *static_cast<HttpServer*>(self);
-  bufferevent* const stream = ::bufferevent_socket_new(server.base_, fd, BEV_OPT_CLOSE_ON_FREE);
-  if (stream == nullptr) {
-    (void)::evutil_closesocket(fd);
-    return;
+void HttpServer::asked(evhttp_request* request, void* self) {
+  const Reply reply = static_cast<const HttpServer*>(self)->answer_to(request);
+  evkeyvalq* const headers = ::evhttp_request_get_output_headers(request);
+  (void)::evhttp_add_header(headers, "Content-Type", reply.type.c_str());
+  (void)::evhttp_add_header(headers, "Content-Length", std::to_string(reply.body.size()).c_str());
+  (void)::evhttp_add_header(headers, "Cache-Control", "no-store");
+  (void)::evhttp_add_header(headers, "Connection", "close");
+  if (::evhttp_request_get_command(request) != EVHTTP_REQ_HEAD) {
+    (void)::evbuffer_add(::evhttp_request_get_output_buffer(request), reply.body.data(), reply.body.size());
   }
-  server.guests_[stream].since_ns = server.clock_.now_ns();
-  const timeval silence{kSilentSeconds, 0};
-  (void)::bufferevent_set_timeouts(stream, &silence, &silence);
-  ::bufferevent_setwatermark(stream, EV_READ, 0, kMaxHead);
-  ::bufferevent_setcb(stream, &HttpServer::readable, &HttpServer::written, &HttpServer::happened, self);
-  (void)::bufferevent_enable(stream, EV_READ);
-  server.look_again();
+  bufferevent* const stream = ::evhttp_connection_get_bufferevent(::evhttp_request_get_connection(request));
+  ::evhttp_send_reply(request, reply.code, nullptr, nullptr);
+  // evhttp takes the end of input for the end of the connection. A client that has closed its sending side still gets
+  // the answer.
+  (void)::bufferevent_disable(stream, EV_READ);
 }
 
-void HttpServer::readable(bufferevent* stream, void* self) {
-  auto& server = *static_cast<HttpServer*>(self);
-  Guest& guest = server.guests_[stream];
-  evbuffer* const input = ::bufferevent_get_input(stream);
-  if (guest.answered) {
-    (void)::evbuffer_drain(input, ::evbuffer_get_length(input));
-    return;
+HttpServer::Reply HttpServer::answer_to(evhttp_request* request) const {
+  const evhttp_cmd_type method = ::evhttp_request_get_command(request);
+  if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
+    return {405, "text/plain; charset=utf-8", "pages are read here, by GET and HEAD\n"};
   }
-  std::string head(std::min(::evbuffer_get_length(input), kMaxHead), '\0');
-  (void)::evbuffer_copyout(input, head.data(), head.size());
-  const std::string answer = server.answer_to(head);
-  if (answer.empty()) return;
-  guest.answered = true;
-  (void)::evbuffer_drain(input, ::evbuffer_get_length(input));
-  if (::bufferevent_write(stream, answer.data(), answer.size()) != 0) server.drop(stream);
-}
-
-std::string HttpServer::answer_to(const std::string& head) const {
-  const size_t end = head.find("\r\n\r\n");
-  if (end == std::string::npos && head.size() < kMaxHead) return {};
-  const size_t method_end = head.find(' ');
-  const size_t path_end = head.find(' ', std::min(method_end, head.size() - 1) + 1);
-  const std::string method = head.substr(0, method_end);
-  Reply reply;
-  if (end == std::string::npos) {
-    reply = {431, "text/plain; charset=utf-8", "more than 8 KiB of head\n"};
-  } else if (method_end > end || path_end > end || head.compare(path_end + 1, 7, "HTTP/1.") != 0) {
-    reply = {400, "text/plain; charset=utf-8", "this is no request of HTTP/1\n"};
-  } else if (method != "GET" && method != "HEAD") {
-    reply = {405, "text/plain; charset=utf-8", "pages are read here, by GET and HEAD\n"};
-  } else {
-    const std::string target = head.substr(method_end + 1, path_end - method_end - 1);
-    const auto page = pages_.find(target.substr(0, target.find('?')));
-    reply = page != pages_.end()
-                ? page->second()
-                : Reply{404, "text/plain; charset=utf-8", listing()};
-  }
-  return "HTTP/1.1 " + std::to_string(reply.code) + " " + name_of(reply.code) + "\r\nContent-Type: " + reply.type +
-         "\r\nContent-Length: " + std::to_string(reply.body.size()) +
-         "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" + (method == "HEAD" ? "" : reply.body);
+  const char* const path = ::evhttp_uri_get_path(::evhttp_request_get_evhttp_uri(request));
+  const auto page = pages_.find(path != nullptr ? path : "");
+  return page != pages_.end() ? page->second() : Reply{404, "text/plain; charset=utf-8", listing()};
 }
 
 std::string HttpServer::listing() const {
@@ -187,61 +156,49 @@ std::string HttpServer::listing() const {
   return text + "\n";
 }
 
-void HttpServer::written(bufferevent* stream, void* self) {
-  auto& server = *static_cast<HttpServer*>(self);
-  if (server.guests_[stream].answered) server.drop(stream);
-}
-
-// Handles the end of input, an error, or silence. A client that has asked and closed its sending side still gets the
-// answer.
-void HttpServer::happened(bufferevent* stream, short what, void* self) {
-  auto& server = *static_cast<HttpServer*>(self);
-  const bool waits = server.guests_[stream].answered && ::evbuffer_get_length(::bufferevent_get_output(stream)) != 0;
-  if ((what & BEV_EVENT_EOF) != 0 && (what & BEV_EVENT_ERROR) == 0 && waits) return;
-  server.drop(stream);
-}
-
-void HttpServer::drop(bufferevent* stream) {
-  guests_.erase(stream);
-  ::bufferevent_free(stream);
-  look_again();
-}
-
 // ---- Limits of connections ----
 
-// Accepts again if there is space, and sets the timer for the next check.
-void HttpServer::look_again() {
-  accept(guests_.size() < kMost);
-  if (guests_.empty()) {
-    (void)::event_del(timer_);
-    return;
+void HttpServer::Release::operator()(bufferevent* stream) const { (void)::bufferevent_decref(stream); }
+
+// Makes the stream of a connection, and keeps a reference to it: evhttp does not tell when a connection ends.
+bufferevent* HttpServer::connected(event_base* base, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  bufferevent* const stream = ::bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
+  if (stream == nullptr) return nullptr;
+  ::bufferevent_setwatermark(stream, EV_READ, 0, 2 * kMaxHead);
+  ::bufferevent_incref(stream);
+  server.remove_ended();
+  server.guests_.push_back({std::unique_ptr<bufferevent, Release>(stream), server.clock_.now_ns()});
+  server.accept(server.guests_.size() < kMost);
+  if (::event_pending(server.timer_, EV_TIMEOUT, nullptr) == 0) (void)::event_add(server.timer_, &kTick);
+  return stream;
+}
+
+void HttpServer::remove_ended() {
+  std::erase_if(guests_, [](const Guest& guest) {
+    bufferevent_event_cb callback = nullptr;  // evhttp's; none after it has freed the stream
+    ::bufferevent_getcb(guest.stream.get(), nullptr, nullptr, &callback, nullptr);
+    return callback == nullptr;
+  });
+}
+
+void HttpServer::tick(int, short, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  const uint64_t allowed = server.accepting_ ? kMostNs : kTurnNs;
+  const uint64_t now = server.clock_.now_ns();
+  for (const Guest& guest : server.guests_) {
+    if (now < guest.since_ns + allowed) break;  // the others came later
+    ::bufferevent_trigger_event(guest.stream.get(), BEV_EVENT_READING | BEV_EVENT_TIMEOUT, 0);
   }
-  uint64_t oldest = UINT64_MAX;
-  for (const auto& [stream, guest] : guests_) oldest = std::min(oldest, guest.since_ns);
-  const uint64_t due = oldest + (accepting_ ? kMostNs : kTurnNs);
-  const uint64_t now = clock_.now_ns();
-  const uint64_t wait_us = due > now ? (due - now) / 1000 + 1 : 0;
-  const timeval wait{static_cast<time_t>(wait_us / 1'000'000), static_cast<suseconds_t>(wait_us % 1'000'000)};
-  (void)::event_add(timer_, &wait);
+  server.remove_ended();
+  server.accept(server.guests_.size() < kMost);
+  if (server.guests_.empty()) (void)::event_del(server.timer_);
 }
 
 void HttpServer::accept(bool on) {
   if (on == accepting_) return;
   accepting_ = on;
   (void)(on ? ::evconnlistener_enable(listener_) : ::evconnlistener_disable(listener_));
-}
-
-void HttpServer::time(int, short, void* self) {
-  auto& server = *static_cast<HttpServer*>(self);
-  const uint64_t allowed = server.accepting_ ? kMostNs : kTurnNs;
-  const uint64_t now = server.clock_.now_ns();
-  for (auto at = server.guests_.begin(); at != server.guests_.end();) {
-    const auto guest = at++;
-    if (now < guest->second.since_ns + allowed) continue;
-    ::bufferevent_free(guest->first);
-    server.guests_.erase(guest);
-  }
-  server.look_again();
 }
 
 }  // namespace kvbm::node

@@ -1,11 +1,14 @@
 // Serves a few pages over HTTP for monitoring a node: GET and HEAD of fixed paths, without uploads or changes. It
 // listens on this machine alone unless configured otherwise, as there is no authentication.
 //
-// A connection is for one page, and runs on the event loop's thread, where pages are made too. No client can block
-// the server. A connection is closed after 5 s of silence, and any after kMostNs, even if it sends bytes. Limits are
-// 8 KiB of head and kMost connections. At that number no more are accepted until one has ended, or has had kTurnNs, a
-// thousand times what a page takes. Then all that had their turn are closed, and the next are accepted, in the order
-// of their arrival. Without connections no timer runs.
+// libevent's evhttp parses requests and writes answers; it also refuses malformed requests, methods that it does not know,
+// heads over kMaxHead, and bodies. A connection is for one page, and runs on the event loop's thread, where pages are made
+// too. No client can block the server. A connection is closed after 5 s of silence.
+//
+// evhttp limits neither the number of connections nor the time of one that sends a byte now and then, so that is done
+// here. Any connection is closed after kMostNs. At kMost connections no more are accepted until one has ended, or has
+// had kTurnNs, a thousand times what a page takes. Then all that had their turn are closed, and the next are accepted, in
+// the order of their arrival. Without connections no timer runs.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -22,7 +26,8 @@
 struct bufferevent;
 struct event;
 struct evconnlistener;
-struct sockaddr;
+struct evhttp;
+struct evhttp_request;
 
 namespace kvbm::node {
 
@@ -53,31 +58,30 @@ class HttpServer {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
  private:
+  struct Release {
+    void operator()(bufferevent* stream) const;
+  };
   struct Guest {
+    std::unique_ptr<bufferevent, Release> stream;
     uint64_t since_ns = 0;
-    bool answered = false;  // true: closed once the answer was sent
   };
 
-  explicit HttpServer(event_base* base) : base_(base) {}
-  static void accepted(evconnlistener*, int fd, sockaddr*, int, void* self);
-  static void readable(bufferevent* stream, void* self);
-  static void written(bufferevent* stream, void* self);
-  static void happened(bufferevent* stream, short what, void* self);
-  static void time(int fd, short what, void* self);
-  // Returns "" while the head is not complete.
-  [[nodiscard]] std::string answer_to(const std::string& head) const;
+  HttpServer() = default;
+  static bufferevent* connected(event_base* base, void* self);
+  static void asked(evhttp_request* request, void* self);
+  static void tick(int fd, short what, void* self);
+  [[nodiscard]] Reply answer_to(evhttp_request* request) const;
   // Returns a list of the pages, as the answer for an unknown path.
   [[nodiscard]] std::string listing() const;
-  void drop(bufferevent* stream);
-  void look_again();
+  void remove_ended();
   void accept(bool on);
 
-  event_base* const base_;
   const SystemClock clock_;
-  evconnlistener* listener_ = nullptr;
+  evhttp* http_ = nullptr;
+  evconnlistener* listener_ = nullptr;  // evhttp's
   event* timer_ = nullptr;
   bool accepting_ = true;
-  std::map<bufferevent*, Guest> guests_;
+  std::vector<Guest> guests_;  // in the order of their arrival
   std::string address_;
   std::map<std::string, Page> pages_;
 };

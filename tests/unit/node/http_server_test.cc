@@ -39,6 +39,7 @@ class Guest {
   Guest& operator=(const Guest&) = delete;
 
   void say(const std::string& text) const { (void)!::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  void end_sending() const { (void)::shutdown(fd_, SHUT_WR); }
   [[nodiscard]] std::string hear() const {
     std::string out;
     std::array<char, 4096> some{};
@@ -62,6 +63,7 @@ class HttpServerTest : public testing::Test {
     loop_ = EventLoop::create().value();
     server_ = HttpServer::listen(*loop_, "127.0.0.1:0", HttpServer::Reach::this_machine).value();
     server_->add("/page", [] { return HttpServer::Reply{200, "text/plain", "here it is\n"}; });
+    server_->add("/large", [] { return HttpServer::Reply{200, "text/plain", std::string(kLarge, 'x')}; });
     stop_ = ::eventfd(0, EFD_CLOEXEC);
     thread_ = std::thread([this] { EXPECT_TRUE(loop_->run_until(stop_).ok()); });
     before_ = open_descriptors();
@@ -79,6 +81,8 @@ class HttpServerTest : public testing::Test {
     guest.say("GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     return guest.hear();
   }
+
+  static constexpr size_t kLarge = size_t{8} << 20;  // more than a socket holds
 
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<HttpServer> server_;
@@ -114,6 +118,20 @@ TEST_F(HttpServerTest, a_connection_is_for_one_page) {
   const std::string all = guest.hear();
   EXPECT_EQ(all.find("HTTP/1.1 200 OK\r\n"), 0U) << all;
   EXPECT_EQ(all.find("here it is"), all.size() - 11) << all;
+}
+
+TEST_F(HttpServerTest, a_client_that_has_ended_its_sending_side_gets_the_whole_page) {
+  const Guest guest(server_->address(), true);
+  guest.say("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  guest.end_sending();
+  const std::string all = guest.hear();
+  EXPECT_EQ(all.size() - all.find("\r\n\r\n") - 4, kLarge);
+}
+
+TEST_F(HttpServerTest, a_request_with_a_body_is_refused) {
+  const Guest guest(server_->address(), true);
+  guest.say("GET /page HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nonly this");
+  EXPECT_EQ(guest.hear().find("HTTP/1.1 413 "), 0U);
 }
 
 TEST_F(HttpServerTest, what_is_no_request_is_told_so) {
