@@ -1,36 +1,45 @@
 // The low-level SHA-256 calls are deprecated in OpenSSL 3 and are used for their low cost, as in codec/key.cc.
 #define OPENSSL_SUPPRESS_DEPRECATED
-#include "cluster/keyed_mac.h"
+#include "base/hmac.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstring>
 
-namespace kvbm::cluster {
+namespace kvbm {
 namespace {
 
 static_assert(alignof(SHA256_CTX) <= 8);
+static_assert(kMacBytes == SHA256_DIGEST_LENGTH);
 
-SHA256_CTX start(const std::array<uint8_t, 32>& key, uint8_t pad) noexcept {
-  std::array<uint8_t, SHA256_CBLOCK> block;
-  block.fill(pad);
-  for (size_t i = 0; i < key.size(); ++i) block[i] = static_cast<uint8_t>(block[i] ^ key[i]);
-  SHA256_CTX sha;
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, block.data(), block.size());
-  OPENSSL_cleanse(block.data(), block.size());
-  return sha;
+void update(SHA256_CTX& sha, ConstBytes bytes) noexcept {
+  if (!bytes.empty()) SHA256_Update(&sha, bytes.data(), bytes.size());  // libcrypto must not get a null pointer
 }
 
 }  // namespace
 
-KeyedMac::KeyedMac(const std::array<uint8_t, 32>& key) noexcept {
+KeyedMac::KeyedMac(ConstBytes key) noexcept {
   static_assert(sizeof(SHA256_CTX) == kStateBytes);
-  SHA256_CTX sha = start(key, 0x36);
-  std::memcpy(inner_.bytes, &sha, sizeof sha);
-  sha = start(key, 0x5C);
-  std::memcpy(outer_.bytes, &sha, sizeof sha);
+  std::array<uint8_t, SHA256_CBLOCK> block{};
+  SHA256_CTX sha;
+  if (key.size() > block.size()) {
+    SHA256_Init(&sha);
+    update(sha, key);
+    SHA256_Final(block.data(), &sha);
+  } else if (!key.empty()) {
+    std::memcpy(block.data(), key.data(), key.size());
+  }
+  const auto start = [&](uint8_t pad, State& state) {
+    for (uint8_t& byte : block) byte = static_cast<uint8_t>(byte ^ pad);
+    SHA256_Init(&sha);
+    SHA256_Update(&sha, block.data(), block.size());
+    std::memcpy(state.bytes, &sha, sizeof sha);
+  };
+  start(0x36, inner_);
+  start(0x36 ^ 0x5C, outer_);
+  OPENSSL_cleanse(block.data(), block.size());
   OPENSSL_cleanse(&sha, sizeof sha);
 }
 
@@ -39,11 +48,11 @@ KeyedMac::~KeyedMac() {
   OPENSSL_cleanse(outer_.bytes, sizeof outer_.bytes);
 }
 
-Mac KeyedMac::operator()(ConstBytes bytes) const noexcept {
+Mac KeyedMac::operator()(std::initializer_list<ConstBytes> parts) const noexcept {
   SHA256_CTX sha;
   Mac mac;
   std::memcpy(&sha, inner_.bytes, sizeof sha);
-  if (!bytes.empty()) SHA256_Update(&sha, bytes.data(), bytes.size());
+  for (const ConstBytes part : parts) update(sha, part);
   SHA256_Final(mac.data(), &sha);
   std::memcpy(&sha, outer_.bytes, sizeof sha);
   SHA256_Update(&sha, mac.data(), mac.size());
@@ -51,16 +60,22 @@ Mac KeyedMac::operator()(ConstBytes bytes) const noexcept {
   return mac;
 }
 
-Mac hkdf_extract(const std::array<uint8_t, 32>& salt, const std::array<uint8_t, 32>& secret) noexcept {
-  return KeyedMac(salt)(std::as_bytes(std::span(secret)));
-}
+Mac hkdf_extract(ConstBytes salt, ConstBytes input) noexcept { return KeyedMac(salt)(input); }
 
-Mac hkdf_expand(const Mac& extracted, std::string_view label) noexcept {
-  std::array<std::byte, 64> info{};
-  const size_t n = label.size() < info.size() ? label.size() : info.size() - 1;
-  std::memcpy(info.data(), label.data(), n);
-  info[n] = std::byte{1};
-  return KeyedMac(extracted)(ConstBytes(info).first(n + 1));
+bool hkdf_expand(const Mac& key, ConstBytes info, MutableBytes out) noexcept {
+  if (out.size() > 255 * kMacBytes) return false;
+  const KeyedMac mac(key);
+  Mac block{};
+  size_t held = 0;
+  for (uint8_t n = 1; !out.empty(); ++n) {
+    block = mac({std::as_bytes(std::span(block)).first(held), info, std::as_bytes(std::span(&n, 1))});
+    held = block.size();
+    const size_t bytes = std::min(held, out.size());
+    std::memcpy(out.data(), block.data(), bytes);
+    out = out.subspan(bytes);
+  }
+  wipe(block.data(), block.size());
+  return true;
 }
 
 bool equal_secret(ConstBytes a, ConstBytes b) noexcept {
@@ -69,4 +84,4 @@ bool equal_secret(ConstBytes a, ConstBytes b) noexcept {
 
 void wipe(void* data, size_t bytes) noexcept { OPENSSL_cleanse(data, bytes); }
 
-}  // namespace kvbm::cluster
+}  // namespace kvbm

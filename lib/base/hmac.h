@@ -9,29 +9,29 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <initializer_list>
 
 #include "base/bytes.h"
 
-namespace kvbm::cluster {
+namespace kvbm {
 
-using Mac = std::array<uint8_t, 32>;
-// Zeroes memory in a way that the compiler does not remove.
-void wipe(void* data, size_t bytes) noexcept;
-
-// The key that both sides of a pool know (pool_key.h). Its destructor wipes every copy.
-struct SharedKey : std::array<uint8_t, 32> {
-  ~SharedKey() { wipe(data(), size()); }
-};
+inline constexpr size_t kMacBytes = 32;  // one output of SHA-256
+// A message's code, or a key that was derived.
+using Mac = std::array<uint8_t, kMacBytes>;
 
 class KeyedMac {
  public:
-  explicit KeyedMac(const std::array<uint8_t, 32>& key) noexcept;
+  explicit KeyedMac(ConstBytes key) noexcept;  // of any length
+  explicit KeyedMac(const std::array<uint8_t, 32>& key) noexcept : KeyedMac(std::as_bytes(std::span(key))) {}
   KeyedMac(const KeyedMac&) = default;
   KeyedMac& operator=(const KeyedMac&) = default;
   ~KeyedMac();  // wipes
 
-  [[nodiscard]] Mac operator()(ConstBytes bytes) const noexcept;
+  [[nodiscard]] Mac operator()(ConstBytes bytes) const noexcept {
+    return (*this)(std::initializer_list<ConstBytes>{bytes});
+  }
+  // Returns that of the parts one after the other.
+  [[nodiscard]] Mac operator()(std::initializer_list<ConstBytes> parts) const noexcept;
 
  private:
   static constexpr size_t kStateBytes = 112;  // SHA256_CTX, asserted in the source
@@ -42,11 +42,14 @@ class KeyedMac {
   State outer_;
 };
 
-// HKDF-Extract and one block of HKDF-Expand.
-Mac hkdf_extract(const std::array<uint8_t, 32>& salt, const std::array<uint8_t, 32>& secret) noexcept;
-Mac hkdf_expand(const Mac& extracted, std::string_view label) noexcept;
+// HKDF-Extract(salt, input), both of any length.
+[[nodiscard]] Mac hkdf_extract(ConstBytes salt, ConstBytes input) noexcept;
+// HKDF-Expand(key, info) into all of `out`. False: more than 255 x 32 bytes wanted, nothing is written.
+[[nodiscard]] bool hkdf_expand(const Mac& key, ConstBytes info, MutableBytes out) noexcept;
 
 // Compares in time that does not depend on the contents.
 bool equal_secret(ConstBytes a, ConstBytes b) noexcept;
+// Zeroes memory in a way that the compiler does not remove.
+void wipe(void* data, size_t bytes) noexcept;
 
-}  // namespace kvbm::cluster
+}  // namespace kvbm

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/chacha20.h"
+#include "base/hmac.h"
 
 namespace kvbm {
 
@@ -50,8 +50,8 @@ uint64_t SystemRandom::next() noexcept {
   uint64_t v = 0;
   if (from_system(&v, sizeof v)) return v;
   const uint64_t count = count_.fetch_add(1, std::memory_order_relaxed);
-  const auto block = chacha20_block(seed_, static_cast<uint32_t>(count), {static_cast<uint32_t>(count >> 32), 0, 0});
-  std::memcpy(&v, block.data(), sizeof v);
+  const Mac derived = KeyedMac(seed_)(std::as_bytes(std::span(&count, 1)));
+  std::memcpy(&v, derived.data(), sizeof v);
   return v;
 }
 

@@ -23,8 +23,8 @@ class Random {
 };
 
 // getrandom(2). Nonces are made from it, so a system that returns nothing is an error at start (ready()). If it refuses
-// later, as a filter of system calls may, numbers are derived by ChaCha20 from what it returned at first: they are
-// unpredictable, and none repeats.
+// later, as a filter of system calls may, numbers are derived by HMAC-SHA256 from what it returned at first: they are
+// unpredictable, and independent of each other.
 class SystemRandom final : public Random {
  public:
   SystemRandom() noexcept;
@@ -33,7 +33,7 @@ class SystemRandom final : public Random {
   uint64_t next() noexcept override;
 
  private:
-  std::array<uint32_t, 8> seed_{};
+  std::array<uint8_t, 32> seed_{};
   int error_ = 0;
   std::atomic<uint64_t> count_{0};
 };

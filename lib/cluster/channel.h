@@ -9,8 +9,8 @@
 #pragma once
 
 #include "base/bytes.h"
+#include "base/hmac.h"
 #include "base/status.h"
-#include "cluster/keyed_mac.h"
 
 namespace kvbm::cluster {
 

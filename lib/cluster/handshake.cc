@@ -60,6 +60,13 @@ Code code_of(Refusal why) noexcept {
   }
 }
 
+// HKDF-Expand(key, label, 32).
+Mac expanded(const Mac& key, std::string_view label) noexcept {
+  Mac out;
+  (void)hkdf_expand(key, std::as_bytes(std::span(label)), std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
 }  // namespace
 
 const char* refusal_text(Refusal why) noexcept {
@@ -221,24 +228,25 @@ void Handshake::derive(ConstBytes hello, ConstBytes reply) {
   std::array<std::byte, 2 * kAtProof> transcript;
   std::memcpy(transcript.data(), hello.data(), kAtProof);
   std::memcpy(transcript.data() + kAtProof, reply.data(), kAtProof);
-  extracted_ = hkdf_extract(codec::sha256(transcript), key_);
-  const Mac to_responder = hkdf_expand(extracted_, kToResponder);
-  const Mac to_initiator = hkdf_expand(extracted_, kToInitiator);
+  const auto salt = codec::sha256(transcript);
+  extracted_ = hkdf_extract(std::as_bytes(std::span(salt)), std::as_bytes(std::span(key_)));
+  const Mac to_responder = expanded(extracted_, kToResponder);
+  const Mac to_initiator = expanded(extracted_, kToInitiator);
   keys_.send = role_ == Role::initiator ? to_responder : to_initiator;
   keys_.receive = role_ == Role::initiator ? to_initiator : to_responder;
-  const Mac frames_to_responder = hkdf_expand(extracted_, kFramesToResponder);
-  const Mac frames_to_initiator = hkdf_expand(extracted_, kFramesToInitiator);
+  const Mac frames_to_responder = expanded(extracted_, kFramesToResponder);
+  const Mac frames_to_initiator = expanded(extracted_, kFramesToInitiator);
   frame_keys_.send = role_ == Role::initiator ? frames_to_responder : frames_to_initiator;
   frame_keys_.receive = role_ == Role::initiator ? frames_to_initiator : frames_to_responder;
 }
 
 void Handshake::put_proof(std::string_view label) {
-  const Mac proof = hkdf_expand(extracted_, label);
+  const Mac proof = expanded(extracted_, label);
   std::memcpy(out_.data() + kAtProof, proof.data(), proof.size());
 }
 
 bool Handshake::proof_fits(ConstBytes message, std::string_view label) const {
-  const Mac proof = hkdf_expand(extracted_, label);
+  const Mac proof = expanded(extracted_, label);
   return equal_secret(std::as_bytes(std::span(proof)), message.subspan(kAtProof, proof.size()));
 }
 

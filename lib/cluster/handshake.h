@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "cluster/channel.h"
 #include "cluster/node.h"
+#include "cluster/pool_key.h"
 #include "copy/frame_guard.h"
 
 namespace kvbm::cluster {

@@ -10,14 +10,19 @@
 #include <array>
 #include <string_view>
 
+#include "base/hmac.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "cluster/keyed_mac.h"
 
 namespace kvbm::cluster {
 
 inline constexpr std::string_view kPoolKeyPrefix = "kvbm-pool-key-1:";
 inline constexpr size_t kPoolKeyText = kPoolKeyPrefix.size() + 64 + 1 + 8;
+
+// The key that both sides of a pool know. Its destructor wipes every copy.
+struct SharedKey : std::array<uint8_t, 32> {
+  ~SharedKey() { wipe(data(), size()); }
+};
 
 // Not zero-terminated; the caller wipes it.
 using PoolKeyText = std::array<char, kPoolKeyText>;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/keyed_mac.h"
+#include "base/hmac.h"
 #include "copy/local/unix_transport.h"
 
 namespace kvbm::cluster {

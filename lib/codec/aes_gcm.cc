@@ -1,4 +1,4 @@
-// Not needed in this file: sources of this folder are compiled together, and some of them need it (hkdf.cc).
+// Not needed in this file: sources of this folder are compiled together, and key.cc needs it.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "codec/aes_gcm.h"
 

@@ -34,7 +34,7 @@ int digit(char c) noexcept {
   return -1;
 }
 
-bool from_hex(std::string_view hex, DerivedKey& out) noexcept {
+bool from_hex(std::string_view hex, Mac& out) noexcept {
   if (hex.size() != 2 * kMasterBytes) return false;
   for (size_t i = 0; i < kMasterBytes; ++i) {
     const int high = digit(hex[2 * i]);
@@ -48,14 +48,14 @@ bool from_hex(std::string_view hex, DerivedKey& out) noexcept {
 }  // namespace
 
 KeyRing::~KeyRing() {
-  for (Key& key : keys_) wipe(key.extracted);
+  for (Key& key : keys_) wipe(key.extracted.data(), key.extracted.size());
 }
 
 uint32_t KeyRing::sealing_key() const noexcept { return keys_.front().id; }
 
 bool KeyRing::has(uint32_t key_id) const noexcept { return key(key_id) != nullptr; }
 
-const DerivedKey* KeyRing::key(uint32_t key_id) const noexcept {
+const Mac* KeyRing::key(uint32_t key_id) const noexcept {
   for (const Key& key : keys_) {
     if (key.id == key_id) return &key.extracted;
   }
@@ -72,7 +72,7 @@ Status KeyRing::add(std::string_view line, size_t number) {
     return refuse(number, "a line is an id from 1 to 4294967295 and a key");
   }
   if (has(id)) return refuse(number, "an id that a line above has already");
-  DerivedKey master;
+  Mac master;
   const bool good = from_hex(hex, master);
   bool any = false;
   for (const uint8_t byte : master) any = any || byte != 0;
@@ -80,7 +80,7 @@ Status KeyRing::add(std::string_view line, size_t number) {
     keys_.push_back(
         {id, hkdf_extract(std::as_bytes(std::span(kSalt.data(), kSalt.size())), std::as_bytes(std::span(master)))});
   }
-  wipe(master);
+  wipe(master.data(), master.size());
   if (!good) return refuse(number, "a key is 64 hexadecimal digits");
   if (!any) return refuse(number, "a key of zeros is none");
   if (!next_word(line).empty()) return refuse(number, "something follows the key");

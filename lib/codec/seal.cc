@@ -7,7 +7,6 @@
 #include <string>
 
 #include "codec/aes_gcm.h"
-#include "codec/hkdf.h"
 
 namespace kvbm::codec {
 namespace {
@@ -22,11 +21,11 @@ constexpr size_t kPlaceBytes = 16;
 using Nonce = AesGcm::Nonce;
 
 template <size_t N>
-DerivedKey derive(const DerivedKey& from, std::string_view what, const std::array<uint8_t, N>& whose) noexcept {
+Mac derive(const Mac& from, std::string_view what, const std::array<uint8_t, N>& whose) noexcept {
   std::array<std::byte, 16 + N> info{};
   std::memcpy(info.data(), what.data(), what.size());
   std::memcpy(info.data() + what.size(), whose.data(), N);
-  DerivedKey out;
+  Mac out;
   (void)hkdf_expand(from, ConstBytes(info).first(what.size() + N), std::as_writable_bytes(std::span(out)));
   return out;
 }
@@ -87,7 +86,7 @@ Sealer::~Sealer() = default;
 
 Status Sealer::start(const KeyRing& ring, const Header& header) {
   if ((header.flags & kSealed) == 0) return {Code::invalid_argument, "a sealer for a record that is not sealed"};
-  const DerivedKey* const master = ring.key(header.key_id);
+  const Mac* const master = ring.key(header.key_id);
   if (master == nullptr) return unknown_key(header.key_id);
   if (state_ == nullptr) {
     auto state = std::unique_ptr<State>(new (std::nothrow) State);
@@ -95,11 +94,11 @@ Status Sealer::start(const KeyRing& ring, const Header& header) {
     if (Status opened = state->gcm.open(); !opened.ok()) return opened;
     state_ = std::move(state);
   }
-  DerivedKey of_namespace = derive(*master, "namespace", header.ns.bytes);
-  DerivedKey of_record = derive(of_namespace, "record", header.record_id);
+  Mac of_namespace = derive(*master, "namespace", header.ns.bytes);
+  Mac of_record = derive(of_namespace, "record", header.record_id);
   const bool set = state_->gcm.set_key(of_record.data());
-  wipe(of_namespace);
-  wipe(of_record);
+  wipe(of_namespace.data(), of_namespace.size());
+  wipe(of_record.data(), of_record.size());
   if (!set) return refused();
   // Neither is known before the last leaf is coded; the head's own tag covers both.
   Header known = header;

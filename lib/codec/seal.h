@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hmac.h"
 #include "base/status.h"
-#include "codec/hkdf.h"
 #include "codec/record.h"
 
 namespace kvbm::codec {
@@ -36,11 +36,11 @@ class KeyRing {
   // HKDF-Extract of each master key; nothing else of it is stored.
   struct Key {
     uint32_t id = 0;
-    DerivedKey extracted{};
+    Mac extracted{};
   };
   KeyRing() = default;
   Status add(std::string_view line, size_t number);
-  [[nodiscard]] const DerivedKey* key(uint32_t key_id) const noexcept;
+  [[nodiscard]] const Mac* key(uint32_t key_id) const noexcept;
   std::vector<Key> keys_;
 };
 

@@ -45,9 +45,15 @@ void Meddler::hear(Wire& wire, int from, const std::vector<std::byte>& message) 
   std::array<std::byte, 2 * kSaid> transcript;
   std::memcpy(transcript.data(), wire.first[0].data(), kSaid);
   std::memcpy(transcript.data() + kSaid, wire.first[1].data(), kSaid);
-  const cluster::Mac extracted = cluster::hkdf_extract(codec::sha256(transcript), cluster::SharedKey{});
-  wire.keys.emplace(std::array{cluster::KeyedMac(cluster::hkdf_expand(extracted, "kvbm initiator to responder")),
-                               cluster::KeyedMac(cluster::hkdf_expand(extracted, "kvbm responder to initiator"))});
+  const auto salt = codec::sha256(transcript);
+  const cluster::SharedKey no_key{};
+  const Mac extracted = hkdf_extract(std::as_bytes(std::span(salt)), std::as_bytes(std::span(no_key)));
+  const auto key = [&extracted](std::string_view label) {
+    Mac out;
+    (void)hkdf_expand(extracted, std::as_bytes(std::span(label)), std::as_writable_bytes(std::span(out)));
+    return KeyedMac(out);
+  };
+  wire.keys.emplace(std::array{key("kvbm initiator to responder"), key("kvbm responder to initiator")});
 }
 
 void Meddler::more(std::vector<std::byte>& message, size_t n) {
@@ -101,7 +107,7 @@ bool Meddler::forge_body(Wire& wire, int from, std::vector<std::byte>& message) 
       }
   }
   const ConstBytes tagged = ConstBytes(message).subspan(cluster::Channel::kTagBytes);
-  const cluster::Mac mac = (*wire.keys)[static_cast<size_t>(from)](tagged);
+  const Mac mac = (*wire.keys)[static_cast<size_t>(from)](tagged);
   std::memcpy(message.data(), mac.data(), cluster::Channel::kTagBytes);
   return message != before;
 }

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/hmac.h"
 #include "base/random.h"
-#include "cluster/keyed_mac.h"
 #include "support/sim_network.h"
 
 namespace kvbm::test {
@@ -38,7 +38,7 @@ class Meddler {
   struct Wire {
     std::vector<std::byte> first[2];   // first message of each side, unchanged
     uint64_t seen[2] = {0, 0};
-    std::optional<std::array<cluster::KeyedMac, 2>> keys;  // by the side that sends
+    std::optional<std::array<KeyedMac, 2>> keys;  // by the side that sends
     std::vector<std::byte> earlier[2];  // a message of that side, as it was said
   };
 

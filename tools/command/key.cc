@@ -28,10 +28,10 @@ struct KeyLine {
     const cluster::SharedKey key = cluster::new_pool_key(random);
     cluster::PoolKeyText text = cluster::pool_key_text(key);
     std::memcpy(bytes.data(), text.data(), text.size());
-    cluster::wipe(text.data(), text.size());
+    kvbm::wipe(text.data(), text.size());
     bytes.back() = '\n';
   }
-  ~KeyLine() { cluster::wipe(bytes.data(), bytes.size()); }
+  ~KeyLine() { kvbm::wipe(bytes.data(), bytes.size()); }
   KeyLine(const KeyLine&) = delete;
   KeyLine& operator=(const KeyLine&) = delete;
 
@@ -84,7 +84,7 @@ int make_key(const std::string& path, const Output& output) {
     const int n = std::snprintf(text.data(), text.size(), "{\"key\": \"%.*s\"}\n",
                                 static_cast<int>(cluster::kPoolKeyText), line.bytes.data());
     const bool written = ::write(STDOUT_FILENO, text.data(), static_cast<size_t>(n)) == n;
-    cluster::wipe(text.data(), text.size());
+    kvbm::wipe(text.data(), text.size());
     return written ? kDone : fail(kFailed, std::string("the key cannot be printed: ") + std::strerror(errno));
   }
   return write_all(STDOUT_FILENO, line)

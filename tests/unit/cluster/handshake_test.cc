@@ -324,20 +324,5 @@ TEST(Handshake, refuses_what_is_no_handshake) {
   EXPECT_EQ(b.take(Bytes(kHandshakeBytes)).status.code(), Code::wrong_state);
 }
 
-// RFC 4231 has no case with a 32-byte key; this value comes from Python's hmac module.
-TEST(KeyedMac, is_hmac_sha256) {
-  std::array<uint8_t, 32> key{};
-  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<uint8_t>(i);
-  const std::string text = "what do ya want for nothing?";
-  const Mac mac = KeyedMac(key)(std::as_bytes(std::span(text)));
-  std::string hex;
-  for (const uint8_t b : mac) {
-    char two[3];
-    std::snprintf(two, sizeof two, "%02x", b);
-    hex += two;
-  }
-  EXPECT_EQ(hex, "099805f4ac310786968565c098db515cc50862b420ae31e20238312344bed36a");
-}
-
 }  // namespace
 }  // namespace kvbm::cluster::handshake_test

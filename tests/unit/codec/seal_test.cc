@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "codec/hkdf.h"
 #include "support/coded_records.h"
 
 namespace kvbm::codec::seal_test {
@@ -24,54 +23,6 @@ std::vector<std::byte> from_hex(const std::string& hex) {
     out.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   }
   return out;
-}
-
-struct HkdfCase {
-  std::string input, salt, info, extracted, expanded;
-};
-
-// RFC 5869, appendix A: the cases with SHA-256.
-TEST(Hkdf, gives_the_vectors_of_rfc_5869) {
-  std::string long_input, long_salt, long_info;
-  for (int i = 0; i < 80; ++i) {
-    char text[3];
-    std::snprintf(text, sizeof text, "%02x", i);
-    long_input += text;
-    std::snprintf(text, sizeof text, "%02x", 0x60 + i);
-    long_salt += text;
-    std::snprintf(text, sizeof text, "%02x", 0xB0 + i);
-    long_info += text;
-  }
-  std::string short_input;
-  for (int i = 0; i < 22; ++i) short_input += "0b";
-  const HkdfCase cases[] = {
-      {short_input, "000102030405060708090a0b0c", "f0f1f2f3f4f5f6f7f8f9",
-       "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5",
-       "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"},
-      {long_input, long_salt, long_info, "06a6b88c5853361a06104c9ceb35b45cef760014904671014a193f40c15fc244",
-       "b11e398dc80327a1c8e7f78c596a49344f012eda2d4efad8a050cc4c19afa97c59045a99cac7827271cb41c65e590e09da3275600c2f09b"
-       "8367"
-       "793a9aca3db71cc30c58179ec3e87c14c01d5c1f3434f1d87"},
-      {short_input, "", "", "19ef24a32c717b167f33a91d6f648bdf96596776afdb6377ac434c1c293ccb04",
-       "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"},
-  };
-  for (const HkdfCase& c : cases) {
-    const DerivedKey extracted = hkdf_extract(from_hex(c.salt), from_hex(c.input));
-    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(extracted)), from_hex(c.extracted)));
-    const auto expected = from_hex(c.expanded);
-    std::vector<std::byte> out(expected.size());
-    ASSERT_TRUE(hkdf_expand(extracted, from_hex(c.info), out));
-    EXPECT_EQ(expected, out);
-  }
-}
-
-TEST(Hkdf, gives_no_more_than_255_blocks) {
-  const DerivedKey key{};
-  std::vector<std::byte> out(255 * kDerivedKeyBytes + 1);
-  EXPECT_FALSE(hkdf_expand(key, {}, out));
-  out.pop_back();
-  EXPECT_TRUE(hkdf_expand(key, {}, out));
-  EXPECT_NE(out.back(), std::byte{0});
 }
 
 const std::string kHex(64, 'a');
