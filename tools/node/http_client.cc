@@ -91,10 +91,10 @@ Result<std::string> http_get(const std::string& address, const std::string& path
   }
   if (!exchange.ended || clock.now_ns() >= deadline_ns) return Status(Code::deadline, "no answer in time", address);
   if (!exchange.heard) return Status(Code::owner_gone, "no server answers at this address", address);
-  return Status(Code::damaged,
-                exchange.error == EVREQ_HTTP_DATA_TOO_LONG ? "the answer is too long"
-                                                           : "that is no answer of a web server",
-                address);
+  return Status(
+      Code::damaged,
+      exchange.error == EVREQ_HTTP_DATA_TOO_LONG ? "the answer is too long" : "that is no answer of a web server",
+      address);
 }
 
 }  // namespace kvbm::node

@@ -1,14 +1,14 @@
 // Serves a few pages over HTTP for monitoring a node: GET and HEAD of fixed paths, without uploads or changes. It
 // listens on this machine alone unless configured otherwise, as there is no authentication.
 //
-// libevent's evhttp parses requests and writes answers; it also refuses malformed requests, methods that it does not know,
-// heads over kMaxHead, and bodies. A connection is for one page, and runs on the event loop's thread, where pages are made
-// too. No client can block the server. A connection is closed after 5 s of silence.
+// libevent's evhttp parses requests and writes answers; it also refuses malformed requests, methods that it does not
+// know, heads over kMaxHead, and bodies. A connection is for one page, and runs on the event loop's thread, where pages
+// are made too. No client can block the server. A connection is closed after 5 s of silence.
 //
 // evhttp limits neither the number of connections nor the time of one that sends a byte now and then, so that is done
 // here. Any connection is closed after kMostNs. At kMost connections no more are accepted until one has ended, or has
-// had kTurnNs, a thousand times what a page takes. Then all that had their turn are closed, and the next are accepted, in
-// the order of their arrival. Without connections no timer runs.
+// had kTurnNs, a thousand times what a page takes. Then all that had their turn are closed, and the next are accepted,
+// in the order of their arrival. Without connections no timer runs.
 #pragma once
 
 #include <cstddef>
