@@ -39,8 +39,11 @@ extern "C" {
 
 /* ------------------------------------------------------------------ devices */
 
-/* Counters of one direction of copies between a device and records in host memory (frozen, 80 bytes). */
+/* Counters of one direction of copies between a device and records in host memory (frozen, 80 bytes). They only grow,
+ * from 0 when the manager first uses the device. */
 typedef struct kvbm_device_moves {
+  /* Batches are groups of leaves that were given to the driver together. Leaves are pieces of a record of at most
+   * 64 KiB, each with a hash of its own. Bytes are those of these leaves. */
   uint64_t batches, leaves, bytes;
   uint64_t bad_leaves;      /* leaves that failed verification: overwritten with 0xFF on the device, or refused */
   /* Leaves by their path.
@@ -50,25 +53,27 @@ typedef struct kvbm_device_moves {
    *   bounced   through pinned memory of the library, because the record's memory is not registered with the device */
   uint64_t mapped_leaves, staged_leaves, straight_leaves, bounced_leaves;
   uint64_t device_ns;       /* time on the device; parts that ran concurrently are added */
-  uint64_t reserved;
+  uint64_t reserved;        /* zero */
 } kvbm_device_moves_t;
 
 /* A device that has or had caches of this manager (frozen, 480 bytes). */
 typedef struct kvbm_device_row {
   uint32_t ordinal;         /* kvbm_cache_options_t.device */
   uint32_t lost;            /* 1: the device failed and is not used any more */
-  char name[96];
+  char name[96];            /* name that the driver reports; this and the next two are zero-terminated, cut to fit */
   char pci[32];             /* "0000:1b:00.0" */
-  char state[128];          /* "ready", or a description of the fault */
+  /* "ready", "ready; " with the reason why host memory is not registered, or "lost: " with the fault. */
+  char state[128];
   uint64_t memory_bytes;    /* memory of the device */
   uint64_t pinned_bytes;    /* bytes of the host tier registered with the device; 0: leaves are bounced */
   kvbm_device_moves_t gathers;  /* from the device: stores, offers */
   kvbm_device_moves_t scatters; /* to the device: loads, sessions */
-  uint64_t reserved[5];
+  uint64_t reserved[5];         /* zero */
 } kvbm_device_row_t;
 
-/* Fills rows for the devices with attached caches of this manager, ordered by ordinal. out_rows is [capacity]; *out_n
- * is the number of devices, which may be more. Makes no call to the driver. `kvbm doctor` lists the devices of a
+/* Fills rows for the devices that have or had attached caches of this manager, ordered by ordinal. out_rows is
+ * [capacity]; *out_n is the number of devices, which may be more, and 0 without any. out_rows NULL with capacity 0 only
+ * counts. Makes no call to the driver. `kvbm doctor` lists the devices of a
  * machine. Errors: KVBM_ERR_INVALID. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_devices(kvbm_manager_t *manager, kvbm_device_row_t *out_rows, size_t capacity,
                                             size_t *out_n);

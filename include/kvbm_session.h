@@ -42,20 +42,60 @@ extern "C" {
  * The contents of the engine's blocks are sent as they are. So a prefill rank must not offer blocks that it loaded
  * under allow_lossy to a decode rank that does not accept loss.
  *
- * Completions of sessions count service_ns from the call. kvbm_queue_cancel does not end sessions or offers. */
+ * Completions of sessions count service_ns from the call. kvbm_queue_cancel does not end sessions or offers.
+ *
+ * Example: one prefill rank and one decode rank, each in its own process. compute() and decode() are the engines'. The
+ * geometry has blocks of 16 tokens.
+ *
+ *     extern void compute(uint32_t layer);
+ *     extern void decode(uint32_t layer);
+ *
+ *     static kvbm_status_t prefill(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *ids,
+ *                                  size_t n_ids, uint32_t layers) {
+ *       kvbm_offer_t *offer = NULL;
+ *       kvbm_error_t err;
+ *       uint32_t layer;
+ *       kvbm_status_t status = kvbm_offer_open(cache, request, ids, n_ids, NULL, NULL, 0, &offer, &err);
+ *       for (layer = 0; status == KVBM_OK && layer < layers; ++layer) {
+ *         compute(layer);
+ *         status = kvbm_offer_publish(offer, 0, layer, 1, 0, 0, &err); // all positions of one layer
+ *       }
+ *       if (offer != NULL) status = kvbm_offer_wait(offer, KVBM_FOREVER, &err); // then the blocks are free
+ *       kvbm_offer_release(offer);
+ *       return status;
+ *     }
+ *
+ *     static kvbm_status_t receive(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *ids,
+ *                                  size_t n_ids, uint32_t layers, const char *prefill_node) {
+ *       const kvbm_source_t source = {prefill_node, 0, 0}; // rank 0 there
+ *       kvbm_session_t *session = NULL;
+ *       kvbm_error_t err;
+ *       uint32_t layer;
+ *       kvbm_status_t status =
+ *           kvbm_session_open(cache, request, ids, n_ids, &source, 1, NULL, NULL, 0, &session, &err);
+ *       for (layer = 0; status == KVBM_OK && layer < layers; ++layer) {
+ *         status = kvbm_session_wait_layer(session, 0, layer, KVBM_FOREVER, &err);
+ *         if (status == KVBM_OK) decode(layer);
+ *       }
+ *       if (session != NULL) status = kvbm_session_wait(session, KVBM_FOREVER, &err);
+ *       kvbm_session_release(session);
+ *       return status; // err.message has the reason of a failure
+ *     } */
 
 /* Id of a request on every rank of both sides (frozen, 16 bytes). Use each id once, for example a UUID. */
 typedef struct kvbm_request_id {
   uint8_t bytes[16];
 } kvbm_request_id_t;
 
+/* Options of kvbm_offer_open. */
 typedef struct kvbm_offer_options {
   uint32_t struct_size;
   uint32_t rank;           /* this prefill rank, as in kvbm_source_t; below 65,536 */
   uint64_t first_position; /* position of the first block */
   uint64_t begin;          /* offers positions [begin, end); a value before the first block = from its begin */
   uint64_t end;            /* 0 = to the end of the blocks */
-  uint64_t timeout_ns;     /* deadline of the whole offer; 60 s by default */
+  /* Deadline of the whole offer: until the last decode rank is served. 60 s by default; KVBM_FOREVER = none. */
+  uint64_t timeout_ns;
 } kvbm_offer_options_t;
 
 /* Fills defaults: rank 0, blocks from position 0, all of their positions, 60 s.
@@ -95,17 +135,20 @@ KVBM_API kvbm_status_t kvbm_offer_publish(kvbm_offer_t *offer, uint32_t componen
 KVBM_API kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
                                                     uint32_t n_layers, uint64_t begin, uint64_t end, void *stream,
                                                     kvbm_error_t *err);
-/* Publishes all offered positions of all layers. Errors: KVBM_ERR_STALE. Thread: any. Blocks: no. Since 0.1. */
+/* Publishes all offered positions of all layers, for a request that is computed already. Errors: KVBM_ERR_STALE (the
+ * offer has ended). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t *offer, kvbm_error_t *err);
 /* Ends the offer with KVBM_ERR_CANCELLED. Decode ranks that wait for it receive `reason` (a sentence; NULL = none). The
  * completion still comes, and until then the blocks are in use. Errors: KVBM_ERR_STALE (it has ended). Thread: any.
  * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_abort(kvbm_offer_t *offer, const char *reason);
-/* Waits until the offer has ended, and returns its status with details in err. Errors: KVBM_ERR_AGAIN (it has not ended
- * after timeout_ns). Thread: any. Blocks: up to timeout_ns. Since 0.1. */
+/* Waits until the offer has ended, and returns its status with details in err. timeout_ns 0 only looks. May be called
+ * any number of times, with or without a queue. Errors: KVBM_ERR_AGAIN (it has not ended after timeout_ns).
+ * Thread: any. Blocks: up to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_wait(kvbm_offer_t *offer, uint64_t timeout_ns, kvbm_error_t *err);
-/* Releases the offer. If it has not ended, it is aborted, and its completion still comes. Thread: any. Blocks: no,
- * except the last handle of a released manager. Since 0.1. */
+/* Releases the offer. If it has not ended, it is aborted, and its completion still comes. Without a queue nothing then
+ * reports when the blocks are free, so wait first. NULL is a no-op. Thread: any. Blocks: no, except the last handle of
+ * a released manager. Since 0.1. */
 KVBM_API void kvbm_offer_release(kvbm_offer_t *offer);
 
 /* A prefill rank that a session reads from (frozen, 16 bytes). */
@@ -115,6 +158,7 @@ typedef struct kvbm_source {
   uint32_t reserved; /* zero */
 } kvbm_source_t;
 
+/* Options of kvbm_session_open. */
 typedef struct kvbm_session_options {
   uint32_t struct_size;
   uint32_t rank;           /* this decode rank, below `ranks` */
@@ -123,11 +167,11 @@ typedef struct kvbm_session_options {
   uint64_t first_position; /* position of the first block */
   uint64_t begin;          /* receives positions [begin, end); a value before the first block = from its begin */
   uint64_t end;            /* 0 = to the end of the blocks */
-  uint64_t timeout_ns;     /* deadline of the whole session; 60 s by default */
+  uint64_t timeout_ns;     /* deadline of the whole session; 60 s by default; KVBM_FOREVER = none */
   uint64_t budget_bytes;   /* limit of staging memory in flight for this session; 0 = 64 MiB */
   void *stream;            /* as in kvbm_store_options_t: the session writes after the work now in `stream`. A deadline
                               that passes before that takes effect only then */
-  uint32_t has_stream;
+  uint32_t has_stream;     /* 1: `stream` counts, also NULL; 0: the blocks may be written at once */
   uint32_t reserved;       /* zero */
 } kvbm_session_options_t;
 
@@ -151,16 +195,18 @@ KVBM_API kvbm_status_t kvbm_session_options_init(kvbm_session_options_t *out_opt
  *   KVBM_ERR_CANCELLED       either side aborted
  *   KVBM_ERR_DAMAGED
  *   KVBM_ERR_TIER_DISABLED   a device was lost, on either side
- * Errors of the call: as kvbm_offer_open, without KVBM_ERR_EXISTS; a stream as in kvbm_cache_store. Thread: any.
- * Blocks: no. Since 0.1. */
+ * Errors of the call: as kvbm_offer_open, without KVBM_ERR_EXISTS; KVBM_ERR_LIMIT (4,096 sessions are open); a stream
+ * as in kvbm_cache_store. `request`, `sources` and their texts may be freed after the call. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request,
                                          const uint32_t *block_ids, size_t n_block_ids, const kvbm_source_t *sources,
                                          size_t n_sources, const kvbm_session_options_t *options, kvbm_queue_t *queue,
                                          uint64_t user_data, KVBM_OWN kvbm_session_t **out_session, kvbm_error_t *err);
-/* Waits until the session has ended, and returns its status with details in err. Errors: KVBM_ERR_AGAIN (it has not
- * ended after timeout_ns). Thread: any. Blocks: up to timeout_ns. Since 0.1. */
+/* Waits until the session has ended, and returns its status with details in err. timeout_ns 0 only looks. Errors:
+ * KVBM_ERR_AGAIN (it has not ended after timeout_ns). Thread: any. Blocks: up to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_wait(kvbm_session_t *session, uint64_t timeout_ns, kvbm_error_t *err);
-/* Waits until a layer is in place. KVBM_OK also if the session failed after that; else as kvbm_session_wait. Errors:
+/* Waits until a layer is in place. KVBM_OK also if the session failed after that; else as kvbm_session_wait. Layers are
+ * numbered over the whole model, and may arrive in any order. Errors:
  * KVBM_ERR_INVALID (a layer that this session does not receive), KVBM_ERR_AGAIN (not yet after timeout_ns).
  * Thread: any. Blocks: up to timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_wait_layer(kvbm_session_t *session, uint32_t component, uint32_t layer,
