@@ -70,6 +70,8 @@
  *      KVBM_ERR_INVALID (NULL, or a value out of range), KVBM_ERR_FOREIGN (objects of two managers), KVBM_ERR_FORKED,
  *      KVBM_ERR_UNSUPPORTED (convention 3), KVBM_ERR_NO_MEMORY and KVBM_ERR_INTERNAL.
  *  10. "Frozen" structs never change their size or their fields. So arrays of them are safe across versions.
+ *  11. "Blocks" says what a call waits for: other threads' work, input and output, a network, or its own long work.
+ *      "no" does not exclude short locks and allocations. "Since" is the first version with the declaration.
  *
  * THREADS
  *   Each function has a Thread line. "any": threads may call it concurrently on one object. "one": the caller
@@ -98,6 +100,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------ version */
 
+/* Version of this header. Before 1.0 a new minor version is a new soname. */
 #define KVBM_VERSION_MAJOR 0
 #define KVBM_VERSION_MINOR 1
 #define KVBM_VERSION_PATCH 0
@@ -112,26 +115,32 @@ KVBM_API const char *kvbm_version_string(void);
 
 /* ----------------------------------------------------- context and settings */
 
+/* Levels of the log. ERROR: damage was found, or a tier or device is out of service. WARNING: a submission was refused,
+ * or a fault was contained. INFO: rare events such as connections. DEBUG: for work on kvbm itself. */
 enum { KVBM_LOG_OFF = 0, KVBM_LOG_ERROR = 1, KVBM_LOG_WARNING = 2, KVBM_LOG_INFO = 3, KVBM_LOG_DEBUG = 4 };
 
-/* Receives one log line. `text` and `component` are valid during the call. Runs on any thread, library threads
- * included. The function must not call kvbm. */
+/* Receives one log line. `text` has the message, then its fields as " key=value". `component` names the part of the
+ * library. Both are valid during the call. Runs on any thread, several at a time, library threads included. The
+ * function must not call kvbm, and what it waits for delays the work of that thread. */
 typedef void (*kvbm_log_fn)(void *user, int32_t level, const char *component, const char *text);
 
-/* One setting: the key of a configuration option and its value as text (frozen). */
+/* One setting: the key of a configuration option (docs/configuration.md) and its value as text (frozen). Sizes are
+ * whole numbers of bytes, or with KiB, MiB, GiB, TiB (powers of 1024), kB, MB, GB, TB. Durations have ns, us, ms, s, m
+ * or h. In the environment the option host.capacity is KVBM_HOST_CAPACITY. */
 typedef struct kvbm_setting {
   const char *key;   /* e.g. "host.capacity" */
   const char *value; /* e.g. "8GiB" */
 } kvbm_setting_t;
 
+/* Options of kvbm_context_create. Texts and `settings` are copied. */
 typedef struct kvbm_context_options {
   uint32_t struct_size;
-  uint32_t threads;              /* worker threads; 0 = from configuration ("threads", default 2) */
+  uint32_t threads;              /* worker threads, at most 256; 0 = from configuration ("threads", default 2) */
   const char *config_file;       /* TOML, at most 1 MiB; NULL = $KVBM_CONFIG, else none */
   const kvbm_setting_t *settings; /* [n_settings] override file and environment */
   size_t n_settings;
   kvbm_log_fn log;               /* NULL = silent */
-  void *log_user;                /* passed to `log` */
+  void *log_user;                /* passed to `log`; must live until the context's last child is released */
   int32_t log_level;             /* KVBM_LOG_*; 0 with a callback = KVBM_LOG_WARNING */
   int32_t reserved;              /* zero */
 } kvbm_context_options_t;
@@ -141,17 +150,20 @@ typedef struct kvbm_context_options {
 KVBM_API kvbm_status_t kvbm_context_options_init(kvbm_context_options_t *out_options, uint32_t struct_size);
 
 /* Creates a context: configuration, worker threads, I/O engine. Resolves the configuration once, in this order:
- * defaults, the TOML file, KVBM_* of the environment, `settings`. A later source overrides an earlier one. Errors:
- * KVBM_ERR_CONFIG (unknown key, bad value; the message names key, value and origin). Thread: any. Blocks: for reading
- * one file. Since 0.1. */
+ * defaults, the TOML file, KVBM_* of the environment, `settings`. A later source overrides an earlier one. `options`
+ * NULL = all defaults. Opens no tier and no network. Errors: KVBM_ERR_CONFIG (unknown key or KVBM_* variable, bad
+ * value, no such file; the message names key, value and origin), KVBM_ERR_UNSUPPORTED (io.engine = uring where the
+ * system has none). Thread: any, but none may change the environment meanwhile. Blocks: for reading one file.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_create(const kvbm_context_options_t *options, KVBM_OWN kvbm_context_t **out_context,
                                            kvbm_error_t *err);
 /* Releases the caller's reference. The context lives until its last child is released. Thread: any. Blocks: the last
  * reference, until the worker threads have ended. Since 0.1. */
 KVBM_API void kvbm_context_release(kvbm_context_t *context);
 /* Writes the effective configuration as TOML, with the origin of each value as a comment. Two-phase: *out_needed is the
- * length without the final zero byte. `out` may be NULL if capacity is 0. Longer text is cut and zero-terminated.
- * Thread: any. Blocks: no. Since 0.1. */
+ * length without the final zero byte. `out` may be NULL if capacity is 0. Longer text is cut and zero-terminated, and
+ * the result is still KVBM_OK: compare *out_needed with capacity. Give a larger buffer to get all. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_config(const kvbm_context_t *context, char *out, size_t capacity,
                                            size_t *out_needed);
 /* Writes the table of all configuration options (key, type, default, meaning) as Markdown. Two-phase like
@@ -160,30 +172,32 @@ KVBM_API kvbm_status_t kvbm_config_reference(char *out, size_t capacity, size_t 
 
 /* ------------------------------------------------------ queues, completions */
 
+/* Kinds of operations, in kvbm_completion_t.op. */
 enum {
-  KVBM_OP_STORE = 1,
-  KVBM_OP_LOAD = 2,
-  KVBM_OP_PREFETCH = 3,
-  KVBM_OP_OFFLOAD = 4,
+  KVBM_OP_STORE = 1,    /* kvbm_cache_store */
+  KVBM_OP_LOAD = 2,     /* kvbm_cache_load */
+  KVBM_OP_PREFETCH = 3, /* kvbm_manager_prefetch */
+  KVBM_OP_OFFLOAD = 4,  /* kvbm_manager_offload */
   KVBM_OP_OFFER = 5,   /* kvbm_offer_open */
   KVBM_OP_RECEIVE = 6, /* kvbm_session_open */
   KVBM_OP_LAYER = 7    /* one layer of a kvbm_session_open; one completion for each */
 };
 
 /* Result of one accepted submission (frozen, 64 bytes). Every accepted submission has exactly one completion, even if
- * it finished at once, failed or was cancelled. A refused submission has none. */
+ * it finished at once, failed or was cancelled. A refused submission has none. Operations end in any order. */
 typedef struct kvbm_completion {
-  uint64_t user_data;      /* as given at submit */
-  uint64_t operation;      /* as returned by submit */
+  uint64_t user_data;      /* as given at submit; kvbm never looks at it */
+  uint64_t operation;      /* number of the operation, as out_operation; sessions: see kvbm_session_open */
   int32_t op;              /* KVBM_OP_* */
   kvbm_status_t status;    /* KVBM_OK, KVBM_PARTIAL (see item_status), or the error that stopped it */
-  uint64_t items_done;     /* blocks done */
-  uint64_t items;          /* blocks requested */
+  uint64_t items_done;     /* keys done, with all their parts; sessions and offers: see there */
+  uint64_t items;          /* keys requested */
   uint64_t bytes;          /* payload bytes moved */
   uint64_t wait_ns;        /* from submit to the start of work */
   uint64_t service_ns;     /* from the start of work to its end */
 } kvbm_completion_t;
 
+/* Kinds of events: see kvbm_event_t. */
 enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KVBM_EVENT_DISABLED = 4 };
 
 /* Reports a change of a block's location (frozen, 72 bytes).
@@ -196,18 +210,19 @@ enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KV
  * A scan directly after kvbm_manager_subscribe, plus all events after it, gives the same as a later kvbm_manager_scan.
  * Each shard of a block has events of its own; no field tells them apart. */
 typedef struct kvbm_event {
-  uint64_t sequence;   /* from 1, without gaps; a gap seen by a reader means lost events */
+  uint64_t sequence;   /* of the manager, from 1, without gaps; a gap seen by a reader means lost events */
   int32_t kind;        /* KVBM_EVENT_* */
-  uint32_t tier;       /* 0 = host */
-  uint8_t namespace_id[16];
-  kvbm_key_t key;
+  uint32_t tier;       /* 0 = host; STORED, REMOVED and DISABLED only */
+  uint8_t namespace_id[16]; /* as kvbm_namespace_id; zero for DISABLED */
+  kvbm_key_t key;      /* STORED and REMOVED only; else zero bytes */
   kvbm_key_t parent;   /* zero bytes = none or unknown */
-  uint32_t component;
-  uint32_t reserved;
+  uint32_t component;  /* index into the geometry's components */
+  uint32_t reserved;   /* zero */
 } kvbm_event_t;
 
-/* Creates a queue for at most `depth` operations in flight, 1 to 65,536. Errors: KVBM_ERR_INVALID (depth),
- * KVBM_ERR_NO_MEMORY (no file descriptor left either). Thread: any. Blocks: no. Since 0.1. */
+/* Creates a queue for at most `depth` operations in flight, 1 to 65,536. Completions that wait to be polled count too,
+ * so none is ever lost. Errors: KVBM_ERR_INVALID (depth), KVBM_ERR_NO_MEMORY (no file descriptor left either).
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_queue_create(kvbm_context_t *context, uint32_t depth, KVBM_OWN kvbm_queue_t **out_queue,
                                          kvbm_error_t *err);
 /* Releases the caller's reference. Operations in flight still finish; their completions are dropped. Thread: any.
@@ -216,24 +231,28 @@ KVBM_API void kvbm_queue_release(kvbm_queue_t *queue);
 /* Returns a file descriptor that polls readable while completions or events wait; -1 for NULL. With edge-triggered
  * polling (EPOLLET) the first waiting completion makes an edge, and so does the first waiting event. Each does so
  * whether or not the other kind waits. Drain a kind before you wait for it again. Owned by the queue: do not read or
- * close it. Thread: any. Blocks: no. Since 0.1. */
+ * close it. Closed with the queue's last reference. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API int kvbm_queue_fd(const kvbm_queue_t *queue);
-/* Takes up to `capacity` completions and returns their number. Thread: any. Blocks: no. Since 0.1. */
+/* Takes up to `capacity` completions, oldest first, and returns their number; 0 for NULL and in a forked child.
+ * Thread: any; each completion goes to one caller. Blocks: no. Since 0.1. */
 KVBM_API size_t kvbm_queue_poll(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity);
-/* Takes completions like kvbm_queue_poll, and waits up to timeout_ns for the first one. Returns 0 after the timeout.
- * Thread: any. Blocks: up to timeout_ns. Since 0.1. */
+/* Takes completions like kvbm_queue_poll, and waits up to timeout_ns for the first one. Returns 0 after the timeout,
+ * and at once for a capacity of 0. Events do not end the wait: for both, poll the descriptor. Thread: any. Blocks: up
+ * to timeout_ns. Since 0.1. */
 KVBM_API size_t kvbm_queue_wait(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity,
                                 uint64_t timeout_ns);
-/* Requests the early end of an operation. Its completion still comes: KVBM_ERR_CANCELLED, or the result it already had.
- * Until then its memory stays borrowed. Errors: KVBM_ERR_STALE (it has completed). Thread: any. Blocks: no.
- * Since 0.1. */
+/* Requests the early end of an operation. Its completion still comes: KVBM_ERR_CANCELLED, KVBM_PARTIAL if some items
+ * were done (the others are KVBM_ERR_CANCELLED), or the result it already had. Until then its memory stays borrowed.
+ * Errors: KVBM_ERR_STALE (it has completed). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_queue_cancel(kvbm_queue_t *queue, uint64_t operation);
-/* Takes up to `capacity` block events (kvbm_manager_subscribe) and returns their number. If the reader is slower than
- * the writer, the oldest events are lost, and a gap in the sequence shows it. Thread: any. Blocks: no. Since 0.1. */
+/* Takes up to `capacity` block events (kvbm_manager_subscribe) and returns their number. At most 65,536 events wait. If
+ * the reader is slower than the writer, the oldest are lost, and a gap in the sequence shows it. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API size_t kvbm_queue_poll_events(kvbm_queue_t *queue, kvbm_event_t *out_events, size_t capacity);
 
 /* ----------------------------------------------------- geometry, components */
 
+/* Kinds of components. */
 enum {
   KVBM_COMPONENT_ATTENTION = 0, /* K and V of every token */
   KVBM_COMPONENT_WINDOW = 1,    /* K and V; only the last window_tokens matter */
@@ -245,51 +264,61 @@ enum {
  * not use must be zero. */
 typedef struct kvbm_component {
   uint32_t kind;          /* KVBM_COMPONENT_* */
-  uint32_t element;       /* KVBM_ELEMENT_* */
-  uint32_t layers;        /* layers that have this component; at most 4,096 */
-  uint32_t heads;         /* KV heads of the model; 1 for latent and state; at most 4,096 */
-  uint32_t head_dim;      /* elements of one head's row; latent: the row's width; unused for state */
-  uint32_t window_tokens; /* WINDOW only */
-  uint64_t state_bytes;   /* STATE only: bytes per layer and block; at most 2 GiB */
+  uint32_t element;       /* KVBM_ELEMENT_*; unused for state */
+  uint32_t layers;        /* layers that have this component; 1 to 4,096 */
+  uint32_t heads;         /* KV heads of the model, 1 to 4,096; latent and state: 0 or 1 */
+  /* Elements of one head's row, at least 1 and at most 64 KiB; latent: the row's width; unused for state. */
+  uint32_t head_dim;
+  uint32_t window_tokens; /* WINDOW only: at least 1 */
+  uint64_t state_bytes;   /* STATE only: bytes per layer and engine block; 1 to 2 GiB */
   uint64_t reserved[2];   /* zero */
 } kvbm_component_t;
 
 /* Creates a geometry: facts of the model and the tokens of one engine block. `units` engine blocks make one stored
  * block. With units = 1 they are the same; 16 with 16-token blocks gives records of 256 tokens. tokens_per_block and
- * units are 1 to 4,096. components is [n_components], 1 to 16. Errors: KVBM_ERR_INVALID (the message names component
- * and field). Thread: any. Blocks: no. Since 0.1. */
+ * units are 1 to 4,096. components is [n_components], 1 to 16, and copied. Larger stored blocks cost less per token on
+ * disks and links; smaller ones match more prompts. Errors: KVBM_ERR_INVALID (the message names component and field).
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_geometry_create(uint32_t tokens_per_block, uint32_t units,
                                             const kvbm_component_t *components, size_t n_components,
                                             KVBM_OWN kvbm_geometry_t **out_geometry, kvbm_error_t *err);
 /* Releases the caller's reference. Namespaces made with the geometry keep it alive. Thread: any. Blocks: no.
  * Since 0.1. */
 KVBM_API void kvbm_geometry_release(kvbm_geometry_t *geometry);
-/* Returns the 64-bit fingerprint that is part of the namespace (formula: docs/formats.md); 0 for NULL. Thread: any.
- * Blocks: no. Since 0.1. */
+/* Returns the 64-bit fingerprint that is part of the namespace (formula: docs/formats.md); 0 for NULL, and never for a
+ * geometry. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API uint64_t kvbm_geometry_fingerprint(const kvbm_geometry_t *geometry);
-/* Returns the payload bytes of one record of a component and shard (NULL = the whole component). Thread: any.
- * Blocks: no. Since 0.1. */
+/* Returns the payload bytes of one record of a component and shard (NULL = the whole component): layers * planes (2 for
+ * K and V, else 1) * heads * head_dim * bytes of an element * tokens_per_block * units. Of a state: layers * units *
+ * state_bytes. host.block_bytes must be at least the largest one. Errors: KVBM_ERR_INVALID (component, shard; a record
+ * of more than 4,095 MiB). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t *geometry, uint32_t component,
                                                   const kvbm_shard_t *shard, uint64_t *out_bytes);
 
 /* ----------------------------------------------------------------- managers */
 
+/* Admission of a tier: the blocks that are written there (docs/concepts.md, "Edge, admission"). */
 enum {
-  KVBM_ADMIT_ALL = 0,
-  KVBM_ADMIT_ON_EVICTION = 1,
-  KVBM_ADMIT_AFTER_USES = 2,
-  KVBM_ADMIT_FREQUENCY = 3,
-  KVBM_ADMIT_ON_REQUEST = 4 /* only blocks that kvbm_manager_offload sends */
+  KVBM_ADMIT_ALL = 0,         /* every block when it is stored; the store does not wait */
+  KVBM_ADMIT_ON_EVICTION = 1, /* blocks that the tier above is about to evict, if this one lacks them */
+  KVBM_ADMIT_AFTER_USES = 2,  /* blocks that were stored or hit admission_uses times, ever */
+  KVBM_ADMIT_FREQUENCY = 3,   /* blocks that were stored or hit admission_uses times, lately */
+  KVBM_ADMIT_ON_REQUEST = 4   /* only blocks that kvbm_manager_offload sends */
 };
+/* Store beyond a namespace's quota. EVICT: evicts blocks of the same namespace; only if none may be evicted, it waits
+ * and then fails. REJECT: fails at once. Both fail with KVBM_ERR_QUOTA. */
 enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
 
 /* A tier below host memory (frozen, 128 bytes). Exactly one of `path`, `table`, and `url` or `store` is set. */
 typedef struct kvbm_tier {
-  const char *path;               /* directory of a disk tier: owned by this user and not writable by others, or created
-                                     so (0700); else NULL */
+  /* Directory of a disk tier: owned by this user and not writable by others, or created so (0700); else NULL. One
+   * process at a time may open it; its blocks are found again after a restart or a crash. */
+  const char *path;
   const kvbm_tier_table_t *table; /* a plug-in tier; else NULL */
   void *table_user;               /* passed to the table's functions */
-  uint64_t capacity_bytes;        /* hard limit of everything in the tier's directory or store; store: 0 = no limit */
+  /* Hard limit of everything in the tier's directory or store; store: 0 = no limit; plug-in: not used. Smaller than
+   * before is allowed: blocks are removed. Too small is KVBM_ERR_CONFIG, with the least size. */
+  uint64_t capacity_bytes;
   uint64_t write_bytes_per_s;     /* bandwidth limit of offload into it; 0 = none */
   uint64_t read_bytes_per_s;      /* bandwidth limit of onboard from it; 0 = none */
   uint32_t admission;             /* KVBM_ADMIT_*: which blocks of the host are written here, and which of those that a
@@ -309,19 +338,20 @@ typedef struct kvbm_tier {
 /* Bits of kvbm_manager_options_t.flags. */
 #define KVBM_MANAGER_SHARE 1u /* like option share=on: several processes of this host share the tier set */
 
+/* Options of kvbm_manager_create. Texts, `tiers` and tables are copied; what tables point to is not (kvbm_plugin.h). */
 typedef struct kvbm_manager_options {
   uint32_t struct_size;
   uint32_t flags;                /* KVBM_MANAGER_*, or zero */
-  uint64_t block_bytes;          /* largest payload of a record; 0 = configuration "host.block_bytes" */
-  uint64_t host_capacity_bytes;  /* host tier, record heads included; 0 = configuration "host.capacity" */
+  uint64_t block_bytes;          /* largest payload of a record, at most 2 GiB; 0 = configuration "host.block_bytes" */
+  uint64_t host_capacity_bytes;  /* host tier, record heads included; a hard limit; 0 = configuration "host.capacity" */
   const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file across restarts. Owned by this user
                                     and not writable by others, or created so (0600). Truncating it while it is in use
                                     kills this process (SIGBUS). NULL = anonymous memory */
   const char *policy;            /* eviction policy; NULL = configuration "host.policy" (default "prefix") */
   const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
   void *policy_user;             /* passed to policy_table's create */
-  const kvbm_tier_t *tiers;      /* [n_tiers], fastest first; NULL = configuration [[tier]] */
-  size_t n_tiers;                /* at most 6 */
+  const kvbm_tier_t *tiers;      /* [n_tiers], fastest first, instead of those of the configuration; NULL = [[tier]] */
+  size_t n_tiers;                /* at most 6; other nodes, as the last tier, are not counted */
 } kvbm_manager_options_t;
 
 /* Fills defaults: everything from the configuration. struct_size = sizeof the struct in the caller's header.
@@ -329,7 +359,7 @@ typedef struct kvbm_manager_options {
 KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_options, uint32_t struct_size);
 
 /* Creates a manager: the owner of one set of tiers. Maps the host tier, then opens and recovers the tiers below.
- * Errors:
+ * options NULL = everything from the configuration. Damaged records are left out and are no error. Errors:
  *   KVBM_ERR_CONFIG       a capacity below one block, an impossible size
  *   KVBM_ERR_IN_USE       a tier directory or host_file has another owner; the message names it
  *   KVBM_ERR_VERSION      a directory of a newer format
@@ -343,9 +373,9 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
  * Thread: any. Blocks: for mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
-/* Releases the caller's reference. The last release among manager, namespaces, caches and matches finishes work in
- * flight and closes the tiers. Acknowledged blocks are found again after a restart. Thread: any. Blocks: until closed.
- * Since 0.1. */
+/* Releases the caller's reference. The last release among manager, namespaces, caches, matches, offers and sessions
+ * finishes work in flight and closes the tiers. Acknowledged blocks are found again after a restart. Thread: any.
+ * Blocks: until closed. Since 0.1. */
 KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
 /* Removes every block without a hold from every tier. Held blocks vanish from lookups and are freed when released.
  * Persistent. Errors: KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate
@@ -363,8 +393,9 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
  * may have left host memory. KVBM_OK of a later flush means that all such blocks that are still in host memory are in
  * the tier. A failure is reported by every flush that runs at that time, else by the next one.
  *
- * In a shared tier set the result covers each block that this process stored (kvbm_manager_share). Errors:
- * KVBM_ERR_DEADLINE (not done within timeout_ns). Thread: any. Blocks: until done, up to timeout_ns. Since 0.1. */
+ * In a shared tier set the result covers each block that this process stored (kvbm_manager_share).
+ * Errors: KVBM_ERR_DEADLINE (not done within timeout_ns; the offloads go on). Thread: any. Blocks: until done, up to
+ * timeout_ns. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 /* Flushes like kvbm_manager_flush, then syncs every disk, so its contents survive a power loss. KVBM_OK comes after the
  * syncs. Costs a flush of each device's write cache.
@@ -380,19 +411,23 @@ KVBM_API kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t *manager, uint6
 
 /* --------------------------------------------------------------- namespaces */
 
+/* Options of kvbm_namespace_open. Everything is copied; the namespace keeps the geometry alive. */
 typedef struct kvbm_namespace_options {
   uint32_t struct_size;
-  uint32_t quota_mode;            /* KVBM_QUOTA_*: what a store does when the quota is used up */
+  uint32_t quota_mode;            /* KVBM_QUOTA_*: what a store does when the quota is used up; with quota_bytes only */
   const char *tenant;             /* NULL = ""; tenant, model and adapter have at most 1,024 bytes each */
   const char *model;              /* required: weights, revision, element type; all that makes KV comparable */
   const char *adapter;            /* LoRA and the like; NULL = none */
   const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
-  const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
+  /* [32] From the operator, never from a request; NULL = zeroes (one tenant). Names of the namespace cannot be made
+   * or guessed without it. */
+  const uint8_t *secret;
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
-  uint64_t quota_bytes; /* host bytes of this namespace, over all its handles; 0 = as already set, or none */
+  uint64_t quota_bytes; /* host bytes of this namespace, over all its handles, heads included; 0 = as set, or none */
   /* Coding of its records on tiers and links that code: a recipe such as "default", "int8" or
-   * "k:0-3=int8,v:0-3=int6,default". NULL = as the tier codes. A lossy recipe applies only while every open handle of
-   * the namespace has a lossy recipe or allow_lossy. For managed blocks a lossy recipe is one mode for all. */
+   * "k:0-3=int8,v:0-3=int6,default". The first rule that fits a plane and layer counts; none: off. NULL = as the tier
+   * codes. A lossy recipe applies only while every open handle of the namespace has a lossy recipe or allow_lossy. For
+   * managed blocks a lossy recipe is one mode for all. */
   const char *codec;
   /* 1: this handle may get blocks that were coded with loss. 0: they are misses for it, in every tier. */
   uint32_t allow_lossy;
@@ -417,7 +452,8 @@ KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_n
 /* Releases the caller's reference. The namespace's blocks stay; opening it again with the same options finds them.
  * Thread: any. Blocks: no, except the last handle of a released manager (kvbm_manager_release). Since 0.1. */
 KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
-/* Copies the 16-byte namespace id. It changes with the epoch. Thread: any. Blocks: no. Since 0.1. */
+/* Copies the 16-byte namespace id, as in events and scan rows. It changes with the epoch. Writes nothing if an argument
+ * is NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable in every tier, permanently. Raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again.
@@ -448,9 +484,11 @@ typedef struct kvbm_extra {
 
 /* Makes the keys of consecutive full blocks of `block_tokens` tokens. Each key depends on all blocks before it. Use
  * these keys for prefix caching. `previous` is the key of the block before, NULL at the start of a prompt. tokens is
- * [n_tokens]. A partial last block gets no key. `extras` is NULL or has one entry per full block. *out_n is the number
- * of full blocks; at most `capacity` keys are written. Formula: docs/formats.md. Errors: KVBM_ERR_INVALID. Thread: any.
- * Blocks: no. Since 0.1. */
+ * [n_tokens], and block_tokens is at least 1: the tokens of a stored block, tokens_per_block * units. A partial last
+ * block gets no key. `extras` is NULL or has one entry per full block. out_keys is [capacity]; may be NULL for 0.
+ * *out_n is the number of full blocks, which may be more than `capacity` keys are written. Formula: docs/formats.md.
+ * Errors: KVBM_ERR_INVALID (more than 2^28 tokens, a block_tokens of 0, an extra without data). Thread: any.
+ * Blocks: no; hashes all tokens. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key_t *previous, const uint32_t *tokens,
                                       size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t *extras,
                                       kvbm_key_t *out_keys, size_t capacity, size_t *out_n);
@@ -479,11 +517,35 @@ typedef struct kvbm_view {
   uint64_t slot;  /* position in the host tier, stable while held */
 } kvbm_view_t;
 
+/* Example: computes one block of a managed pool, or takes it if it is there. `bytes` is its payload.
+ *
+ *     extern void compute(void *data, uint64_t bytes);
+ *
+ *     static kvbm_block_t get_block(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *key,
+ *                                   uint64_t bytes) {
+ *       kvbm_match_t *match = NULL;
+ *       kvbm_block_t block = 0;
+ *       kvbm_view_t view;
+ *       size_t hits = 0;
+ *       if (kvbm_manager_lookup(manager, ns, key, 1, NULL, &match, &hits) == KVBM_OK && hits == 1) {
+ *         kvbm_match_blocks(match, 0, 0, 1, &block); // stays 0 if the block is in a tier below: prefetch it
+ *       }
+ *       kvbm_match_release(match);
+ *       if (block != 0 || kvbm_manager_allocate(manager, ns, 1, &block, NULL, 0, NULL) != KVBM_OK) return block;
+ *       kvbm_block_view(manager, &block, 1, &view);
+ *       compute(view.data, bytes);
+ *       if (kvbm_manager_complete(manager, &block, 1, &bytes) == KVBM_OK &&
+ *           kvbm_manager_register(manager, ns, &block, key, 1, NULL) >= 0) return block;
+ *       kvbm_block_release(manager, &block, 1);
+ *       return 0; // else the caller releases the block when it has read it
+ *     } */
+
 /* Allocates n_blocks Partial blocks, all or none, and evicts blocks without a hold if necessary. out_blocks is
- * [n_blocks]. Up to `evicted_capacity` keys of evicted blocks are written; *out_n_evicted counts them all (both may be
- * NULL). The bytes of a new block are undefined. A refused call may have evicted blocks too, and reports them in the
- * same way: only after evicting the rest is it known what is held. Errors: KVBM_ERR_NO_ROOM (all blocks are held, by
- * offloads too), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
+ * [n_blocks]; not written after an error. Up to `evicted_capacity` keys of evicted blocks are written; *out_n_evicted
+ * counts them all (both may be NULL). The bytes of a new block are undefined. A refused call may have evicted blocks
+ * too, and reports them in the same way: only after evicting the rest is it known what is held. Errors:
+ * KVBM_ERR_NO_ROOM (all blocks are held, by offloads too; more blocks than the host has), KVBM_ERR_QUOTA,
+ * KVBM_ERR_LIMIT (as kvbm_block_clone). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
@@ -494,12 +556,14 @@ KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_names
 KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                              const uint64_t *bytes);
 
+/* Registration of a block under a key that exists. REUSE: the hold then names the existing block, and the caller's
+ * block is freed. KEEP: the caller's block stays private until released, and is not findable. */
 enum { KVBM_DUPLICATE_REUSE = 0, KVBM_DUPLICATE_KEEP = 1 };
 
+/* Options of kvbm_manager_register. Arrays are borrowed for the call. */
 typedef struct kvbm_register_options {
   uint32_t struct_size;
-  uint32_t duplicates;      /* REUSE: if the key exists, you get its block and yours is freed; KEEP: yours stays private
-                               until released, and is not findable */
+  uint32_t duplicates;      /* KVBM_DUPLICATE_* */
   const kvbm_part_t *part;  /* NULL = component 0, whole model */
   const kvbm_key_t *parent; /* key before the first; NULL = none */
   uint32_t unchained;       /* 1: keys are not a prefix in order; blocks have no parents */
@@ -515,6 +579,10 @@ KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_o
  * `unchained` is set. Old holds end and new ones replace them in inout_blocks, also for blocks with a failed item.
  * Lower tiers receive the blocks by their admission. All blocks are checked before any is changed, so a call that such
  * a check refuses leaves the holds as they are.
+ *
+ * The result is KVBM_OK if every item is KVBM_OK or KVBM_ERR_EXISTS, else KVBM_PARTIAL or the error of all. The hold of
+ * an item with another error names its own block, which is Complete again and may be registered again. options NULL =
+ * defaults.
  *
  * The bytes are hashed here. A later change of them, by any code, is damage for every load (KVBM_ERR_DAMAGED, then a
  * miss), in host memory and in every tier. With option host.managed_hashes = when_needed they are hashed when the block
@@ -555,8 +623,8 @@ KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_bl
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
 /* Makes holds from weak holds, which stay valid. out_blocks is [n_blocks]; 0 for a block that is gone. After an error
- * no new hold is left. Errors: KVBM_ERR_STATE (not a weak hold), KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_LIMIT (no
- * hold is free). Thread: any. Blocks: no. Since 0.1. */
+ * no new hold is left, and out_blocks is undefined. Errors: KVBM_ERR_STATE (not a weak hold), KVBM_ERR_STALE,
+ * KVBM_ERR_FOREIGN, KVBM_ERR_LIMIT (no hold is free). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
                                           kvbm_block_t *out_blocks);
 
@@ -566,14 +634,19 @@ KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_bl
 
 /* Brings blocks up into the host tier for a later fast load. Keys that are in no tier are ignored. Counts as a use of
  * the blocks, and not as a lookup in the statistics. Waits for free slots ahead of stores; blocks that get none stay
- * below, and items_done has the rest. queue NULL: waits for the result. Errors: KVBM_ERR_AGAIN (the queue is full).
- * Thread: any. Blocks: with a queue only on a client of a shared tier set, up to option share_ask. Since 0.1. */
+ * below. The result is KVBM_OK all the same: items_done counts the keys that are in the host now, those that were there
+ * included. The blocks are not held: they may be evicted before the load. queue NULL: waits for the result. Errors:
+ * KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: with a queue only on a client of a shared tier set, up to
+ * option share_ask. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                              const kvbm_key_t *keys, size_t n_keys, kvbm_queue_t *queue,
                                              uint64_t user_data);
 /* Copies host blocks to tier `tier` (1 = the first below) now, whatever its admission is. Completes when they are
- * there. queue NULL: waits for the result. Errors: KVBM_ERR_INVALID (no such tier), KVBM_ERR_AGAIN (the queue is full).
- * Thread: any. Blocks: with a queue no. Since 0.1. */
+ * there. Keys that are not in the host are ignored: they are in `items` and not in items_done. The blocks are held
+ * until then, and stay in the host. If the tier does not take some, the result is KVBM_PARTIAL, or its first error if
+ * it takes none, such as KVBM_ERR_DISK_FULL or KVBM_ERR_TIER_DISABLED. queue NULL: waits for the result. Errors:
+ * KVBM_ERR_INVALID (no such tier), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: with a queue no. Since 0.1.
+ * */
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
@@ -588,34 +661,36 @@ KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace
  * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
-/* Keeps host blocks resident for `owner` (any number that the caller chooses) for timeout_ns, or until unpinned. Pins
- * the leading keys that are in the host and that `ns` may get (kvbm_namespace_options_t.allow_lossy). *out_n is their
- * number (may be NULL); if it is 0, *out_pin is 0. Errors: KVBM_ERR_LIMIT (a block has 131,071 pins, or the manager
- * 1,048,576; expired pins do not count). Thread: any. Blocks: no. Since 0.1. */
+/* Keeps host blocks resident for `owner` for timeout_ns, or until unpinned. The caller chooses the number, for
+ * kvbm_manager_unpin_owner; 0 = no owner. A block may have several pins. A pin ends with the manager. Pins the leading
+ * keys that are in the host and that `ns` may get (kvbm_namespace_options_t.allow_lossy). *out_n is their number (may
+ * be NULL); if it is 0, *out_pin is 0. Errors: KVBM_ERR_LIMIT (a block has 131,071 pins, or the manager 1,048,576;
+ * expired pins do not count). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
 /* Ends a pin early. Its blocks are evictable again unless another pin or hold keeps them. Errors: KVBM_ERR_STALE (it
- * has ended: deadline passed, owner ended, or unpinned). Thread: any. Blocks: no. Since 0.1. */
+ * has ended, or never was one: deadline passed, owner ended, or unpinned). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin(kvbm_manager_t *manager, kvbm_pin_t pin);
-/* Ends every pin of an owner, for example when it has died. *out_n counts them (may be NULL). Thread: any. Blocks: no.
- * Since 0.1. */
+/* Ends every pin of an owner, for example when it has died. *out_n counts them (may be NULL). An owner of 0 has none.
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_t owner, size_t *out_n);
 
 /* -------------------------------------------------------------- observation */
 
-/* Counters of one tier (frozen, 160 bytes). Tiers sum to the total: hits to keys_hit, and hits and misses to
- * keys_looked_up. */
+/* Counters of one tier (frozen, 160 bytes), since the manager was created. Tiers sum to the total: hits to keys_hit,
+ * and hits and misses to keys_looked_up. The first line and metadata_bytes are values of now, not counters. */
 typedef struct kvbm_tier_stats {
-  uint64_t capacity_bytes, used_bytes, blocks, payload_bytes; /* payload_bytes: of the blocks, without their heads */
+  /* used_bytes: all that counts against the capacity. payload_bytes: of the blocks, without their heads. */
+  uint64_t capacity_bytes, used_bytes, blocks, payload_bytes;
   uint64_t hits, hit_bytes, misses;   /* hits: keys found by lookups, at the slowest tier that holds a part of the key;
                                          hit_bytes: payloads of all parts, each at its own tier; misses: keys not found,
                                          all counted at the last tier */
   uint64_t stores, store_bytes;       /* blocks written into the tier and their payload bytes; host: stored by engines,
                                          or onboarded to stay */
   uint64_t loads, load_bytes;         /* blocks read from the tier, verified */
-  uint64_t evictions, damaged, errors;
-  uint64_t metadata_bytes;
+  uint64_t evictions, damaged, errors; /* evictions: to make space; damaged: failed verification; errors: of the tier */
+  uint64_t metadata_bytes;             /* memory of the tier's index; not part of used_bytes */
   uint64_t disabled;                  /* 1 after a fault that took it out of service */
   uint64_t reserved[4];
 } kvbm_tier_stats_t;
@@ -639,12 +714,15 @@ typedef struct kvbm_tier_codec_stats {
   double lossy_error;                 /* sum of squared differences / sum of squared values of lossy records; else 0 */
 } kvbm_tier_codec_stats_t;
 
+/* Counters of a manager since it was created. Entry 0 of the arrays is the host; entries from n_tiers on are zero. */
 typedef struct kvbm_manager_counters {
   uint32_t struct_size;
-  uint32_t n_tiers;            /* host included */
+  uint32_t n_tiers;            /* host included; at most 8 */
   uint64_t lookups, keys_looked_up, keys_hit; /* of kvbm_manager_lookup and kvbm_cache_lookup */
   uint64_t holds, pins, matches; /* live now */
-  uint64_t operations_in_flight;
+  uint64_t operations_in_flight; /* submitted, and without a completion yet */
+  /* Blocks refused with KVBM_ERR_NO_ROOM and KVBM_ERR_QUOTA; operations that met their deadline; blocks at another
+   * position; blocks that failed verification. */
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
   uint64_t offloads_skipped;   /* blocks that a full queue did not take (some are written later), or evicted before */
   kvbm_tier_stats_t tiers[8];
@@ -661,24 +739,26 @@ typedef struct kvbm_manager_counters {
   uint64_t lossy_refused;      /* blocks that a handle without allow_lossy did not get, or replaced by its own */
 } kvbm_manager_stats_t;
 
-/* Fills the struct; set struct_size first. Cheap. Thread: any. Blocks: no. Since 0.1. */
+/* Fills the struct; set struct_size first, which is kept. Cheap: no tier is read, but plug-ins are asked. Counters are
+ * read one by one, so sums may differ by work in progress. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
 /* Writes all metrics as Prometheus text exposition (docs/operations.md). Two-phase like kvbm_context_config.
  * Thread: any. Blocks: on a node, for one turn of the links' thread. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_metrics(kvbm_manager_t *manager, char *out, size_t capacity, size_t *out_needed);
-/* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Blocks: no. Since 0.1. */
+/* Sends block events to a queue (NULL = stop), and keeps the queue alive. One queue per manager: a new one replaces the
+ * old one. Events of before are not sent; kvbm_manager_scan lists what is there. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t *manager, kvbm_queue_t *queue);
 
 /* One live block or stored record (frozen, 64 bytes). */
 typedef struct kvbm_scan_row {
   kvbm_key_t key;
-  uint8_t namespace_id[16];
-  uint64_t bytes;
-  uint32_t tier;
-  uint32_t component;
-  uint32_t uses;
-  uint32_t holds;
-  uint32_t pins;
+  uint8_t namespace_id[16]; /* as kvbm_namespace_id */
+  uint64_t bytes;           /* payload bytes, as decoded */
+  uint32_t tier;            /* 0 = host; a block may be in several tiers, and has a row for each */
+  uint32_t component;       /* index into the geometry's components */
+  uint32_t uses;            /* lookups that found it here, up to 65,535 */
+  uint32_t holds;           /* host only: holds, matches and operations that keep it */
+  uint32_t pins;            /* host only */
   uint32_t age; /* since its last use: requests in the host tier, seconds on a disk, 0 in a plug-in */
 } kvbm_scan_row_t;
 
