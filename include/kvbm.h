@@ -645,8 +645,8 @@ KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_names
  * there. Keys that are not in the host are ignored: they are in `items` and not in items_done. The blocks are held
  * until then, and stay in the host. If the tier does not take some, the result is KVBM_PARTIAL, or its first error if
  * it takes none, such as KVBM_ERR_DISK_FULL or KVBM_ERR_TIER_DISABLED. queue NULL: waits for the result. Errors:
- * KVBM_ERR_INVALID (no such tier), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: with a queue no. Since 0.1.
- * */
+ * KVBM_ERR_INVALID (no such tier), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: with a queue no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
