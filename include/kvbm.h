@@ -207,7 +207,8 @@ enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KV
  *             A zero namespace_id means all namespaces (kvbm_manager_reset). A block that is stored during that call
  *             may still be there.
  *   DISABLED  `tier` is out of service with all its blocks.
- * A scan directly after kvbm_manager_subscribe, plus all events after it, gives the same as a later kvbm_manager_scan.
+ * A scan directly after kvbm_manager_subscribe, plus all events after it, gives the same as a later kvbm_manager_scan,
+ * for the tiers that a scan lists.
  * Each shard of a block has events of its own; no field tells them apart. */
 typedef struct kvbm_event {
   uint64_t sequence;   /* of the manager, from 1, without gaps; a gap seen by a reader means lost events */
@@ -338,7 +339,8 @@ typedef struct kvbm_tier {
 /* Bits of kvbm_manager_options_t.flags. */
 #define KVBM_MANAGER_SHARE 1u /* like option share=on: several processes of this host share the tier set */
 
-/* Options of kvbm_manager_create. Texts, `tiers` and tables are copied; what tables point to is not (kvbm_plugin.h). */
+/* Options of kvbm_manager_create. Texts, `tiers`, and tables of tiers and policies are copied; the code and data that
+ * the tables point to are not (kvbm_plugin.h). */
 typedef struct kvbm_manager_options {
   uint32_t struct_size;
   uint32_t flags;                /* KVBM_MANAGER_*, or zero */
@@ -347,7 +349,9 @@ typedef struct kvbm_manager_options {
   const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file across restarts. Owned by this user
                                     and not writable by others, or created so (0600). Truncating it while it is in use
                                     kills this process (SIGBUS). NULL = anonymous memory */
-  const char *policy;            /* eviction policy; NULL = configuration "host.policy" (default "prefix") */
+  /* Eviction policy: prefix, lru, fifo, lfu, s3fifo, arc, sieve or tinylfu; NULL = configuration "host.policy" (default
+   * "prefix", which knows prefix trees). */
+  const char *policy;
   const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
   void *policy_user;             /* passed to policy_table's create */
   const kvbm_tier_t *tiers;      /* [n_tiers], fastest first, instead of those of the configuration; NULL = [[tier]] */
@@ -650,7 +654,8 @@ KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_names
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
-/* Removes blocks from every tier. *out_n counts those of the host tier (may be NULL). Not persistent: a record on disk
+/* Removes blocks from every tier. *out_n counts those of the host tier (may be NULL). Held and pinned blocks are not
+ * findable any more, and freed when they are released. Not persistent: a record on disk
  * may be found again after a restart, with its right content. For a permanent removal use kvbm_manager_reset,
  * kvbm_namespace_reset or kvbm_namespace_invalidate. Thread: any. Blocks: on a client of a shared tier set for the
  * owner, up to 2 s. Since 0.1. */
@@ -701,7 +706,7 @@ typedef struct kvbm_tier_codec_stats {
   uint64_t plain_bytes, stored_bytes; /* bytes of coded and of sealed records: before, and after */
   uint64_t sealed, left_plain;        /* records sealed; records stored unchanged */
   uint64_t encode_ns, decode_ns;      /* sums over all threads */
-  uint64_t decoded, decoded_bytes;    /* records decoded, and their bytes */
+  uint64_t decoded, decoded_bytes;    /* records decoded, and their bytes after decoding */
   uint64_t refused_lossy;             /* records that no open handle of their namespace allows */
   uint64_t missing_keys;              /* sealed with a key that is not in seal.key_file, or not sealed with one set */
   uint64_t damaged;                   /* records that did not decode or unseal, and were removed */
@@ -759,13 +764,14 @@ typedef struct kvbm_scan_row {
   uint32_t uses;            /* lookups that found it here, up to 65,535 */
   uint32_t holds;           /* host only: holds, matches and operations that keep it */
   uint32_t pins;            /* host only */
-  uint32_t age; /* since its last use: requests in the host tier, seconds on a disk, 0 in a plug-in */
+  uint32_t age;             /* since its last use: requests in the host tier, seconds on a disk */
 } kvbm_scan_row_t;
 
-/* Lists blocks and records page by page, without stopping any work. *inout_cursor is 0 to begin and 0 again at the end.
- * Blocks that are stored or removed during the walk may or may not be listed; all others are listed exactly once.
- * Writes *out_n rows, at most `capacity` and 65,536. Errors: KVBM_ERR_INVALID (a capacity of 0, a cursor that this call
- * did not return). Thread: any. Blocks: no. Since 0.1. */
+/* Lists blocks of the host and records of disks page by page, without stopping any work. Plug-ins, stores and other
+ * nodes cannot be listed: their tiers have no rows. *inout_cursor is 0 to begin and 0 again at the end; it is of one
+ * manager. Blocks that are stored or removed during the walk may or may not be listed; all others are listed exactly
+ * once. Writes *out_n rows, at most `capacity` and 65,536. Errors: KVBM_ERR_INVALID (a capacity of 0, a cursor that
+ * this call did not return). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
 
