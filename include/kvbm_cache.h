@@ -101,9 +101,9 @@ KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_optio
  *   - kvbm_manager_locate and kvbm_manager_scan report records as they are stored. kvbm_manager_drop removes only
  *     blocks of the part's own shard.
  *
- * Errors: KVBM_ERR_INVALID (mode, parts, unit_keys without PREFIX), KVBM_ERR_LIMIT (as kvbm_namespace_open). Thread:
- * any. Blocks: no, except up to ask_nodes_ns for other nodes, and up to option share_ask for the owner of a shared tier
- * set, each once more for other sizes. Since 0.1. */
+ * Errors: KVBM_ERR_INVALID (mode, parts, unit_keys without PREFIX), KVBM_ERR_LIMIT (as kvbm_namespace_open).
+ * Thread: any. Blocks: no, except up to ask_nodes_ns for other nodes, and up to option share_ask for the owner of a
+ * shared tier set, each once more for other sizes. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_lookup_options_t *options,
                                            KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
@@ -135,9 +135,8 @@ KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first,
                                         kvbm_match_item_t *out_items);
 /* Makes new holds on part `part` of keys [first, first + n), for managed pools. out_blocks is [n]; 0 for a block that
  * is not in the host tier, or is damaged. Prefetch and look up again to get those of lower tiers. The holds outlive the
- * match. Errors: KVBM_ERR_INVALID for a range or part outside the match, KVBM_ERR_LIMIT as
- * kvbm_block_clone. Thread: any. Blocks: no; verifies blocks recovered from a host file at their first use.
- * Since 0.1. */
+ * match. Errors: KVBM_ERR_INVALID for a range or part outside the match, KVBM_ERR_LIMIT as kvbm_block_clone.
+ * Thread: any. Blocks: no; verifies blocks recovered from a host file at their first use. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
                                          kvbm_block_t *out_blocks);
 /* Predicts load times: out_load_ns[i] is the time in ns that loading keys [first, first + i] into an attached cache
@@ -383,7 +382,8 @@ typedef struct kvbm_load_options {
   /* 1: do not cache blocks of lower tiers in the host tier, because this load is their only use for a while. */
   uint32_t keep_below;
   /* [n_keys] positions at which the blocks will be used; content keys only. A block stored at another position, or
-   * without one, is KVBM_ERR_MISMATCH. NULL = chained keys, or any_position */
+   * without one, is KVBM_ERR_MISMATCH. NULL = chained keys; content keys are then KVBM_ERR_MISMATCH, unless
+   * any_position is set */
   const kvbm_position_t *positions;
   /* KVBM_FOREVER by default. Blocks that have not landed by then are KVBM_ERR_DEADLINE. */
   uint64_t timeout_ns;
@@ -491,8 +491,8 @@ typedef struct kvbm_cache_code_options {
  * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_code_options_init(kvbm_cache_code_options_t *out_options, uint32_t struct_size);
 /* Returns the buffer size that kvbm_cache_encode needs for n_blocks engine blocks, for any contents and mode. n_blocks
- * is a multiple of `units`. Errors: KVBM_ERR_INVALID (as kvbm_cache_encode; blocks of more than 2^40 bytes). Thread:
- * any. Blocks: no. Since 0.1. */
+ * is a multiple of `units`. Errors: KVBM_ERR_INVALID (as kvbm_cache_encode; blocks of more than 2^40 bytes).
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_code_room(kvbm_cache_t *cache, size_t n_blocks,
                                             const kvbm_cache_code_options_t *options, uint64_t *out_bytes,
                                             kvbm_error_t *err);

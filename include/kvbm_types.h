@@ -152,7 +152,8 @@ typedef struct kvbm_offer kvbm_offer_t;
 typedef struct kvbm_session kvbm_session_t;
 
 /* A hold on a block: hold index, generation and manager, packed into one number. A value is never reused, so an old one
- * is found out (KVBM_ERR_STALE). Zero is never valid (KVBM_ERR_INVALID). */
+ * is found out (KVBM_ERR_STALE). Zero is never valid (KVBM_ERR_INVALID). The number has one of 255 tags for the
+ * manager: if a process creates more managers, a hold of another one may pass for its own. */
 typedef uint64_t kvbm_block_t;
 /* A pin: keeps blocks resident for an owner until a deadline. Zero is never valid. Use it only with the manager that
  * made it: pins of different managers may be equal numbers. */
