@@ -145,8 +145,9 @@ typedef struct kvbm_context_options {
   int32_t reserved;              /* zero */
 } kvbm_context_options_t;
 
-/* Fills defaults. struct_size = sizeof(kvbm_context_options_t) of the caller's header. Thread: any. Blocks: no.
- * Since 0.1. */
+/* Fills defaults: no file but $KVBM_CONFIG, no settings, silent. struct_size = sizeof(kvbm_context_options_t) of the
+ * caller's header; this and all *_options_init functions set the field to it. Errors: KVBM_ERR_INVALID (NULL, or a size
+ * below 4 or above 65,536). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_context_options_init(kvbm_context_options_t *out_options, uint32_t struct_size);
 
 /* Creates a context: configuration, worker threads, I/O engine. Resolves the configuration once, in this order:
@@ -662,8 +663,8 @@ KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namesp
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
 /* Passes a hint about blocks (KVBM_PRIORITY_*) to every policy, policy_table too, and to the disk tiers of this
- * process. A hint about a record that is already on disk is not persistent. Absent blocks are ignored. Thread: any.
- * Blocks: no. Since 0.1. */
+ * process. A hint about a record that is already on disk is not persistent. Absent blocks are ignored. A later hint
+ * replaces an earlier one. Errors: KVBM_ERR_INVALID (no such priority). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` for timeout_ns, or until unpinned. The caller chooses the number, for
@@ -745,7 +746,8 @@ typedef struct kvbm_manager_counters {
 } kvbm_manager_stats_t;
 
 /* Fills the struct; set struct_size first, which is kept. Cheap: no tier is read, but plug-ins are asked. Counters are
- * read one by one, so sums may differ by work in progress. Thread: any. Blocks: no. Since 0.1. */
+ * read one by one, so sums may differ by work in progress. Errors: KVBM_ERR_INVALID (struct_size not set). Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
 /* Writes all metrics as Prometheus text exposition (docs/operations.md). Two-phase like kvbm_context_config.
  * Thread: any. Blocks: on a node, for one turn of the links' thread. Since 0.1. */
