@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/errno_status.h"
+#include "base/file.h"
 #include "base/shared_memory.h"
 #include "base/thread_executor.h"
 
