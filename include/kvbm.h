@@ -676,7 +676,8 @@ KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
 /* Ends a pin early. Its blocks are evictable again unless another pin or hold keeps them. Errors: KVBM_ERR_STALE (it
- * has ended, or never was one: deadline passed, owner ended, or unpinned). Thread: any. Blocks: no. Since 0.1. */
+ * has ended, is of another manager, or never was one: deadline passed, owner ended, or unpinned). Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin(kvbm_manager_t *manager, kvbm_pin_t pin);
 /* Ends every pin of an owner, for example when it has died. *out_n counts them (may be NULL). An owner of 0 has none.
  * Thread: any. Blocks: no. Since 0.1. */

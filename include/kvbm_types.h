@@ -155,8 +155,8 @@ typedef struct kvbm_session kvbm_session_t;
  * is found out (KVBM_ERR_STALE). Zero is never valid (KVBM_ERR_INVALID). The number has one of 255 tags for the
  * manager: if a process creates more managers, a hold of another one may pass for its own. */
 typedef uint64_t kvbm_block_t;
-/* A pin: keeps blocks resident for an owner until a deadline. Zero is never valid. Use it only with the manager that
- * made it: pins of different managers may be equal numbers. */
+/* A pin: keeps blocks resident for an owner until a deadline. Zero is never valid. A manager refuses a pin of
+ * another one (KVBM_ERR_STALE). */
 typedef uint64_t kvbm_pin_t;
 
 /* The name of a block's content in its namespace (frozen, 16 bytes). Made by kvbm_key_chain, kvbm_key_content or

@@ -1,8 +1,20 @@
 #include "block/pin_table.h"
 
+#include <atomic>
+
 #include "base/clock.h"
 
 namespace kvbm::block {
+
+namespace {
+
+// Counts for all tables: a pin of another manager is unknown in this one, and ends nothing there.
+PinId next_id() noexcept {
+  static std::atomic<PinId> count{0};
+  return count.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
 
 PinTable::~PinTable() {
   MutexLock lock(lock_);
@@ -20,7 +32,7 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
     return Status(code, "a block cannot be pinned");
   }
   MutexLock lock(lock_);
-  const PinId id = next_id_++;
+  const PinId id = next_id();
   try {
     if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
     if (owner != kNoOwner) by_owner_.emplace(owner, id);

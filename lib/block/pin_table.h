@@ -17,7 +17,7 @@
 
 namespace kvbm::block {
 
-using PinId = uint64_t;  // never 0, never reused
+using PinId = uint64_t;  // never 0; unique in this process, also between tables
 using OwnerId = uint64_t;
 inline constexpr OwnerId kNoOwner = 0;
 
@@ -63,7 +63,6 @@ class PinTable {
 
   BlockTable& table_;
   mutable Mutex lock_;
-  PinId next_id_ KVBM_GUARDED_BY(lock_) = 1;
   std::map<PinId, Pin> pins_ KVBM_GUARDED_BY(lock_);
   std::set<std::pair<uint64_t, PinId>> by_deadline_ KVBM_GUARDED_BY(lock_);  // without kNever
   std::set<std::pair<OwnerId, PinId>> by_owner_ KVBM_GUARDED_BY(lock_);      // without kNoOwner

@@ -226,6 +226,8 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
       return fail(err, Code::invalid_argument, "manager, ns, options or out_cache is NULL");
     }
     if (ns->tenancy != manager->tenancy) return fail(err, Code::foreign_handle, "the namespace belongs to another manager");
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
+    if (here != KVBM_OK) return here;
     kvbm_cache_options_t given{};
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
     if (given.n_blocks == 0 || given.n_parts == 0 || given.n_parts > 32 || given.parts == nullptr) {

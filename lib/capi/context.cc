@@ -160,6 +160,8 @@ kvbm_status_t kvbm_context_config(const kvbm_context_t* context, char* out, size
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
     if (context == nullptr) return kvbm::capi::invalid("context is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*context->core, nullptr);
+    if (here != KVBM_OK) return here;
     const std::string text = kvbm::print_config(kvbm::manager::option_schema(), context->core->config);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
   });

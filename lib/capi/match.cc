@@ -170,7 +170,7 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
       out_blocks[i] = given ? 1 : 0;  // marks the block; replaced by its hold below
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
-    kvbm::Code code = kvbm::Code::no_room;
+    kvbm::Code code = kvbm::Code::at_limit;  // a block has the most references
     if (manager.table().try_retain(slots)) {
       code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
       if (code != kvbm::Code::ok) manager.release(slots);

@@ -127,9 +127,10 @@ kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* re
     if (ranks > UINT16_MAX || given.rank >= ranks) {
       return fail(err, Code::invalid_argument, "options.rank is below options.ranks, and that below 65,536");
     }
-    if (given.has_stream > 1 || (given.has_stream == 0 && given.stream != nullptr) || given.reserved != 0) {
+    if (given.has_stream > 1 || (given.has_stream == 0 && given.stream != nullptr)) {
       return fail(err, Code::invalid_argument, "options.stream is set and has_stream is not 1");
     }
+    if (given.reserved != 0) return fail(err, Code::unsupported, "options.reserved must be zero");
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, err);
     if (here != KVBM_OK) return here;
     kvbm::manager::Sessions::ReceiveRequest core;

@@ -194,6 +194,7 @@ static int blocks_in_a_child(world_t *w, kvbm_block_t *blocks, kvbm_match_t *mat
   kvbm_view_t view;
   kvbm_match_item_t item;
   kvbm_key_t key;
+  uint64_t cost;
   memset(&key, 7, sizeof key);
   TOLD(kvbm_manager_allocate(w->manager, w->ns, 1, &block, NULL, 0, NULL));
   TOLD(kvbm_manager_complete(w->manager, blocks, 1, NULL));
@@ -205,6 +206,41 @@ static int blocks_in_a_child(world_t *w, kvbm_block_t *blocks, kvbm_match_t *mat
   TOLD(kvbm_block_release(w->manager, blocks, 1));
   TOLD(kvbm_match_items(match, 0, 1, &item));
   TOLD(kvbm_match_blocks(match, 0, 0, 1, &block));
+  TOLD(kvbm_match_cost(match, 0, 1, &cost));
+  return 0;
+}
+/* Calls about keys, and those that make an object. */
+static int requests_in_a_child(world_t *w) {
+  int n = 50;
+  unsigned char memory[4096];
+  size_t got = 0;
+  kvbm_key_t key;
+  kvbm_pin_t pin = 0;
+  kvbm_match_t *match = NULL;
+  kvbm_cache_t *cache = NULL;
+  kvbm_namespace_t *ns = NULL;
+  kvbm_namespace_options_t names;
+  kvbm_tensor_t tensor = {memory, sizeof memory, 0, sizeof memory};
+  kvbm_cache_part_t part;
+  kvbm_cache_options_t options;
+  memset(&key, 7, sizeof key);
+  memset(&part, 0, sizeof part);
+  part.form = KVBM_FORM_OPAQUE, part.tensors = &tensor, part.n_tensors = 1;
+  kvbm_cache_options_init(&options, sizeof options);
+  options.n_blocks = 1, options.parts = &part, options.n_parts = 1;
+  kvbm_namespace_options_init(&names, sizeof names);
+  names.model = "other";
+  TOLD(kvbm_cache_attach(w->manager, w->ns, &options, &cache, NULL));
+  TOLD(kvbm_namespace_open(w->manager, &names, &ns, NULL));
+  TOLD(kvbm_manager_lookup(w->manager, w->ns, &key, 1, NULL, &match, &got));
+  TOLD(kvbm_manager_pin(w->manager, w->ns, NULL, &key, 1, 1, KVBM_FOREVER, &pin, &got));
+  TOLD(kvbm_manager_hint(w->manager, w->ns, NULL, &key, 1, KVBM_PRIORITY_KEEP));
+  TOLD(kvbm_manager_drop(w->manager, w->ns, NULL, &key, 1, &got));
+  TOLD(kvbm_manager_prefetch(w->manager, w->ns, NULL, &key, 1, NULL, 0));
+  TOLD(kvbm_manager_offload(w->manager, w->ns, NULL, &key, 1, 0, NULL, 0));
+  TOLD(kvbm_manager_locate(w->manager, w->ns, &key, 1, NULL, NULL, 0, &got));
+  TOLD(kvbm_manager_devices(w->manager, NULL, 0, &got));
+  TOLD(kvbm_manager_wait_for_peers(w->manager, 1000, NULL));
   return 0;
 }
 static int calls_in_a_child(world_t *w, kvbm_queue_t *queue) {
@@ -226,6 +262,7 @@ static int calls_in_a_child(world_t *w, kvbm_queue_t *queue) {
   TOLD(kvbm_key_chain(w->ns, NULL, tokens, 4, 4, NULL, &key, 1, &got));
   TOLD(kvbm_key_content(w->ns, tokens, 4, 4, NULL, &key, 1, &got));
   TOLD(kvbm_key_from_hashes(w->ns, (const uint8_t *)tokens, 4, 1, &key));
+  TOLD(kvbm_context_config(w->context, text, sizeof text, &got));
   TOLD(kvbm_manager_reset(w->manager, NULL));
   TOLD(kvbm_manager_flush(w->manager, 1000));
   TOLD(kvbm_manager_flush_durable(w->manager, 1000));
@@ -270,6 +307,7 @@ static void a_forked_child_is_told(void) {
     int wrong;
     alarm(60); /* a call that waits for a thread of the parent's waits for ever */
     wrong = blocks_in_a_child(&w, &block, match);
+    if (wrong == 0) wrong = requests_in_a_child(&w);
     if (wrong == 0) wrong = calls_in_a_child(&w, queue);
     kvbm_match_release(match);
     kvbm_queue_release(queue);

@@ -65,6 +65,16 @@ TEST_F(Pinned, the_death_of_an_owner_ends_its_pins_only) {
   EXPECT_EQ(pins.unpin(b.value()), Code::ok);
 }
 
+TEST_F(Pinned, a_pin_of_another_table_ends_nothing) {
+  PinTable pins(*table);
+  PinTable others(*table);
+  const auto own = pins.pin(std::span(slots).first(1), 1, kNever);
+  const auto other = others.pin(std::span(slots).last(1), 1, kNever);
+  EXPECT_EQ(pins.unpin(other.value()), Code::stale_handle);
+  EXPECT_EQ(others.unpin(own.value()), Code::stale_handle);
+  EXPECT_EQ(pins.size() + others.size(), 2U);
+}
+
 TEST_F(Pinned, an_erased_block_keeps_its_slot_while_pinned) {
   PinTable pins(*table);
   auto id = pins.pin(std::span(slots).first(1), 1, kNever);
