@@ -23,7 +23,8 @@ using kvbm::capi::guarded;
 using kvbm::capi::invalid;
 using kvbm::capi::refuse;
 using kvbm::capi::to_c;
-using kvbm::manager::Manager;
+using kvbm::manager::HostTier;
+using kvbm::manager::TierStack;
 
 static_assert(sizeof(kvbm_block_t) == sizeof(HoldValue));
 static_assert(sizeof(kvbm_position_t) == sizeof(kvbm::codec::Position));
@@ -56,22 +57,22 @@ class PerBlock {
 };
 using Slots = PerBlock<SlotId>;
 
-kvbm_status_t make_holds(Manager& manager, HoldKind kind, std::span<const SlotId> slots,
+kvbm_status_t make_holds(HostTier& host, HoldKind kind, std::span<const SlotId> slots,
                          std::span<const uint32_t> generations, kvbm_block_t* out) {
-  const Code code = manager.holds().create(kind, slots, generations, {out, slots.size()});
-  if (code != Code::ok && kind != HoldKind::weak) manager.release(slots);
+  const Code code = host.holds().create(kind, slots, generations, {out, slots.size()});
+  if (code != Code::ok && kind != HoldKind::weak) host.release(slots);
   return to_c(code);
 }
 
 // Settles holds after a publication: a duplicate's hold now names the resident block, a refused block is writable
 // again.
-void settle(Manager& manager, std::span<const HoldValue> values, std::span<const SlotId> slots,
+void settle(HostTier& host, std::span<const HoldValue> values, std::span<const SlotId> slots,
             std::span<const Code> codes) {
   const auto listed = [&](size_t i) { return codes[i] == Code::ok || codes[i] == Code::exists; };
   for (size_t begin = 0; begin < values.size();) {
     size_t end = begin + 1;
     while (end < values.size() && listed(end) == listed(begin)) ++end;
-    manager.holds().settle(values.subspan(begin, end - begin), listed(begin) ? HoldKind::reading : HoldKind::writable,
+    host.holds().settle(values.subspan(begin, end - begin), listed(begin) ? HoldKind::reading : HoldKind::writable,
                            slots.subspan(begin, end - begin));
     begin = end;
   }
@@ -111,25 +112,26 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (here != KVBM_OK) return here;
     if (n_blocks == 0) return KVBM_OK;
     if (out_blocks == nullptr) return invalid("out_blocks is NULL");
-    Manager& core = *manager->tenancy->manager;
-    if (n_blocks > core.table().slots()) {
+    TierStack& stack = manager->tenancy->manager->stack();
+    HostTier& host = stack.host();
+    if (n_blocks > host.table().slots()) {
       return kvbm::capi::fail(nullptr, {Code::no_room, "the host tier has fewer blocks",
-                                        std::to_string(n_blocks) + " of " + std::to_string(core.table().slots()) + "; raise host.capacity"});
+                                        std::to_string(n_blocks) + " of " + std::to_string(host.table().slots()) + "; raise host.capacity"});
     }
     Slots slots(n_blocks);
     std::vector<kvbm::block::Evicted> evicted;
     const bool report = out_evicted != nullptr || out_n_evicted != nullptr;
-    const Code code = core.allocate(ns->ns->account(), slots, report ? &evicted : nullptr);
+    const Code code = stack.allocate(ns->ns->account(), slots, report ? &evicted : nullptr);
     for (size_t i = 0; i < std::min(evicted.size(), evicted_capacity); ++i) {
       std::memcpy(out_evicted[i].bytes, evicted[i].identity.key.bytes.data(), sizeof(kvbm_key_t));
     }
     if (out_n_evicted != nullptr) *out_n_evicted = evicted.size();
     if (code != Code::ok) return to_c(code);
     for (size_t i = 0; i < n_blocks; ++i) {  // before the caller may write there
-      core.arena().clear_head(slots[i]);
-      kvbm::manager::note_parent(core, slots[i], {});
+      host.arena().clear_head(slots[i]);
+      kvbm::manager::note_parent(host, slots[i], {});
     }
-    return make_holds(core, HoldKind::writable, slots, {}, out_blocks);
+    return make_holds(host, HoldKind::writable, slots, {}, out_blocks);
   });
 }
 
@@ -138,9 +140,9 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     if (repeats(blocks, n_blocks)) return invalid(kRepeated);
-    const uint64_t limit = core.arena().block_bytes();
+    const uint64_t limit = host.arena().block_bytes();
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
       if (bytes[i] == 0 || bytes[i] > limit) {
         return kvbm::capi::fail(nullptr, {Code::invalid_argument, "a length is none of a block",
@@ -149,7 +151,7 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
       }
     }
     Slots slots(n_blocks);
-    return to_c(kvbm::block::complete_held(core.holds(), core.table(), {blocks, n_blocks}, slots,
+    return to_c(kvbm::block::complete_held(host.holds(), host.table(), {blocks, n_blocks}, slots,
                                            {bytes, bytes != nullptr ? n_blocks : 0}, limit));
   });
 }
@@ -170,7 +172,8 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (given.priority > KVBM_PRIORITY_KEEP) return invalid("options.priority is not a KVBM_PRIORITY_* value");
     if (n_blocks == 0) return KVBM_OK;
     if (!is_batch(inout_blocks, n_blocks, keys)) return invalid(kNoBatch);
-    Manager& core = *manager->tenancy->manager;
+    TierStack& stack = manager->tenancy->manager->stack();
+    HostTier& host = stack.host();
     if (repeats(inout_blocks, n_blocks)) return invalid(kRepeated);
     kvbm::manager::ManagedBlocks what;
     if (given.part == nullptr) {
@@ -183,7 +186,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       what.family = plan.value().family;
     }
     what.keys = {reinterpret_cast<const Key*>(keys), n_blocks};
-    core.trust_present(what.family, what.keys);  // the caller may get the resident block in place of its own
+    host.trust_present(what.family, what.keys);  // the caller may get the resident block in place of its own
     what.parent = reinterpret_cast<const Key*>(given.parent);
     what.chained = given.unchained == 0;
     what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
@@ -196,13 +199,13 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     PerBlock<Code> codes(n_blocks);
     // The old holds end first: of two callers that register one block, one must find its hold stale. No hold names
     // the blocks until they are settled.
-    const Code taken = kvbm::block::take_held(core.holds(), core.table(), {inout_blocks, n_blocks}, slots);
+    const Code taken = kvbm::block::take_held(host.holds(), host.table(), {inout_blocks, n_blocks}, slots);
     if (taken != Code::ok) return to_c(taken);
-    const Code all = kvbm::manager::publish_managed(core, what, slots, codes);
+    const Code all = kvbm::manager::publish_managed(stack, what, slots, codes);
     if (given.item_status != nullptr) {
       for (size_t i = 0; i < n_blocks; ++i) given.item_status[i] = to_c(codes[i]);
     }
-    settle(core, {inout_blocks, n_blocks}, slots, codes);
+    settle(host, {inout_blocks, n_blocks}, slots, codes);
     return to_c(all);
   });
 }
@@ -212,13 +215,13 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_views)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     for (size_t i = 0; i < n_blocks; ++i) {
       kvbm::block::Seen seen;
-      const Code code = kvbm::block::look_at(core.holds(), core.table(), blocks[i], &seen);
+      const Code code = kvbm::block::look_at(host.holds(), host.table(), blocks[i], &seen);
       if (code != Code::ok) return to_c(code);
-      out_views[i].data = core.arena().payload(seen.slot).data();
-      out_views[i].bytes = seen.partial ? core.arena().block_bytes() : seen.payload_bytes;
+      out_views[i].data = host.arena().payload(seen.slot).data();
+      out_views[i].bytes = seen.partial ? host.arena().block_bytes() : seen.payload_bytes;
       out_views[i].slot = seen.slot;
     }
     return KVBM_OK;
@@ -230,11 +233,11 @@ kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* bloc
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     Slots slots(n_blocks);
-    const Code code = kvbm::block::retain_held(core.holds(), core.table(), {blocks, n_blocks}, slots);
+    const Code code = kvbm::block::retain_held(host.holds(), host.table(), {blocks, n_blocks}, slots);
     if (code != Code::ok) return to_c(code);
-    return make_holds(core, HoldKind::reading, slots, {}, out_blocks);
+    return make_holds(host, HoldKind::reading, slots, {}, out_blocks);
   });
 }
 
@@ -242,7 +245,7 @@ kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* bl
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     constexpr size_t kPage = 128;
     Code first = Code::ok;
     for (size_t at = 0; at < n_blocks; at += kPage) {
@@ -250,13 +253,13 @@ kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* bl
       Hold holds[kPage];
       Code codes[kPage];
       SlotId slots[kPage];
-      core.holds().end({blocks + at, n}, {holds, n}, {codes, n});
+      host.holds().end({blocks + at, n}, {holds, n}, {codes, n});
       size_t ended = 0;
       for (size_t i = 0; i < n; ++i) {
         if (codes[i] != Code::ok && first == Code::ok) first = codes[i];
         if (codes[i] == Code::ok && holds[i].kind != HoldKind::weak) slots[ended++] = holds[i].slot;
       }
-      core.release({slots, ended});
+      host.release({slots, ended});
     }
     return to_c(first);
   });
@@ -267,12 +270,12 @@ kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* 
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_weak)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     Slots slots(n_blocks);
     PerBlock<uint32_t> generations(n_blocks);
-    const Code code = kvbm::block::name_held(core.holds(), core.table(), {blocks, n_blocks}, slots, generations);
+    const Code code = kvbm::block::name_held(host.holds(), host.table(), {blocks, n_blocks}, slots, generations);
     if (code != Code::ok) return to_c(code);
-    return make_holds(core, HoldKind::weak, slots, generations, out_weak);
+    return make_holds(host, HoldKind::weak, slots, generations, out_weak);
   });
 }
 
@@ -281,17 +284,17 @@ kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* we
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(weak, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    Manager& core = *manager->tenancy->manager;
+    HostTier& host = manager->tenancy->manager->host();
     std::vector<Hold> holds(n_blocks);
     for (size_t i = 0; i < n_blocks; ++i) {
-      const Code code = core.holds().resolve(weak[i], &holds[i]);
+      const Code code = host.holds().resolve(weak[i], &holds[i]);
       if (code != Code::ok) return to_c(code);
       if (holds[i].kind != HoldKind::weak) return KVBM_ERR_STATE;
     }
     for (size_t i = 0; i < n_blocks; ++i) {
       out_blocks[i] = 0;
-      if (!core.table().acquire_weak(holds[i].slot, holds[i].slot_generation)) continue;
-      const kvbm_status_t made = make_holds(core, HoldKind::reading, {&holds[i].slot, 1}, {}, &out_blocks[i]);
+      if (!host.table().acquire_weak(holds[i].slot, holds[i].slot_generation)) continue;
+      const kvbm_status_t made = make_holds(host, HoldKind::reading, {&holds[i].slot, 1}, {}, &out_blocks[i]);
       if (made != KVBM_OK) {
         kvbm_block_release(manager, out_blocks, i);
         return made;

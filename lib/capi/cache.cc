@@ -100,7 +100,7 @@ Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t&
 }
 
 // Returns the device of the tensors; null: they are in host memory.
-Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager::Manager& manager,
+Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager::DeviceCaches& devices,
                                                                    const kvbm_cache_options_t& given) {
   if (given.memory > KVBM_MEMORY_CUDA) return Status(Code::invalid_argument, "memory is not a KVBM_MEMORY_* value");
   if (given.device != 0 && given.memory != KVBM_MEMORY_CUDA) {
@@ -112,7 +112,7 @@ Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager
       tensors.push_back({given.parts[p].tensors[t].data, given.parts[p].tensors[t].bytes, p, t});
     }
   }
-  return manager.devices().place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
+  return devices.place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
 }
 
 // Returns true if this process has memory at an address. An unknown result counts as true.
@@ -141,7 +141,7 @@ kvbm::device::CuStream to_stream(void* stream) noexcept { return static_cast<kvb
 
 // A submission has no error slot: kvbm_error_last returns the text, and the log has it.
 kvbm_status_t refuse_submission(const kvbm::manager::Cache& cache, const Status& why) {
-  cache.manager()->env().log->write(kvbm::LogLevel::warning, "cache", why.message());
+  cache.stack().host().env().log->write(kvbm::LogLevel::warning, "cache", why.message());
   return fail(nullptr, why);
 }
 
@@ -239,12 +239,12 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
       if (!part.ok()) return fail(err, in_part(i, part.status()));
       parts.push_back(std::move(part).value());
     }
-    auto device = find_device(*manager->tenancy->manager, given);
+    auto device = find_device(manager->tenancy->manager->devices(), given);
     if (!device.ok()) return fail(err, device.status());
     if (device.value() == nullptr) {
       if (const Status there = check_host_memory(given); !there.ok()) return fail(err, there);
     }
-    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager, ns->ns, std::move(parts),
+    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager->stack().keep(), ns->ns, std::move(parts),
                                               std::move(device).value());
     if (!cache.ok()) return fail(err, cache.status());
     *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::capi::Gate>()};
@@ -300,7 +300,7 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
       request.unit_keys.assign(units, units + per_part);
     }
     request.priority = static_cast<uint8_t>(given.priority);
-    request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
+    request.deadline_ns = kvbm::deadline_after(core->stack().host().env().clock(), given.timeout_ns);
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
     auto after = point_on(*core, given.stream, given.has_stream);
     if (!after.ok()) return refuse_submission(*core, after.status());
@@ -352,7 +352,7 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
       const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
       request.positions.assign(positions, positions + n_keys);
     }
-    request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
+    request.deadline_ns = kvbm::deadline_after(core->stack().host().env().clock(), given.timeout_ns);
     request.compute_block_ns = given.compute_block_ns;
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
     auto after = point_on(*core, given.stream, given.has_stream);

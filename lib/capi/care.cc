@@ -56,14 +56,14 @@ kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t* manager, kvbm_namespace_t* n
   return guarded(nullptr, [&]() -> kvbm_status_t {
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const auto& core = manager->tenancy->manager;
+    const auto stack = manager->tenancy->manager->stack().keep();
     kvbm::manager::LookupRequest request;
     request.mode = kvbm::manager::LookupMode::each;
     request.uncounted = true;
     if (n_keys != 0) kvbm::capi::ask_owner_and_wait(*manager->tenancy, {&s.plan, 1}, s.keys);
     if (n_keys != 0) kvbm::capi::ask_for_other_sizes(*manager->tenancy, *ns->ns, {&s.plan, 1}, s.keys, 0);
-    auto match = n_keys == 0 ? nullptr : kvbm::manager::look_up(core, ns->ns, {&s.plan, 1}, s.keys, request);
-    auto operation = std::make_shared<kvbm::manager::PrefetchOperation>(core, std::move(match), n_keys, kvbm::kNever);
+    auto match = n_keys == 0 ? nullptr : kvbm::manager::look_up(stack, ns->ns, {&s.plan, 1}, s.keys, request);
+    auto operation = std::make_shared<kvbm::manager::PrefetchOperation>(stack, std::move(match), n_keys, kvbm::kNever);
     return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);
   });
 }
@@ -74,13 +74,14 @@ kvbm_status_t kvbm_manager_offload(kvbm_manager_t* manager, kvbm_namespace_t* ns
   return guarded(nullptr, [&]() -> kvbm_status_t {
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const auto& core = manager->tenancy->manager;
-    if (tier == 0 || tier > core->tiers_below()) {
+    const auto stack = manager->tenancy->manager->stack().keep();
+    const size_t tiers = stack->lower().count();
+    if (tier == 0 || tier > tiers) {
       return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "there is no such tier below the host tier",
-                                        "tier is " + std::to_string(tier) + ", there are 1 to " + std::to_string(core->tiers_below())});
+                                        "tier is " + std::to_string(tier) + ", there are 1 to " + std::to_string(tiers)});
     }
     auto operation = std::make_shared<kvbm::manager::OffloadOperation>(
-        core, static_cast<kvbm::TierIndex>(tier), s.plan.family, std::vector<Key>(s.keys.begin(), s.keys.end()),
+        stack, static_cast<kvbm::TierIndex>(tier), s.plan.family, std::vector<Key>(s.keys.begin(), s.keys.end()),
         kvbm::kNever);
     return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);
   });
@@ -92,7 +93,7 @@ kvbm_status_t kvbm_manager_drop(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     if (out_n != nullptr) *out_n = 0;
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const size_t n = manager->tenancy->manager->drop(s.plan.family, s.keys);
+    const size_t n = manager->tenancy->manager->stack().drop(s.plan.family, s.keys);
     if (out_n != nullptr) *out_n = n;
     return KVBM_OK;
   });
@@ -104,7 +105,7 @@ kvbm_status_t kvbm_manager_hint(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
     if (priority > KVBM_PRIORITY_KEEP) return kvbm::capi::invalid("priority is not a KVBM_PRIORITY_* value");
-    manager->tenancy->manager->hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
+    manager->tenancy->manager->stack().hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
     return KVBM_OK;
   });
 }
@@ -121,7 +122,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
     auto& core = *manager->tenancy->manager;
     size_t count = 0;
     const uint64_t deadline = kvbm::deadline_after(core.env().clock(), timeout_ns);
-    const kvbm::Code code = core.pin(s.plan.family, s.keys, owner, deadline, *out_pin, count, ns->ns->options().allow_lossy);
+    const kvbm::Code code = core.pins().pin(s.plan.family, s.keys, owner, deadline, *out_pin, count, ns->ns->options().allow_lossy);
     if (out_n != nullptr) *out_n = count;
     return to_c(code);
   });
@@ -131,7 +132,7 @@ kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    return to_c(manager->tenancy->manager->unpin(pin));
+    return to_c(manager->tenancy->manager->pins().unpin(pin));
   });
 }
 
@@ -140,7 +141,7 @@ kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, 
     if (out_n != nullptr) *out_n = 0;
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    const size_t n = manager->tenancy->manager->unpin_owner(owner);
+    const size_t n = manager->tenancy->manager->pins().unpin_owner(owner);
     if (out_n != nullptr) *out_n = n;
     return KVBM_OK;
   });

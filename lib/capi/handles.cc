@@ -178,13 +178,13 @@ std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<I
   return std::move(*answers);
 }
 
-std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
+std::vector<Identity> nowhere_here(manager::LowerTiers& lower, std::span<const manager::PartPlan> parts,
                                    std::span<const Key> keys) {
   std::vector<Identity> ids;
   for (const manager::PartPlan& part : parts) {
     for (const Key& key : keys) ids.push_back({key, part.family});
   }
-  manager::keep_unknown(manager, ids);
+  manager::keep_unknown(lower, ids);
   return ids;
 }
 
@@ -203,7 +203,7 @@ void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids) {
 
 void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys) {
   if (tenancy.share == nullptr || !tenancy.share->can_ask()) return;
-  ask_owner_and_wait(tenancy, nowhere_here(*tenancy.manager, parts, keys));
+  ask_owner_and_wait(tenancy, nowhere_here(tenancy.manager->lower(), parts, keys));
 }
 
 void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<const manager::PartPlan> parts,
@@ -215,7 +215,7 @@ void ask_for_other_sizes(Tenancy& tenancy, manager::Namespace& ns, std::span<con
     if (asks_owner) ask_owner_and_wait(tenancy, ids);
     if (asks_nodes) ask_nodes_and_wait(tenancy, std::move(ids), ask_nodes_ns);
   };
-  manager::AskOtherSizes question(*tenancy.manager, ns, parts, keys);
+  manager::AskOtherSizes question(tenancy.manager->lower(), ns, parts, keys);
   ask(question.first());
   if (question.has_more()) ask(question.rest());
 }
@@ -237,7 +237,7 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns
   if (tenancy.share != nullptr) {
     tenancy.share->flush(durable, std::move(done));
   } else {
-    tenancy.manager->flush_and_tell(durable, std::move(done));
+    tenancy.manager->lower().flush_and_tell(durable, std::move(done));
   }
   int waits = kWaits;
   if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns)) &&

@@ -36,6 +36,7 @@ struct NodeAnswer;
 namespace kvbm::manager {
 class Cache;
 struct Environment;
+class LowerTiers;
 class Manager;
 class Match;
 class Namespace;
@@ -124,7 +125,7 @@ void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t ti
 std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
 // Returns the records that no tier has, as far as is known.
-std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
+std::vector<Identity> nowhere_here(manager::LowerTiers& lower, std::span<const manager::PartPlan> parts,
                                    std::span<const Key> keys);
 
 // Asks the owner of a shared tier set for records that are nowhere here, within the time of its options; no-op

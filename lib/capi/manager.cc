@@ -160,14 +160,16 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!manager.ok()) return fail(err, opening(manager.status()));
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
+    kvbm::manager::Manager& core_manager = *tenancy->manager;
     tenancy->share = std::move(share).value();
     if (tenancy->share != nullptr) {
-      const Status shared = tenancy->share->start(tenancy->manager);
+      const Status shared = tenancy->share->start(core_manager.stack().keep(), core_manager.namespaces(), core_manager.share());
       if (!shared.ok()) return fail(err, shared);
     }
     tenancy->node = std::move(node);
     if (tenancy->node != nullptr) {
-      const Status started = tenancy->node->start(tenancy->manager);
+      const Status started = tenancy->node->start(core_manager.stack().keep(), core_manager.namespaces(),
+                                                   core_manager.coding_terms());
       if (!started.ok()) return fail(err, started);
     }
     *out_manager = new kvbm_manager{std::move(tenancy)};
@@ -184,7 +186,7 @@ kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
     if (manager == nullptr) return fail(err, Code::invalid_argument, "manager is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
     if (here != KVBM_OK) return here;
-    return fail(err, manager->tenancy->manager->reset_all());
+    return fail(err, manager->tenancy->manager->stack().erase_all());
   });
 }
 

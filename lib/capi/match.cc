@@ -51,11 +51,11 @@ kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
   const std::span<const kvbm::Key> asked(reinterpret_cast<const kvbm::Key*>(keys), n_keys);
   if (!request.host_only) kvbm::capi::ask_owner_and_wait(*tenancy, parts, asked);
   if (ask_nodes_ns != 0 && !request.host_only) {
-    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(*tenancy->manager, parts, asked), ask_nodes_ns);
+    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(tenancy->manager->lower(), parts, asked), ask_nodes_ns);
   }
   if (!request.host_only) kvbm::capi::ask_for_other_sizes(*tenancy, *ns, parts, asked, ask_nodes_ns);
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
-  auto match = kvbm::manager::look_up(tenancy->manager, ns, parts, asked, request);
+  auto match = kvbm::manager::look_up(tenancy->manager->stack().keep(), ns, parts, asked, request);
   *out_n = match != nullptr ? match->hits() : 0;
   *out_match = match != nullptr ? new kvbm_match{tenancy, std::move(match)} : nullptr;
   return KVBM_OK;
@@ -140,7 +140,7 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
         const auto& part = found.parts()[p];
         // A slot that the match holds keeps the bytes that were completed in it.
         const uint64_t bytes = tier != 0 ? part.found[first + i].payload_bytes
-                                         : found.manager().table().payload_bytes(part.slots[first + i]);
+                                         : found.stack().host().table().payload_bytes(part.slots[first + i]);
         item.parts_needed |= 1U << p;
         item.bytes += bytes;
         const kvbm::TierIndex from = found.source_of(p, first + i);
@@ -161,19 +161,19 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
     const auto& found = *match->match;
     if (part >= found.parts().size()) return invalid("the match has not so many parts");
     if (first > found.keys().size() || n > found.keys().size() - first) return refuse_range(first, n, found.keys().size());
-    auto& manager = found.manager();
+    kvbm::manager::HostTier& host = found.stack().host();
     std::vector<kvbm::SlotId> slots;
     for (size_t i = 0; i < n; ++i) {
       const kvbm::SlotId slot = found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
-      const bool given = slot != kvbm::kNoSlot && manager.trust(slot);
+      const bool given = slot != kvbm::kNoSlot && host.trust(slot);
       if (given) slots.push_back(slot);
       out_blocks[i] = given ? 1 : 0;  // marks the block; replaced by its hold below
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
     kvbm::Code code = kvbm::Code::at_limit;  // a block has the most references
-    if (manager.table().try_retain(slots)) {
-      code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
-      if (code != kvbm::Code::ok) manager.release(slots);
+    if (host.table().try_retain(slots)) {
+      code = host.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
+      if (code != kvbm::Code::ok) host.release(slots);
     }
     if (code != kvbm::Code::ok) {
       std::fill_n(out_blocks, n, 0);

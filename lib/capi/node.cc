@@ -28,7 +28,7 @@ kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRe
                      kvbm_location_t* out_rows, size_t capacity, size_t* out_n) {
   std::vector<kvbm::Identity> ids = kvbm::manager::identities_of(request);
   std::vector<kvbm::cluster::NodeAnswer> answers;
-  answers.push_back(kvbm::manager::own_answer(*tenancy.manager, ids));
+  answers.push_back(kvbm::manager::own_answer(tenancy.manager->lower(), ids));
   if (ask_nodes_ns != 0) {
     auto others = kvbm::capi::survey_and_wait(tenancy, std::move(ids), ask_nodes_ns);
     answers.insert(answers.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));

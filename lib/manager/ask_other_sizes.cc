@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "manager/lend.h"
-#include "manager/manager.h"
+#include "manager/lower_tiers.h"
 
 namespace kvbm::manager {
 
@@ -13,8 +13,8 @@ void add_shards(const OtherSize& size, const Key& key, std::vector<Identity>& id
   for (const FamilyId family : size.families) ids.push_back({key, family});
 }
 
-bool is_known(Manager& manager, std::vector<Identity> ids) {
-  keep_unknown(manager, ids);
+bool is_known(LowerTiers& lower, std::vector<Identity> ids) {
+  keep_unknown(lower, ids);
   return ids.empty();
 }
 
@@ -22,11 +22,11 @@ bool is_known(Manager& manager, std::vector<Identity> ids) {
 
 std::vector<Identity> AskOtherSizes::first() {
   std::vector<Identity> out;
-  if (ns_.are_other_sizes_quiet(manager_.env().clock().now_ns())) return out;
+  if (ns_.are_other_sizes_quiet(lower_.host().env().clock().now_ns())) return out;
   for (const PartPlan& part : parts_) {
     std::vector<Identity> ids;
     for (const Key& key : keys_) ids.push_back({key, part.family});
-    keep_unknown(manager_, ids);
+    keep_unknown(lower_, ids);
     if (ids.empty()) continue;
     Lacking one;
     one.sizes = ns_.all_other_sizes(part);
@@ -37,7 +37,7 @@ std::vector<Identity> AskOtherSizes::first() {
     }
     lacking_.push_back(std::move(one));
   }
-  keep_unknown(manager_, out);
+  keep_unknown(lower_, out);
   return out;
 }
 
@@ -50,7 +50,7 @@ std::vector<Identity> AskOtherSizes::rest() {
       const auto whole = [&](const Key& key) {
         std::vector<Identity> shards;
         add_shards(*size, key, shards);
-        return is_known(manager_, std::move(shards));
+        return is_known(lower_, std::move(shards));
       };
       const auto firsts = std::span(one.keys).first(first);
       if (std::none_of(firsts.begin(), firsts.end(), whole)) continue;
@@ -59,8 +59,8 @@ std::vector<Identity> AskOtherSizes::rest() {
       break;
     }
   }
-  ns_.quiet_other_sizes(any ? UINT64_MAX : manager_.env().clock().now_ns() + kQuietNs);
-  keep_unknown(manager_, out);
+  ns_.quiet_other_sizes(any ? UINT64_MAX : lower_.host().env().clock().now_ns() + kQuietNs);
+  keep_unknown(lower_, out);
   return out;
 }
 

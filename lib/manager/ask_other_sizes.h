@@ -14,15 +14,15 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class LowerTiers;
 
 class AskOtherSizes {
  public:
   static constexpr size_t kFirstKeys = 4;
   static constexpr uint64_t kQuietNs = 1'000'000'000;
 
-  AskOtherSizes(Manager& manager, Namespace& ns, std::span<const PartPlan> parts, std::span<const Key> keys)
-      : manager_(manager), ns_(ns), parts_(parts), keys_(keys) {}
+  AskOtherSizes(LowerTiers& lower, Namespace& ns, std::span<const PartPlan> parts, std::span<const Key> keys)
+      : lower_(lower), ns_(ns), parts_(parts), keys_(keys) {}
   // Returns the records to ask for in step one.
   std::vector<Identity> first();
   [[nodiscard]] bool has_more() const noexcept { return !lacking_.empty(); }
@@ -35,7 +35,7 @@ class AskOtherSizes {
     std::vector<Key> keys;  // found in no tier
   };
 
-  Manager& manager_;
+  LowerTiers& lower_;
   Namespace& ns_;
   const std::span<const PartPlan> parts_;
   const std::span<const Key> keys_;

@@ -8,7 +8,7 @@
 #include "device/landmark.h"
 #include "device/transfers.h"
 #include "manager/device_caches.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -83,10 +83,11 @@ Status CachePart::check_blocks(std::span<const uint32_t> ids) const {
   return pages_.has_value() ? pages_->check_blocks(ids) : arrangement_->check_blocks(ids);
 }
 
-Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
+Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<TierStack> stack, std::shared_ptr<Namespace> ns,
                                              std::vector<CachePart> parts, std::shared_ptr<AttachedDevice> device) {
-  const uint64_t block_bytes = manager->arena().block_bytes();
-  const size_t head_room = manager->arena().head(0).size();
+  tier::HostArena& arena = stack->host().arena();
+  const uint64_t block_bytes = arena.block_bytes();
+  const size_t head_room = arena.head(0).size();
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].payload_bytes() > block_bytes) {
       return Status(Code::invalid_argument, "a stored block is larger than the manager's blocks",
@@ -102,7 +103,7 @@ Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, s
   auto cache = std::shared_ptr<Cache>(new Cache());
   const layout::Geometry* geometry = ns->options().geometry.get();
   cache->units_ = geometry != nullptr ? geometry->units() : 1;
-  cache->manager_ = std::move(manager);
+  cache->stack_ = std::move(stack);
   cache->ns_ = std::move(ns);
   cache->parts_ = std::move(parts);
   cache->device_ = std::move(device);

@@ -18,7 +18,7 @@
 namespace kvbm::manager {
 
 class AttachedDevice;
-class Manager;
+class TierStack;
 
 // In a list of block ids: the engine has no block of this part here.
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
@@ -63,11 +63,11 @@ class CachePart {
 class Cache {
  public:
   // `device`: null for host memory. invalid_argument when a record would not fit a block of the manager.
-  static Result<std::shared_ptr<Cache>> create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
+  static Result<std::shared_ptr<Cache>> create(std::shared_ptr<TierStack> stack, std::shared_ptr<Namespace> ns,
                                                std::vector<CachePart> parts,
                                                std::shared_ptr<AttachedDevice> device = nullptr);
 
-  [[nodiscard]] const std::shared_ptr<Manager>& manager() const noexcept { return manager_; }
+  [[nodiscard]] TierStack& stack() const noexcept { return *stack_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] const std::vector<CachePart>& parts() const noexcept { return parts_; }
   // Null: the tensors are host memory.
@@ -89,7 +89,7 @@ class Cache {
 
  private:
   Cache() = default;
-  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<TierStack> stack_;
   std::shared_ptr<Namespace> ns_;
   std::vector<CachePart> parts_;
   uint32_t units_ = 1;

@@ -24,7 +24,7 @@ class Workspace;
 
 namespace kvbm::manager {
 
-class Manager;
+class TierStack;
 
 struct CodedLanding {
   std::vector<std::byte> head;            // of the plain record
@@ -38,21 +38,24 @@ class LateDecoder {
     Identity id;
     TierIndex tier = 0;     // source tier
     uint64_t location = 0;  // place in that tier
-    uint64_t mark = 0;      // Manager::forget_mark at the time of the request
+    uint64_t mark = 0;      // Invalidations::mark at the time of the request
     SlotId slot = kNoSlot;
     std::shared_ptr<const CodedLanding> coded;
   };
+  explicit LateDecoder(TierStack& stack) : stack_(stack) {}
   // Queues the record to be decoded into its slot and registered, or releases the slot if too much is queued.
-  static void keep(const std::shared_ptr<Manager>& manager, Landed landed);
+  void keep(Landed landed);
 
  private:
   // Limit of concurrent tasks: loads in progress have priority. And of slots in use: an eighth of the host's, and at
   // most so many bytes.
   static constexpr uint32_t kTasks = 2;
   static constexpr uint64_t kMostBytes = 64ULL << 20;
-  static void work(const std::shared_ptr<Manager>& manager, std::unique_ptr<codec::Workspace> workspace);
-  static void decode(Manager& manager, Landed& landed, codec::Workspace& workspace);
+  void post(std::unique_ptr<codec::Workspace> workspace);
+  void work(std::unique_ptr<codec::Workspace> workspace);
+  void decode(Landed& landed, codec::Workspace& workspace);
 
+  TierStack& stack_;
   Mutex mutex_;
   std::deque<Landed> waiting_ KVBM_GUARDED_BY(mutex_);
   uint32_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;

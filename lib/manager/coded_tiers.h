@@ -3,12 +3,22 @@
 
 #include <memory>
 
+#include "copy/cost.h"
+#include "manager/environment.h"
 #include "manager/options.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
 
-class Manager;
+class CodingTerms;
+
+struct CodedTierParts {
+  const Environment& env;
+  std::shared_ptr<const codec::KeyRing> seal_keys;  // null: nothing is sealed
+  std::shared_ptr<CodingTerms> terms;
+  uint64_t block_bytes = 0;
+  copy::SourceCost& link_cost;  // outlives the tier
+};
 
 // Returns true for a disk or a plug-in: a tier that stores records outside this host's memory until they are read.
 [[nodiscard]] bool is_storage(const tier::Tier& tier) noexcept;
@@ -16,7 +26,7 @@ class Manager;
 // Wraps disks and plug-ins: their records leave this host's memory, so they are coded and sealed as configured, and
 // records that an earlier configuration coded are decoded. Peers are not wrapped: links code on their own
 // (node.codec).
-std::unique_ptr<tier::Tier> code_tier(Manager& manager, TierIndex index, const TierOptions& options,
+std::unique_ptr<tier::Tier> code_tier(const CodedTierParts& parts, const TierOptions& options,
                                       std::unique_ptr<tier::Tier> tier);
 
 }  // namespace kvbm::manager

@@ -8,7 +8,7 @@
 // of it. Dropping such a row raises a floor (tier::kEpochFloors): an epoch that namespaces without a row are at. So
 // an epoch that has ended stays ended. Rows that nothing needs are dropped without a floor. Foreign rows raise none,
 // so that no peer can end what others have. Bookkeeping only: the caller that raises an epoch writes it into the
-// tiers between plan and commit. Thread: one at a time (Manager::namespaces_mutex_).
+// tiers between plan and commit. Thread: one at a time (Namespaces::mutex_).
 #pragma once
 
 #include <cstddef>

@@ -6,12 +6,12 @@
 
 #include "base/memory_wait.h"
 #include "manager/coded_tiers.h"
-#include "manager/manager.h"
+#include "manager/lower_tiers.h"
 #include "manager/offload.h"
 
 namespace kvbm::manager {
 
-void Manager::flush(UniqueFunction<void()> done) {
+void LowerTiers::flush(UniqueFunction<void()> done) {
   auto waiting = std::make_shared<std::atomic<size_t>>(offloaders_.size() + 1);
   auto call = std::make_shared<UniqueFunction<void()>>(std::move(done));
   const auto one = [waiting, call] {
@@ -22,13 +22,13 @@ void Manager::flush(UniqueFunction<void()> done) {
 }
 
 // Returns the number of offloaded blocks that tiers which store records did not take.
-uint64_t Manager::not_taken() {
+uint64_t LowerTiers::not_taken() {
   uint64_t n = 0;
   for (size_t i = 0; i < tiers_.size(); ++i) n += is_storage(*tiers_[i]) ? offloaders_[i]->failed() : 0;
   return n;
 }
 
-void Manager::sync_tiers(UniqueFunction<void(Code)> done) {
+void LowerTiers::sync_tiers(UniqueFunction<void(Code)> done) {
   struct Syncing {
     std::atomic<size_t> waiting{1};
     std::atomic<bool> failed{false}, unsupported{false};
@@ -36,13 +36,13 @@ void Manager::sync_tiers(UniqueFunction<void(Code)> done) {
   };
   auto syncing = std::make_shared<Syncing>();
   syncing->done = std::move(done);
-  const auto ended = [syncing, keep = shared_from_this()](const Status& status) {
+  const auto ended = [syncing, keep = this->keep()](const Status& status) {
     if (status.code() == Code::unsupported) {
       syncing->unsupported.store(true, std::memory_order_relaxed);
     } else if (!status.ok()) {
       syncing->failed.store(true, std::memory_order_relaxed);
       keep->sync_failed_.store(true, std::memory_order_release);
-      keep->env_.log->write(LogLevel::error, "manager", status.message());
+      keep->host_.env().log->write(LogLevel::error, "manager", status.message());
     }
     if (syncing->waiting.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const bool cannot = syncing->unsupported.load(std::memory_order_relaxed);
@@ -58,9 +58,9 @@ void Manager::sync_tiers(UniqueFunction<void(Code)> done) {
   ended(any ? Status() : Status(Code::unsupported, "there is no tier below host memory"));
 }
 
-void Manager::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
-  const MemoryWait nobody_to_tell;
-  const uint64_t told = not_taken_told_.load(std::memory_order_acquire);
+void LowerTiers::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
+  const MemoryWait until_done;
+  const uint64_t told = not_taken_reported_.load(std::memory_order_acquire);
   bool out = false;
   const bool again = sync_failed_.exchange(false, std::memory_order_acq_rel);
   for (size_t i = 0; i < tiers_.size(); ++i) {
@@ -69,13 +69,13 @@ void Manager::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
     out = out || (disabled(index) && options_.tiers[i].admission != AdmissionKind::on_request);
     if ((again || offloaders_[i]->failed() != 0) && options_.tiers[i].admission == AdmissionKind::all) offer_missing(index);
   }
-  flush([this, keep = shared_from_this(), durable, told, out, call = std::move(done)]() mutable {
+  flush([this, keep = this->keep(), durable, told, out, call = std::move(done)]() mutable {
     auto tell = [this, keep, told, out, call = std::move(call)](Code synced) mutable {
       const uint64_t now = not_taken();
       const Code code = synced != Code::ok ? synced : out || now != told ? Code::partial : Code::ok;
       if (!call(code) || code == Code::unsupported) return;
       uint64_t known = told;
-      while (known < now && !not_taken_told_.compare_exchange_weak(known, now, std::memory_order_acq_rel)) {
+      while (known < now && !not_taken_reported_.compare_exchange_weak(known, now, std::memory_order_acq_rel)) {
       }
     };
     if (durable)

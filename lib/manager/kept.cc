@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/memory_wait.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/offload.h"
 
 namespace kvbm::manager {
@@ -17,18 +17,18 @@ constexpr uint64_t kPortionShare = 8;               // at most this part of the 
 
 class Search : public std::enable_shared_from_this<Search> {
  public:
-  Search(std::shared_ptr<Manager> manager, TierIndex disk, std::vector<Identity> ids,
+  Search(std::shared_ptr<TierStack> stack, TierIndex disk, std::vector<Identity> ids,
          UniqueFunction<void(std::vector<Identity>)> done)
-      : manager_(std::move(manager)), disk_(disk), ids_(std::move(ids)), done_(std::move(done)) {
-    all_ = disk_ != kNoTier && manager_->options().tiers[disk_ - 1U].admission == AdmissionKind::all;
-    const uint64_t slots = std::min(kPortionBytes / manager_->arena().slot_bytes(),
-                                    uint64_t{manager_->arena().slots()} / kPortionShare);
+      : stack_(std::move(stack)), host_(stack_->host()), disk_(disk), ids_(std::move(ids)), done_(std::move(done)) {
+    all_ = disk_ != kNoTier && host_.options().tiers[disk_ - 1U].admission == AdmissionKind::all;
+    const uint64_t slots = std::min(kPortionBytes / host_.arena().slot_bytes(),
+                                    uint64_t{host_.arena().slots()} / kPortionShare);
     portion_ = std::max<uint64_t>(slots, 1);
   }
 
   void run() {
     missing_ = look();
-    if (all_ && !manager_->out_of_use(disk_)) return write_some();
+    if (all_ && !stack_->lower().out_of_use(disk_)) return write_some();
     done_(std::move(missing_));
   }
 
@@ -39,7 +39,7 @@ class Search : public std::enable_shared_from_this<Search> {
     for (size_t first = 0; first < ids_.size(); first += tier::kFoundAtOnce) {
       const auto part = std::span(ids_).subspan(first, std::min(tier::kFoundAtOnce, ids_.size() - first));
       std::fill(found.begin(), found.end(), tier::Found{});
-      if (disk_ != kNoTier) manager_->tier_below(disk_).find(part, std::span(found).first(part.size()), false);
+      if (disk_ != kNoTier) stack_->lower().tier(disk_).find(part, std::span(found).first(part.size()), false);
       for (size_t i = 0; i < part.size(); ++i) {
         if (!found[i].present && (all_ || !is_in_host(part[i]))) missing.push_back(part[i]);
       }
@@ -48,8 +48,8 @@ class Search : public std::enable_shared_from_this<Search> {
   }
 
   [[nodiscard]] bool is_in_host(const Identity& id) const {
-    const SlotId slot = manager_->acquire_one(id.family, id.key);
-    if (slot != kNoSlot) manager_->release({&slot, 1});
+    const SlotId slot = host_.acquire_one(id.family, id.key);
+    if (slot != kNoSlot) host_.release({&slot, 1});
     return slot != kNoSlot;
   }
 
@@ -58,7 +58,7 @@ class Search : public std::enable_shared_from_this<Search> {
   void write_some() {
     std::vector<SlotId> slots;
     for (; next_ < missing_.size() && slots.size() < portion_; ++next_) {
-      const SlotId slot = manager_->acquire_one(missing_[next_].family, missing_[next_].key);
+      const SlotId slot = host_.acquire_one(missing_[next_].family, missing_[next_].key);
       if (slot != kNoSlot) slots.push_back(slot);
     }
     if (slots.empty()) return done_(wrote_ ? look() : std::move(missing_));
@@ -69,9 +69,9 @@ class Search : public std::enable_shared_from_this<Search> {
       if (code != Code::ok) self->failed_.store(true, std::memory_order_relaxed);
       if (self->open_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       const MemoryWait nobody_to_tell;
-      self->manager_->env().executor->post([self] { self->wrote_some(); });
+      self->host_.env().executor->post([self] { self->wrote_some(); });
     });
-    manager_->offloader(disk_).request(std::move(slots), std::move(report));
+    stack_->lower().offloader(disk_).request(std::move(slots), std::move(report));
   }
 
   // Stops writing once the disk has refused a block.
@@ -81,7 +81,8 @@ class Search : public std::enable_shared_from_this<Search> {
     write_some();
   }
 
-  const std::shared_ptr<Manager> manager_;
+  const std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
   const TierIndex disk_;
   const std::vector<Identity> ids_;
   UniqueFunction<void(std::vector<Identity>)> done_;
@@ -96,11 +97,11 @@ class Search : public std::enable_shared_from_this<Search> {
 
 }  // namespace
 
-void look_for_kept(const std::shared_ptr<Manager>& manager, TierIndex disk, std::vector<Identity> ids,
+void look_for_kept(const std::shared_ptr<TierStack>& stack, TierIndex disk, std::vector<Identity> ids,
                    UniqueFunction<void(std::vector<Identity> missing)> done) {
   const MemoryWait nobody_to_tell;
-  auto search = std::make_shared<Search>(manager, disk, std::move(ids), std::move(done));
-  manager->env().executor->post([search] {
+  auto search = std::make_shared<Search>(stack, disk, std::move(ids), std::move(done));
+  stack->host().env().executor->post([search] {
     const MemoryWait patient;
     search->run();
   });

@@ -11,12 +11,12 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class TierStack;
 
 // Looks for `ids` in this manager, which owns the set; `disk` is its tier's number (kNoTier: none). If the disk does
 // not get every block (admission), a block in memory counts as kept. `done` gets the missing ids, in order, once, on
 // the executor. Thread: any.
-void look_for_kept(const std::shared_ptr<Manager>& manager, TierIndex disk, std::vector<Identity> ids,
+void look_for_kept(const std::shared_ptr<TierStack>& stack, TierIndex disk, std::vector<Identity> ids,
                    UniqueFunction<void(std::vector<Identity> missing)> done);
 
 }  // namespace kvbm::manager

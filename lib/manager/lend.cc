@@ -7,7 +7,7 @@
 #include "cluster/peer_tier.h"
 #include "codec/record.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/onboard.h"
 
 namespace kvbm::manager {
@@ -18,46 +18,46 @@ namespace {
 constexpr uint64_t kHeadRetryNs = 50'000;
 
 // Returns the head size of a held slot. A head that is not made yet will be one of opaque bytes.
-uint32_t head_bytes_of(Manager& manager, SlotId slot) noexcept {
-  if ((manager.table().flags(slot) & kHasHead) != 0) {
-    const auto peek = codec::peek_header(ConstBytes(manager.arena().head(slot)).first(codec::kHeaderBytes));
+uint32_t head_bytes_of(HostTier& host, SlotId slot) noexcept {
+  if ((host.table().flags(slot) & kHasHead) != 0) {
+    const auto peek = codec::peek_header(ConstBytes(host.arena().head(slot)).first(codec::kHeaderBytes));
     return peek.ok() ? peek.value().head_bytes : 0;
   }
-  const uint64_t leaves = (manager.table().payload_bytes(slot) + codec::kMaxLeafBytes - 1) / codec::kMaxLeafBytes;
+  const uint64_t leaves = (host.table().payload_bytes(slot) + codec::kMaxLeafBytes - 1) / codec::kMaxLeafBytes;
   return static_cast<uint32_t>(codec::head_bytes(static_cast<uint32_t>(leaves), 0));
 }
 
 // Counts the tiers that this node owns. Peer tiers are left out: this node cannot promise their records, least of all
 // to the node that has just offered them.
-size_t own_tiers_below(Manager& manager) noexcept {
-  size_t n = manager.tiers_below();
-  while (n != 0 && manager.tier_below(static_cast<TierIndex>(n)).kind() == cluster::PeerTier::kKind) --n;
+size_t own_tiers(LowerTiers& lower) noexcept {
+  size_t n = lower.count();
+  while (n != 0 && lower.tier(static_cast<TierIndex>(n)).kind() == cluster::PeerTier::kKind) --n;
   return n;
 }
 
 // One call of lend(). Shared by the tiers' answers; each index is written by one of them.
 class Loan : public std::enable_shared_from_this<Loan> {
  public:
-  Loan(std::shared_ptr<Manager> manager, std::vector<Identity> ids, uint64_t deadline_ns,
+  Loan(std::shared_ptr<TierStack> stack, std::vector<Identity> ids, uint64_t deadline_ns,
        UniqueFunction<void(std::vector<Lent>)> done)
-      : manager_(std::move(manager)), ids_(std::move(ids)), deadline_ns_(deadline_ns), done_(std::move(done)) {
+      : stack_(std::move(stack)), host_(stack_->host()), ids_(std::move(ids)), deadline_ns_(deadline_ns), done_(std::move(done)) {
     lent_.resize(ids_.size());
   }
 
   void run() {
-    for (size_t i = 0; i < ids_.size(); ++i) lent_[i].slot = manager_->acquire_one(ids_[i].family, ids_[i].key);
+    for (size_t i = 0; i < ids_.size(); ++i) lent_[i].slot = host_.acquire_one(ids_[i].family, ids_[i].key);
     waiting_.store(1, std::memory_order_relaxed);  // until everything is asked for
     std::vector<bool> asked(ids_.size());
     for (size_t i = 0; i < ids_.size(); ++i) asked[i] = lent_[i].slot != kNoSlot;
-    for (size_t t = 1; t <= own_tiers_below(*manager_); ++t) bring_up(static_cast<TierIndex>(t), asked);
+    for (size_t t = 1; t <= own_tiers(stack_->lower()); ++t) bring_up(static_cast<TierIndex>(t), asked);
     one_done();
   }
 
  private:
   void bring_up(TierIndex tier, std::vector<bool>& asked) {
-    if (manager_->out_of_use(tier)) return;
-    const bool late = manager_->env().clock().now_ns() >= deadline_ns_;
-    tier::Tier& below = manager_->tier_below(tier);
+    if (stack_->lower().out_of_use(tier)) return;
+    const bool late = host_.env().clock().now_ns() >= deadline_ns_;
+    tier::Tier& below = stack_->lower().tier(tier);
     std::vector<OnboardItem> items;
     std::vector<size_t> where;
     for (size_t i = 0; i < ids_.size(); ++i) {
@@ -81,12 +81,12 @@ class Loan : public std::enable_shared_from_this<Loan> {
     where.resize(room.count());
     if (items.empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(manager_, tier, std::move(items), std::move(room), deadline_ns_, Landing::registered, {},
+    onboard(stack_, tier, std::move(items), std::move(room), deadline_ns_, Landing::registered, {},
             [self = shared_from_this(), tier, where = std::move(where)](std::vector<Landed> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
                 self->lent_[where[k]].code = landed[k].code;
                 self->lent_[where[k]].slot = landed[k].slot;
-                self->manager_->tier_below(tier).unpin(self->ids_[where[k]]);
+                self->stack_->lower().tier(tier).unpin(self->ids_[where[k]]);
               }
               self->one_done();
             });
@@ -96,7 +96,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
   // that they are stored. Records without a slot are asked for again (PeerFetch), and each finished write frees a
   // slot.
   Code find_room(size_t n, LandingRoom& room) {
-    (void)take_slots(*manager_, block::kSharedAccount, n, room);
+    (void)take_slots(*stack_, block::kSharedAccount, n, room);
     return room.count() == n ? Code::ok : Code::no_room;  // for the items without a slot
   }
 
@@ -110,28 +110,29 @@ class Loan : public std::enable_shared_from_this<Loan> {
     for (Lent& one : lent_) {
       if (one.slot == kNoSlot || !one.head.empty()) continue;
       tier::PutItem item;
-      one.code = describe_for_put(*manager_, one.slot, item);
+      one.code = describe_for_put(host_, one.slot, item);
       if (one.code == Code::ok) {
         one.head = item.head;
         one.payload = item.payload;
       }
       again = again || one.code == Code::again;
     }
-    const uint64_t now = manager_->env().clock().now_ns();
+    const uint64_t now = host_.env().clock().now_ns();
     if (again && now < deadline_ns_) {
-      manager_->env().executor->post_at(now + kHeadRetryNs, [self = shared_from_this()] { self->describe(); });
+      host_.env().executor->post_at(now + kHeadRetryNs, [self = shared_from_this()] { self->describe(); });
       return;
     }
     for (Lent& one : lent_) {
       if (one.code == Code::again) one.code = Code::deadline;
-      if (one.code == Code::damaged && one.slot != kNoSlot) manager_->quarantine(one.slot);
-      if (one.code != Code::ok && one.slot != kNoSlot) manager_->release({&one.slot, 1});
+      if (one.code == Code::damaged && one.slot != kNoSlot) host_.quarantine(one.slot);
+      if (one.code != Code::ok && one.slot != kNoSlot) host_.release({&one.slot, 1});
       if (one.code != Code::ok) one = {one.code, kNoSlot, {}, {}};
     }
     done_(std::move(lent_));
   }
 
-  const std::shared_ptr<Manager> manager_;
+  const std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
   const std::vector<Identity> ids_;
   const uint64_t deadline_ns_;
   std::vector<Lent> lent_;
@@ -141,40 +142,41 @@ class Loan : public std::enable_shared_from_this<Loan> {
 
 }  // namespace
 
-void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
+void find_to_lend(LowerTiers& lower, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept {
+  HostTier& host = lower.host();
   for (size_t i = 0; i < ids.size(); ++i) {
     found[i] = {};
     tiers[i] = kNoTier;
-    const SlotId slot = manager.acquire_one(ids[i].family, ids[i].key);
+    const SlotId slot = host.acquire_one(ids[i].family, ids[i].key);
     if (slot != kNoSlot) {
       found[i].present = true;
-      found[i].payload_bytes = manager.table().payload_bytes(slot);
-      found[i].head_bytes = head_bytes_of(manager, slot);
+      found[i].payload_bytes = host.table().payload_bytes(slot);
+      found[i].head_bytes = head_bytes_of(host, slot);
       found[i].location = cluster::location_of_slot(slot);
       tiers[i] = 0;
-      manager.release({&slot, 1});
+      host.release({&slot, 1});
       continue;
     }
-    for (size_t t = 1; t <= own_tiers_below(manager) && tiers[i] == kNoTier; ++t) {
-      if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
-      manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
+    for (size_t t = 1; t <= own_tiers(lower) && tiers[i] == kNoTier; ++t) {
+      if (lower.out_of_use(static_cast<TierIndex>(t))) continue;
+      lower.tier(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
       found[i].payload_bytes = found[i].room();  // the record is served decoded
       if (found[i].present) tiers[i] = static_cast<TierIndex>(t);
     }
   }
 }
 
-void keep_unknown(Manager& manager, std::vector<Identity>& ids) {
+void keep_unknown(LowerTiers& lower, std::vector<Identity>& ids) {
   std::vector<tier::Found> found(ids.size());
   std::vector<TierIndex> tiers(ids.size());
-  find_to_lend(manager, ids, found, tiers);
+  find_to_lend(lower, ids, found, tiers);
   size_t left = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     bool known = tiers[i] != kNoTier;
-    for (size_t t = own_tiers_below(manager) + 1; t <= manager.tiers_below() && !known; ++t) {
-      if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
-      manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
+    for (size_t t = own_tiers(lower) + 1; t <= lower.count() && !known; ++t) {
+      if (lower.out_of_use(static_cast<TierIndex>(t))) continue;
+      lower.tier(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
       known = found[i].present;
     }
     if (!known) ids[left++] = ids[i];
@@ -182,9 +184,9 @@ void keep_unknown(Manager& manager, std::vector<Identity>& ids) {
   ids.resize(left);
 }
 
-void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
+void lend(const std::shared_ptr<TierStack>& stack, std::vector<Identity> ids, uint64_t deadline_ns,
           UniqueFunction<void(std::vector<Lent>)> done) {
-  std::make_shared<Loan>(manager, std::move(ids), deadline_ns, std::move(done))->run();
+  std::make_shared<Loan>(stack, std::move(ids), deadline_ns, std::move(done))->run();
 }
 
 }  // namespace kvbm::manager

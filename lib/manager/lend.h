@@ -16,11 +16,12 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class LowerTiers;
+class TierStack;
 
 struct Lent {
   Code code = Code::miss;  // ok, miss, damaged, no_room, deadline, closed, ...
-  SlotId slot = kNoSlot;   // with ok: a reference for the receiver to release (Manager::release)
+  SlotId slot = kNoSlot;   // with ok: a reference for the receiver to release (HostTier::release)
   ConstBytes head;         // codec/record.h
   ConstBytes payload;
 };
@@ -28,16 +29,16 @@ struct Lent {
 // Finds, from memory alone, which records this manager itself has, and in which tier (kNoTier: none).
 // found[i].location is cluster::location_of_slot for host records; head_bytes is the size that the record's head has
 // or will have. Does not count as a use. Thread: any.
-void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
+void find_to_lend(LowerTiers& lower, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept;
 
 // Removes from `ids` those that a tier has, peers included as far as this node knows. From memory alone. Thread: any.
-void keep_unknown(Manager& manager, std::vector<Identity>& ids);
+void keep_unknown(LowerTiers& lower, std::vector<Identity>& ids);
 
 // Lends the records. `done` runs once, on the executor or inside this call, with one Lent for each id. Reads that
 // have not begun by the deadline end as Code::deadline. A read in flight is awaited, because its target must stay.
 // Thread: any.
-void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
+void lend(const std::shared_ptr<TierStack>& stack, std::vector<Identity> ids, uint64_t deadline_ns,
           UniqueFunction<void(std::vector<Lent>)> done);
 
 }  // namespace kvbm::manager

@@ -11,16 +11,17 @@
 #include "manager/device_caches.h"
 #include "manager/host_record.h"
 #include "manager/load_storage.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/reslice_landing.h"
 
 namespace kvbm::manager {
 
 LoadOperation::LoadOperation(LoadRequest request)
-    : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::load,
-                request.deadline_ns),
+    : Operation(*request.cache->stack().host().env().executor, request.cache->stack().host().counters(),
+                copy::OpKind::load, request.deadline_ns),
       request_(std::move(request)),
-      manager_(*request_.cache->manager()) {
+      stack_(request_.cache->stack()),
+      host_(stack_.host()) {
   const size_t units = request_.cache->units();
   n_keys_ = (request_.n_ids + units - 1) / units;
   status_.assign(n_keys_, Code::ok);
@@ -98,13 +99,13 @@ void LoadOperation::plan() {
 uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
   if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
   if (tier == kOtherSize) return kLeastLandingBytes;
-  const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
+  const double ns_per_byte = stack_.lower().cost(tier).expect(0).ns_per_byte;
   return static_cast<uint64_t>(
       std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
 }
 
 bool LoadOperation::is_store(TierIndex tier) const noexcept {
-  const auto& tiers = manager_.options().tiers;
+  const auto& tiers = host_.options().tiers;
   return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
 }
 
@@ -116,8 +117,8 @@ uint64_t LoadOperation::bytes_left() const noexcept {
 bool LoadOperation::may_ask() const noexcept {
   if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
   if (weighs()) return landing_ != kWeighedLandings;
-  const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 2) return false;  // other loads need slots, too
+  const uint64_t most = std::clamp(host_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
+  if (landing_ != 0 && landing_blocks_ >= host_.arena().slots() / 2) return false;  // other loads need slots, too
   if (landing_ == 0) return true;
   const bool shrinks = !is_store(request_.match->tier_of(below_.front().part, below_.front().key));
   return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
@@ -138,7 +139,7 @@ void LoadOperation::request_more() {
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
     const TierIndex tier = tier_of(below_.front());
     const bool wanted_past = past_host(below_.front());
-    const bool past = wanted_past && manager_.tier_below(tier).reads_from_files();
+    const bool past = wanted_past && stack_.lower().tier(tier).reads_from_files();
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
@@ -178,7 +179,7 @@ void LoadOperation::request_more() {
                        [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
-    onboard(manager_.shared_from_this(), tier, std::move(wanted), std::move(room),
+    onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
             device_decodes(),
             [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
@@ -190,7 +191,7 @@ void LoadOperation::request_more() {
 LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
   LandingRoom room;
   const uint64_t before = placed_.load(std::memory_order_acquire);
-  take_places(manager_, request_.cache->ns()->account(), items.size(), before == 0, room);
+  take_places(stack_, request_.cache->ns()->account(), items.size(), before == 0, room);
   const size_t n = room.count();
   too_many_ = n == items.size() ? UINT64_MAX : std::max<uint64_t>(before + n, 1);
   if (n == 0) {
@@ -236,7 +237,7 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
     }
     arrived_.store(true, std::memory_order_release);
   }
-  manager_.release(late);
+  host_.release(late);
   wake();
 }
 
@@ -264,13 +265,13 @@ bool LoadOperation::next_item(Item& item) {
 }
 
 Operation::Next LoadOperation::step() {
-  const uint64_t began = manager_.env().clock().now_ns();
+  const uint64_t began = host_.env().clock().now_ns();
   if (!planned_) copy_ns_ = began - submitted_ns();
   if (flight_ != nullptr) return move_some();
   const uint64_t before = bytes_;
   const Next next = copy_some();
   tell_in_place();
-  if (bytes_ != before) copy_ns_ += manager_.env().clock().now_ns() - began;
+  if (bytes_ != before) copy_ns_ += host_.env().clock().now_ns() - began;
   return next;
 }
 
@@ -328,14 +329,14 @@ Code LoadOperation::open_item() {
   cut_otherwise_ = false;
   const CachePart& part = request_.cache->parts()[current_.part];
   const bool bare = current_.coded == nullptr && current_.head == nullptr;
-  if (bare && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
-    if (manager_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
+  if (bare && (host_.table().flags(current_.slot) & kHasHead) == 0) {
+    if (host_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
     return check_position(false, std::nullopt, current_.key);
   }
   auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
               : current_.head != nullptr  ? codec::HeadView::parse(*current_.head)
-              : current_.came_up()      ? codec::HeadView::parse(manager_.arena().head(current_.slot))
-                                        : read_head(manager_, current_.slot);
+              : current_.came_up()      ? codec::HeadView::parse(host_.arena().head(current_.slot))
+                                        : read_head(host_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const Code fits = check_head(head.value());
   if (fits != Code::ok) return fits;
@@ -382,7 +383,7 @@ Code LoadOperation::check_head(const codec::HeadView& head) const {
   const codec::Header& header = head.header();
   if (header.stored_bytes != part.payload_bytes()) return Code::mismatch;
   if ((header.flags & codec::kLossy) != 0 && !request_.cache->ns()->options().allow_lossy) {
-    add(manager_.counters().lossy_refused, 1);
+    add(host_.counters().lossy_refused, 1);
     return Code::miss;
   }
   const bool content = (header.flags & codec::kContentKey) != 0;
@@ -396,7 +397,7 @@ Code LoadOperation::check_position(bool content, const std::optional<codec::Posi
   std::optional<codec::Position> wanted;
   if (k < request_.positions.size()) wanted = request_.positions[k];
   if (content == wanted.has_value() && has == wanted) return Code::ok;
-  add(manager_.counters().position_mismatches, 1);
+  add(host_.counters().position_mismatches, 1);
   return Code::mismatch;
 }
 
@@ -406,7 +407,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const auto ids = ids_of(current_.part, current_.key);
   const std::byte* payload = current_.in_place()          ? current_.place->payload.data()
                              : current_.lender != nullptr ? current_.lent.data()
-                                                          : manager_.arena().payload(current_.slot).data();
+                                                          : host_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   code = Code::ok;
   if (cut_otherwise_ && !check_whole(*head_, payload, checked_, moved, code)) return false;
@@ -442,10 +443,10 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 }
 
 void LoadOperation::reject_item() {
-  if (!current_.came_up() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
+  if (!current_.came_up() && current_.landing == nullptr) return host_.quarantine(current_.slot);
   if (current_.from == kOtherSize) return;  // made here and stored nowhere
   const MatchPart& part = request_.match->parts()[current_.part];
-  manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
+  stack_.lower().reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
 
 void LoadOperation::close_item(Code code) {
@@ -457,12 +458,12 @@ void LoadOperation::close_item(Code code) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
     const bool keep = code == Code::ok && !request_.keep_below && current_.owns_slot();
     if (keep && current_.coded != nullptr) {
-      LateDecoder::keep(manager_.shared_from_this(), {id, current_.from, current_.location, current_.mark, current_.slot,
+      stack_.late_decoder().keep({id, current_.from, current_.location, current_.mark, current_.slot,
                                                       std::move(current_.coded)});
     } else {
       // A block that the host cannot keep has reached the engine all the same.
-      if (keep) (void)register_landed(manager_, current_.slot, id, current_.mark);
-      if (current_.owns_slot()) manager_.release({&current_.slot, 1});
+      if (keep) (void)register_landed(stack_, current_.slot, id, current_.mark);
+      if (current_.owns_slot()) host_.release({&current_.slot, 1});
     }
     current_.lender.reset();
     placed_.fetch_sub(1, std::memory_order_release);
@@ -516,7 +517,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   if (flight_ != nullptr) end_flight(left);
   current_.lender.reset();
   places_.clear();  // and with them the mappings that they hold
-  manager_.release(left);
+  host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object
   // may live until a thread returns.
   account(why);
@@ -530,13 +531,13 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     if (status_[k] == Code::ok) {
       ++completion.items_done;
     } else if (!given_up) {
-      add(manager_.counters().load_failed[static_cast<size_t>(load_failure_of(status_[k]))], 1);
+      add(host_.counters().load_failed[static_cast<size_t>(load_failure_of(status_[k]))], 1);
     }
     if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
   }
   completion.bytes = bytes_;
-  add(manager_.counters().tiers[0].loads, loads_);
-  add(manager_.counters().tiers[0].load_bytes, bytes_);
+  add(host_.counters().tiers[0].loads, loads_);
+  add(host_.counters().tiers[0].load_bytes, bytes_);
   const bool all = completion.items_done == completion.items;
   completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
   if (!all && completion.items_done == 0 && why == Code::ok) {

@@ -197,7 +197,8 @@ class LoadOperation final : public Operation {
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
   LoadRequest request_;
-  Manager& manager_;
+  TierStack& stack_;
+  HostTier& host_;
   size_t n_keys_ = 0;
   codec::CopyHint hint_;  // the engine reads what was loaded
   std::vector<Code> status_;       // per key from first_key on

@@ -8,14 +8,14 @@
 #include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/load.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
 // Returns the predicate for leaves that the device decodes; null: it decodes none. The caller holds the cache and
 // thereby the device.
 tier::DecodesLeaf LoadOperation::device_decodes() const {
-  if (flight_ == nullptr || !manager_.options().device.decode) return {};
+  if (flight_ == nullptr || !host_.options().device.decode) return {};
   device::Transfers& transfers = request_.cache->device()->transfers();
   return [&transfers](codec::LeafCodec codec, ConstBytes coded) { return transfers.decodes(codec, coded); };
 }

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "manager/load.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/prefix.h"
 
 namespace kvbm::manager {
 
-Arrivals::Arrivals(Manager& manager, uint64_t now_ns, bool flowing) noexcept {
-  for (size_t t = 0; t <= manager.tiers_below(); ++t) {
-    expect_[t] = manager.cost(static_cast<TierIndex>(t)).expect(now_ns);
+Arrivals::Arrivals(LowerTiers& lower, uint64_t now_ns, bool flowing) noexcept {
+  for (size_t t = 0; t <= lower.count(); ++t) {
+    expect_[t] = lower.cost(static_cast<TierIndex>(t)).expect(now_ns);
     if (flowing) expect_[t].start_ns = 0;
   }
 }
@@ -28,12 +28,12 @@ void Arrivals::add(TierIndex source, uint64_t bytes) noexcept {
 uint64_t payload_bytes(const Match& match, size_t part, size_t key) noexcept {
   const MatchPart& from = match.parts()[part];
   // A slot that the match holds keeps the bytes that were completed in it.
-  return from.slots[key] != kNoSlot ? match.manager().table().payload_bytes(from.slots[key])
+  return from.slots[key] != kNoSlot ? match.stack().host().table().payload_bytes(from.slots[key])
                                     : from.found[key].payload_bytes;
 }
 
 void predict_load(const Match& match, size_t first, std::span<uint64_t> out) noexcept {
-  Arrivals arrivals(match.manager(), match.manager().env().clock().now_ns(), false);
+  Arrivals arrivals(match.stack().lower(), match.stack().host().env().clock().now_ns(), false);
   for (size_t i = 0; i < out.size(); ++i) {
     for (size_t p = 0; p < match.parts().size(); ++p) {
       const TierIndex tier = match.source_of(p, first + i);
@@ -60,7 +60,7 @@ uint64_t LoadOperation::worth_of(size_t k) const noexcept {
 // Chooses how many keys to load. Thread: the step's, after plan() and find_in_place().
 void LoadOperation::weigh() {
   Weighed& w = weighed_;
-  const uint64_t now = manager_.env().clock().now_ns();
+  const uint64_t now = host_.env().clock().now_ns();
   const uint64_t waited = now - submitted_ns();
   {
     MutexLock lock(mutex_);
@@ -73,7 +73,7 @@ void LoadOperation::weigh() {
 
   w.worth_ns.resize(n_keys_);
   w.arrival_ns.resize(n_keys_);
-  Arrivals arrivals(manager_, now, false);
+  Arrivals arrivals(stack_.lower(), now, false);
   for (size_t k = 0, i = 0; k < n_keys_; ++k) {
     w.worth_ns[k] = worth_of(k);
     for (; i < w.wants.size() && w.wants[i].k == k; ++i) arrivals.add(w.wants[i].source, w.wants[i].bytes);
@@ -97,7 +97,7 @@ void LoadOperation::weigh() {
 void LoadOperation::weigh_again() {
   Weighed& w = weighed_;
   const size_t n = w.limit - w.settled;
-  Arrivals arrivals(manager_, manager_.env().clock().now_ns(), true);
+  Arrivals arrivals(stack_.lower(), host_.env().clock().now_ns(), true);
   std::vector<uint64_t> rest(n);
   auto want = std::lower_bound(w.wants.begin(), w.wants.end(), w.settled,
                                [](const Want& one, size_t k) { return one.k < k; });
@@ -113,7 +113,7 @@ void LoadOperation::weigh_again() {
 // Returns true if nothing still missing is worth waiting for. `idle`: everything that was read has been copied.
 bool LoadOperation::out_of_time(bool idle) {
   Weighed& w = weighed_;
-  const uint64_t now = manager_.env().clock().now_ns() - submitted_ns();
+  const uint64_t now = host_.env().clock().now_ns() - submitted_ns();
   const size_t before = w.settled;
   for (; w.settled < n_keys_ && pending_[w.settled] == 0; ++w.settled) {
     if (!w.whole && status_[w.settled] == Code::ok) w.in_place_worth_ns += w.worth_ns[w.settled];
@@ -141,10 +141,10 @@ uint64_t LoadOperation::latest(uint64_t last_ns) const noexcept {
 void LoadOperation::wait_at_most() {
   Weighed& w = weighed_;
   const uint64_t at = submitted_ns() + latest(w.last_ns);
-  const uint64_t now = manager_.env().clock().now_ns();
+  const uint64_t now = host_.env().clock().now_ns();
   if (w.armed_ns > now && w.armed_ns <= at) return;
   w.armed_ns = at;
-  manager_.env().executor->post_at(at, [weak = weak_from_this()] {
+  host_.env().executor->post_at(at, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) std::static_pointer_cast<LoadOperation>(self)->wake();
   });
 }
@@ -166,7 +166,7 @@ void LoadOperation::leave_from(size_t k) {
     }
     std::erase_if(ready_, beyond);
   }
-  manager_.release(slots);
+  host_.release(slots);
 }
 
 // Reads one block from each source that is not read from here and was not measured for a while. Nothing waits for it;
@@ -176,14 +176,14 @@ void LoadOperation::probe(size_t from, uint64_t now) {
   for (const Item& item : below_) {
     if (item.from == kOtherSize || (seen >> item.from & 1U) != 0) continue;
     seen |= 1U << item.from;
-    if (item.key - request_.first_key < from || !manager_.cost(item.from).probe_due(now)) continue;
+    if (item.key - request_.first_key < from || !stack_.lower().cost(item.from).probe_due(now)) continue;
     const MatchPart& part = request_.match->parts()[item.part];
-    auto manager = manager_.shared_from_this();
-    onboard(manager, item.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
+    auto stack = stack_.keep();
+    onboard(stack, item.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
             now + copy::SourceCost::kStaleNs, request_.keep_below ? Landing::unchecked : Landing::registered,
-            {}, [manager, match = request_.match](std::vector<Landed> landed) {
+            {}, [stack, match = request_.match](std::vector<Landed> landed) {
               for (const Landed& one : landed) {
-                if (one.code == Code::ok) manager->release({&one.slot, 1});
+                if (one.code == Code::ok) stack->host().release({&one.slot, 1});
               }
             });
   }
@@ -194,12 +194,12 @@ uint64_t LoadOperation::bytes_of(const Item& item) const noexcept {
 }
 
 void LoadOperation::account(Code why) {
-  const uint64_t now = manager_.env().clock().now_ns();
+  const uint64_t now = host_.env().clock().now_ns();
   // A load that waited for the engine's stream says nothing about the time of copying.
-  if (bytes_ != 0 && request_.after == nullptr) manager_.cost(0).took(now, bytes_, copy_ns_);
+  if (bytes_ != 0 && request_.after == nullptr) stack_.lower().cost(0).took(now, bytes_, copy_ns_);
   if (!weighs() || why != Code::ok) return;
   const Weighed& w = weighed_;
-  Counters& counters = manager_.counters();
+  Counters& counters = host_.counters();
   const uint64_t took = now - submitted_ns();
   uint64_t left = 0;
   uint64_t worth = 0;

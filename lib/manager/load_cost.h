@@ -14,7 +14,7 @@ namespace kvbm::manager {
 class Arrivals {
  public:
   // `flowing`: reads are in progress already, so the wait for a first byte is left out.
-  Arrivals(Manager& manager, uint64_t now_ns, bool flowing) noexcept;
+  Arrivals(LowerTiers& lower, uint64_t now_ns, bool flowing) noexcept;
   // Adds bytes of the next key. Source 0 is the host, or a record read in place.
   void add(TierIndex source, uint64_t bytes) noexcept;
   // Returns when everything added so far is in place, relative to `now_ns`.

@@ -16,7 +16,7 @@
 #include "manager/device_flight.h"
 #include "manager/load.h"
 #include "manager/load_storage.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -34,9 +34,9 @@ struct LoadOperation::Flight {
     bool sent = false;  // all its leaves are sent
     bool closed = false;  // settled too; only if a stream waits for layers may leaves still be overwritten
   };
-  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
+  Flight(HostTier& host, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
          std::shared_ptr<device::Landmark> landmark)
-      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena(),
+      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), host.shared_arena(),
                 std::move(landmark)) {}
   DeviceFlight batches;
   std::deque<Entry> entries;  // in the order in which they are sent
@@ -47,7 +47,7 @@ struct LoadOperation::Flight {
 };
 
 void LoadOperation::begin_flight() {
-  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), request_.after,
+  flight_ = std::make_shared<Flight>(host_, request_.cache->device()->transfers(), request_.after,
                                      request_.layers != nullptr ? request_.layers->landmark : nullptr);
   if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
 }
@@ -69,7 +69,7 @@ Operation::Next LoadOperation::move_some() {
   if (batches.can_send()) {
     const bool more = add_leaves();
     if (!batches.empty()) {
-      if (batches.away() == 0) flight_->began_ns = manager_.env().clock().now_ns();
+      if (batches.away() == 0) flight_->began_ns = host_.env().clock().now_ns();
       auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
       batches.send([self] { self->came_back(); });
     }
@@ -137,7 +137,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   if (e.code != Code::ok) return poison_leaves_of(entry, last_layer);
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
-  std::byte* payload = e.item.slot == kNoSlot ? nullptr : manager_.arena().payload(e.item.slot).data();
+  std::byte* payload = e.item.slot == kNoSlot ? nullptr : host_.arena().payload(e.item.slot).data();
   // Borrowed memory is only read, as every record that is sent to a device.
   if (e.item.lender != nullptr) payload = const_cast<std::byte*>(e.item.lent.data());
   if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // device memory
@@ -286,7 +286,7 @@ void LoadOperation::close_entry(size_t entry) {
 void LoadOperation::came_back() {
   wake();
   const MemoryWait nobody_to_tell;
-  manager_.env().executor->post([self = shared_from_this()] {});
+  host_.env().executor->post([self = shared_from_this()] {});
 }
 
 // Takes batches that have ended, reads the result of each leaf, and settles their items.
@@ -312,7 +312,7 @@ void LoadOperation::take_back() {
       }
     }
   }
-  if (batches.away() == 0) copy_ns_ += manager_.env().clock().now_ns() - flight_->began_ns;
+  if (batches.away() == 0) copy_ns_ += host_.env().clock().now_ns() - flight_->began_ns;
 }
 
 // Runs when nothing is in flight. Raises the landmark to its end, so that streams waiting for layers continue,

@@ -4,7 +4,7 @@
 
 #include "copy/local/fetch.h"
 #include "manager/load.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -19,7 +19,7 @@ void LoadOperation::find_in_place() {
   for (size_t first = 0, last = 0; first < in_place_.size(); first = last) {
     const TierIndex tier = in_place_[first].from;
     while (last < in_place_.size() && in_place_[last].from == tier) ++last;
-    manager_.tier_below(tier).in_place(std::span(places_).subspan(first, last - first));
+    stack_.lower().tier(tier).in_place(std::span(places_).subspan(first, last - first));
   }
   size_t kept = 0;
   for (size_t i = 0; i < in_place_.size(); ++i) {
@@ -76,7 +76,7 @@ void LoadOperation::take_heads() {
 // time.
 Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
                               std::optional<codec::HeadView>& out) const {
-  const Family& family = manager_.families().get(place.id.family);
+  const Family& family = host_.families().get(place.id.family);
   return copy::local::read_head({place.head, place.payload}, family, place.id.key, room, out);
 }
 
@@ -93,9 +93,9 @@ void LoadOperation::tell_in_place() {
       records += places_[told_in_place_].code == Code::ok ? 1 : 0;
       bytes += places_[told_in_place_].bytes;
     }
-    manager_.tier_below(tier).read_in_place(std::span(places_).subspan(first, told_in_place_ - first));
-    add(manager_.counters().tiers[tier].loads, records);
-    add(manager_.counters().tiers[tier].load_bytes, bytes);
+    stack_.lower().tier(tier).read_in_place(std::span(places_).subspan(first, told_in_place_ - first));
+    add(host_.counters().tiers[tier].loads, records);
+    add(host_.counters().tiers[tier].load_bytes, bytes);
   }
 }
 

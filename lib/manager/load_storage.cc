@@ -15,7 +15,7 @@
 #include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/load_storage.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -77,13 +77,13 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
     MutexLock lock(mutex_);
     landing_bytes_ += bytes;
   }
-  trip->ticket = manager_.cost(trip->tier).asked(manager_.env().clock().now_ns(), bytes);
+  trip->ticket = stack_.lower().cost(trip->tier).asked(host_.env().clock().now_ns(), bytes);
   batch->status.assign(batch->items.size(), Code::internal);
   batch->deadline_ns = deadline_ns();
   batch->receiver_checks_leaves = true;
   batch->receiver_reads = true;
   batch->done = [trip](tier::GetBatch& heads) { trip->load->read_payloads(trip, heads); };
-  manager_.tier_below(trip->tier).get(std::move(batch));
+  stack_.lower().tier(trip->tier).get(std::move(batch));
   return true;
 }
 
@@ -111,7 +111,7 @@ void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier
   }
   // Continues on the executor: dropping the last reference to the load may end the manager, which a storage thread
   // must not.
-  Executor& executor = *manager_.env().executor;
+  Executor& executor = *host_.env().executor;
   request_.cache->device()->storage()->read(
       std::move(reads), [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
         for (size_t k = 0; k < which.size(); ++k) {
@@ -153,10 +153,10 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
     arrived_.store(true, std::memory_order_release);
   }
   trip.items.clear();
-  manager_.cost(trip.tier).answered(manager_.env().clock().now_ns(), trip.ticket,
+  stack_.lower().cost(trip.tier).answered(host_.env().clock().now_ns(), trip.ticket,
                                     late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
-  add(manager_.counters().tiers[trip.tier].loads, records);
-  add(manager_.counters().tiers[trip.tier].load_bytes, bytes);
+  add(host_.counters().tiers[trip.tier].loads, records);
+  add(host_.counters().tiers[trip.tier].load_bytes, bytes);
   wake();
 }
 

@@ -18,7 +18,6 @@
 #include "base/fd.h"
 #include "base/ownership.h"
 #include "cluster/mapped_pools.h"
-#include "manager/manager.h"
 
 namespace kvbm::manager {
 
@@ -106,15 +105,15 @@ Result<std::string> local_directory(const std::string& wanted) {
 }
 
 std::unique_ptr<cluster::SameHost> meet_same_host(const Environment& environment, const NodeOptions& options,
-                                                  const cluster::NodeFacts& self, Manager& manager,
+                                                  const cluster::NodeFacts& self, const tier::HostArena& arena,
                                                   cluster::MappedPools& pools, cluster::SameHost::OnDeath on_death) {
   if (!options.local) return nullptr;
   cluster::SameHostOptions same;
   same.self = self;
   same.boot = cluster::boot_id();
   same.user = geteuid();
-  same.memory = manager.arena().fd();
-  same.shape = manager.arena().shape();
+  same.memory = arena.fd();
+  same.shape = arena.shape();
   same.why_no_socket = "node.listen is not set here";
   if (!options.listen.empty()) {
     auto directory = local_directory(options.local_directory);

@@ -11,10 +11,9 @@
 #include "cluster/same_host.h"
 #include "manager/environment.h"
 #include "manager/options.h"
+#include "tier/host/host_arena.h"
 
 namespace kvbm::manager {
-
-class Manager;
 
 // Returns true if the host tier is made of memory that other processes may map. A node that others can connect to
 // needs it. So does every process of a shared tier set, which may come to own the set. A tier kept in a file is never
@@ -25,9 +24,9 @@ class Manager;
 // temporary files. Makes it with mode 0700 if missing, and removes sockets of processes that have ended.
 Result<std::string> local_directory(const std::string& wanted);
 
-// Returns the service for `manager`, or null with the reason in the log. `self` is the node.
+// Returns the service for the memory of `arena`, or null with the reason in the log. `self` is the node.
 std::unique_ptr<cluster::SameHost> meet_same_host(const Environment& environment, const NodeOptions& options,
-                                                  const cluster::NodeFacts& self, Manager& manager,
+                                                  const cluster::NodeFacts& self, const tier::HostArena& arena,
                                                   cluster::MappedPools& pools, cluster::SameHost::OnDeath on_death);
 
 }  // namespace kvbm::manager

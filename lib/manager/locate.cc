@@ -5,7 +5,6 @@
 
 #include "cluster/peer_tier.h"
 #include "manager/lend.h"
-#include "manager/manager.h"
 #include "manager/prefix.h"
 
 namespace kvbm::manager {
@@ -79,10 +78,10 @@ std::vector<Identity> identities_of(const LocateRequest& request) {
   return ids;
 }
 
-cluster::NodeAnswer own_answer(Manager& manager, std::span<const Identity> ids) {
+cluster::NodeAnswer own_answer(LowerTiers& lower, std::span<const Identity> ids) {
   std::vector<tier::Found> found(ids.size());
   std::vector<TierIndex> tiers(ids.size());
-  find_to_lend(manager, ids, found, tiers);
+  find_to_lend(lower, ids, found, tiers);
   cluster::NodeAnswer out;
   out.whole = true;
   out.found.resize(ids.size());

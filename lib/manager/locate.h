@@ -11,7 +11,7 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class LowerTiers;
 
 // A holder has `prefix` leading keys of request `request` in this tier and faster ones. Faster ones alone have fewer.
 struct LocatedRow {
@@ -34,7 +34,7 @@ struct LocateRequest {
 // Returns each key of each part, in the order of a survey's answers.
 std::vector<Identity> identities_of(const LocateRequest& request);
 // Returns this manager's own answer in the form of a node's, with a zero id.
-cluster::NodeAnswer own_answer(Manager& manager, std::span<const Identity> ids);
+cluster::NodeAnswer own_answer(LowerTiers& lower, std::span<const Identity> ids);
 // Returns rows sorted by request, then longest prefix, this manager first, fast tiers, ids. No row has a prefix of 0.
 std::vector<LocatedRow> locate(const LocateRequest& request, std::span<const cluster::NodeAnswer> answers);
 

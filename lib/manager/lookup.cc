@@ -4,18 +4,19 @@
 #include <utility>
 
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/prefix.h"
 
 namespace kvbm::manager {
 
 class Lookup {
  public:
-  Lookup(Manager& manager, Match& match, const LookupRequest& request)
-      : manager_(manager),
+  Lookup(TierStack& stack, Match& match, const LookupRequest& request)
+      : host_(stack.host()),
+        lower_(stack.lower()),
         match_(match),
         request_(request),
-        tick_(request.no_use ? block::kNoUse : manager.next_tick()) {}
+        tick_(request.no_use ? block::kNoUse : host_.next_tick()) {}
 
   size_t run(std::span<const PartPlan> parts) {
     match_.mode_ = request_.mode;
@@ -41,7 +42,7 @@ class Lookup {
 
  private:
   [[nodiscard]] std::span<const Key> keys() const noexcept { return match_.keys_; }
-  [[nodiscard]] bool look_below() const noexcept { return !request_.host_only && manager_.tiers_below() != 0; }
+  [[nodiscard]] bool look_below() const noexcept { return !request_.host_only && lower_.count() != 0; }
 
   void find_part(MatchPart& part, const PartPlan& plan) {
     // A part that needs every block of a prefix can stop at the first gap; the others cannot know yet.
@@ -64,7 +65,7 @@ class Lookup {
       first = next_lacking(part, first);
       if (first == keys().size()) return;
     }
-    if (some_shards) add(manager_.counters().shards_missing, 1);
+    if (some_shards) add(host_.counters().shards_missing, 1);
   }
 
   // Looks for one page of keys at a time, all shards of each; the first page is one key if a gap ends the search.
@@ -135,12 +136,12 @@ class Lookup {
   // Treats lossy blocks in the host, stored for another reader, as missing if this namespace does not allow lossy
   // ones.
   void leave_lossy(MatchPart& part, size_t from = 0) {
-    if (!manager_.has_lossy() || match_.ns_->options().allow_lossy) return;
+    if (!host_.has_lossy() || match_.ns_->options().allow_lossy) return;
     for (SlotId& slot : std::span(part.slots).subspan(from)) {
-      if (slot == kNoSlot || !lies_lossy(manager_, slot)) continue;
-      manager_.release({&slot, 1});
+      if (slot == kNoSlot || !lies_lossy(host_, slot)) continue;
+      host_.release({&slot, 1});
       slot = kNoSlot;
-      add(manager_.counters().lossy_refused, 1);
+      add(host_.counters().lossy_refused, 1);
     }
   }
 
@@ -150,7 +151,7 @@ class Lookup {
     part.slots.assign(keys().size(), kNoSlot);
     size_t n = 0;
     if (stops) {
-      n = manager_.table().acquire_prefix(plan.family, keys(), part.slots, tick_);
+      n = host_.table().acquire_prefix(plan.family, keys(), part.slots, tick_);
       if (n == keys().size() || !look_below()) return n;
     }
     return find_rest(part, n, stops);
@@ -178,7 +179,7 @@ class Lookup {
   // those that it lacks.
   void find_page(MatchPart& part, size_t first, size_t n, const MatchPart* lacking) {
     if (lacking == nullptr) {
-      manager_.table().acquire_each(part.plan.family, keys().subspan(first, n),
+      host_.table().acquire_each(part.plan.family, keys().subspan(first, n),
                                     std::span(part.slots).subspan(first, n), tick_);
     } else {
       Key wanted[kPage];
@@ -191,7 +192,7 @@ class Lookup {
         slots[count] = kNoSlot;
         where[count++] = i;
       }
-      manager_.table().acquire_each(part.plan.family, {wanted, count}, {slots, count}, tick_);
+      host_.table().acquire_each(part.plan.family, {wanted, count}, {slots, count}, tick_);
       for (size_t k = 0; k < count; ++k) part.slots[where[k]] = slots[k];
     }
     if (look_below()) find_below(part, first, n, lacking);
@@ -206,9 +207,9 @@ class Lookup {
       ids[wanted] = {keys()[i], part.plan.family};
       where[wanted++] = i;
     }
-    for (TierIndex t = 1; t <= manager_.tiers_below() && wanted != 0; ++t) {
-      if (manager_.out_of_use(t)) continue;
-      tier::Tier& tier = manager_.tier_below(t);
+    for (TierIndex t = 1; t <= lower_.count() && wanted != 0; ++t) {
+      if (lower_.out_of_use(t)) continue;
+      tier::Tier& tier = lower_.tier(t);
       tier::Found found[kPage];
       tier.find({ids, wanted}, {found, wanted}, !request_.no_use);
       size_t left = 0;
@@ -234,7 +235,7 @@ class Lookup {
     for (const MatchPart& part : match_.parts_) {
       if (tail_blocks(part.plan) != 0) return;  // no record has a window or a state at the middle of a block
     }
-    const UnitIndex::Found found = manager_.unit_index().find(match_.parts_[0].plan.family,
+    const UnitIndex::Found found = host_.unit_index().find(match_.parts_[0].plan.family,
                                                               request_.unit_keys.subspan(first), request_.units - 1);
     if (found.units == 0) return;
     match_.keys_.resize(std::max(match_.keys_.size(), at + 1));
@@ -243,7 +244,7 @@ class Lookup {
     for (MatchPart& part : match_.parts_) everywhere = find_again(part, at) && everywhere;
     if (everywhere) {
       match_.partial_units_ = found.units;
-      add(manager_.counters().partial_hits, 1);
+      add(host_.counters().partial_hits, 1);
       return;
     }
     for (MatchPart& part : match_.parts_) let_go(part, at);
@@ -258,7 +259,7 @@ class Lookup {
         if (!shard.below.empty()) shard.below.resize(keys().size(), kNoTier);
       }
     }
-    manager_.table().acquire_each(part.plan.family, keys().subspan(at, 1), std::span(part.slots).subspan(at, 1), tick_);
+    host_.table().acquire_each(part.plan.family, keys().subspan(at, 1), std::span(part.slots).subspan(at, 1), tick_);
     leave_lossy(part);
     if (look_below()) {
       part.below.resize(keys().size(), kNoTier);
@@ -270,10 +271,10 @@ class Lookup {
 
   void let_go(MatchPart& part, size_t at) {
     if (part.slots[at] != kNoSlot) {
-      manager_.release({&part.slots[at], 1});
+      host_.release({&part.slots[at], 1});
       part.slots[at] = kNoSlot;
     } else if (present(part, at)) {
-      if (part.below[at] != kOtherSize) manager_.tier_below(part.below[at]).unpin({keys()[at], part.plan.family});
+      if (part.below[at] != kOtherSize) lower_.tier(part.below[at]).unpin({keys()[at], part.plan.family});
       if (part.below[at] == kOtherSize) {
         for (MatchPart& shard : part.others[part.found[at].location].shards) let_go(shard, at);
       }
@@ -329,27 +330,27 @@ class Lookup {
         }
       }
     }
-    if (!spare.empty()) manager_.release(spare);
+    if (!spare.empty()) host_.release(spare);
   }
 
   void count() {
-    Counters& c = manager_.counters();
+    Counters& c = host_.counters();
     add(c.lookups, 1);
     add(c.keys_looked_up, keys().size());
     const size_t hits = match_.hits_;
     add(c.keys_hit, hits);
-    if (hits < keys().size()) add(c.tiers[manager_.tiers_below()].misses, keys().size() - hits);
+    if (hits < keys().size()) add(c.tiers[lower_.count()].misses, keys().size() - hits);
     if (hits == 0) return;
     size_t by_tier[8] = {};
     uint64_t bytes[8] = {};
     bool all_in_host = true;
     for (const MatchPart& part : match_.parts_) {
-      bytes[0] += manager_.table().payload_bytes(part.slots);
+      bytes[0] += host_.table().payload_bytes(part.slots);
       all_in_host = all_in_host && part.below.empty();
       add_bytes_below(part, bytes);
       for (const FromOtherSize& other : part.others) {
         for (const MatchPart& shard : other.shards) {
-          bytes[0] += manager_.table().payload_bytes(shard.slots);
+          bytes[0] += host_.table().payload_bytes(shard.slots);
           add_bytes_below(shard, bytes);
         }
       }
@@ -403,18 +404,19 @@ class Lookup {
   }
 
   void tell_used() {
-    if (!manager_.hears_uses() || match_.hits_ == 0 || request_.no_use) return;
+    if (!lower_.hears_uses() || match_.hits_ == 0 || request_.no_use) return;
     for (const MatchPart& part : match_.parts_) {
-      manager_.used(part.slots);
+      lower_.used(part.slots);
       for (const FromOtherSize& other : part.others) {
-        for (const MatchPart& shard : other.shards) manager_.used(shard.slots);
+        for (const MatchPart& shard : other.shards) lower_.used(shard.slots);
       }
     }
   }
 
   static constexpr size_t kPage = 64;
 
-  Manager& manager_;
+  HostTier& host_;
+  LowerTiers& lower_;
   Match& match_;
   const LookupRequest request_;
   const uint32_t tick_;
@@ -423,31 +425,31 @@ class Lookup {
   static void set_keys(Match& match, std::span<const Key> keys) { match.keys_.assign(keys.begin(), keys.end()); }
 };
 
-std::shared_ptr<Match> look_up(const std::shared_ptr<Manager>& manager, const std::shared_ptr<Namespace>& ns,
+std::shared_ptr<Match> look_up(const std::shared_ptr<TierStack>& stack, const std::shared_ptr<Namespace>& ns,
                                std::span<const PartPlan> parts, std::span<const Key> keys,
                                const LookupRequest& request) {
-  auto match = std::make_shared<Match>(manager, ns);
+  auto match = std::make_shared<Match>(stack, ns);
   Lookup::set_keys(*match, keys);
-  if (Lookup(*manager, *match, request).run(parts) == 0 && match->partial_units() == 0) return nullptr;
+  if (Lookup(*stack, *match, request).run(parts) == 0 && match->partial_units() == 0) return nullptr;
   return match;
 }
 
-Match::Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns)
-    : manager_(std::move(manager)), ns_(std::move(ns)) {
-  add(manager_->counters().matches_made, 1);
+Match::Match(std::shared_ptr<TierStack> stack, std::shared_ptr<Namespace> ns)
+    : stack_(std::move(stack)), ns_(std::move(ns)) {
+  add(stack_->host().counters().matches_made, 1);
 }
 
 Match::~Match() {
   for (MatchPart& part : parts_) let_go(part);
-  add(manager_->counters().matches_ended, 1);
+  add(stack_->host().counters().matches_ended, 1);
 }
 
 void Match::let_go(MatchPart& part) {
   const auto held = std::remove(part.slots.begin(), part.slots.end(), kNoSlot);
-  manager_->release({part.slots.begin(), held});
+  stack_->host().release({part.slots.begin(), held});
   for (size_t i = 0; i < part.below.size(); ++i) {
     if (part.below[i] == kNoTier || part.below[i] == kOtherSize) continue;
-    manager_->tier_below(part.below[i]).unpin({keys_[i], part.plan.family});
+    stack_->lower().tier(part.below[i]).unpin({keys_[i], part.plan.family});
   }
   for (FromOtherSize& other : part.others) {
     for (MatchPart& shard : other.shards) let_go(shard);

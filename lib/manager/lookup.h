@@ -22,7 +22,7 @@ struct LookupRequest {
 
 // Returns a match with at least one hit or leading unit, or null. Budget: one reference per hit, no lock, a handful
 // of allocations per call.
-std::shared_ptr<Match> look_up(const std::shared_ptr<Manager>& manager, const std::shared_ptr<Namespace>& ns,
+std::shared_ptr<Match> look_up(const std::shared_ptr<TierStack>& stack, const std::shared_ptr<Namespace>& ns,
                                std::span<const PartPlan> parts, std::span<const Key> keys, const LookupRequest& request);
 
 }  // namespace kvbm::manager

@@ -10,7 +10,7 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class TierStack;
 
 struct ManagedBlocks {
   FamilyId family = 0;
@@ -26,6 +26,6 @@ struct ManagedBlocks {
 // Publishes complete blocks that only the caller has; slots and codes as of BlockTable::publish. The blocks get their
 // heads here, so that every later read of them is verified. With Options::hash_managed off only blocks with a
 // position get a head, because a block without a head has no position.
-Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes);
+Code publish_managed(TierStack& stack, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes);
 
 }  // namespace kvbm::manager

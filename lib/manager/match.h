@@ -6,17 +6,14 @@
 #include <vector>
 
 #include "manager/namespace.h"
+#include "manager/slot_flags.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
 
-class Manager;
+class TierStack;
 
 enum class LookupMode : uint32_t { prefix = 0, each = 1, any = 2 };
-
-// Used in place of a tier: the block does not exist as such, but can be re-sliced from records of another
-// tensor-parallel size. `MatchPart::others` has the place of each of those records. No tier has this number.
-inline constexpr TierIndex kOtherSize = 7;
 
 struct FromOtherSize;
 
@@ -42,7 +39,7 @@ inline const FromOtherSize& MatchPart::other(size_t i) const noexcept { return o
 // Thread: reading any; release by the last owner.
 class Match {
  public:
-  Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns);
+  Match(std::shared_ptr<TierStack> stack, std::shared_ptr<Namespace> ns);
   ~Match();
   Match(const Match&) = delete;
   Match& operator=(const Match&) = delete;
@@ -56,7 +53,7 @@ class Match {
   [[nodiscard]] uint32_t partial_units() const noexcept { return partial_units_; }
   [[nodiscard]] const std::vector<MatchPart>& parts() const noexcept { return parts_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
-  [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
+  [[nodiscard]] TierStack& stack() const noexcept { return *stack_; }
   [[nodiscard]] LookupMode mode() const noexcept { return mode_; }
   // Returns true if part `part` of key `i` is needed for the hit (a window or state may not be).
   [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
@@ -70,7 +67,7 @@ class Match {
  private:
   friend class Lookup;
   void let_go(MatchPart& part);
-  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<TierStack> stack_;
   std::shared_ptr<Namespace> ns_;
   LookupMode mode_ = LookupMode::prefix;
   size_t hits_ = 0;

@@ -10,7 +10,9 @@
 #include "device/storage_reads.h"
 #include "device/transfers.h"
 #include "manager/device_caches.h"
-#include "manager/manager.h"
+#include "manager/namespaces.h"
+#include "manager/pins.h"
+#include "manager/share_state.h"
 #include "manager/stats.h"
 
 namespace kvbm::manager {
@@ -272,14 +274,14 @@ constexpr std::array<const char*, kLoadFailures> kLoadFailureNames = {"miss",   
                                                                       "no_room", "no_memory", "other"};
 
 // Operations that waited for host slots, did without, or got none.
-void add_room(Manager& manager, MetricsRegistry& registry) {
-  const Counters& counters = manager.counters();
+void add_room(HostTier& host, MetricsRegistry& registry) {
+  const Counters& counters = host.counters();
   registry.histogram("kvbm_store_room_wait_seconds", "Waiting for room in the host, of stores that had to.")
       .merge(counters.room_wait);
   registry.histogram("kvbm_prefetch_room_wait_seconds", "Waiting for room in the host, of prefetches that had to.")
       .merge(counters.prefetch_room_wait);
-  const uint64_t prefetches = manager.room().waiting_prefetches();
-  const uint64_t all = std::max(manager.room().waiting(), prefetches);  // the two counts are read at different moments
+  const uint64_t prefetches = host.room().waiting_prefetches();
+  const uint64_t all = std::max(host.room().waiting(), prefetches);  // the two counts are read at different moments
   registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
       .set(static_cast<int64_t>(all - prefetches));
   registry.gauge("kvbm_prefetches_waiting_for_room", "Prefetches that wait for room in the host now.")
@@ -289,7 +291,7 @@ void add_room(Manager& manager, MetricsRegistry& registry) {
   registry.counter("kvbm_loads_past_host_total", "Blocks that loads read past the host because it had no room for them.")
       .add(get(counters.load_staged));
   registry.gauge("kvbm_load_staging_bytes", "Memory that such blocks are in now.")
-      .set(static_cast<int64_t>(manager.landing_staging().used_bytes()));
+      .set(static_cast<int64_t>(host.landing_staging().used_bytes()));
   for (size_t i = 0; i < kLoadFailures; ++i) {
     registry.counter("kvbm_load_blocks_failed_total", "Blocks that were found and not loaded.",
                      {{"reason", kLoadFailureNames[i]}})
@@ -298,12 +300,12 @@ void add_room(Manager& manager, MetricsRegistry& registry) {
 }
 
 // Tables that grow with peers' reports, and with the namespaces used here.
-void add_names(Manager& manager, MetricsRegistry& registry) {
-  const Manager::EpochRows rows = manager.epoch_rows();
+void add_names(const Observed& observed, MetricsRegistry& registry) {
+  const Namespaces::EpochRows rows = observed.namespaces.epoch_rows();
   const char* const epochs = "Rows of the table of epochs (4,096): of namespaces used here, and known by other nodes' word alone.";
   registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "own"}}).set(static_cast<int64_t>(rows.all - rows.foreign));
   registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "peers"}}).set(static_cast<int64_t>(rows.foreign));
-  const FamilyTable& families = manager.families();
+  const FamilyTable& families = observed.stack.host().families();
   const char* const named = "Families (65,536): used here, and named by other nodes alone.";
   const uint32_t foreign = families.foreign();
   registry.gauge("kvbm_families", named, {{"whose", "own"}}).set(int64_t{families.size()} - foreign);
@@ -314,20 +316,21 @@ void add_names(Manager& manager, MetricsRegistry& registry) {
 
 }  // namespace
 
-std::string metrics_text(Manager& manager) {
-  const Snapshot now = snapshot(manager);
+std::string metrics_text(const Observed& observed) {
+  HostTier& host = observed.stack.host();
+  const Snapshot now = snapshot(observed);
   MetricsRegistry registry;
   for (const CounterRow& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
   for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
   add_codecs(now, registry);
   add_stores(now, registry);
-  add_share(manager.share(), registry);
-  add_devices(manager.devices(), registry);
-  add_names(manager, registry);
+  add_share(observed.share, registry);
+  add_devices(observed.devices, registry);
+  add_names(observed, registry);
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
-  const Counters& counters = manager.counters();
+  const Counters& counters = host.counters();
   registry.counter("kvbm_device_decoded_late_total", "Blocks that a device decoded for a load, decoded into the host after it.")
       .add(get(counters.decoded_late));
   registry.counter("kvbm_device_left_below_total", "Blocks that a device decoded for a load, and the host had no time for.")
@@ -335,7 +338,7 @@ std::string metrics_text(Manager& manager) {
   registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
       .merge(counters.load_predicted);
   registry.histogram("kvbm_load_actual_seconds", "What these loads took.").merge(counters.load_actual);
-  add_room(manager, registry);
+  add_room(host, registry);
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})
         .merge(counters.wait[i]);

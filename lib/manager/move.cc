@@ -4,20 +4,21 @@
 #include <utility>
 
 #include "base/memory_wait.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/offload.h"
 #include "manager/onboard.h"
 #include "manager/reslice_landing.h"
 
 namespace kvbm::manager {
 
-PrefetchOperation::PrefetchOperation(std::shared_ptr<Manager> manager, std::shared_ptr<Match> match, size_t n_keys,
+PrefetchOperation::PrefetchOperation(std::shared_ptr<TierStack> stack, std::shared_ptr<Match> match, size_t n_keys,
                                      uint64_t deadline_ns)
-    : Operation(*manager->env().executor, manager->counters(), copy::OpKind::prefetch, deadline_ns),
-      manager_(std::move(manager)),
+    : Operation(*stack->host().env().executor, stack->host().counters(), copy::OpKind::prefetch, deadline_ns),
+      stack_(std::move(stack)),
+      host_(stack_->host()),
       match_(std::move(match)),
       n_keys_(n_keys),
-      place_(manager_->room().place_of_prefetch()) {}
+      place_(host_.room().place_of_prefetch()) {}
 
 Operation::Next PrefetchOperation::step() {
   const MemoryWait counted;  // other threads end the requests made from here on, so this must not fail
@@ -43,9 +44,9 @@ void PrefetchOperation::plan() {
 
 // Requests the next keys, as many as there are slots for. wait: another thread will wake this.
 Operation::Next PrefetchOperation::bring_some() {
-  RoomLine& line = manager_->room();
+  RoomLine& line = host_.room();
   const uint64_t mine = waiting_.load(std::memory_order_acquire);
-  const uint64_t most = std::max<uint64_t>(manager_->arena().slots() / 4, 1);
+  const uint64_t most = std::max<uint64_t>(host_.arena().slots() / 4, 1);
   // Reads in flight complete whatever others do, so an operation that has some does not wait in the space queue.
   if (mine >= most || (mine != 0 && line.waiting() != 0)) return Next::wait;
   const TierIndex tier = match_->tier_of(0, wanted_[next_]);
@@ -58,7 +59,7 @@ Operation::Next PrefetchOperation::bring_some() {
   auto turn = mine != 0 ? RoomLine::Turn::try_it : line.ask(self, place_, account, holds_);
   while (turn == RoomLine::Turn::try_it) {
     LandingRoom room;
-    code = take_slots(*manager_, account, n, room);
+    code = take_slots(*stack_, account, n, room);
     if (room.count() != 0) {
       end_wait(true);
       const auto keys = std::span<const size_t>(wanted_).subspan(next_, room.count());
@@ -66,17 +67,18 @@ Operation::Next PrefetchOperation::bring_some() {
       return Next::more;
     }
     if (mine != 0) return Next::wait;
-    turn = line.may_wait_after(code, account) ? line.refused(self, place_, account, holds_, code)
+    turn = line.may_wait_after(code, account) ? line.refused(self, place_, account, holds_, code,
+                                                                  stack_->lower().offloading_blocks() != 0)
                                               : RoomLine::Turn::refused;
-    if (turn != RoomLine::Turn::refused && code == Code::no_room) manager_->yield_offloads(n);
+    if (turn != RoomLine::Turn::refused && code == Code::no_room) stack_->lower().yield_offloads(n);
   }
   if (turn == RoomLine::Turn::wait) {
-    if (waits_since_ns_ == 0) waits_since_ns_ = manager_->env().clock().now_ns();
+    if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
     return Next::wait;
   }
   end_wait(false);
-  line.say_refused("a prefetch", code, waited_ns_);
-  add(manager_->counters().prefetch_refused, wanted_.size() - next_);
+  line.log_refused("a prefetch", code, waited_ns_, stack_->lower().offloading_blocks());
+  add(host_.counters().prefetch_refused, wanted_.size() - next_);
   next_ = wanted_.size();
   return Next::more;
 }
@@ -95,7 +97,7 @@ void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
   }
   std::vector<OnboardItem> items;
   for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
-  onboard(manager_, tier, std::move(items), std::move(room), deadline_ns(), Landing::registered,
+  onboard(stack_, tier, std::move(items), std::move(room), deadline_ns(), Landing::registered,
           {}, [self](std::vector<Landed> came) { self->landed(std::move(came)); });
 }
 
@@ -105,26 +107,26 @@ void PrefetchOperation::landed(std::vector<Landed> landed) {
     if (one.code == Code::ok) slots.push_back(one.slot);
   }
   for (const SlotId slot : slots) {
-    bytes_.fetch_add(manager_->table().payload_bytes(slot), std::memory_order_relaxed);
+    bytes_.fetch_add(host_.table().payload_bytes(slot), std::memory_order_relaxed);
   }
   done_.fetch_add(slots.size(), std::memory_order_relaxed);
-  manager_->release(slots);
+  host_.release(slots);
   waiting_.fetch_sub(landed.size(), std::memory_order_release);
   wake();
 }
 
 // Leaves the space queue.
 void PrefetchOperation::end_wait(bool got_some) {
-  manager_->room().leave(place_, got_some);
+  host_.room().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
   // At least one nanosecond: it did wait.
-  waited_ns_ += std::max<uint64_t>(manager_->env().clock().now_ns() - waits_since_ns_, 1);
+  waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
   waits_since_ns_ = 0;
 }
 
 void PrefetchOperation::conclude(Code why, copy::Completion& completion) {
   end_wait(false);
-  if (waited_ns_ != 0) manager_->counters().prefetch_room_wait.record(waited_ns_);
+  if (waited_ns_ != 0) host_.counters().prefetch_room_wait.record(waited_ns_);
   completion.items = n_keys_;
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = bytes_.load(std::memory_order_relaxed);
@@ -133,21 +135,22 @@ void PrefetchOperation::conclude(Code why, copy::Completion& completion) {
   if (waiting_.load(std::memory_order_acquire) == 0) match_ = nullptr;
 }
 
-OffloadOperation::OffloadOperation(std::shared_ptr<Manager> manager, TierIndex tier, FamilyId family,
+OffloadOperation::OffloadOperation(std::shared_ptr<TierStack> stack, TierIndex tier, FamilyId family,
                                    std::vector<Key> keys, uint64_t deadline_ns)
-    : Operation(*manager->env().executor, manager->counters(), copy::OpKind::offload, deadline_ns),
-      manager_(std::move(manager)),
+    : Operation(*stack->host().env().executor, stack->host().counters(), copy::OpKind::offload, deadline_ns),
+      stack_(std::move(stack)),
+      host_(stack_->host()),
       tier_(tier),
       n_keys_(keys.size()),
       slots_(keys.size(), kNoSlot) {
-  manager_->table().acquire_each(family, keys, slots_, block::kNoUse);
+  host_.table().acquire_each(family, keys, slots_, block::kNoUse);
   slots_.erase(std::remove(slots_.begin(), slots_.end(), kNoSlot), slots_.end());
 }
 
 void OffloadOperation::let_go() noexcept {
   if (slots_.empty()) return;
   const MemoryWait nobody_to_tell;
-  manager_->release(std::exchange(slots_, {}));
+  host_.release(std::exchange(slots_, {}));
 }
 
 Operation::Next OffloadOperation::step() {
@@ -158,7 +161,7 @@ Operation::Next OffloadOperation::step() {
   waiting_.store(slots_.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<OffloadOperation>(shared_from_this());
   std::vector<uint32_t> sizes;
-  for (const SlotId slot : slots_) sizes.push_back(manager_->table().payload_bytes(slot));
+  for (const SlotId slot : slots_) sizes.push_back(host_.table().payload_bytes(slot));
   auto report = std::make_shared<Offloader::Report>([self, sizes = std::move(sizes)](size_t index, Code code) {
     if (code == Code::ok) {
       self->done_.fetch_add(1, std::memory_order_relaxed);
@@ -170,7 +173,7 @@ Operation::Next OffloadOperation::step() {
     self->waiting_.fetch_sub(1, std::memory_order_release);
     self->wake();
   });
-  manager_->offloader(tier_).request(std::exchange(slots_, {}), std::move(report));
+  stack_->lower().offloader(tier_).request(std::exchange(slots_, {}), std::move(report));
   return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
 }
 

@@ -16,7 +16,7 @@ namespace kvbm::manager {
 class PrefetchOperation final : public Operation, public RoomSeeker {
  public:
   // A null match means that nothing was found: the operation finishes at once.
-  PrefetchOperation(std::shared_ptr<Manager> manager, std::shared_ptr<Match> match, size_t n_keys,
+  PrefetchOperation(std::shared_ptr<TierStack> stack, std::shared_ptr<Match> match, size_t n_keys,
                     uint64_t deadline_ns);
   void room_may_be() override { wake(); }
 
@@ -31,7 +31,8 @@ class PrefetchOperation final : public Operation, public RoomSeeker {
   void ask(std::span<const size_t> keys, LandingRoom room);
   void landed(std::vector<Landed> landed);
   void end_wait(bool got_some);
-  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
   std::shared_ptr<Match> match_;
   const size_t n_keys_;
   const uint64_t place_;  // in the space queue
@@ -49,7 +50,7 @@ class PrefetchOperation final : public Operation, public RoomSeeker {
 // blocks that the caller stores afterwards must not evict them before their turn.
 class OffloadOperation final : public Operation {
  public:
-  OffloadOperation(std::shared_ptr<Manager> manager, TierIndex tier, FamilyId family, std::vector<Key> keys,
+  OffloadOperation(std::shared_ptr<TierStack> stack, TierIndex tier, FamilyId family, std::vector<Key> keys,
                    uint64_t deadline_ns);
   ~OffloadOperation() override { let_go(); }
   OffloadOperation(const OffloadOperation&) = delete;
@@ -61,7 +62,8 @@ class OffloadOperation final : public Operation {
 
  private:
   void let_go() noexcept;
-  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
   const TierIndex tier_;
   const size_t n_keys_;
   std::vector<SlotId> slots_;  // held until they are requested

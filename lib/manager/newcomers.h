@@ -15,16 +15,16 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class HostTier;
 
 class Newcomers final : public block::Precedence {
  public:
   // Stands for a record from a tier below.
-  Newcomers(Manager& manager, bool lossy) : manager_(manager), takes_lossy_(lossy), knows_positions_(false) {}
+  Newcomers(HostTier& host, bool lossy) : host_(host), takes_lossy_(lossy), knows_positions_(false) {}
   // Stands for blocks that a caller made. `takes_lossy`: see NamespaceOptions::allow_lossy. Positions are empty or one
   // for each.
-  Newcomers(Manager& manager, bool takes_lossy, std::span<const codec::Position> positions)
-      : manager_(manager), takes_lossy_(takes_lossy), knows_positions_(true), positions_(positions) {}
+  Newcomers(HostTier& host, bool takes_lossy, std::span<const codec::Position> positions)
+      : host_(host), takes_lossy_(takes_lossy), knows_positions_(true), positions_(positions) {}
 
   // Returns true if a held block may replace the i-th new one.
   [[nodiscard]] bool stands_in(SlotId there, size_t i) const noexcept;
@@ -37,7 +37,7 @@ class Newcomers final : public block::Precedence {
   [[nodiscard]] const std::vector<size_t>& replaced() const noexcept { return replaced_; }
 
  private:
-  Manager& manager_;
+  HostTier& host_;
   const bool takes_lossy_;
   const bool knows_positions_;
   const std::span<const codec::Position> positions_;

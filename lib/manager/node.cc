@@ -22,7 +22,6 @@
 #include "manager/coding_terms.h"
 #include "manager/key_file.h"
 #include "manager/local_node.h"
-#include "manager/manager.h"
 #include "manager/members_file.h"
 #include "manager/node_help.h"
 #include "manager/node_row.h"
@@ -31,6 +30,7 @@
 #include "manager/session_devices.h"
 #include "manager/sessions.h"
 #include "manager/take.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -163,11 +163,12 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   return std::unique_ptr<tier::Tier>(std::move(tier));
 }
 
-Status Node::start(const std::shared_ptr<Manager>& manager) {
-  source_ = std::make_unique<NodeSource>(manager, *thread_);
+Status Node::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespaces,
+                   const std::shared_ptr<CodingTerms>& coding_terms) {
+  source_ = std::make_unique<NodeSource>(stack, namespaces, *thread_);
   if (coder_ != nullptr) {
-    coder_->use_terms([terms = manager->coding_terms()](FamilyId family) { return terms->of(family); });
-    coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, *thread_, *env_.executor, manager);
+    coder_->use_terms([terms = coding_terms](FamilyId family) { return terms->of(family); });
+    coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, *thread_, *env_.executor, stack);
   }
   if (options_.listen.empty()) source_->offer_no_room();
   std::shared_ptr<MembersFile> file;
@@ -176,7 +177,7 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     if (!opened.ok()) return opened.status();
     file = std::move(opened).value();
   }
-  same_host_ = meet_same_host(env_, options_, mesh_options_->self, *manager, *pools_,
+  same_host_ = meet_same_host(env_, options_, mesh_options_->self, stack->host().arena(), *pools_,
                               [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   thread_->post_and_wait([&] {
@@ -187,10 +188,10 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     });
     mesh_->hear_of_hosts(
         [this](cluster::PeerLink& link, const cluster::HostFacts* said) { meet(link, said); });
-    mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
+    mesh_->take_offers([this, weak = std::weak_ptr<TierStack>(stack)](cluster::PeerLink& link,
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
-      const std::shared_ptr<Manager> alive = weak.lock();
+      const std::shared_ptr<TierStack> alive = weak.lock();
       if (alive != nullptr) take_offered(alive, index_, *tier_, link, offered, lease, source_->links(), want);
     });
     begun = mesh_->begin(coded_source_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_);

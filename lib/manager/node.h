@@ -46,14 +46,16 @@ class SessionHost;
 
 namespace kvbm::manager {
 
-class Manager;
+class CodingTerms;
 class MembersFile;
+class Namespaces;
 class NodeHelp;
 struct NodeRow;
 class NodeSource;
 class Operation;
 class SessionDevices;
 class Sessions;
+class TierStack;
 
 class Node {
  public:
@@ -68,7 +70,8 @@ class Node {
   // Makes the tier of other nodes, for ManagerOptions::tiers. Called once.
   Result<std::unique_ptr<tier::Tier>> make_tier(TierIndex index, FamilyTable& families);
   // Listens and dials. The errors of listen(): the address is in use, or not this machine's.
-  Status start(const std::shared_ptr<Manager>& manager);
+  Status start(const std::shared_ptr<TierStack>& stack, Namespaces& namespaces,
+               const std::shared_ptr<CodingTerms>& coding_terms);
   void stop();
 
   // Asks other nodes for records that this manager lacks; see cluster::PeerTier::ask.

@@ -13,7 +13,8 @@
 
 namespace kvbm::manager {
 
-NodeSource::NodeSource(std::shared_ptr<Manager> manager, Executor& links) : manager_(std::move(manager)) {
+NodeSource::NodeSource(std::shared_ptr<TierStack> stack, Namespaces& namespaces, Executor& links)
+    : stack_(std::move(stack)), host_(stack_->host()), namespaces_(namespaces) {
   MutexLock lock(lifeline_->mutex);
   lifeline_->links = &links;
   lifeline_->source = this;
@@ -28,7 +29,7 @@ NodeSource::~NodeSource() {
   detach();
   lifeline_->source = nullptr;
   for (const auto& [id, pin] : pins_) drop(id, pin);
-  for (const auto& [name, slot] : opened_) manager_->release({&slot, 1});
+  for (const auto& [name, slot] : opened_) host_.release({&slot, 1});
 }
 
 void NodeSource::Links::post(UniqueFunction<void()> task) const {
@@ -45,7 +46,7 @@ NodeSource::Links NodeSource::links() const {
 void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) {
   std::vector<tier::Found> found(ids.size());
   std::vector<TierIndex> tiers(ids.size());
-  find_to_lend(*manager_, ids, found, tiers);
+  find_to_lend(stack_->lower(), ids, found, tiers);
   for (size_t i = 0; i < ids.size(); ++i) {
     out[i] = {};
     if (tiers[i] == kNoTier) continue;
@@ -64,20 +65,20 @@ namespace {
 constexpr size_t kPrepared = 16;
 
 // Makes heads of resident records from `next` on, kPrepared a task.
-void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, size_t next,
+void make_heads(const std::shared_ptr<HostTier>& host, std::vector<Identity> ids, size_t next,
                 const std::shared_ptr<std::atomic<uint32_t>>& preparing) {
-  for (const size_t end = std::min(ids.size(), next + kPrepared); next < end && !manager->closing(); ++next) {
-    const SlotId slot = manager->acquire_one(ids[next].family, ids[next].key);
+  for (const size_t end = std::min(ids.size(), next + kPrepared); next < end && !host->closing(); ++next) {
+    const SlotId slot = host->acquire_one(ids[next].family, ids[next].key);
     if (slot == kNoSlot) continue;
-    (void)ensure_head(*manager, slot);
-    manager->release({&slot, 1});
+    (void)ensure_head(*host, slot);
+    host->release({&slot, 1});
   }
-  if (next == ids.size() || manager->closing()) {
+  if (next == ids.size() || host->closing()) {
     preparing->fetch_sub(1, std::memory_order_relaxed);
     return;
   }
-  manager->env().executor->post([manager, ids = std::move(ids), next, preparing]() mutable {
-    make_heads(manager, std::move(ids), next, preparing);
+  host->env().executor->post([host, ids = std::move(ids), next, preparing]() mutable {
+    make_heads(host, std::move(ids), next, preparing);
   });
 }
 
@@ -85,19 +86,19 @@ void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> i
 
 void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers) {
   // A reader that finds no head asks over the link.
-  if (manager_->arena().fd() < 0 || preparing_->load(std::memory_order_relaxed) >= kPreparing) return;
+  if (host_.arena().fd() < 0 || preparing_->load(std::memory_order_relaxed) >= kPreparing) return;
   std::vector<Identity> wanted;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (tiers[i] != 0) continue;
-    const SlotId slot = manager_->acquire_one(ids[i].family, ids[i].key);
+    const SlotId slot = host_.acquire_one(ids[i].family, ids[i].key);
     if (slot == kNoSlot) continue;
-    if ((manager_->table().flags(slot) & kHasHead) == 0) wanted.push_back(ids[i]);
-    manager_->release({&slot, 1});
+    if ((host_.table().flags(slot) & kHasHead) == 0) wanted.push_back(ids[i]);
+    host_.release({&slot, 1});
   }
   if (wanted.empty()) return;
   preparing_->fetch_add(1, std::memory_order_relaxed);
-  manager_->env().executor->post([manager = manager_, wanted = std::move(wanted), preparing = preparing_]() mutable {
-    make_heads(manager, std::move(wanted), 0, preparing);
+  host_.env().executor->post([host = host_.lifetime().keep(host_), wanted = std::move(wanted), preparing = preparing_]() mutable {
+    make_heads(host, std::move(wanted), 0, preparing);
   });
 }
 
@@ -109,14 +110,14 @@ bool NodeSource::pin(const Identity& id) {
   }
   Pin pin;
   pin.count = 1;
-  pin.slot = manager_->acquire_one(id.family, id.key);
+  pin.slot = host_.acquire_one(id.family, id.key);
   bool held = pin.slot != kNoSlot;
-  for (size_t t = 1; t <= manager_->tiers_below() && !held; ++t) {
+  for (size_t t = 1; t <= stack_->lower().count() && !held; ++t) {
     pin.tier = static_cast<TierIndex>(t);
     tier::Found found;
-    if (manager_->out_of_use(pin.tier)) continue;
-    manager_->tier_below(pin.tier).find({&id, 1}, {&found, 1}, false);
-    held = found.present && manager_->tier_below(pin.tier).pin(id);
+    if (stack_->lower().out_of_use(pin.tier)) continue;
+    stack_->lower().tier(pin.tier).find({&id, 1}, {&found, 1}, false);
+    held = found.present && stack_->lower().tier(pin.tier).pin(id);
   }
   if (held) pins_.emplace(id, pin);
   return held;
@@ -131,16 +132,16 @@ void NodeSource::unpin(const Identity& id) {
 
 void NodeSource::drop(const Identity& id, const Pin& pin) {
   if (pin.tier == 0) {
-    manager_->release({&pin.slot, 1});
+    host_.release({&pin.slot, 1});
   } else {
-    manager_->tier_below(pin.tier).unpin(id);
+    stack_->lower().tier(pin.tier).unpin(id);
   }
 }
 
 // One open(), from the call to the answer.
 struct NodeSource::Opening {
   std::shared_ptr<Lifeline> lifeline;
-  std::shared_ptr<Manager> manager;
+  std::shared_ptr<TierStack> stack;
   uint32_t first_leaf = 0;
   uint32_t leaves = 0;
   UniqueFunction<void(const cluster::OpenedRecord&)> done;
@@ -150,7 +151,7 @@ struct NodeSource::Opening {
   bool lent_at_once = false;
 
   ~Opening() {
-    if (lent.slot != kNoSlot) manager->release({&lent.slot, 1});
+    if (lent.slot != kNoSlot) stack->host().release({&lent.slot, 1});
   }
 
   [[nodiscard]] cluster::OpenedRecord record() const {
@@ -186,11 +187,11 @@ void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_
                       uint64_t deadline_ns, UniqueFunction<void(const cluster::OpenedRecord&)> done) {
   auto opening = std::make_shared<Opening>();
   opening->lifeline = lifeline_;
-  opening->manager = manager_;
+  opening->stack = stack_;
   opening->first_leaf = first_leaf;
   opening->leaves = leaves;
   opening->done = std::move(done);
-  lend(manager_, {id}, deadline_ns, [opening, links = links()](std::vector<Lent> lent) {
+  lend(stack_, {id}, deadline_ns, [opening, links = links()](std::vector<Lent> lent) {
     opening->lent = lent[0];
     if (std::this_thread::get_id() == opening->opener && opening->opening) {
       opening->lent_at_once = true;
@@ -205,7 +206,7 @@ void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_
 void NodeSource::close(uint64_t pin) {
   const auto known = opened_.find(pin);
   if (known == opened_.end()) return;
-  manager_->release({&known->second, 1});
+  host_.release({&known->second, 1});
   opened_.erase(known);
 }
 
@@ -213,28 +214,28 @@ void NodeSource::close(uint64_t pin) {
 void NodeSource::invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
                             UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
   auto answer = std::make_shared<UniqueFunction<void(std::vector<cluster::EpochWord>)>>(std::move(done));
-  manager_->hear_epochs(std::move(words), may_add, trusts_epochs_,
-                        [answer, links = links()](std::vector<cluster::EpochWord> taken) {
-                          links.post([answer, taken = std::move(taken)]() mutable { (*answer)(std::move(taken)); });
-                        });
+  namespaces_.hear_epochs(std::move(words), may_add, trusts_epochs_,
+                          [answer, links = links()](std::vector<cluster::EpochWord> taken) {
+                            links.post([answer, taken = std::move(taken)]() mutable { (*answer)(std::move(taken)); });
+                          });
 }
 
 void NodeSource::epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) {
   auto answer = std::make_shared<UniqueFunction<void(std::vector<NamespaceEpoch>)>>(std::move(done));
-  manager_->env().executor->post([manager = manager_, answer, links = links()] {
-    links.post([answer, epochs = manager->epochs()]() mutable { (*answer)(std::move(epochs)); });
+  host_.env().executor->post([&namespaces = namespaces_, alive = stack_, answer, links = links()] {
+    links.post([answer, epochs = namespaces.epochs()]() mutable { (*answer)(std::move(epochs)); });
   });
 }
 
 cluster::wire::NodeStatus NodeSource::status() {
-  const Snapshot now = snapshot(*manager_);
+  const Snapshot now = snapshot(*stack_);
   cluster::wire::NodeStatus out;
   for (uint32_t t = 0; t < now.n_tiers; ++t) {
     out.capacity_bytes += now.tiers[t].capacity_bytes;
     out.used_bytes += now.tiers[t].used_bytes;
     out.records += now.tiers[t].blocks;
   }
-  const uint64_t block = manager_->arena().block_bytes();
+  const uint64_t block = host_.arena().block_bytes();
   out.block_bytes = block <= UINT32_MAX ? static_cast<uint32_t>(block) : 0;
   out.weight = offers_room_ ? out.capacity_bytes : 0;
   return out;

@@ -14,7 +14,8 @@
 
 #include "base/executor.h"
 #include "cluster/record_source.h"
-#include "manager/manager.h"
+#include "manager/namespaces.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -29,7 +30,7 @@ class NodeSource final : public cluster::RecordSource {
 
  public:
   // links: executor of the links.
-  NodeSource(std::shared_ptr<Manager> manager, Executor& links);
+  NodeSource(std::shared_ptr<TierStack> stack, Namespaces& namespaces, Executor& links);
   ~NodeSource() override;
   NodeSource(const NodeSource&) = delete;
   NodeSource& operator=(const NodeSource&) = delete;
@@ -39,7 +40,7 @@ class NodeSource final : public cluster::RecordSource {
   void unpin(const Identity& id) override;
   // Half of the host's slots for leases, a quarter for open records; stores and reads of this process have the rest.
   [[nodiscard]] Room room() const noexcept override {
-    const uint64_t slots = manager_->arena().slots();
+    const uint64_t slots = stack_->host().arena().slots();
     return {std::max<uint64_t>(slots / 2, 1), std::max<uint64_t>(slots / 4, 1)};
   }
   void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
@@ -84,7 +85,9 @@ class NodeSource final : public cluster::RecordSource {
   // Makes heads of records that a peer is about to read in place, if the host tier is shared.
   void prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers);
 
-  const std::shared_ptr<Manager> manager_;
+  const std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
+  Namespaces& namespaces_;
   std::map<Identity, Pin> pins_;
   std::map<uint64_t, SlotId> opened_;  // by the pin number that close() gets
   uint64_t last_opened_ = 0;

@@ -6,7 +6,7 @@
 
 #include "base/memory_wait.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/lower_tiers.h"
 
 namespace kvbm::manager {
 
@@ -17,28 +17,29 @@ constexpr uint64_t kQueueShare = 2;
 constexpr uint64_t kFlightShare = 4;
 
 // Returns one edge's part of a share, at least one block.
-uint64_t part_of(uint64_t share, Manager& manager) {
-  const auto& tiers = manager.options().tiers;
+uint64_t part_of(uint64_t share, HostTier& host) {
+  const auto& tiers = host.options().tiers;
   const auto edges = std::count_if(tiers.begin(), tiers.end(), [](const TierOptions& tier) {
     return tier.admission != AdmissionKind::on_request;
   });
-  const uint64_t slots = manager.arena().slots() / share / std::max<uint64_t>(static_cast<uint64_t>(edges), 1);
-  return std::max<uint64_t>(slots, 1) * manager.arena().slot_bytes();
+  const uint64_t slots = host.arena().slots() / share / std::max<uint64_t>(static_cast<uint64_t>(edges), 1);
+  return std::max<uint64_t>(slots, 1) * host.arena().slot_bytes();
 }
 }  // namespace
 
-Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& options)
-    : manager_(manager),
+Offloader::Offloader(HostTier& host, LowerTiers& lower, TierIndex tier, const TierOptions& options)
+    : host_(host),
+      lower_(lower),
       tier_(tier),
       options_(options),
-      limit_bytes_(part_of(kQueueShare, manager)),
-      slot_bytes_(manager.arena().slot_bytes()),
-      flight_bytes_(std::min(kFlightBytes, part_of(kFlightShare, manager))),
+      limit_bytes_(part_of(kQueueShare, host)),
+      slot_bytes_(host.arena().slot_bytes()),
+      flight_bytes_(std::min(kFlightBytes, part_of(kFlightShare, host))),
       admission_(policy::make_admission(
           admission_name(options.admission),
           {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})),
-      queued_(manager.table().slots()),
-      writing_(manager.table().slots(), false) {}
+      queued_(host.table().slots()),
+      writing_(host.table().slots(), false) {}
 
 bool Offloader::admits_on_use() const noexcept {
   return options_.admission == AdmissionKind::after_uses || options_.admission == AdmissionKind::frequency;
@@ -59,15 +60,15 @@ uint64_t Offloader::held_bytes() const {
 void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
   const MemoryWait nobody_to_tell;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
-  if (manager_.out_of_use(tier_)) return;
+  if (lower_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   {
     MutexLock lock(mutex_);
     for (const SlotId slot : slots) {
-      const uint64_t name = manager_.table().identity(slot).hash();
+      const uint64_t name = host_.table().identity(slot).hash();
       admission_->used(name);
-      const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;  // read from there
+      const bool there = (host_.table().flags(slot) & on_tier_flag(tier_)) != 0;  // read from there
       if (admission_->admits(name) && !there) entries.push_back(Entry{slot});
     }
   }
@@ -76,13 +77,13 @@ void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
 
 void Offloader::used(std::span<const SlotId> slots) {
   const MemoryWait nobody_to_tell;
-  if (!admits_on_use() || manager_.out_of_use(tier_)) return;
+  if (!admits_on_use() || lower_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   {
     MutexLock lock(mutex_);
     for (const SlotId slot : slots) {
-      if (slot == kNoSlot || (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0) continue;
-      const uint64_t name = manager_.table().identity(slot).hash();
+      if (slot == kNoSlot || (host_.table().flags(slot) & on_tier_flag(tier_)) != 0) continue;
+      const uint64_t name = host_.table().identity(slot).hash();
       admission_->used(name);
       if (admission_->admits(name)) entries.push_back(Entry{slot});
     }
@@ -115,17 +116,17 @@ void Offloader::add(std::vector<Entry> entries, bool all_stay) {
     MutexLock lock(mutex_);
     for (Entry& entry : entries) {
       if (writing_[entry.slot]) continue;
-      entry.generation = manager_.table().generation(entry.slot);
+      entry.generation = host_.table().generation(entry.slot);
       entry.held = all_stay || held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
       // An entry queued without a reference may be evicted before its turn: a later one may get a reference.
       const Queued& known = queued_[entry.slot];
       if (known.is && known.generation == entry.generation && (known.held || !entry.held)) continue;
-      if (queue_.size() >= 2 * static_cast<size_t>(manager_.table().slots())) {
+      if (queue_.size() >= 2 * static_cast<size_t>(host_.table().slots())) {
         ++skipped;
         continue;
       }
       if (entry.held) {
-        manager_.table().retain({&entry.slot, 1});
+        host_.table().retain({&entry.slot, 1});
         held_ += slot_bytes_;
       }
       entry.marked = true;
@@ -133,31 +134,31 @@ void Offloader::add(std::vector<Entry> entries, bool all_stay) {
       queue_.push_back(std::move(entry));
     }
   }
-  if (skipped != 0) manager::add(manager_.counters().offload_skipped, skipped);
+  if (skipped != 0) manager::add(host_.counters().offload_skipped, skipped);
   pump();
 }
 
 bool Offloader::take_reference(Entry& entry) {
   if (entry.held) return true;
-  entry.held = manager_.table().acquire_weak(entry.slot, entry.generation);
-  if (!entry.held) manager::add(manager_.counters().offload_skipped, 1);
+  entry.held = host_.table().acquire_weak(entry.slot, entry.generation);
+  if (!entry.held) manager::add(host_.counters().offload_skipped, 1);
   return entry.held;
 }
 
 void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   const MemoryWait nobody_to_tell;
-  if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.out_of_use(tier_)) return;
-  const uint32_t slots = manager_.table().slots();
+  if (admits_on_use() || options_.admission == AdmissionKind::on_request || lower_.out_of_use(tier_)) return;
+  const uint32_t slots = host_.table().slots();
   const auto most = static_cast<uint32_t>(std::min<size_t>(wanted_slots, std::max<uint32_t>(slots / kFlightShare, 1)));
   const bool at_limit = account != block::kSharedAccount;
   const uint32_t low = std::max<uint32_t>({slots / 32, most, 1});
-  const uint32_t free = at_limit ? 0 : manager_.table().counters().free;
+  const uint32_t free = at_limit ? 0 : host_.table().counters().free;
   if (free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
-  if (write_back && manager_.is_fed(tier_)) return;
+  if (write_back && lower_.is_fed(tier_)) return;
   // A write-through tier has had the block before: if a tier below took it over from here, it still exists there.
   const uint8_t below =
-      on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : manager_.flags_of_fed(tier_));
+      on_tier_flag(tier_) | (write_back ? lower_.flags_of_feeders(tier_) : lower_.flags_of_fed(tier_));
   {
     MutexLock lock(mutex_);
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;
@@ -167,10 +168,10 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   for (uint32_t wanted = std::min<uint32_t>(low - free, 64); wanted != 0;) {
     std::vector<SlotId> cold(wanted);
     // A block with children can be evicted once it is below, and must be if the ends of its chain are in use.
-    cold.resize(manager_.table().select_cold(cold, manager_.tick(), {account, write_back}));
+    cold.resize(host_.table().select_cold(cold, host_.tick(), {account, write_back}));
     std::vector<SlotId> clean;
     for (const SlotId slot : cold) {
-      const bool there = (manager_.table().flags(slot) & below) != 0;
+      const bool there = (host_.table().flags(slot) & below) != 0;
       if (there) {
         clean.push_back(slot);
       } else {
@@ -179,11 +180,11 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
       }
     }
     // Replaces blocks that were acquired by readers meanwhile.
-    wanted = static_cast<uint32_t>(clean.size() - manager_.evict_held(clean));
+    wanted = static_cast<uint32_t>(clean.size() - host_.evict_held(clean));
   }
   // A tier should get parents before their children, as far as the order is known here.
   std::stable_sort(entries.begin(), entries.end(), [this](const Entry& a, const Entry& b) {
-    return manager_.table().depth(a.slot) < manager_.table().depth(b.slot);
+    return host_.table().depth(a.slot) < host_.table().depth(b.slot);
   });
   {
     MutexLock lock(mutex_);
@@ -196,11 +197,11 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
 }
 
 void Offloader::evicted(std::span<const block::Evicted> gone) {
-  if (options_.admission != AdmissionKind::on_eviction || manager_.out_of_use(tier_) || manager_.is_fed(tier_)) return;
-  const uint8_t below = on_tier_flag(tier_) | manager_.flags_of_feeders(tier_);
+  if (options_.admission != AdmissionKind::on_eviction || lower_.out_of_use(tier_) || lower_.is_fed(tier_)) return;
+  const uint8_t below = on_tier_flag(tier_) | lower_.flags_of_feeders(tier_);
   const auto lost = std::count_if(gone.begin(), gone.end(),
                                   [below](const block::Evicted& one) { return (one.flags & below) == 0; });
-  if (lost != 0) manager::add(manager_.counters().offload_skipped, static_cast<uint64_t>(lost));
+  if (lost != 0) manager::add(host_.counters().offload_skipped, static_cast<uint64_t>(lost));
 }
 
 size_t Offloader::yield(size_t blocks) {
@@ -216,7 +217,7 @@ size_t Offloader::yield(size_t blocks) {
     }
   }
   // Notifies only if slots are released: the caller may wait in the space queue, and would wake itself forever.
-  if (!given.empty()) manager_.release(given);
+  if (!given.empty()) host_.release(given);
   return given.size();
 }
 
@@ -264,7 +265,7 @@ void Offloader::pump() {
     if (batch.empty()) return;
     send(std::move(batch));
     if (!more) continue;
-    manager_.env().executor->post([this, keep = manager_.shared_from_this()] { pump(); });
+    host_.env().executor->post([this, keep = lower_.keep()] { pump(); });
     return;
   }
 }
@@ -280,7 +281,7 @@ void Offloader::note_failure(const Entry& entry, Code code) noexcept {
 void Offloader::drop(std::span<Entry> entries, Code why) {
   std::vector<SlotId> slots;
   for (const Entry& entry : entries) slots.push_back(entry.slot);
-  manager_.release(slots);
+  host_.release(slots);
   for (Entry& entry : entries) {
     note_failure(entry, why);
     if (entry.report != nullptr) (*entry.report)(entry.index, why);
@@ -292,11 +293,11 @@ void Offloader::drop(std::span<Entry> entries, Code why) {
 Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later) {
   if (!take_reference(entry)) return Turn::over;
   const SlotId slot = entry.slot;
-  if (manager_.table().info(slot).withdrawn) {  // invalidated while it was queued
+  if (host_.table().info(slot).withdrawn) {  // invalidated while it was queued
     drop({&entry, 1}, Code::miss);
     return Turn::over;
   }
-  const bool disabled = manager_.disabled(tier_);
+  const bool disabled = lower_.disabled(tier_);
   bool there = false;
   {
     MutexLock lock(mutex_);
@@ -305,14 +306,14 @@ Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<
       followers_.emplace(slot, std::move(entry));
       return Turn::over;
     }
-    there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
+    there = (host_.table().flags(slot) & on_tier_flag(tier_)) != 0;
     if (!there && !disabled) writing_[slot] = true;
   }
   if (there || disabled) {
     drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
     return Turn::over;
   }
-  const Code code = describe_for_put(manager_, slot, item);
+  const Code code = describe_for_put(host_, slot, item);
   if (code == Code::ok) return Turn::now;
   std::vector<Entry> ended;
   ended.push_back(std::move(entry));
@@ -373,25 +374,25 @@ void Offloader::send(std::vector<Entry> entries) {
   if (!later.empty()) send_later(std::move(later));
   if (sent->entries.empty()) return;  // pump() continues
   batch->status.assign(sent->entries.size(), Code::internal);
-  manager_.table().priorities(slots, priorities);
+  host_.table().priorities(slots, priorities);
   for (size_t i = 0; i < slots.size(); ++i) batch->items[i].priority = priorities[i];
-  batch->done = [this, keep = manager_.shared_from_this(), sent](tier::PutBatch& done) {
+  batch->done = [this, keep = lower_.keep(), sent](tier::PutBatch& done) {
     finished(*sent, done);
     if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
   };
   // References of its own: the batch may be over before put() returns.
-  manager_.table().retain(slots);
-  manager_.tier_below(tier_).put(std::move(batch));
+  host_.table().retain(slots);
+  lower_.tier(tier_).put(std::move(batch));
   erase_forgotten(slots);
-  manager_.release(slots);
+  host_.release(slots);
   if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
 }
 
 // Retries blocks while another thread makes their heads.
 void Offloader::send_later(std::vector<Entry> entries) {
   auto shared = std::make_shared<std::vector<Entry>>(std::move(entries));
-  manager_.env().executor->post_at(manager_.env().clock().now_ns() + kHeadRetryNs,
-                                   [this, keep = manager_.shared_from_this(), shared] {
+  host_.env().executor->post_at(host_.env().clock().now_ns() + kHeadRetryNs,
+                                   [this, keep = lower_.keep(), shared] {
                                      send(std::move(*shared));
                                      pump();
                                    });
@@ -402,7 +403,7 @@ void Offloader::send_later(std::vector<Entry> entries) {
 void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   std::vector<Identity> ids;
   for (const SlotId slot : slots) {
-    if (manager_.table().info(slot).withdrawn) ids.push_back(manager_.table().identity(slot));
+    if (host_.table().info(slot).withdrawn) ids.push_back(host_.table().identity(slot));
   }
   if (!ids.empty()) erase(ids);
 }
@@ -412,10 +413,10 @@ void Offloader::erase_forgotten(std::span<const SlotId> slots) {
 void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
   std::vector<Identity> ids;
   for (const SlotId slot : withdrawn) {
-    const Identity id = manager_.table().identity(slot);
-    const SlotId anew = manager_.acquire_one(id.family, id.key);
+    const Identity id = host_.table().identity(slot);
+    const SlotId anew = host_.acquire_one(id.family, id.key);
     if (anew == kNoSlot) ids.push_back(id);
-    if (anew != kNoSlot) manager_.release({&anew, 1});
+    if (anew != kNoSlot) host_.release({&anew, 1});
   }
   if (!ids.empty()) erase(ids);
 }
@@ -426,12 +427,12 @@ std::vector<SlotId> Offloader::unmark(std::span<const Identity> ids) {
   marked.reserve(ids.size());
   left_.fetch_add(1);
   for (const Identity& id : ids) {
-    const SlotId slot = manager_.acquire_one(id.family, id.key);
+    const SlotId slot = host_.acquire_one(id.family, id.key);
     if (slot == kNoSlot) continue;
-    if ((manager_.table().clear_flags(slot, on_tier_flag(tier_)) & on_tier_flag(tier_)) != 0) {
+    if ((host_.table().clear_flags(slot, on_tier_flag(tier_)) & on_tier_flag(tier_)) != 0) {
       marked.push_back(slot);
     } else {
-      manager_.release({&slot, 1});
+      host_.release({&slot, 1});
     }
   }
   return marked;
@@ -439,7 +440,7 @@ std::vector<SlotId> Offloader::unmark(std::span<const Identity> ids) {
 
 void Offloader::left(std::span<const Identity> ids) {
   const MemoryWait nobody_to_tell;
-  manager_.release(unmark(ids));
+  host_.release(unmark(ids));
 }
 
 class Offloader::Erasing {
@@ -456,31 +457,31 @@ class Offloader::Erasing {
 void Offloader::erase(std::span<const Identity> ids) {
   const MemoryWait nobody_to_tell;
   const Erasing erasing(*this);
-  manager_.tier_below(tier_).erase(ids);
+  lower_.tier(tier_).erase(ids);
   send_again(unmark(ids));
-  manager_.events().publish(copy::EventKind::removed, tier_, ids);
+  host_.events().publish(copy::EventKind::removed, tier_, ids);
 }
 
 Status Offloader::erase_families(std::span<const FamilyId> families) {
   constexpr size_t kPage = 256;
   const Erasing erasing(*this);
-  Status erased = manager_.tier_below(tier_).erase_families(families);
+  Status erased = lower_.tier(tier_).erase_families(families);
   const MemoryWait nobody_to_tell;
   left_.fetch_add(1);
   std::vector<block::SlotInfo> page;
-  for (SlotId next = 0; next < manager_.table().slots();) {
+  for (SlotId next = 0; next < host_.table().slots();) {
     page.clear();
-    next = manager_.table().scan(next, page, kPage);
+    next = host_.table().scan(next, page, kPage);
     std::vector<SlotId> anew;
     for (const block::SlotInfo& info : page) {
       if (info.state != block::SlotState::registered || info.withdrawn) continue;
-      if ((manager_.table().flags(info.slot) & on_tier_flag(tier_)) == 0) continue;
-      if (!manager_.table().acquire_weak(info.slot, info.generation)) continue;
-      if (!std::binary_search(families.begin(), families.end(), manager_.table().identity(info.slot).family)) {
-        manager_.release({&info.slot, 1});
+      if ((host_.table().flags(info.slot) & on_tier_flag(tier_)) == 0) continue;
+      if (!host_.table().acquire_weak(info.slot, info.generation)) continue;
+      if (!std::binary_search(families.begin(), families.end(), host_.table().identity(info.slot).family)) {
+        host_.release({&info.slot, 1});
         continue;
       }
-      manager_.table().clear_flags(info.slot, on_tier_flag(tier_));
+      host_.table().clear_flags(info.slot, on_tier_flag(tier_));
       anew.push_back(info.slot);
     }
     send_again(std::move(anew));
@@ -490,7 +491,7 @@ Status Offloader::erase_families(std::span<const FamilyId> families) {
 
 void Offloader::send_again(std::vector<SlotId> held) {
   if (held.empty()) return;
-  if (manager_.out_of_use(tier_)) return manager_.release(held);
+  if (lower_.out_of_use(tier_)) return host_.release(held);
   request(std::move(held), nullptr);
 }
 
@@ -498,12 +499,12 @@ std::vector<SlotId> Offloader::confirm(std::span<const SlotId> slots) {
   std::vector<Identity> ids;
   std::vector<SlotId> gone;
   ids.reserve(slots.size());
-  for (const SlotId slot : slots) ids.push_back(manager_.table().identity(slot));
+  for (const SlotId slot : slots) ids.push_back(host_.table().identity(slot));
   std::vector<tier::Found> found(ids.size());
-  manager_.tier_below(tier_).find(ids, found, false);
+  lower_.tier(tier_).find(ids, found, false);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (found[i].present) continue;
-    manager_.table().clear_flags(slots[i], on_tier_flag(tier_));
+    host_.table().clear_flags(slots[i], on_tier_flag(tier_));
     gone.push_back(slots[i]);
   }
   return gone;
@@ -512,29 +513,29 @@ std::vector<SlotId> Offloader::confirm(std::span<const SlotId> slots) {
 void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
   const MemoryWait nobody_to_tell;
   std::vector<Entry>& entries = sent.entries;
-  TierCounters& counters = manager_.counters().tiers[tier_];
+  TierCounters& counters = host_.counters().tiers[tier_];
   std::vector<Identity> stored;
   std::vector<SlotId> forgotten;
   std::vector<SlotId> marked;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Code code = batch.status[i];
     if (code == Code::ok) {
-      manager_.table().set_flags(entries[i].slot, on_tier_flag(tier_));
+      host_.table().set_flags(entries[i].slot, on_tier_flag(tier_));
       manager::add(counters.stores, 1);
       manager::add(counters.store_bytes, batch.items[i].payload.size());
-      const bool gone = manager_.table().info(entries[i].slot).withdrawn;
+      const bool gone = host_.table().info(entries[i].slot).withdrawn;
       if (gone) forgotten.push_back(entries[i].slot);
       if (!gone) stored.push_back(batch.items[i].id);
       if (!gone) marked.push_back(entries[i].slot);
     } else if (code == Code::no_room || code == Code::at_limit) {  // all that it could reclaim is being read: not its
                                                                    // fault
-      manager::add(manager_.counters().offload_skipped, 1);
-      if (code == Code::at_limit) manager::add(manager_.counters().offload_at_limit, 1);
+      manager::add(host_.counters().offload_skipped, 1);
+      if (code == Code::at_limit) manager::add(host_.counters().offload_at_limit, 1);
     } else {
       manager::add(counters.errors, 1);
     }
   }
-  manager_.events().publish(copy::EventKind::stored, tier_, stored);
+  host_.events().publish(copy::EventKind::stored, tier_, stored);
   // left_ is raised before a removal is published. So if a record is gone by now, its removal is published after its
   // store: here, or by the next thread that raises left_.
   if (left_.load() != sent.left) {
@@ -551,8 +552,8 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
 void Offloader::tell_removed(std::span<const SlotId> gone) const {
   std::vector<Identity> ids;
   ids.reserve(gone.size());
-  for (const SlotId slot : gone) ids.push_back(manager_.table().identity(slot));
-  manager_.events().publish(copy::EventKind::removed, tier_, ids);
+  for (const SlotId slot : gone) ids.push_back(host_.table().identity(slot));
+  host_.events().publish(copy::EventKind::removed, tier_, ids);
 }
 
 // Marks blocks to be written again if an erase has removed them. Blocks that the tier itself has evicted are not.
@@ -598,9 +599,9 @@ void Offloader::end(Sent& sent) {
     const bool goes = entries[i].evict_after && sent.codes[i] == Code::ok;
     (goes ? evict : keep).push_back(entries[i].slot);
   }
-  manager_.release(keep);
+  host_.release(keep);
   // A node that reports a block as stored may still hold its lease of it.
-  const bool some_stayed = manager_.evict_held(evict) != evict.size();
+  const bool some_stayed = host_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {
     note_failure(entries[i], sent.codes[i]);
     if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, sent.codes[i]);

@@ -29,14 +29,15 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class HostTier;
+class LowerTiers;
 
 class Offloader {
  public:
   // Reports how each block of an explicit request ended.
   using Report = UniqueFunction<void(size_t index, Code code)>;
 
-  Offloader(Manager& manager, TierIndex tier, const TierOptions& options);
+  Offloader(HostTier& host, LowerTiers& lower, TierIndex tier, const TierOptions& options);
 
   // Notify of blocks that were stored in the host, or used there. The caller holds references for the call.
   // `all_stay`: the storing operation waits for slots, so admitted blocks hold references until their turn, beyond
@@ -143,7 +144,8 @@ class Offloader {
   void erase_forgotten(const Moving& moving);
   void took_over(const Moving& moving, const tier::PutBatch& batch);
 
-  Manager& manager_;
+  HostTier& host_;
+  LowerTiers& lower_;
   const TierIndex tier_;
   const TierOptions options_;
   const uint64_t limit_bytes_;

@@ -10,8 +10,7 @@
 #include "codec/coded_record.h"
 #include "copy/cost.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
-#include "manager/match.h"
+#include "manager/tier_stack.h"
 #include "manager/offload.h"
 #include "manager/newcomers.h"
 
@@ -25,11 +24,11 @@ struct FreeAligned {
 
 // State of one batch from its request until it is read.
 struct Arrival {
-  std::shared_ptr<Manager> manager;
+  std::shared_ptr<TierStack> stack;
   TierIndex tier = 0;
   Landing landing = Landing::registered;
   std::vector<OnboardItem> items;
-  std::vector<uint64_t> marks;  // Manager::forget_mark, parallel to items
+  std::vector<uint64_t> marks;  // Invalidations::mark, parallel to items
   LandingRoom room;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
@@ -49,25 +48,26 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
     late = late || batch.status[i] == Code::deadline;
   }
   const Answer how = late ? Answer::late : got != 0 ? Answer::arrived : Answer::nothing;
-  Manager& manager = *arrival.manager;
-  manager.cost(arrival.tier).answered(manager.env().clock().now_ns(), arrival.ticket, how, got);
+  TierStack& stack = *arrival.stack;
+  stack.lower().cost(arrival.tier).answered(stack.host().env().clock().now_ns(), arrival.ticket, how, got);
 }
 
 // Keeps the head of a record beside the host with the record; no other operation sees it.
-Code keep_head(Manager& manager, ConstBytes head, Landed& one) {
+Code keep_head(HostTier& host, ConstBytes head, Landed& one) {
   const auto view = codec::HeadView::parse(head);
   if (!view.ok()) return Code::damaged;
   if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
-  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
+  if ((view.value().header().flags & codec::kLossy) != 0) host.note_lossy();
   one.head = std::make_shared<const std::vector<std::byte>>(head.begin(), head.end());
   return Code::ok;
 }
 
 // Ends a batch. Places are passed to the receiver or released before `done` runs.
 void land(Arrival& arrival, tier::GetBatch& batch) {
-  Manager& manager = *arrival.manager;
+  TierStack& stack = *arrival.stack;
+  HostTier& host = stack.host();
   learn(arrival, batch);
-  TierCounters& counters = manager.counters().tiers[arrival.tier];
+  TierCounters& counters = host.counters().tiers[arrival.tier];
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
     Landed& one = landed[i];
@@ -81,12 +81,12 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
       coded->leaves = std::move(batch.items[i].coded);
       one.coded = std::move(coded);
     } else if (one.code == Code::ok && staged != nullptr) {
-      one.code = keep_head(manager, head, one);
+      one.code = keep_head(host, head, one);
     } else if (one.code == Code::ok) {
-      one.code = settle_head(manager, one.slot, arrival.tier, head);
+      one.code = settle_head(host, one.slot, arrival.tier, head);
     }
     if (one.code == Code::ok && is_registered(arrival.landing))
-      one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark, arrival.landing == Landing::taken);
+      one.code = register_landed(stack, one.slot, arrival.items[i].id, one.mark, arrival.landing == Landing::taken);
     if (one.code == Code::ok) {
       one.lent = batch.items[i].lent;
       one.lender = std::move(batch.items[i].lender);
@@ -99,7 +99,7 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
       continue;
     }
     if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
-    if (one.slot != kNoSlot) manager.release({&one.slot, 1});
+    if (one.slot != kNoSlot) host.release({&one.slot, 1});
     one.slot = kNoSlot;
   }
   arrival.done(std::move(landed));
@@ -107,81 +107,83 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 
 }  // namespace
 
-Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head) {
+Code settle_head(HostTier& host, SlotId slot, TierIndex tier, ConstBytes head) {
   const auto view = codec::HeadView::parse(head);
-  const MutableBytes room = manager.arena().head(slot);
+  const MutableBytes room = host.arena().head(slot);
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
   if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
-  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
-  if ((view.value().header().flags & codec::kContentKey) != 0) manager.note_positions();
-  manager.arena().clear_head(slot);
+  if ((view.value().header().flags & codec::kLossy) != 0) host.note_lossy();
+  if ((view.value().header().flags & codec::kContentKey) != 0) host.note_positions();
+  host.arena().clear_head(slot);
   std::memcpy(room.data(), head.data(), head.size());
-  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
-  const Code completed = manager.table().complete({&slot, 1});
+  host.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
+  const Code completed = host.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
-  manager.table().set_flags(slot, static_cast<uint8_t>(tier == kOtherSize ? kHasHead : kHasHead | on_tier_flag(tier)));
+  host.table().set_flags(slot, static_cast<uint8_t>(tier == kOtherSize ? kHasHead : kHasHead | on_tier_flag(tier)));
   return Code::ok;
 }
 
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits) {
-  if (manager.forgotten_since(id.family, mark)) return Code::ok;
+Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits) {
+  HostTier& host = stack.host();
+  if (host.invalidations().since(id.family, mark)) return Code::ok;
   const MemoryWait registered;  // nothing may fail from here on: references must be released, and a findable block
                                 // marked for restarts
-  const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
+  const auto view = codec::HeadView::parse(host.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
-  Newcomers newcomer(manager, (view.value().header().flags & codec::kLossy) != 0);
+  Newcomers newcomer(host, (view.value().header().flags & codec::kLossy) != 0);
   const std::vector<Key> units = unit_keys(view.value());
-  const SlotId parent_slot = parent == Key{} ? kNoSlot : manager.acquire_one(id.family, parent);
+  const SlotId parent_slot = parent == Key{} ? kNoSlot : host.acquire_one(id.family, parent);
   block::Publication what;
   what.family = id.family;
   what.keys = {&id.key, 1};
   what.lineage = block::Lineage::chain;
   what.first_parent = parent_slot;
   what.precedence = &newcomer;
-  what.tick = manager.tick();
+  what.tick = host.tick();
   Code code = Code::ok;
   [[maybe_unused]] const Code all =
-      manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
-  if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
-  if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
-  if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
-    manager.table().erase(id.family, {&id.key, 1});
-    manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+      stack.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
+  if (parent_slot != kNoSlot) host.release({&parent_slot, 1});
+  if (code == Code::ok) host.unit_index().add(id.family, id.key, units);
+  if (code == Code::ok && host.invalidations().since(id.family, mark)) {
+    host.table().erase(id.family, {&id.key, 1});
+    host.events().publish(copy::EventKind::removed, 0, {&id, 1});
   } else if (code == Code::ok) {
-    manager.keep_over_restart(inout_slot);
+    host.keep_over_restart(inout_slot);
     // The source tier may have evicted the record before there was a block to unmark.
-    for (TierIndex i = 1; i <= manager.tiers_below(); ++i) {
-      if ((manager.table().flags(inout_slot) & on_tier_flag(i)) != 0) manager.offloader(i).confirm({&inout_slot, 1});
+    for (TierIndex i = 1; i <= stack.lower().count(); ++i) {
+      if ((host.table().flags(inout_slot) & on_tier_flag(i)) != 0) stack.lower().offloader(i).confirm({&inout_slot, 1});
     }
   }
   return code == Code::exists ? Code::ok : code;
 }
 
-void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
+void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done) {
   const MemoryWait until_done;
   const size_t n = items.size();
   LandingRoom room;
   room.slots.assign(n, kNoSlot);
-  const Code code = manager->disabled(tier) ? Code::tier_disabled : manager->allocate(account, room.slots, nullptr);
+  const Code code = stack->lower().disabled(tier) ? Code::tier_disabled : stack->allocate(account, room.slots, nullptr);
   if (code == Code::ok) {
-    return onboard(manager, tier, std::move(items), std::move(room), deadline_ns, landing, std::move(decodes),
+    return onboard(stack, tier, std::move(items), std::move(room), deadline_ns, landing, std::move(decodes),
                    std::move(done));
   }
   auto none = std::make_shared<UniqueFunction<void(std::vector<Landed>)>>(std::move(done));
-  manager->env().executor->post([none, code, n] {
+  stack->host().env().executor->post([none, code, n] {
     (*none)(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
   });
 }
 
-void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
+void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
              uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done) {
   const MemoryWait until_done;  // `done` must be called in any case
+  HostTier& host = stack->host();
   auto arrival = std::make_shared<Arrival>();
-  arrival->manager = manager;
+  arrival->stack = stack;
   arrival->tier = tier;
   arrival->landing = landing;
   arrival->items = std::move(items);
@@ -192,22 +194,22 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vecto
   size_t head_total = 0;
   // The longest head that a record of this host has. The reported length may come from another node and is capped by
   // it.
-  const size_t longest = manager->arena().head(0).size();
+  const size_t longest = host.arena().head(0).size();
   for (const OnboardItem& item : arrival->items) {
     arrival->head_at.push_back(head_total);
-    arrival->marks.push_back(manager->forget_mark(item.id.family));
+    arrival->marks.push_back(host.invalidations().mark(item.id.family));
     const size_t head = item.found.head_bytes == 0 ? longest : std::min<size_t>(item.found.head_bytes, longest);
     head_total += round_up(head, kIoAlign);
   }
   arrival->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
   Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;
-  if (code == Code::ok) code = manager->disabled(tier) ? Code::tier_disabled : code;
+  if (code == Code::ok) code = stack->lower().disabled(tier) ? Code::tier_disabled : code;
   if (code != Code::ok) {
     for (const SlotId slot : arrival->room.slots) {
-      if (slot != kNoSlot) manager->release({&slot, 1});
+      if (slot != kNoSlot) host.release({&slot, 1});
     }
     arrival->room = {};
-    manager->env().executor->post([arrival, code, n] {
+    host.env().executor->post([arrival, code, n] {
       arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
     });
     return;
@@ -222,17 +224,17 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vecto
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {
     const SlotId slot = arrival->room.slots[i];
-    if (slot != kNoSlot) manager->arena().clear_head(slot);
+    if (slot != kNoSlot) host.arena().clear_head(slot);
     batch->items[i].id = arrival->items[i].id;
     batch->items[i].location = arrival->items[i].found.location;
     const size_t end = i + 1 < n ? arrival->head_at[i + 1] : head_total;
     batch->items[i].head = {arrival->heads.get() + arrival->head_at[i], end - arrival->head_at[i]};
-    batch->items[i].payload = slot != kNoSlot ? manager->arena().payload(slot) : arrival->room.staged[i]->bytes;
+    batch->items[i].payload = slot != kNoSlot ? host.arena().payload(slot) : arrival->room.staged[i]->bytes;
     bytes += arrival->items[i].found.payload_bytes;
   }
   batch->done = [arrival](tier::GetBatch& finished) { land(*arrival, finished); };
-  arrival->ticket = manager->cost(tier).asked(manager->env().clock().now_ns(), bytes);
-  manager->tier_below(tier).get(std::move(batch));
+  arrival->ticket = stack->lower().cost(tier).asked(host.env().clock().now_ns(), bytes);
+  stack->lower().tier(tier).get(std::move(batch));
 }
 
 }  // namespace kvbm::manager

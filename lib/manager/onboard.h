@@ -12,7 +12,8 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class HostTier;
+class TierStack;
 
 struct OnboardItem {
   Identity id;
@@ -25,7 +26,7 @@ struct Landed {
   Code code = Code::internal;
   SlotId slot = kNoSlot;
   uint64_t location = 0;  // in the tier, for reject()
-  uint64_t mark = 0;      // Manager::forget_mark at the time of the request
+  uint64_t mark = 0;      // Invalidations::mark at the time of the request
   // Landing::borrowed: address of the payload, unless it is in the slot. `lender` keeps it, and must be released
   // soon.
   ConstBytes lent;
@@ -46,20 +47,20 @@ enum class Landing : uint8_t {
 // allowed for registered landings. `done` runs once, on the executor, or on a tier's thread unless the landing is
 // registered. It must be short there, and must release what it does not take. `decodes`: predicate of a receiver that
 // takes coded leaves; not for registered landings. Null: all leaves arrive plain.
-void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
+void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
              uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
 // Reads them into slots of `account`; if there are not enough, each item ends with the allocation's code.
-void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
+void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
 
 // Sets the head of a private slot with a plain payload in place. The head is from a tier (kOtherSize: was made here).
-Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head);
+Code settle_head(HostTier& host, SlotId slot, TierIndex tier, ConstBytes head);
 
 // Registers a private slot, after its leaves were verified, unless its family was invalidated since the mark. If the
-// block is there already, the reference moves to that one. `waits`: as Manager::Bringer.
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits = false);
+// block is there already, the reference moves to that one. `waits`: as TierStack::Bringer.
+Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits = false);
 
 [[nodiscard]] constexpr bool is_registered(Landing landing) noexcept {
   return landing == Landing::registered || landing == Landing::taken;

@@ -12,7 +12,7 @@
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/host_tier.h"
 
 namespace kvbm::manager {
 
@@ -80,7 +80,8 @@ class HostRecovery {
 
 }  // namespace
 
-void Manager::recover_host() {
+void HostTier::recover() {
+  if (!arena_->recovered()) return;
   std::vector<SlotId> all(arena_->slots());
   recovered_.begin(arena_->slots());
   std::vector<FoundRecord> records;
@@ -113,7 +114,7 @@ void Manager::recover_host() {
   table_->release(all, 0);  // slots without a block lose their marks
 }
 
-bool Manager::check_recovered(SlotId slot) {
+bool HostTier::check_recovered(SlotId slot) {
   const auto head = read_head(*this, slot);
   bool right = head.ok();
   const ConstBytes payload = arena_->payload(slot);
@@ -124,13 +125,13 @@ bool Manager::check_recovered(SlotId slot) {
   if (right) {
     recovered_.remove(slot);
   } else {
-    const MemoryWait told;
+    const MemoryWait counted;
     quarantine(slot);  // its bit stays: other holders must not rely on it either
   }
   return right;
 }
 
-void Manager::trust_present(FamilyId family, std::span<const Key> keys) {
+void HostTier::trust_present(FamilyId family, std::span<const Key> keys) {
   if (!recovered_.any()) return;
   for (const Key& key : keys) {
     const SlotId slot = acquire_one(family, key);

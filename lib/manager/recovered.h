@@ -1,5 +1,5 @@
 // Slots with unverified blocks of an earlier process: one bit each. Their heads were checked when they were found;
-// their bytes are verified before the first use (Manager::trust).
+// their bytes are verified before the first use (HostTier::trust).
 //
 // Thread: any; begin() before there are others. Budget: one load of a word that no longer changes, once all blocks
 // are verified or gone.

@@ -13,7 +13,7 @@
 #include "codec/coded_record.h"
 #include "codec/leaf_hash.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -55,7 +55,8 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   Reslicing(std::shared_ptr<Match> match, std::vector<ResliceItem> items, LandingRoom room, uint64_t deadline_ns,
             bool registered, UniqueFunction<void(std::vector<Landed>)> done)
       : match_(std::move(match)),
-        manager_(match_->manager()),
+        stack_(match_->stack()),
+        host_(stack_.host()),
         items_(std::move(items)),
         room_(std::move(room)),
         landed_(items_.size()),
@@ -87,7 +88,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       batches[t]->done = [self = shared_from_this(), from = std::move(of_batch[t])](tier::GetBatch& batch) {
         self->came(batch, from);
       };
-      manager_.tier_below(static_cast<TierIndex>(t)).get(std::move(batches[t]));
+      stack_.lower().tier(static_cast<TierIndex>(t)).get(std::move(batches[t]));
     }
     one_came();
   }
@@ -108,11 +109,11 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 
   // Returns the mark of the block's family. The marks of the shards' families are checked once more at the end.
   [[nodiscard]] uint64_t mark_of(const ResliceItem& item) const noexcept {
-    return manager_.forget_mark(part_of(item).plan.family);
+    return host_.invalidations().mark(part_of(item).plan.family);
   }
   [[nodiscard]] std::vector<uint64_t> marks_of_shards(const ResliceItem& item) const {
     std::vector<uint64_t> marks;
-    for (const MatchPart& shard : other_of(item).shards) marks.push_back(manager_.forget_mark(shard.plan.family));
+    for (const MatchPart& shard : other_of(item).shards) marks.push_back(host_.invalidations().mark(shard.plan.family));
     return marks;
   }
 
@@ -140,7 +141,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       source.head_memory = take_memory(head);
       source.payload_memory = take_memory(room);
       const bool asks = source.head_memory != nullptr && source.payload_memory != nullptr;
-      source.code = !asks ? Code::no_memory : manager_.disabled(source.tier) ? Code::tier_disabled : Code::ok;
+      source.code = !asks ? Code::no_memory : stack_.lower().disabled(source.tier) ? Code::tier_disabled : Code::ok;
       if (source.code != Code::ok) continue;
       auto& batch = batches[source.tier];
       if (batch == nullptr) {
@@ -164,7 +165,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       Source& source = *from[i];
       source.code = batch.status[i];
       source.location = batch.items[i].location;
-      TierCounters& counters = manager_.counters().tiers[source.tier];
+      TierCounters& counters = host_.counters().tiers[source.tier];
       const bool failed = source.code != Code::ok && source.code != Code::miss && source.code != Code::deadline;
       if (failed) add(counters.errors, 1);
       if (source.code != Code::ok) continue;
@@ -179,7 +180,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   void one_came() {
     const MemoryWait until_done;
     if (waiting_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    manager_.env().executor->post([self = shared_from_this()] { self->make_one(0); });
+    host_.env().executor->post([self = shared_from_this()] { self->make_one(0); });
   }
 
   // Makes one block per task, because cutting and hashing it takes as long as copying it.
@@ -190,13 +191,13 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     one.slot = room_.slots[at];
     one.code = make(i);
     if (one.code == Code::ok && registered_) {
-      one.code = register_landed(manager_, one.slot, {match_->keys()[items_[at].key], part_of(items_[at]).plan.family},
+      one.code = register_landed(stack_, one.slot, {match_->keys()[items_[at].key], part_of(items_[at]).plan.family},
                                  one.mark);
     }
     if (one.code != Code::ok) give_back(at);
     sources_[i] = {};
     const bool last = i + 1 == sources_.size();
-    manager_.env().executor->post([self = shared_from_this(), last, next = i + 1] {
+    host_.env().executor->post([self = shared_from_this(), last, next = i + 1] {
       if (last) {
         self->run();
       } else {
@@ -207,7 +208,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 
   void give_back(size_t at) {
     Landed& one = landed_[at];
-    if (one.slot != kNoSlot) manager_.release({&one.slot, 1});
+    if (one.slot != kNoSlot) host_.release({&one.slot, 1});
     one.slot = kNoSlot;
     if (room_.slots[at] == kNoSlot) room_.staged[at] = nullptr;
     one.lender = nullptr;
@@ -224,12 +225,12 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     if (code == Code::mismatch) part.size->refused.store(true, std::memory_order_relaxed);
     if (code != Code::ok) return code;
     Landed& one = landed_[at];
-    const MutableBytes out = one.slot != kNoSlot ? manager_.arena().payload(one.slot) : room_.staged[at]->bytes;
+    const MutableBytes out = one.slot != kNoSlot ? host_.arena().payload(one.slot) : room_.staged[at]->bytes;
     if (out.size() < shape_of(item).payload_bytes()) return Code::mismatch;
     cut(part, sources_[i].shards, out);
     for (size_t s = 0; s < part.shards.size(); ++s) {
       // A block with an invalidated shard must not stay in the host.
-      if (manager_.forgotten_since(part.shards[s].plan.family, sources_[i].marks[s])) one.mark = Manager::kForgetting;
+      if (host_.invalidations().since(part.shards[s].plan.family, sources_[i].marks[s])) one.mark = Invalidations::kInProgress;
     }
     return finish_record(item, joined, out, one, room_.slots[at] == kNoSlot ? std::move(room_.staged[at]) : nullptr);
   }
@@ -240,10 +241,10 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     const FromOtherSize& part = other_of(item);
     const layout::RecordShape& shape = part.size->shapes[s];
     if (source.slot != kNoSlot) {
-      if ((manager_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // bytes of unknown meaning
-      if (!manager_.trust(source.slot)) return Code::damaged;
-      source.head = manager_.arena().head(source.slot);
-      source.payload = manager_.arena().payload(source.slot);
+      if ((host_.table().flags(source.slot) & kHasHead) == 0) return Code::mismatch;  // bytes of unknown meaning
+      if (!host_.trust(source.slot)) return Code::damaged;
+      source.head = host_.arena().head(source.slot);
+      source.payload = host_.arena().payload(source.slot);
     }
     auto view = codec::HeadView::parse(source.head);
     if (!view.ok()) return reject(part.shards[s], item, source);
@@ -273,9 +274,9 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 
   Code reject(const MatchPart& shard, const ResliceItem& item, const Source& source) {
     if (source.slot != kNoSlot) {
-      manager_.quarantine(source.slot);
+      host_.quarantine(source.slot);
     } else {
-      manager_.reject(source.tier, {match_->keys()[item.key], shard.plan.family}, source.location);
+      stack_.lower().reject(source.tier, {match_->keys()[item.key], shard.plan.family}, source.location);
     }
     return Code::damaged;
   }
@@ -338,15 +339,15 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     facts.flags = joined.flags;
     facts.tokens = joined.tokens;
     facts.payload_bytes = shape.payload_bytes();
-    const size_t room = manager_.arena().head(0).size();
+    const size_t room = host_.arena().head(0).size();
     if (!joined.unit_keys.empty() &&
         codec::head_bytes(shape.leaf_count(), joined.attributes.size() + 4 + joined.unit_keys.size()) <= room) {
       (void)codec::append_attribute(joined.attributes, codec::Attribute::unit_keys, joined.unit_keys);
     }
-    auto head = encode_head(manager_, facts, leaves, joined.attributes);
+    auto head = encode_head(host_, facts, leaves, joined.attributes);
     if (!head.ok()) return head.status().code();
-    if (one.slot != kNoSlot) return settle_head(manager_, one.slot, kOtherSize, head.value());
-    if ((facts.flags & codec::kLossy) != 0) manager_.note_lossy();
+    if (one.slot != kNoSlot) return settle_head(host_, one.slot, kOtherSize, head.value());
+    if ((facts.flags & codec::kLossy) != 0) host_.note_lossy();
     one.head = std::make_shared<const std::vector<std::byte>>(std::move(head).value());
     one.lent = staged->bytes;
     one.lender = std::move(staged);
@@ -364,7 +365,8 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   };
 
   const std::shared_ptr<Match> match_;
-  Manager& manager_;
+  TierStack& stack_;
+  HostTier& host_;
   const std::vector<ResliceItem> items_;
   LandingRoom room_;
   std::vector<Landed> landed_;
@@ -385,7 +387,7 @@ void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceIt
   const auto reslicing = std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered,
                                                      std::move(done));
   // Posted, not called: the caller may hold a lock that `done` takes.
-  match->manager().env().executor->post([reslicing] { reslicing->run(); });
+  match->stack().host().env().executor->post([reslicing] { reslicing->run(); });
 }
 
 }  // namespace kvbm::manager

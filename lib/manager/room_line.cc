@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "base/memory_wait.h"
-#include "manager/manager.h"
-#include "manager/offload.h"
+#include "manager/host_tier.h"
 
 namespace kvbm::manager {
 
 namespace {
-constexpr uint64_t kSayEveryNs = 10'000'000'000;  // at most one line in that time
+constexpr uint64_t kLogEveryNs = 10'000'000'000;  // at most one line in that time
 
 struct Use {
   uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
@@ -55,7 +54,7 @@ RoomLine::Stands& RoomLine::stand(const std::shared_ptr<RoomSeeker>& seeker, uin
   if (came) {
     at->second.seeker = seeker;
     at->second.account = account;
-    at->second.since_ns = manager_.env().clock().now_ns();
+    at->second.since_ns = host_.env().clock().now_ns();
     waiting_.fetch_add(1, std::memory_order_seq_cst);  // pairs with room_came()
     if ((place & kStores) == 0) prefetches_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -77,10 +76,7 @@ RoomLine::Turn RoomLine::ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t
 }
 
 RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
-                                 bool holds, Code code) {
-  // Read before the lock is taken, because an offloader has a lock of its own. An end in between is seen at the next
-  // look.
-  const bool offloading = manager_.offloading_blocks() != 0;
+                                 bool holds, Code code, bool offloading) {
   std::shared_ptr<RoomSeeker> other;
   Turn turn = Turn::wait;
   {
@@ -104,12 +100,12 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
 }
 
 bool RoomLine::something_moves(bool offloading) const {
-  return offloading || get(manager_.counters().operations) > line_.size();
+  return offloading || get(host_.counters().operations) > line_.size();
 }
 
 bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other) {
-  const uint64_t now = manager_.env().clock().now_ns();
-  if (manager_.closing() || now - std::max(moved_ns_, one.since_ns) >= manager_.options().room_wait_ns) return false;
+  const uint64_t now = host_.env().clock().now_ns();
+  if (host_.closing() || now - std::max(moved_ns_, one.since_ns) >= host_.options().room_wait_ns) return false;
   if (something_moves(offloading)) return true;
   for (auto at = line_.rbegin(); at != line_.rend(); ++at) {
     Stands& last = at->second;
@@ -124,7 +120,7 @@ bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<Ro
 
 bool RoomLine::may_wait_after(Code code, block::AccountId account) const {
   if (code != Code::over_quota) return code == Code::no_room;
-  return manager_.table().account_use(account).mode == block::OverQuota::evict;
+  return host_.table().account_use(account).mode == block::OverQuota::evict;
 }
 
 void RoomLine::leave(uint64_t place, bool got_some) noexcept {
@@ -134,7 +130,7 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
     MutexLock lock(mutex_);
     gone = line_.extract(place);
     if (gone.empty()) return;
-    if (got_some) moved_ns_ = manager_.env().clock().now_ns();
+    if (got_some) moved_ns_ = host_.env().clock().now_ns();
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     if ((place & kStores) == 0) prefetches_.fetch_sub(1, std::memory_order_relaxed);
     if (line_.empty()) return;
@@ -147,15 +143,15 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
 // Combines many releases into one look.
 void RoomLine::look_soon() noexcept {
   if (looks_soon_.exchange(true, std::memory_order_acq_rel)) return;
-  const MemoryWait nobody_to_tell;
-  manager_.env().executor->post([weak = manager_.weak_from_this()] {
-    if (const auto manager = weak.lock()) manager->room().look();
+  const MemoryWait wait_for_memory;
+  host_.env().executor->post([this, weak = host_.lifetime().watch()] {
+    if (const auto alive = weak.lock()) look();
   });
 }
 
 // Wakes the waiters that have no other waiter before them.
 void RoomLine::look() noexcept {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait wait_for_memory;
   looks_soon_.exchange(false, std::memory_order_acq_rel);  // a release after this starts a new look
   std::vector<std::shared_ptr<RoomSeeker>> next;
   {
@@ -176,9 +172,9 @@ void RoomLine::arm() noexcept {
     if (armed_ || line_.empty()) return;
     armed_ = true;
   }
-  const MemoryWait nobody_to_tell;
-  manager_.env().executor->post_at(manager_.env().clock().now_ns() + kLookNs, [weak = manager_.weak_from_this()] {
-    if (const auto manager = weak.lock()) manager->room().look_again();
+  const MemoryWait wait_for_memory;
+  host_.env().executor->post_at(host_.env().clock().now_ns() + kLookNs, [this, weak = host_.lifetime().watch()] {
+    if (const auto alive = weak.lock()) look_again();
   });
 }
 
@@ -191,21 +187,21 @@ void RoomLine::look_again() noexcept {
   arm();
 }
 
-void RoomLine::say_refused(std::string_view refused, Code code, uint64_t waited_ns) noexcept {
-  const Log& log = *manager_.env().log;
+void RoomLine::log_refused(std::string_view refused, Code code, uint64_t waited_ns, uint64_t offloading) noexcept {
+  const Log& log = *host_.env().log;
   if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
-  const uint64_t now = manager_.env().clock().now_ns();
-  uint64_t said = said_ns_.load(std::memory_order_relaxed);
-  if (said != 0 && now - said < kSayEveryNs) return;
-  if (!said_ns_.compare_exchange_strong(said, now, std::memory_order_relaxed)) return;
-  const MemoryWait nobody_to_tell;
-  const Use use = use_of(manager_.table());
+  const uint64_t now = host_.env().clock().now_ns();
+  uint64_t logged = logged_ns_.load(std::memory_order_relaxed);
+  if (logged != 0 && now - logged < kLogEveryNs) return;
+  if (!logged_ns_.compare_exchange_strong(logged, now, std::memory_order_relaxed)) return;
+  const MemoryWait wait_for_memory;
+  const Use use = use_of(host_.table());
   const auto number = [](uint64_t n) { return std::to_string(n); };
   std::string text(refused);
   text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
-  text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) +
-          " are held by matches, block handles or operations (" + number(manager_.offloading_blocks()) +
+  text += ": of " + number(host_.table().slots()) + " host blocks " + number(use.held) +
+          " are held by matches, block handles or operations (" + number(offloading) +
           " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
           number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";
   log.write(LogLevel::warning, "manager", text);

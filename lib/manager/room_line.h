@@ -32,7 +32,7 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class HostTier;
 // An operation that can wait in the space queue.
 class RoomSeeker {
  public:
@@ -45,7 +45,7 @@ class RoomLine {
  public:
   static constexpr uint64_t kLookNs = 10'000'000;
 
-  explicit RoomLine(Manager& manager) : manager_(manager) {}
+  explicit RoomLine(HostTier& host) : host_(host) {}
 
   // Returns a place in the queue; called when an operation is submitted.
   [[nodiscard]] uint64_t place_of_store() noexcept { return kStores | place_of_prefetch(); }
@@ -61,9 +61,10 @@ class RoomLine {
   [[nodiscard]] Turn ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                          bool holds);
   // Reports a try that was refused because no slot is free (no_room), or the quota is used up (over_quota). Queues a
-  // caller that was not queued yet. It must then try once more: a release in between has notified no one.
+  // caller that was not queued yet. It must then try once more: a release in between has notified no one. `offloading`:
+  // offloads held blocks before this call; an end in between is seen at the next look.
   [[nodiscard]] Turn refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
-                             bool holds, Code code);
+                             bool holds, Code code, bool offloading);
   // Returns true if blocks in use cause the refusal, not the limit of the namespace.
   [[nodiscard]] bool may_wait_after(Code code, block::AccountId account) const;
   // Removes a waiter that has got slots, or ends, and wakes the next one. No-op if it is not queued.
@@ -78,8 +79,8 @@ class RoomLine {
   // Returns how many of the waiters are prefetches.
   [[nodiscard]] uint64_t waiting_prefetches() const noexcept { return prefetches_.load(std::memory_order_relaxed); }
   // Logs, now and then, what holds the host's blocks. `refused`: the operation, "a store". `waited_ns`: 0 if
-  // it did not wait.
-  void say_refused(std::string_view refused, Code code, uint64_t waited_ns) noexcept;
+  // it did not wait. `offloading`: blocks that offloads hold.
+  void log_refused(std::string_view refused, Code code, uint64_t waited_ns, uint64_t offloading) noexcept;
 
  private:
   static constexpr uint64_t kStores = uint64_t{1} << 63;  // bit in a place: behind all prefetches
@@ -106,12 +107,12 @@ class RoomLine {
   void look_again() noexcept;
   void arm() noexcept;
 
-  Manager& manager_;
+  HostTier& host_;
   std::atomic<uint64_t> places_{0};
   std::atomic<uint64_t> waiting_{0};  // line_.size()
   std::atomic<uint64_t> prefetches_{0};
   std::atomic<bool> looks_soon_{false};
-  std::atomic<uint64_t> said_ns_{0};
+  std::atomic<uint64_t> logged_ns_{0};
   mutable Mutex mutex_;
   Line line_ KVBM_GUARDED_BY(mutex_);
   uint64_t moved_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // last time a waiter got a slot

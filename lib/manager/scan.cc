@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -14,10 +14,10 @@ constexpr unsigned kTierShift = 56;
 
 uint64_t pack(size_t tier, uint64_t inner) { return static_cast<uint64_t>(tier) << kTierShift | inner; }
 
-size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
+size_t scan_host(HostTier& host, uint64_t& inner, std::span<ScanEntry> out) {
   std::vector<block::SlotInfo> infos;
   const SlotId first = inner == 0 ? 0 : static_cast<SlotId>(inner - 1);
-  const SlotId next = manager.table().scan(first, infos, out.size());
+  const SlotId next = host.table().scan(first, infos, out.size());
   size_t n = 0;
   for (const block::SlotInfo& info : infos) {
     if (info.state != block::SlotState::registered || info.withdrawn) continue;
@@ -28,16 +28,16 @@ size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
     row.uses = info.uses;
     row.holds = info.references;
     row.pins = info.pins;
-    const uint32_t now = manager.tick();
+    const uint32_t now = host.tick();
     row.age = now > info.last_use ? now - info.last_use : 0;
   }
-  inner = next >= manager.table().slots() ? 0 : static_cast<uint64_t>(next) + 1;
+  inner = next >= host.table().slots() ? 0 : static_cast<uint64_t>(next) + 1;
   return n;
 }
 
-size_t scan_below(Manager& manager, TierIndex tier, uint64_t& inner, std::span<ScanEntry> out) {
+size_t scan_below(LowerTiers& lower, TierIndex tier, uint64_t& inner, std::span<ScanEntry> out) {
   std::vector<tier::ScanRow> rows(std::min<size_t>(out.size(), 1024));
-  const size_t n = manager.tier_below(tier).scan(inner, rows);
+  const size_t n = lower.tier(tier).scan(inner, rows);
   for (size_t i = 0; i < n; ++i) {
     out[i] = {};
     out[i].id = rows[i].id;
@@ -51,18 +51,18 @@ size_t scan_below(Manager& manager, TierIndex tier, uint64_t& inner, std::span<S
 
 }  // namespace
 
-size_t scan(Manager& manager, uint64_t& cursor, std::span<ScanEntry> out) {
+size_t scan(TierStack& stack, uint64_t& cursor, std::span<ScanEntry> out) {
   size_t tier = cursor >> kTierShift;
   uint64_t inner = cursor & ((1ULL << kTierShift) - 1);
   size_t n = 0;
   while (n < out.size()) {
     const auto rest = out.subspan(n);
-    n += tier == 0 ? scan_host(manager, inner, rest) : scan_below(manager, static_cast<TierIndex>(tier), inner, rest);
+    n += tier == 0 ? scan_host(stack.host(), inner, rest) : scan_below(stack.lower(), static_cast<TierIndex>(tier), inner, rest);
     if (inner != 0) {
       if (n != 0) break;
       continue;
     }
-    if (++tier > manager.tiers_below()) {
+    if (++tier > stack.lower().count()) {
       cursor = 0;
       return n;
     }

@@ -8,7 +8,7 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class TierStack;
 
 struct ScanEntry {
   Identity id;
@@ -21,6 +21,6 @@ struct ScanEntry {
 };
 
 // Fills a page from `cursor` (0 = start; 0 again when the walk is over) and returns its rows.
-size_t scan(Manager& manager, uint64_t& cursor, std::span<ScanEntry> out);
+size_t scan(TierStack& stack, uint64_t& cursor, std::span<ScanEntry> out);
 
 }  // namespace kvbm::manager

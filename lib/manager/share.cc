@@ -11,11 +11,12 @@
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
 #include "manager/local_node.h"
-#include "manager/manager.h"
+#include "manager/namespaces.h"
 #include "manager/node_source.h"
 #include "manager/owned_tier.h"
 #include "manager/shared_tier.h"
 #include "manager/take.h"
+#include "manager/tier_stack.h"
 #include "tier/disk/disk_tier.h"
 
 namespace kvbm::manager {
@@ -149,14 +150,16 @@ Status Share::open_links(FamilyTable& families) {
 
 // ---- Roles ----
 
-Status Share::start(const std::shared_ptr<Manager>& manager) {
-  manager_ = manager;
-  shared_->attach(manager->share());
-  manager->share().pools = pools_;
-  manager->share().unflushed.begin([this] { flush_for_nobody(); });
-  manager->share().role.store(ShareRole::client, std::memory_order_release);
-  if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
-  source_ = std::make_unique<NodeSource>(manager, *thread_);
+Status Share::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespaces, ShareState& state) {
+  stack_ = stack;
+  namespaces_ = &namespaces;
+  state_ = &state;
+  shared_->attach(state);
+  state.pools = pools_;
+  stack->unflushed().begin([this] { flush_for_nobody(); });
+  state.role.store(ShareRole::client, std::memory_order_release);
+  if (owned_index_ != kNoTier) stack->lower().stand_by(owned_index_, true);
+  source_ = std::make_unique<NodeSource>(stack, namespaces, *thread_);
   source_->trust_epochs();
   thread_->post_and_wait([this] { links_->begin(*source_); });
   const uint64_t until = env_.clock().now_ns() + kOpenNs;
@@ -187,12 +190,12 @@ Status Share::try_to_own() {
     options.capacity_bytes = disk_.capacity_bytes;
     options.write_bytes_per_s = disk_.write_bytes_per_s;
     options.read_bytes_per_s = disk_.read_bytes_per_s;
-    const FamilyTable::Keep keep(manager_->families());  // until the tier can report the families it has
-    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, manager_->families(), *env_.random,
-                                             manager_.get(), owned_index_);
+    const FamilyTable::Keep keep(stack_->host().families());  // until the tier can report the families it has
+    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, stack_->host().families(), *env_.random,
+                                             &stack_->lower(), owned_index_);
     if (!opened.ok()) return opened.status();
     owned_->own(std::move(opened).value());
-    manager_->stand_by(owned_index_, false);
+    stack_->lower().stand_by(owned_index_, false);
   } else {
     auto directory = env_.files->open_directory(directory_, true);
     if (!directory.ok()) return directory.status();
@@ -200,17 +203,17 @@ Status Share::try_to_own() {
     if (!lock.ok()) return lock.status();
     lock_ = std::move(lock).value();
   }
-  manager_->let_stores_reach(kNoTier);
+  stack_->lower().require_tier(kNoTier);
   if (owned_ != nullptr) {
-    manager_->offer_all(owned_index_);
-    manager_->adopt_epochs(*owned_);
+    stack_->lower().offer_all(owned_index_);
+    namespaces_->adopt_epochs(*owned_);
     learn_epochs(*owned_);
   }
-  ShareState& state = manager_->share();
+  ShareState& state = *state_;
   state.owner_pid.store(static_cast<uint64_t>(getpid()), std::memory_order_relaxed);
   if (state.owners_lost.load(std::memory_order_relaxed) != 0) state.takeovers.fetch_add(1, std::memory_order_relaxed);
   state.role.store(ShareRole::owner, std::memory_order_release);
-  manager_->stand_by(shared_index_, true);
+  stack_->lower().stand_by(shared_index_, true);
   return {};
 }
 
@@ -233,7 +236,7 @@ Status Share::listen() {
 // Called before the first client can connect. Without it all records are sent over the links, as from an owner with
 // memory in a file.
 void Share::lend_memory() {
-  const tier::HostArena& arena = manager_->arena();
+  const tier::HostArena& arena = stack_->host().arena();
   if (arena.fd() < 0 || std::exchange(lends_memory_, true)) return;
   const auto lent = copy::local::UnixTransport::of(thread_->transport().handle()).offer_pool(arena.fd(), arena.shape());
   if (!lent.ok()) say(LogLevel::warning, "clients cannot read this process's memory in place: " + lent.status().message());
@@ -247,9 +250,9 @@ void Share::map_memory(const cluster::NodeFacts& owner, copy::Peer peer) {
   pools_->set(owner.node, owner.incarnation, handed.front());
 }
 
-bool Share::can_ask() const noexcept { return manager_->share().connected.load(std::memory_order_acquire); }
+bool Share::can_ask() const noexcept { return state_->connected.load(std::memory_order_acquire); }
 
-bool Share::is_connected() const { return manager_->share().connected.load(std::memory_order_acquire); }
+bool Share::is_connected() const { return state_->connected.load(std::memory_order_acquire); }
 
 void Share::dial() {
   thread_->post([this] { links_->dial(address()); });
@@ -265,15 +268,15 @@ void Share::settle_in() {
   if (stopping_ || is(ShareRole::owner)) return;
   unsettled_ = false;  // reset first: a link that ends meanwhile sets it again
   learn_epochs(*shared_);
-  manager_->offer_all(shared_index_);
+  stack_->lower().offer_all(shared_index_);
 }
 
 // Raises epochs that a tier knows and this process has missed.
 void Share::learn_epochs(tier::Tier& from) {
-  for (const NamespaceId& base : manager_->known_namespaces()) {
+  for (const NamespaceId& base : namespaces_->known()) {
     const auto epoch = from.epoch(base);
     if (!epoch.ok() || epoch.value() == 0) continue;
-    if (const Status s = manager_->raise_epoch(base, epoch.value()); !s.ok()) say(LogLevel::warning, s.message());
+    if (const Status s = namespaces_->raise_epoch(base, epoch.value()); !s.ok()) say(LogLevel::warning, s.message());
   }
 }
 
@@ -290,8 +293,8 @@ void Share::stop() {
     turn.done = true;
     turn.came.notify_all();
   };
-  if (manager_->share().connected) {
-    manager_->flush([drained, give] { give(*drained); });
+  if (state_->connected) {
+    stack_->lower().flush([drained, give] { give(*drained); });
     const uint64_t until = env_.clock().now_ns() + kDrainNs;
     MutexLock lock(drained->mutex);
     while (!drained->done && env_.clock().now_ns() < until) {
@@ -342,11 +345,11 @@ bool Share::owner_found(const ShareMessage& here, const cluster::NodeFacts& owne
     return false;
   }
   map_memory(owner, peer);
-  ShareState& state = manager_->share();
+  ShareState& state = *state_;
   state.owner_pid.store(pid, std::memory_order_relaxed);
   state.connected.store(true, std::memory_order_release);
   silent_ = false;
-  manager_->let_stores_reach(shared_index_);
+  stack_->lower().require_tier(shared_index_);
   const bool again = state.owners_lost.load(std::memory_order_relaxed) != 0;
   say(LogLevel::info, "process " + std::to_string(pid) + " owns the tier set in " + directory_);
   if (again && !stopping_) elections_->post([this] { settle_in(); });
@@ -357,7 +360,7 @@ bool Share::owner_found(const ShareMessage& here, const cluster::NodeFacts& owne
 }
 
 void Share::owner_lost(const Status& why, bool was_connected) {
-  ShareState& state = manager_->share();
+  ShareState& state = *state_;
   if (was_connected) {
     state.connected.store(false, std::memory_order_release);
     state.owner_pid.store(0, std::memory_order_relaxed);
@@ -378,14 +381,14 @@ void Share::owner_lost(const Status& why, bool was_connected) {
 }
 
 void Share::clients_changed(size_t n) {
-  manager_->share().clients.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
+  state_->clients.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
 }
 
 void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
                     std::vector<uint32_t>& want) {
   const uint64_t name = ++last_take_;
   takes_.insert(name);
-  take_offered(manager_, shared_index_, shared_->peers(), link, items, lease, source_->links(), want, [this, name] {
+  take_offered(stack_, shared_index_, shared_->peers(), link, items, lease, source_->links(), want, [this, name] {
     takes_.erase(name);
     pump_flushes();
   });
@@ -395,19 +398,19 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
   if (message.kind == ShareKind::flush) return asked_to_flush(message, std::move(answer));
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
   // May block on files, so not on the links' thread.
-  env_.executor->post([manager = manager_, reply, message, links = source_->links()] {
+  env_.executor->post([stack = stack_, &namespaces = *namespaces_, reply, message, links = source_->links()] {
     Code code = Code::ok;
     uint64_t value = 0;
     FamilyId family = 0;
     if (message.kind == ShareKind::epoch) {
-      const auto epoch = manager->epoch_of(message.base);
+      const auto epoch = namespaces.epoch_of(message.base);
       code = epoch.status().code();
       if (epoch.ok()) value = epoch.value();
-    } else if (manager->families().find(message.family, family)) {  // there are no records of an unknown family
+    } else if (stack->host().families().find(message.family, family)) {  // there are no records of an unknown family
       if (message.kind == ShareKind::erase) {
-        value = manager->drop(family, message.keys);
+        value = stack->drop(family, message.keys);
       } else {
-        code = manager->forget_family(family).code();
+        code = stack->erase_family(family).code();
       }
     }
     links.post([reply, code, value] { (*reply)(code, value, {}); });
@@ -417,7 +420,7 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
 // ---- Lookups ----
 
 void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
-  ShareState& state = manager_->share();
+  ShareState& state = *state_;
   if (ids.empty() || !state.connected.load(std::memory_order_acquire)) return done();
   const bool wait = !silent_.load(std::memory_order_relaxed);
   if (!wait) {
@@ -435,14 +438,14 @@ void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<
   shared_->peers().ask(std::move(ids), deadline_ns, [this, deadline_ns, call] {
     if (env_.clock().now_ns() >= deadline_ns) {
       silent_ = true;
-      manager_->share().silent_lookups.fetch_add(1, std::memory_order_relaxed);
+      state_->silent_lookups.fetch_add(1, std::memory_order_relaxed);
     }
     (*call)();
   });
 }
 
 bool Share::is(ShareRole role) const noexcept {
-  return manager_->share().role.load(std::memory_order_acquire) == role;
+  return state_->role.load(std::memory_order_acquire) == role;
 }
 
 void Share::say(LogLevel level, const std::string& text) const {

@@ -44,10 +44,11 @@ class TransportThread;
 
 namespace kvbm::manager {
 
-class Manager;
+class Namespaces;
 class NodeSource;
 class OwnedTier;
 class SharedTier;
+class TierStack;
 
 class Share final : public ShareLinks::Host, private ShareElection::Host {
  public:
@@ -66,7 +67,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // Makes this process the owner, or a client with a link to the owner. bad_config: the owner has another
   // configuration; in_use: the directory's owner does not share it, or does not answer; else the error of opening the
   // disk.
-  Status start(const std::shared_ptr<Manager>& manager);
+  Status start(const std::shared_ptr<TierStack>& stack, Namespaces& namespaces, ShareState& state);
   void stop();
 
   // Asks the owner for records that are in no known place. `done` runs once: when the owner has answered, the
@@ -148,7 +149,9 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::unique_ptr<ShareLinks> links_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
-  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<TierStack> stack_;
+  Namespaces* namespaces_ = nullptr;  // with stack_
+  ShareState* state_ = nullptr;       // with stack_
   std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
   std::unique_ptr<ThreadExecutor> elections_;  // destroyed first
   // Used by the elections' thread, after start().

@@ -7,7 +7,7 @@
 
 #include "copy/transport_thread.h"
 #include "manager/kept.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/node_source.h"
 #include "manager/owned_tier.h"
 #include "manager/share.h"
@@ -78,7 +78,7 @@ void Share::again_later(const std::shared_ptr<Flush>& flush) {
 void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   if (flushing_ != flush) return;
   if (stopping_) return end_flush(flush, Code::closed);
-  const ShareState& state = manager_->share();
+  const ShareState& state = *state_;
   if (!is(ShareRole::owner)) {
     const uint64_t now = env_.clock().now_ns();
     if (!state.connected.load(std::memory_order_acquire)) {
@@ -91,13 +91,13 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   }
   flush->owners_lost = state.owners_lost.load(std::memory_order_acquire);
   bool too_many = false;
-  flush->entries = manager_->share().unflushed.all(too_many);
+  flush->entries = stack_->unflushed().all(too_many);
   flush->lost = flush->lost || too_many;
   std::sort(flush->entries.begin(), flush->entries.end(),
             [](const Unflushed::Entry& a, const Unflushed::Entry& b) { return a.id.family < b.id.family; });
   if (is(ShareRole::owner)) return flush_own(flush);
-  if (shared_->refused() != 0 || offer_again_.exchange(false)) manager_->offer_missing(shared_index_);
-  manager_->flush([this, flush, links = source_->links()] {
+  if (shared_->refused() != 0 || offer_again_.exchange(false)) stack_->lower().offer_missing(shared_index_);
+  stack_->lower().flush([this, flush, links = source_->links()] {
     links.post([this, flush] {
       ShareMessage message;
       message.kind = ShareKind::flush;
@@ -113,19 +113,19 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
 
 // Retries the flush if the answer is from another owner than the one that everything was offered to.
 bool Share::is_another_owners(const std::shared_ptr<Flush>& flush, Code code) {
-  const uint64_t lost = manager_->share().owners_lost.load(std::memory_order_acquire);
+  const uint64_t lost = state_->owners_lost.load(std::memory_order_acquire);
   if (code != Code::owner_gone && lost == flush->owners_lost) return false;
   elections_->post([this, flush] { again_later(flush); });
   return true;
 }
 
 void Share::flush_own(const std::shared_ptr<Flush>& flush) {
-  if (offer_again_.exchange(false)) manager_->offer_missing(owned_index_);
+  if (offer_again_.exchange(false)) stack_->lower().offer_missing(owned_index_);
   auto look = [this, flush, links = source_->links()](Code synced) {
     std::vector<Identity> ids;
     ids.reserve(flush->entries.size());
     for (const Unflushed::Entry& entry : flush->entries) ids.push_back(entry.id);
-    look_for_kept(manager_, owned_index_, std::move(ids), [this, flush, links, synced](std::vector<Identity> missing) {
+    look_for_kept(stack_, owned_index_, std::move(ids), [this, flush, links, synced](std::vector<Identity> missing) {
       links.post([this, flush, synced, missing = std::move(missing)] {
         std::vector<Identity> sorted = missing;
         std::sort(sorted.begin(), sorted.end());
@@ -134,9 +134,9 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
       });
     });
   };
-  manager_->flush([this, flush, look = std::move(look)]() mutable {
+  stack_->lower().flush([this, flush, look = std::move(look)]() mutable {
     if (flush->durable)
-      manager_->sync_tiers(std::move(look));
+      stack_->lower().sync_tiers(std::move(look));
     else
       look(Code::ok);
   });
@@ -148,7 +148,7 @@ void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
   if (first == entries.size()) return end_flush_later(flush, Code::ok);
   ShareMessage message;
   message.kind = ShareKind::flush;
-  message.family = manager_->families().get(entries[first].id.family);
+  message.family = stack_->host().families().get(entries[first].id.family);
   size_t end = first;
   for (; end < entries.size() && end - first < kMaxShareKeys; ++end) {
     if (entries[end].id.family != entries[first].id.family) break;
@@ -168,30 +168,30 @@ void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
 // Records the result for `entries`. `missing` is sorted. Missing blocks that are still here are offered again by the
 // next flush, which covers them.
 void Share::settle(Flush& flush, std::span<const Unflushed::Entry> entries, std::span<const Identity> missing) {
-  ShareState& state = manager_->share();
+  ShareState& state = *state_;
   uint64_t not_kept = 0;
   for (const Unflushed::Entry& entry : entries) {
     if (!std::binary_search(missing.begin(), missing.end(), entry.id)) {
-      (void)state.unflushed.told(entry);
+      (void)stack_->unflushed().told(entry);
       continue;
     }
-    if (!state.unflushed.has(entry)) continue;  // erased, or stored again: the next flush covers it
+    if (!stack_->unflushed().has(entry)) continue;  // erased, or stored again: the next flush covers it
     ++not_kept;
-    const SlotId slot = manager_->acquire_one(entry.id.family, entry.id.key);
+    const SlotId slot = stack_->host().acquire_one(entry.id.family, entry.id.key);
     if (slot == kNoSlot) {
-      flush.lost = state.unflushed.told(entry) || flush.lost;
+      flush.lost = stack_->unflushed().told(entry) || flush.lost;
       continue;
     }
     flush.partial = true;
-    if (!is(ShareRole::owner)) manager_->table().clear_flags(slot, on_tier_flag(shared_index_));
-    manager_->release({&slot, 1});
+    if (!is(ShareRole::owner)) stack_->host().table().clear_flags(slot, on_tier_flag(shared_index_));
+    stack_->host().release({&slot, 1});
   }
   if (flush.partial) offer_again_ = true;
   state.not_kept.fetch_add(not_kept, std::memory_order_relaxed);
 }
 
 Code Share::own_disk() const {
-  return owned_index_ != kNoTier && manager_->disabled(owned_index_) ? Code::tier_disabled : Code::ok;
+  return owned_index_ != kNoTier && stack_->lower().disabled(owned_index_) ? Code::tier_disabled : Code::ok;
 }
 
 // ---- The owner's answers; the links' thread ----
@@ -202,11 +202,11 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
     return pump_flushes();
   }
   FamilyId family = 0;
-  if (!manager_->families().find(message.family, family)) return answer(Code::ok, message.keys.size(), message.keys);
+  if (!stack_->host().families().find(message.family, family)) return answer(Code::ok, message.keys.size(), message.keys);
   std::vector<Identity> ids;
   for (const Key& key : message.keys) ids.push_back({key, family});
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
-  look_for_kept(manager_, owned_index_, std::move(ids),
+  look_for_kept(stack_, owned_index_, std::move(ids),
                 [reply, links = source_->links()](const std::vector<Identity>& missing) {
                   std::vector<Key> keys;
                   for (const Identity& id : missing) keys.push_back(id.key);
@@ -225,12 +225,12 @@ void Share::pump_flushes() {
     auto reply = std::make_shared<ShareLinks::Answered>(std::move(flushes_[i].answer));
     const bool durable = flushes_[i].durable;
     flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
-    manager_->flush([this, durable, reply, links = source_->links()] {
+    stack_->lower().flush([this, durable, reply, links = source_->links()] {
       auto tell = [this, reply, links](Code code) {
         links.post([this, reply, code] { (*reply)(code == Code::ok ? own_disk() : code, 0, {}); });
       };
       if (durable)
-        manager_->sync_tiers(std::move(tell));
+        stack_->lower().sync_tiers(std::move(tell));
       else
         tell(Code::ok);
     });

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "manager/unflushed.h"
 
 namespace kvbm::cluster {
 class MappedPools;
@@ -24,7 +23,6 @@ struct ShareState {
   std::atomic<uint32_t> clients{0};         // of the owner
   std::atomic<uint64_t> takeovers{0};       // this process became the owner after another one
   std::atomic<uint64_t> owners_lost{0};     // links to an owner that ended
-  Unflushed unflushed;                      // blocks stored here
   std::atomic<uint64_t> not_kept{0};        // stored blocks that flushes did not find where they promise them
   std::atomic<uint64_t> silent_lookups{
       0};  // lookups that the owner did not answer in time, or that did not wait for it

@@ -5,7 +5,7 @@
 // put is ok when the owner has the block in its memory, and owner_gone without an owner: then the block stays where
 // it is. Records in the owner's memory are read there, if that is mapped. Erasing and epochs reach the owner before
 // the call returns, or kWaitNs have passed. Knowledge about an owner is used only while it is connected. The owner
-// itself does not search this tier (Manager::stands_by). Thread: any but the links'; erase, erase_family, epoch and
+// itself does not search this tier (LowerTiers::stands_by). Thread: any but the links'; erase, erase_family, epoch and
 // set_epoch block.
 #pragma once
 

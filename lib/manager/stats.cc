@@ -1,6 +1,7 @@
 #include "manager/stats.h"
 
-#include "manager/manager.h"
+#include "manager/pins.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -19,23 +20,23 @@ void fill_traffic(const TierCounters& from, TierSnapshot& to) {
   to.errors = get(from.errors);
 }
 
-void fill_cost(Manager& manager, TierIndex index, TierSnapshot& to) {
-  const copy::Expectation expect = manager.cost(index).expect(manager.env().clock().now_ns());
+void fill_cost(LowerTiers& lower, TierIndex index, TierSnapshot& to) {
+  const copy::Expectation expect = lower.cost(index).expect(lower.host().env().clock().now_ns());
   to.read_start_ns = expect.start_ns;
   to.read_bytes_per_s = static_cast<uint64_t>(1e9 / expect.ns_per_byte);
 }
 
-void fill_host(Manager& manager, TierSnapshot& host) {
-  const block::Counters blocks = manager.table().counters();
-  host.capacity_bytes = manager.arena().capacity_bytes();
-  host.blocks = blocks.registered;
-  host.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * manager.arena().slot_bytes();
-  host.payload_bytes = blocks.payload_bytes;
-  host.metadata_bytes = manager.table().bytes() + manager.holds().bytes() + manager.unit_index().bytes();
+void fill_host(HostTier& host, TierSnapshot& out) {
+  const block::Counters blocks = host.table().counters();
+  out.capacity_bytes = host.arena().capacity_bytes();
+  out.blocks = blocks.registered;
+  out.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * host.arena().slot_bytes();
+  out.payload_bytes = blocks.payload_bytes;
+  out.metadata_bytes = host.table().bytes() + host.holds().bytes() + host.unit_index().bytes();
 }
 
-void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
-  const tier::TierStats stats = manager.tier_below(index).stats();
+void fill_below(LowerTiers& lower, TierIndex index, TierSnapshot& tier) {
+  const tier::TierStats stats = lower.tier(index).stats();
   tier.capacity_bytes = stats.capacity_bytes;
   tier.used_bytes = stats.used_bytes;
   tier.blocks = stats.records;
@@ -49,35 +50,36 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.full = stats.full;
   tier.faults = stats.faults;
   tier.second_answers = stats.second_answers;
-  tier.disabled = manager.disabled(index) ? 1 : 0;
+  tier.disabled = lower.disabled(index) ? 1 : 0;
 }
 
 }  // namespace
 
-Snapshot snapshot(Manager& manager) {
+Snapshot snapshot(TierStack& stack) {
+  HostTier& host = stack.host();
+  LowerTiers& lower = stack.lower();
   Snapshot out;
-  const Counters& c = manager.counters();
-  out.n_tiers = static_cast<uint32_t>(manager.tiers_below() + 1);
+  const Counters& c = host.counters();
+  out.n_tiers = static_cast<uint32_t>(lower.count() + 1);
   out.lookups = get(c.lookups);
   out.keys_looked_up = get(c.keys_looked_up);
   out.keys_hit = get(c.keys_hit);
   out.partial_hits = get(c.partial_hits);
   out.keys_resliced = get(c.keys_resliced);
   out.shards_missing = get(c.shards_missing);
-  out.holds = manager.holds().live();
-  out.pins = manager.pins();
+  out.holds = host.holds().live();
   out.matches = c.matches();
   out.operations_in_flight = get(c.operations);
   out.refused_room = get(c.refused_room);
   out.refused_quota = get(c.refused_quota);
-  out.policy_refused = manager.table().counters().policy_refused;
-  out.underflows = manager.table().underflows();
+  out.policy_refused = host.table().counters().policy_refused;
+  out.underflows = host.table().underflows();
   out.deadline_missed = get(c.deadline_missed);
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
   out.offloads_at_limit = get(c.offload_at_limit);
-  out.given_lost = manager.taken().lost();
+  out.given_lost = host.taken().lost();
   out.lossy_refused = get(c.lossy_refused);
   out.loads_weighed = c.load_predicted.count();
   out.load_predicted_ns = c.load_predicted.sum();
@@ -87,9 +89,15 @@ Snapshot snapshot(Manager& manager) {
   out.compute_saved_ns = get(c.compute_saved_ns);
   out.compute_lost_ns = get(c.compute_lost_ns);
   for (size_t t = 0; t < out.n_tiers; ++t) fill_traffic(c.tiers[t], out.tiers[t]);
-  for (size_t t = 0; t < out.n_tiers; ++t) fill_cost(manager, static_cast<TierIndex>(t), out.tiers[t]);
-  fill_host(manager, out.tiers[0]);
-  for (size_t t = 1; t < out.n_tiers; ++t) fill_below(manager, static_cast<TierIndex>(t), out.tiers[t]);
+  for (size_t t = 0; t < out.n_tiers; ++t) fill_cost(lower, static_cast<TierIndex>(t), out.tiers[t]);
+  fill_host(host, out.tiers[0]);
+  for (size_t t = 1; t < out.n_tiers; ++t) fill_below(lower, static_cast<TierIndex>(t), out.tiers[t]);
+  return out;
+}
+
+Snapshot snapshot(const Observed& observed) {
+  Snapshot out = snapshot(observed.stack);
+  out.pins = observed.pins.size();
   return out;
 }
 

@@ -9,7 +9,20 @@
 
 namespace kvbm::manager {
 
-class Manager;
+class DeviceCaches;
+class Namespaces;
+class Pins;
+class TierStack;
+struct ShareState;
+
+// Parts of a manager that statistics and metrics report on.
+struct Observed {
+  TierStack& stack;
+  const Pins& pins;
+  Namespaces& namespaces;
+  const ShareState& share;
+  DeviceCaches& devices;
+};
 
 struct TierSnapshot {
   uint64_t capacity_bytes = 0, used_bytes = 0, blocks = 0, payload_bytes = 0;
@@ -44,7 +57,9 @@ struct Snapshot {
   std::array<TierSnapshot, 8> tiers;
 };
 
-Snapshot snapshot(Manager& manager);
-std::string metrics_text(Manager& manager);
+Snapshot snapshot(const Observed& observed);
+// Leaves pins out.
+Snapshot snapshot(TierStack& stack);
+std::string metrics_text(const Observed& observed);
 
 }  // namespace kvbm::manager

@@ -6,19 +6,20 @@
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/offload.h"
 
 namespace kvbm::manager {
 
 StoreOperation::StoreOperation(StoreRequest request)
-    : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::store,
-                request.deadline_ns),
+    : Operation(*request.cache->stack().host().env().executor, request.cache->stack().host().counters(),
+                copy::OpKind::store, request.deadline_ns),
       request_(std::move(request)),
-      manager_(*request_.cache->manager()),
+      stack_(request_.cache->stack()),
+      host_(stack_.host()),
       status_(request_.keys.size(), Code::ok),
-      reach_(manager_.stores_reach()),
-      place_(manager_.room().place_of_store()) {
+      required_(stack_.lower().required_tier()),
+      place_(host_.room().place_of_store()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -48,8 +49,8 @@ Code StoreOperation::has_block(size_t part, size_t key) const noexcept {
 
 void StoreOperation::fail(size_t key, Code code) {
   if (status_[key] == Code::ok) status_[key] = code;
-  if (code == Code::no_room) add(manager_.counters().refused_room, 1);
-  if (code == Code::over_quota) add(manager_.counters().refused_quota, 1);
+  if (code == Code::no_room) add(host_.counters().refused_room, 1);
+  if (code == Code::over_quota) add(host_.counters().refused_quota, 1);
 }
 
 Operation::Next StoreOperation::step() {
@@ -71,7 +72,7 @@ Operation::Next StoreOperation::step() {
   close_chunk();
   chunk_first_ += keys;
   if (chunk_first_ >= request_.keys.size()) {
-    if (last_ != kNoSlot) manager_.release({&last_, 1});
+    if (last_ != kNoSlot) host_.release({&last_, 1});
     last_ = kNoSlot;
     chunk_first_ = 0;
     no_room_ = Code::ok;
@@ -83,7 +84,7 @@ Operation::Next StoreOperation::step() {
 
 // Sends the open chunk, which is in the host, to the tier that must have it as well, before the host can evict it.
 void StoreOperation::hand_over() {
-  if (reach_ == kNoTier) return;
+  if (required_ == kNoTier) return;
   const MemoryWait counted;  // the offloader releases what is acquired from here on
   if (handover_ == nullptr) handover_ = std::make_shared<Handover>(request_.keys.size());
   const auto handover = handover_;
@@ -97,10 +98,10 @@ void StoreOperation::hand_over() {
   for (size_t i = 0; i < present_.size(); ++i) add(present_[i], chunk_first_ + i);
   for (const Fresh& fresh : fresh_) add(fresh.slot, fresh.key);
   if (slots.empty()) return;
-  manager_.table().retain(slots);
+  host_.table().retain(slots);
   for (size_t i = 0; i < slots.size(); ++i) {
     // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
-    manager_.table().clear_flags(slots[i], on_tier_flag(reach_));
+    host_.table().clear_flags(slots[i], on_tier_flag(required_));
     handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
   handover->waiting.fetch_add(slots.size(), std::memory_order_relaxed);
@@ -115,7 +116,7 @@ void StoreOperation::hand_over() {
         handover->waiting.fetch_sub(1, std::memory_order_release);
         self->wake();
       });
-  manager_.offloader(reach_).request(std::move(slots), std::move(report));
+  stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
 }
 
 // Waits for the tier that must have all blocks as well; the host has them by now.
@@ -130,7 +131,7 @@ Operation::Next StoreOperation::await_handover() {
 
 // Records the stored blocks for a flush of a shared tier set, wherever they were sent.
 void StoreOperation::note_stored() {
-  Unflushed& unflushed = manager_.share().unflushed;
+  Unflushed& unflushed = stack_.unflushed();
   if (!unflushed.wanted() || std::exchange(noted_, true)) return;
   const MemoryWait counted;
   std::vector<Identity> ids;
@@ -162,13 +163,13 @@ Operation::Next StoreOperation::open_chunk() {
   const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
   present_.assign(n, kNoSlot);
   // A lookup that is repeated after a wait does not count as a second use.
-  const uint32_t tick = waits_since_ns_ == 0 ? manager_.tick() : block::kNoUse;
-  manager_.table().acquire_each(plans_[part_].family, keys, present_, tick);
+  const uint32_t tick = waits_since_ns_ == 0 ? host_.tick() : block::kNoUse;
+  host_.table().acquire_each(plans_[part_].family, keys, present_, tick);
   leave_others();
   if (const Key* const parent = parent_of(chunk_first_); parent != nullptr && last_ == kNoSlot) {
-    last_ = manager_.acquire_one(plans_[part_].family, *parent);
+    last_ = host_.acquire_one(plans_[part_].family, *parent);
     if (last_ == kNoSlot && chunk_first_ == 0) {
-      follows_nothing_ = manager_.is_nowhere({*parent, plans_[part_].family});
+      follows_nothing_ = stack_.is_nowhere({*parent, plans_[part_].family});
     }
   }
   const std::vector<size_t> missing = find_missing();
@@ -188,7 +189,7 @@ Operation::Next StoreOperation::open_chunk() {
 Newcomers StoreOperation::newcomers(size_t first) const {
   std::span<const codec::Position> positions(request_.positions);
   if (!positions.empty()) positions = positions.subspan(first);
-  return {manager_, request_.cache->ns()->options().allow_lossy, positions};
+  return {host_, request_.cache->ns()->options().allow_lossy, positions};
 }
 
 // Treats resident blocks as missing if they cannot replace the engine's: another engine stored them, or an earlier
@@ -197,8 +198,8 @@ void StoreOperation::leave_others() {
   const Newcomers mine = newcomers(chunk_first_);
   for (size_t i = 0; i < present_.size(); ++i) {
     if (present_[i] == kNoSlot || has_block(part_, chunk_first_ + i) != Code::ok) continue;
-    if (mine.stands_in(present_[i], i) && manager_.trust(present_[i])) continue;
-    manager_.release({&present_[i], 1});
+    if (mine.stands_in(present_[i], i) && host_.trust(present_[i])) continue;
+    host_.release({&present_[i], 1});
     present_[i] = kNoSlot;
   }
 }
@@ -227,7 +228,7 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   }
   const block::AccountId account = request_.cache->ns()->account();
   const auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-  RoomLine& line = manager_.room();
+  RoomLine& line = host_.room();
   Code code = Code::no_room;
   RoomLine::Turn turn = line.ask(self, place_, account, last_ != kNoSlot);
   while (turn == RoomLine::Turn::try_it) {
@@ -235,19 +236,19 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
     if (let_go_of_last()) continue;
     turn = RoomLine::Turn::refused;
     if (line.may_wait_after(code, account) && !follows_nothing_) {
-      turn = line.refused(self, place_, account, last_ != kNoSlot, code);
+      turn = line.refused(self, place_, account, last_ != kNoSlot, code, stack_.lower().offloading_blocks() != 0);
     }
   }
-  const uint64_t waited = waits_since_ns_ == 0 ? 0 : manager_.env().clock().now_ns() - waits_since_ns_;
-  const bool late = waited >= manager_.options().room_wait_ns;
-  const bool may_wait = !late && !manager_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
+  const uint64_t waited = waits_since_ns_ == 0 ? 0 : host_.env().clock().now_ns() - waits_since_ns_;
+  const bool late = waited >= host_.options().room_wait_ns;
+  const bool may_wait = !late && !host_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
   if (turn == RoomLine::Turn::refused && loss_ == Loss::nothing && may_wait) {
     // Blocks that can be written back since the last try are, before any block is lost for this store.
     if (take_leading(missing, Loss::nothing, code)) return Next::more;
-    if (manager_.offloading_blocks() != 0) turn = RoomLine::Turn::wait;
+    if (stack_.lower().offloading_blocks() != 0) turn = RoomLine::Turn::wait;
   }
   if (turn == RoomLine::Turn::wait) {
-    if (waits_since_ns_ == 0) waits_since_ns_ = manager_.env().clock().now_ns();
+    if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
     // Keys in front of the first missing one are stored already and need no slots.
     if (missing.front() == chunk_first_) return Next::wait;
     cut_chunk(missing.front() - chunk_first_);
@@ -268,20 +269,20 @@ bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Co
   size_t n = missing.size();
   // A block that cannot be found, because its parent is in no tier, evicts no other block. Otherwise a prompt longer
   // than all tiers would lose its beginning to its end.
-  if (follows_nothing_) n = std::min<size_t>(n, manager_.table().counters().free);
+  if (follows_nothing_) n = std::min<size_t>(n, host_.table().counters().free);
   if (n == 0) {
     code = Code::no_room;
     return false;
   }
-  if (loss == Loss::nothing) n = manager_.slots_to_store_in(account, n, code);
+  if (loss == Loss::nothing) n = stack_.slots_to_store_in(account, n, code);
   if (n == 0) return false;
   std::vector<SlotId> slots(n);
   size_t got = 0;
-  const bool evicting = loss == Loss::what_must || !manager_.host_has_last_copies();
-  code = manager_.allocate_leading(account, slots, got, evicting);
+  const bool evicting = loss == Loss::what_must || !stack_.lower().host_has_last_copies();
+  code = stack_.allocate_leading(account, slots, got, evicting);
   if (got == 0 && loss == Loss::what_must) {
-    manager_.yield_offloads(n);
-    code = manager_.allocate_leading(account, slots, got);
+    stack_.lower().yield_offloads(n);
+    code = stack_.allocate_leading(account, slots, got);
   }
   for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i]});
   if (got == 0) return false;
@@ -294,33 +295,35 @@ bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Co
 // written only at its eviction is written back once its parent is below. Returns true if it was released.
 bool StoreOperation::let_go_of_last() {
   if (last_ == kNoSlot) return false;
-  if (!manager_.table().lies_below(last_)) {
-    const SlotId parent = manager_.table().parent(last_);
-    const bool comes_next = parent == kNoSlot || manager_.table().lies_below(parent);
+  if (!host_.table().lies_below(last_)) {
+    const SlotId parent = host_.table().parent(last_);
+    const bool comes_next = parent == kNoSlot || host_.table().lies_below(parent);
     if (sent_down_ != last_ && comes_next) {
       sent_down_ = last_;
-      manager_.write_back(last_);
+      stack_.lower().write_back(last_);
     }
     return false;
   }
-  manager_.table().release({&last_, 1}, manager_.tick());
+  host_.table().release({&last_, 1}, host_.tick());
   last_ = sent_down_ = kNoSlot;
   return true;
 }
 
 // Leaves the space queue.
 void StoreOperation::end_wait(bool got_some) {
-  manager_.room().leave(place_, got_some);
+  host_.room().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
   // At least one nanosecond: it did wait.
-  waited_ns_ += std::max<uint64_t>(manager_.env().clock().now_ns() - waits_since_ns_, 1);
+  waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
   waits_since_ns_ = 0;
 }
 
 // Fails the keys. A block without a slot ends the prefix: later blocks would never be found.
 void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   for (const size_t key : missing) fail(key, code);
-  if (no_room_ == Code::ok) manager_.room().say_refused("a store", code, waited_ns_);
+  if (no_room_ == Code::ok) {
+    host_.room().log_refused("a store", code, waited_ns_, stack_.lower().offloading_blocks());
+  }
   no_room_ = code;
 }
 
@@ -333,7 +336,7 @@ void StoreOperation::cut_chunk(size_t keys) {
     if (present_[i] != kNoSlot) left.push_back(present_[i]);
   }
   present_.resize(keys);
-  manager_.table().release(left, manager_.tick());
+  host_.table().release(left, host_.tick());
 }
 
 // Copies until the chunk is done (finished) or a step's worth of bytes is (more).
@@ -344,10 +347,10 @@ Operation::Next StoreOperation::copy_some() {
     const Fresh& fresh = fresh_[at_];
     const auto ids = ids_of(part_, fresh.key);
     if (leaf_ == 0) {
-      manager_.arena().clear_head(fresh.slot);
+      host_.arena().clear_head(fresh.slot);
       leaves_.resize(part.leaf_count());
     }
-    std::byte* payload = manager_.arena().payload(fresh.slot).data();
+    std::byte* payload = host_.arena().payload(fresh.slot).data();
     for (; leaf_ < part.leaf_count(); ++leaf_) {
       if (moved >= kStepBytes) {
         codec::order_copies();  // the next step may run on another thread
@@ -389,10 +392,10 @@ Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Le
   const ConstBytes unit_bytes = std::as_bytes(units);
   // If they do not fit in the head, the block is found by its units only until the process ends.
   if (!units.empty() && codec::head_bytes(part.leaf_count(), attributes.size() + 4 + unit_bytes.size()) <=
-                            manager_.arena().head(fresh.slot).size()) {
+                            host_.arena().head(fresh.slot).size()) {
     (void)codec::append_attribute(attributes, codec::Attribute::unit_keys, unit_bytes);
   }
-  return write_head(manager_, fresh.slot, facts, leaves, attributes);
+  return write_head(host_, fresh.slot, facts, leaves, attributes);
 }
 
 // Publishes the copied blocks, in runs of consecutive keys, each chained to the block before it.
@@ -425,10 +428,10 @@ void StoreOperation::close_chunk() {
   for (const Fresh& fresh : fresh_) {
     if (fresh.slot != kNoSlot) done.push_back(fresh.slot);
   }
-  if (keep != kNoSlot) manager_.table().retain({&keep, 1});
+  if (keep != kNoSlot) host_.table().retain({&keep, 1});
   last_ = keep;
   sent_down_ = kNoSlot;
-  manager_.release(done);
+  host_.release(done);
   present_.clear();
   fresh_.clear();
   chunk_open_ = false;
@@ -443,29 +446,29 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
     slots[i] = fresh_[first + i].slot;
     if (const Key* p = parent_of(key + i)) parents[i] = *p;
   }
-  const Code completed = manager_.table().complete({slots, count});
+  const Code completed = host_.table().complete({slots, count});
   block::Publication what;
   what.family = plans_[part_].family;
   what.keys = std::span<const Key>(request_.keys).subspan(key, count);
   what.lineage = request_.unchained ? block::Lineage::none : block::Lineage::chain;
   what.first_parent = request_.unchained ? kNoSlot : parent;
   what.priority = request_.priority;
-  what.tick = manager_.tick();
+  what.tick = host_.tick();
   Newcomers mine = newcomers(key);
   what.precedence = &mine;
   if (completed == Code::ok) {
     [[maybe_unused]] const Code all =
-        manager_.publish({slots, count}, what, {parents, count}, {codes, count}, {reach_, true}, &mine);
+        stack_.publish({slots, count}, what, {parents, count}, {codes, count}, {required_, true}, &mine);
   } else {
     std::fill_n(codes, count, completed);
   }
   for (size_t i = 0; i < count; ++i) {
     fresh_[first + i].slot = slots[i];
-    if (codes[i] == Code::ok) manager_.keep_over_restart(slots[i]);
+    if (codes[i] == Code::ok) host_.keep_over_restart(slots[i]);
     if (codes[i] != Code::ok && codes[i] != Code::exists)
       fail(key + i, codes[i]);
     else
-      manager_.unit_index().add(what.family, request_.keys[key + i], units_of(key + i));
+      host_.unit_index().add(what.family, request_.keys[key + i], units_of(key + i));
   }
 }
 
@@ -475,13 +478,13 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   for (const SlotId slot : present_) {
     if (slot != kNoSlot) left.push_back(slot);
   }
-  manager_.release(left);
+  host_.release(left);
   left.clear();
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   let_go(left);
   end_wait(false);
   note_stored();
-  if (waited_ns_ != 0) manager_.counters().room_wait.record(waited_ns_);
+  if (waited_ns_ != 0) host_.counters().room_wait.record(waited_ns_);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
   const bool all_stored = !plans_.empty() && part_ == plans_.size();
   if (why != Code::ok && !all_stored) {

@@ -105,7 +105,8 @@ class StoreOperation final : public Operation, public RoomSeeker {
   [[nodiscard]] Code has_block(size_t part, size_t key) const noexcept;
 
   StoreRequest request_;
-  Manager& manager_;
+  TierStack& stack_;
+  HostTier& host_;
   std::vector<PartPlan> plans_;
   std::vector<Code> status_;  // per key, the worst of its parts
   std::vector<bool> decided_;  // per key: its last part is done or it failed
@@ -123,7 +124,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   bool follows_nothing_ = false;  // the previous block is in no tier
   Loss loss_ = Loss::nothing;
   uint64_t bytes_ = 0;
-  const TierIndex reach_;  // Manager::stores_reach, when this began
+  const TierIndex required_;  // LowerTiers::required_tier, when this began
   const uint64_t place_;   // in the space queue
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
   Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code

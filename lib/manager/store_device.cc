@@ -7,7 +7,7 @@
 #include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/device_flight.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/store.h"
 
 namespace kvbm::manager {
@@ -17,19 +17,19 @@ namespace {
 // Slots that a lost device may still write to. They are released when the transfers have certainly ended, which may
 // be never; the arena lives as long.
 struct Forsaken {
-  explicit Forsaken(Manager& manager) : owner(manager.weak_from_this()), arena(manager.shared_arena()) {}
+  explicit Forsaken(HostTier& host) : owner(host.lifetime().keep(host)), arena(host.shared_arena()) {}
   ~Forsaken() {
-    const auto manager = owner.lock();
-    if (manager == nullptr) return;
-    manager->release(slots);
+    const auto host = owner.lock();
+    if (host == nullptr) return;
+    host->release(slots);
     // A transfer thread may run this, and destroying the manager would end that thread: the executor drops the last
     // reference.
     const MemoryWait nobody_to_tell;
-    manager->env().executor->post([manager] {});
+    host->env().executor->post([host] {});
   }
   Forsaken(const Forsaken&) = delete;
   Forsaken& operator=(const Forsaken&) = delete;
-  const std::weak_ptr<Manager> owner;
+  const std::weak_ptr<HostTier> owner;
   const std::shared_ptr<tier::HostArena> arena;
   std::vector<SlotId> slots;
 };
@@ -44,8 +44,8 @@ struct StoreOperation::Flight {
     uint32_t back = 0;
     Code code = Code::ok;
   };
-  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
-      : forsaken(std::make_shared<Forsaken>(manager)),
+  Flight(HostTier& host, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
+      : forsaken(std::make_shared<Forsaken>(host)),
         batches(transfers, DeviceFlight::Way::gather, std::move(after), forsaken) {}
   const std::shared_ptr<Forsaken> forsaken;
   DeviceFlight batches;
@@ -54,7 +54,7 @@ struct StoreOperation::Flight {
 };
 
 void StoreOperation::begin_flight() {
-  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), std::move(request_.after));
+  flight_ = std::make_shared<Flight>(host_, request_.cache->device()->transfers(), std::move(request_.after));
 }
 
 bool StoreOperation::is_lost() const noexcept { return request_.cache->device()->device().is_lost(); }
@@ -96,11 +96,11 @@ bool StoreOperation::add_leaves() {
     Flight::Record& record = flight_->records[at_];
     const auto ids = ids_of(part_, fresh.key);
     if (leaf_ == 0) {
-      manager_.arena().clear_head(fresh.slot);
+      host_.arena().clear_head(fresh.slot);
       record.leaves.assign(part.leaves().begin(), part.leaves().end());
     }
     const device::LeafTable& table = *part.table();
-    std::byte* payload = manager_.arena().payload(fresh.slot).data();
+    std::byte* payload = host_.arena().payload(fresh.slot).data();
     while (leaf_ < part.leaf_count()) {
       if (flight_->batches.full()) return true;
       const uint32_t end = table.group_end(leaf_);
@@ -140,12 +140,12 @@ void StoreOperation::take_back() {
 void StoreOperation::came_back() {
   wake();
   const MemoryWait nobody_to_tell;
-  manager_.env().executor->post([self = shared_from_this()] {});
+  host_.env().executor->post([self = shared_from_this()] {});
 }
 
 // Ends references to slots that were not published.
 void StoreOperation::let_go(std::span<const SlotId> slots) {
-  if (flight_ == nullptr || !flight_->lost) return manager_.release(slots);
+  if (flight_ == nullptr || !flight_->lost) return host_.release(slots);
   const MemoryWait nobody_to_tell;
   flight_->forsaken->slots.insert(flight_->forsaken->slots.end(), slots.begin(), slots.end());
 }

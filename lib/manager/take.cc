@@ -6,7 +6,7 @@
 
 #include "base/memory_wait.h"
 #include "manager/host_record.h"
-#include "manager/manager.h"
+#include "manager/tier_stack.h"
 #include "manager/onboard.h"
 #include "manager/room_line.h"
 
@@ -21,19 +21,20 @@ constexpr uint64_t kTakeNs = 10'000'000'000;
 // on the executor, one at a time.
 class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taking> {
  public:
-  Taking(std::shared_ptr<Manager> manager, TierIndex tier, std::vector<OnboardItem> items,
+  Taking(std::shared_ptr<TierStack> stack, TierIndex tier, std::vector<OnboardItem> items,
          UniqueFunction<void(std::vector<Landed>)> landed, UniqueFunction<void()> done)
-      : manager_(std::move(manager)),
+      : stack_(std::move(stack)),
+        host_(stack_->host()),
         tier_(tier),
         items_(std::move(items)),
-        deadline_ns_(manager_->env().clock().now_ns() + kTakeNs),
-        place_(manager_->room().place_of_store()),
+        deadline_ns_(host_.env().clock().now_ns() + kTakeNs),
+        place_(host_.room().place_of_store()),
         landed_(std::move(landed)),
         done_(std::move(done)) {}
 
   void begin() {
-    add(manager_->counters().operations, 1);
-    manager_->env().executor->post_at(deadline_ns_, [weak = weak_from_this()] {
+    add(host_.counters().operations, 1);
+    host_.env().executor->post_at(deadline_ns_, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->wake();
     });
     wake();
@@ -44,7 +45,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
   void wake() {
     const MemoryWait nobody_to_tell;
     if (wakes_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
-    manager_->env().executor->post([self = shared_from_this()] { self->run(); });
+    host_.env().executor->post([self = shared_from_this()] { self->run(); });
   }
 
   void run() {
@@ -62,58 +63,59 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     }
     if (next_ < items_.size() || landing_.load(std::memory_order_acquire) != 0) return;
     over_ = true;
-    manager_->room().leave(place_, false);
-    manager_->counters().operations.fetch_sub(1, std::memory_order_relaxed);
+    host_.room().leave(place_, false);
+    host_.counters().operations.fetch_sub(1, std::memory_order_relaxed);
     done_();
   }
 
   // Reads the next part. False: RoomLine or a read that ends will wake this.
   bool bring_some() {
-    if (manager_->closing() || manager_->disabled(tier_) || manager_->env().clock().now_ns() >= deadline_ns_) {
+    if (host_.closing() || stack_->lower().disabled(tier_) || host_.env().clock().now_ns() >= deadline_ns_) {
       next_ = items_.size();
       return true;
     }
     const size_t on_its_way = landing_.load(std::memory_order_acquire);
-    const size_t most = std::max<size_t>(manager_->arena().slots() / 4, 1);
+    const size_t most = std::max<size_t>(host_.arena().slots() / 4, 1);
     if (on_its_way >= most) return false;
     const size_t n = std::min(items_.size() - next_, most - on_its_way);
-    RoomLine& line = manager_->room();
+    RoomLine& line = host_.room();
     // Reads in flight complete whatever others do, so while there are some this does not queue.
     if (on_its_way != 0) return take(n, code_);
     RoomLine::Turn turn = line.ask(shared_from_this(), place_, block::kSharedAccount, false);
     while (turn == RoomLine::Turn::try_it) {
       if (take(n, code_)) return true;
-      turn = line.refused(shared_from_this(), place_, block::kSharedAccount, false, Code::no_room);
+      turn = line.refused(shared_from_this(), place_, block::kSharedAccount, false, Code::no_room,
+                          stack_->lower().offloading_blocks() != 0);
     }
     if (turn == RoomLine::Turn::wait) return false;
     if (take(n, code_)) return true;
-    if (manager_->offloading_blocks() != 0 && !manager_->closing()) return false;
+    if (stack_->lower().offloading_blocks() != 0 && !host_.closing()) return false;
     // No slot will become free: blocks that could not be written back are evicted now.
-    manager_->yield_offloads(n);
+    stack_->lower().yield_offloads(n);
     LandingRoom room;
-    (void)manager::take_slots(*manager_, block::kSharedAccount, n, room);
+    (void)manager::take_slots(*stack_, block::kSharedAccount, n, room);
     if (room.count() != 0) return bring(std::move(room));
-    line.say_refused("a block of another node", code_, 0);
+    line.log_refused("a block of another node", code_, 0, stack_->lower().offloading_blocks());
     next_ = items_.size();
     return true;
   }
 
   bool take(size_t n, Code& code) {
-    const size_t some = manager_->slots_to_store_in(block::kSharedAccount, n, code);
+    const size_t some = stack_->slots_to_store_in(block::kSharedAccount, n, code);
     if (some == 0) return false;
     LandingRoom room;
-    code = manager::take_slots(*manager_, block::kSharedAccount, some, room, !manager_->host_has_last_copies());
+    code = manager::take_slots(*stack_, block::kSharedAccount, some, room, !stack_->lower().host_has_last_copies());
     return room.count() != 0 && bring(std::move(room));
   }
 
   bool bring(LandingRoom room) {
-    manager_->room().leave(place_, true);
+    host_.room().leave(place_, true);
     const size_t n = room.count();
     const auto first = items_.begin() + static_cast<std::ptrdiff_t>(next_);
     std::vector<OnboardItem> some(first, first + static_cast<std::ptrdiff_t>(n));
     next_ += n;
     landing_.fetch_add(n, std::memory_order_relaxed);
-    onboard(manager_, tier_, std::move(some), std::move(room), deadline_ns_, Landing::taken, {},
+    onboard(stack_, tier_, std::move(some), std::move(room), deadline_ns_, Landing::taken, {},
             [self = shared_from_this(), n](std::vector<Landed> landed) {
               self->landed_(std::move(landed));
               self->landing_.fetch_sub(n, std::memory_order_release);
@@ -122,7 +124,8 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     return true;
   }
 
-  const std::shared_ptr<Manager> manager_;
+  const std::shared_ptr<TierStack> stack_;
+  HostTier& host_;
   const TierIndex tier_;
   const std::vector<OnboardItem> items_;
   const uint64_t deadline_ns_;
@@ -138,42 +141,43 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
 
 }  // namespace
 
-void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
+void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cluster::PeerTier& tier,
                   cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
                   const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done) {
-  if (manager->closing()) {
+  HostTier& host = stack->host();
+  if (host.closing()) {
     if (done) links.post(std::move(done));
     return;
   }
-  const bool of_nodes = manager->tier_below(index).kind() == cluster::PeerTier::kKind;
-  (void)manager->next_tick();  // lets policies tell these records from older ones
+  const bool of_nodes = stack->lower().tier(index).kind() == cluster::PeerTier::kKind;
+  (void)host.next_tick();  // lets policies tell these records from older ones
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
   // Blocks that go on to a tier below pass through the host in parts.
   bool goes_on = false;
-  for (TierIndex t = 1; t <= manager->tiers_below(); ++t) {
-    const AdmissionKind admission = manager->options().tiers[t - 1U].admission;
+  for (TierIndex t = 1; t <= stack->lower().count(); ++t) {
+    const AdmissionKind admission = host.options().tiers[t - 1U].admission;
     const bool all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
-    goes_on = goes_on || (all && t != index && !manager->out_of_use(t));
+    goes_on = goes_on || (all && t != index && !stack->lower().out_of_use(t));
   }
-  const size_t most = goes_on ? SIZE_MAX : manager->arena().slots();
+  const size_t most = goes_on ? SIZE_MAX : host.arena().slots();
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
     if (one.id.family == kNoFamily) continue;  // the table of families was full
-    const bool fits = one.item.payload_bytes <= manager->arena().block_bytes() &&
-                      one.item.head_bytes <= manager->arena().head(0).size();
+    const bool fits = one.item.payload_bytes <= host.arena().block_bytes() &&
+                      one.item.head_bytes <= host.arena().head(0).size();
     if (!fits || taken.size() >= most) continue;
     want.push_back(i);
-    const SlotId here = manager->acquire_one(one.id.family, one.id.key);
+    const SlotId here = host.acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {
       // A lossy block here gives way to an uncoded one, if that is offered. A block of an earlier process that fails
       // verification counts as missing: otherwise the other node would evict the only good copy.
-      const bool good = manager->trust(here);
-      const bool lossy = good && manager->has_lossy() && lies_lossy(*manager, here);
+      const bool good = host.trust(here);
+      const bool lossy = good && host.has_lossy() && lies_lossy(host, here);
       // The offering node evicts its copy now. A copy that a node gave before is not offered on either.
-      const bool given = of_nodes && good && (manager->table().flags(here) & on_tier_flag(index)) != 0;
-      if (given) manager->taken().given({&here, 1});
-      manager->release({&here, 1});
+      const bool given = of_nodes && good && (host.table().flags(here) & on_tier_flag(index)) != 0;
+      if (given) host.taken().given({&here, 1});
+      host.release({&here, 1});
       if (good && !lossy) continue;
     }
     tier::Found found;
@@ -194,18 +198,18 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   }
   tier.learn(link.peer(), taken);
   const auto taking = std::make_shared<Taking>(
-      manager, index, std::move(items),
-      [manager, of_nodes, index](std::vector<Landed> landed) {
+      stack, index, std::move(items),
+      [stack, of_nodes, index](std::vector<Landed> landed) {
         const MemoryWait nobody_to_tell;
         std::vector<SlotId> came;
         for (const Landed& one : landed) {
           if (one.code != Code::ok) continue;
           came.push_back(one.slot);
           // A block that was stored here meanwhile does not count as given, so it is offered on.
-          const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
-          if (given) manager->taken().given({&one.slot, 1});
+          const bool given = of_nodes && (stack->host().table().flags(one.slot) & on_tier_flag(index)) != 0;
+          if (given) stack->host().taken().given({&one.slot, 1});
         }
-        manager->keep_taken(came);
+        stack->keep_taken(came);
       },
       [release, links] { links.post(release); });
   taking->begin();

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cluster/peer_tier.h"
-#include "manager/manager.h"
 #include "manager/node_source.h"
+#include "manager/tier_stack.h"
 
 namespace kvbm::manager {
 
@@ -15,7 +15,7 @@ namespace kvbm::manager {
 // fetch, and the other side learns that it is here. The rest is read through `tier`, which is tier number `index` of
 // the manager, verified and registered; then the lease is released, and `done` (may be empty) runs. Thread: the
 // links'.
-void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
+void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cluster::PeerTier& tier,
                   cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
                   const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done = {});
 

@@ -143,8 +143,8 @@ struct Process {
     for (size_t n = 0; n < 2; ++n) {
       NamespaceOptions who;
       who.model = n == 0 ? "a" : "b";
-      if (n == 1) who.quota_bytes = 24 * manager->arena().slot_bytes();
-      ns[n] = manager->open_namespace(std::move(who)).value();
+      if (n == 1) who.quota_bytes = 24 * manager->host().arena().slot_bytes();
+      ns[n] = manager->namespaces().open(std::move(who)).value();
     }
   }
 
@@ -192,7 +192,7 @@ class Worker {
     for (size_t n = 0; n < 2; ++n) {
       auto pages = layout::PageArrangement::make(kLength, {tensor});
       auto part = CachePart::opaque(process.ns[n]->plan({}).value(), std::move(pages).value(), 1);
-      cache_[n] = Cache::create(process.manager, process.ns[n], {std::move(part).value()}).value();
+      cache_[n] = Cache::create(process.manager->stack().keep(), process.ns[n], {std::move(part).value()}).value();
     }
   }
 
@@ -291,7 +291,7 @@ class Worker {
     LookupRequest how;
     how.mode = random_.below(2) == 0 ? LookupMode::prefix : LookupMode::each;
     const PartPlan plan = process_.ns[n_]->plan({}).value();
-    auto match = look_up(process_.manager, process_.ns[n_], {&plan, 1}, keys(), how);
+    auto match = look_up(process_.manager->stack().keep(), process_.ns[n_], {&plan, 1}, keys(), how);
     if (match == nullptr) return;
     LoadRequest request;
     request.cache = cache_[n_];
@@ -333,7 +333,7 @@ class Worker {
 
   void drop() {
     const std::vector<Key> some = keys();
-    manager_.drop(family(), some);
+    manager_.stack().drop(family(), some);
     // Only this thread stores its own blocks, so they stay absent until it stores them again.
     if (own_) {
       for (size_t i = 0; i < count_; ++i) forgotten_.insert({id_, block(i)});
@@ -344,36 +344,36 @@ class Worker {
     LookupRequest each;
     each.mode = LookupMode::each;
     const PartPlan plan = process_.ns[n_]->plan({}).value();
-    auto match = look_up(process_.manager, process_.ns[n_], {&plan, 1}, keys(), each);
-    finish(std::make_shared<PrefetchOperation>(process_.manager, std::move(match), count_, deadline()));
+    auto match = look_up(process_.manager->stack().keep(), process_.ns[n_], {&plan, 1}, keys(), each);
+    finish(std::make_shared<PrefetchOperation>(process_.manager->stack().keep(), std::move(match), count_, deadline()));
   }
 
   void offload() {
-    finish(std::make_shared<OffloadOperation>(process_.manager, TierIndex{1}, family(), keys(), deadline()));
+    finish(std::make_shared<OffloadOperation>(process_.manager->stack().keep(), TierIndex{1}, family(), keys(), deadline()));
   }
 
   void pin() {
     block::PinId id = 0;
     size_t count = 0;
-    const Code code = manager_.pin(family(), keys(), thread_, kNever, id, count);
+    const Code code = manager_.pins().pin(family(), keys(), thread_, kNever, id, count);
     EXPECT_TRUE(code == Code::ok || code == Code::no_room);
     if (id == 0) return;
     load();  // while they are pinned
-    EXPECT_EQ(manager_.unpin(id), Code::ok);
+    EXPECT_EQ(manager_.pins().unpin(id), Code::ok);
   }
 
-  void reset() { EXPECT_TRUE(manager_.reset(*process_.ns[n_]).ok()); }
+  void reset() { EXPECT_TRUE(manager_.namespaces().reset(*process_.ns[n_]).ok()); }
 
-  void invalidate() { EXPECT_TRUE(manager_.invalidate(*process_.ns[n_]).ok()); }
+  void invalidate() { EXPECT_TRUE(manager_.namespaces().invalidate(*process_.ns[n_]).ok()); }
 
-  void hint() { manager_.hint(family(), keys(), static_cast<uint8_t>(random_.below(4))); }
+  void hint() { manager_.stack().hint(family(), keys(), static_cast<uint8_t>(random_.below(4))); }
 
   void look_around() {
     std::vector<block::SlotInfo> infos;
-    manager_.table().scan(0, infos, kHostSlots);
+    manager_.host().table().scan(0, infos, kHostSlots);
     EXPECT_LE(infos.size(), kHostSlots);
     for (TierIndex tier = 1; tier <= 2; ++tier) {
-      const tier::TierStats stats = manager_.tier_below(tier).stats();
+      const tier::TierStats stats = manager_.lower().tier(tier).stats();
       EXPECT_LE(stats.used_bytes, stats.capacity_bytes);
     }
   }
@@ -397,13 +397,13 @@ class Worker {
 
 void nothing_is_held(Process& process) {
   Event idle;
-  process.manager->flush([&idle] { idle.set(); });
+  process.manager->lower().flush([&idle] { idle.set(); });
   idle.wait();
   EXPECT_EQ(get(process.manager->counters().operations), 0U);
   EXPECT_EQ(process.manager->counters().matches(), 0U);
   EXPECT_EQ(get(process.manager->counters().verify_failures), 0U);
   std::vector<block::SlotInfo> infos;
-  process.manager->table().scan(0, infos, kHostSlots + 1);
+  process.manager->host().table().scan(0, infos, kHostSlots + 1);
   for (const block::SlotInfo& info : infos) EXPECT_EQ(info.pins, 0U) << "slot " << info.slot;
 }
 
@@ -447,12 +447,12 @@ void find_what_was_stored_and_nothing_else(bool host_file) {
   process.open(path, host_file);
   if (::testing::Test::HasFatalFailure()) return;
   {
-    const bool recovered = process.manager->table().counters().registered != 0;
+    const bool recovered = process.manager->host().table().counters().registered != 0;
     EXPECT_EQ(recovered, host_file);
     Worker later(process, reference, kThreads, seed);
     later.check_all();
     EXPECT_GT(later.found, 0U);
-    EXPECT_TRUE(process.manager->reset_all().ok());
+    EXPECT_TRUE(process.manager->stack().erase_all().ok());
     later.found = 0;
     later.check_all();
     EXPECT_EQ(later.found, 0U) << "found after everything was forgotten";

@@ -60,7 +60,7 @@ class LoadCost : public ::testing::Test {
     manager_ = Manager::create(environment, std::move(options)).value();
     NamespaceOptions who;
     who.model = "m";
-    ns_ = manager_->open_namespace(std::move(who)).value();
+    ns_ = manager_->namespaces().open(std::move(who)).value();
     memory_.assign(kMost * kBlock, std::byte{1});
     layout::PageTensor tensor;
     tensor.base = memory_.data();
@@ -69,7 +69,7 @@ class LoadCost : public ::testing::Test {
     tensor.page_bytes = kBlock;
     auto pages = layout::PageArrangement::make(kMost, {tensor});
     auto opaque = CachePart::opaque(ns_->plan({}).value(), std::move(pages).value(), 1);
-    cache_ = Cache::create(manager_, ns_, {std::move(opaque).value()}).value();
+    cache_ = Cache::create(manager_->stack().keep(), ns_, {std::move(opaque).value()}).value();
     for (size_t i = 0; i < kMost; ++i) keys_[i].bytes[0] = static_cast<uint8_t>(i), keys_[i].bytes[15] = 1;
     store();
   }
@@ -94,19 +94,19 @@ class LoadCost : public ::testing::Test {
     std::make_shared<StoreOperation>(std::move(request))->start([&](const copy::Completion&) { done = true; });
     ASSERT_TRUE(sim_->run_until([&] { return done; }));
     bool flushed = false;
-    manager_->flush([&] { flushed = true; });
+    manager_->lower().flush([&] { flushed = true; });
     ASSERT_TRUE(sim_->run_until([&] { return flushed; }));
     forget_host(0);
   }
   void forget_host(size_t from) {
-    manager_->table().erase(ns_->plan({}).value().family, std::span(keys_).subspan(from));
+    manager_->host().table().erase(ns_->plan({}).value().family, std::span(keys_).subspan(from));
   }
 
   // The first n blocks are in the host, too.
   void bring_up(size_t n) {
     const PartPlan plan = ns_->plan({}).value();
     bool done = false;
-    std::make_shared<PrefetchOperation>(manager_, look_up(manager_, ns_, {&plan, 1}, std::span(keys_).first(n), {}), n,
+    std::make_shared<PrefetchOperation>(manager_->stack().keep(), look_up(manager_->stack().keep(), ns_, {&plan, 1}, std::span(keys_).first(n), {}), n,
                                         kNever)
         ->start([&](const copy::Completion&) { done = true; });
     ASSERT_TRUE(sim_->run_until([&] { return done; }));
@@ -116,7 +116,7 @@ class LoadCost : public ::testing::Test {
     const PartPlan plan = ns_->plan({}).value();
     LoadRequest request;
     request.cache = cache_;
-    request.match = look_up(manager_, ns_, {&plan, 1}, std::span(keys_).first(n), {});
+    request.match = look_up(manager_->stack().keep(), ns_, {&plan, 1}, std::span(keys_).first(n), {});
     EXPECT_NE(request.match, nullptr);
     EXPECT_EQ(request.match->hits(), n);
     for (uint32_t i = 0; i < n; ++i) request.block_ids.push_back(i);

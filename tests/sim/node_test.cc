@@ -85,9 +85,9 @@ TEST(NodeSim, what_its_home_has_no_room_for_goes_to_the_next_node) {
     NodeWorld w(6, how);
     std::vector<SlotId> all(kNodeSlots);
     expect_elsewhere(w, [&] {
-      ASSERT_EQ(w.processes[1]->manager().allocate(block::kSharedAccount, all, nullptr), Code::ok);
+      ASSERT_EQ(w.processes[1]->manager().stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
     });
-    w.processes[1]->manager().release(all);
+    w.processes[1]->manager().host().release(all);
     w.sim.run_for(100 * kMs);
     for (auto& process : w.processes) {
       EXPECT_EQ(process->source().pinned(), 0U);
@@ -142,7 +142,7 @@ TEST(NodeSim, an_invalidated_namespace_moves_on_every_node) {
   NodeWorld w(3);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
   const NamespaceId before = w.processes[1]->ns().id();
-  ASSERT_TRUE(w.processes[0]->manager().invalidate(w.processes[0]->ns()).ok());
+  ASSERT_TRUE(w.processes[0]->manager().namespaces().invalidate(w.processes[0]->ns()).ok());
   const NamespaceId after = w.processes[0]->ns().id();
   EXPECT_NE(before, after);
   ASSERT_TRUE(w.sim.run_until_within(
@@ -163,7 +163,7 @@ TEST(NodeSim, a_node_that_was_away_hears_what_was_invalidated) {
     w.sim.run_for(200 * kMs);
     for (size_t i = 1; i < kNodes; ++i) w.net.cut(w.nodes[0], w.nodes[i]);
     w.sim.run_for(10'000 * kMs);
-    ASSERT_TRUE(invalidates.manager().invalidate(invalidates.ns()).ok());
+    ASSERT_TRUE(invalidates.manager().namespaces().invalidate(invalidates.ns()).ok());
     const NamespaceId after = invalidates.ns().id();
     w.sim.run_for(1000 * kMs);
     EXPECT_NE(w.processes[1]->ns().id(), after);
@@ -192,7 +192,7 @@ TEST(NodeSim, an_offer_of_impossible_sizes_is_not_wanted) {
   NodeWorld w(6);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
   w.processes[0]->store(3);
-  const size_t longest = w.processes[1]->manager().arena().head(0).size();
+  const size_t longest = w.processes[1]->manager().host().arena().head(0).size();
   const auto wanted = [&](uint64_t head_bytes, uint64_t payload_bytes) {
     auto batch = std::make_unique<cluster::OfferBatch>();
     cluster::OfferBatch::Item item;
@@ -238,8 +238,8 @@ TEST(NodeSim, leases_leave_half_of_the_host_to_stores) {
   EXPECT_GT(w.processes[0]->source().pinned(), 0U);
   EXPECT_LE(w.processes[0]->source().pinned(), kNodeSlots / 2);
   std::vector<SlotId> half(kNodeSlots / 2);
-  EXPECT_EQ(w.processes[0]->manager().allocate(block::kSharedAccount, half, nullptr), Code::ok);
-  w.processes[0]->manager().release(half);
+  EXPECT_EQ(w.processes[0]->manager().stack().allocate(block::kSharedAccount, half, nullptr), Code::ok);
+  w.processes[0]->manager().host().release(half);
 }
 
 manager::NamespaceOptions named(size_t n) {
@@ -257,20 +257,20 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   for (size_t i = 1; i < kNodes; ++i) w.net.cut(w.nodes[0], w.nodes[i]);
   w.sim.run_for(10'000 * kMs);
   for (size_t n = 0; n < kNamespaces; ++n) {
-    here.push_back(w.processes[0]->manager().open_namespace(named(n)).value());
-    ASSERT_TRUE(w.processes[0]->manager().invalidate(*here.back()).ok());
+    here.push_back(w.processes[0]->manager().namespaces().open(named(n)).value());
+    ASSERT_TRUE(w.processes[0]->manager().namespaces().invalidate(*here.back()).ok());
   }
   // For namespaces that are open when the node is back, the new epoch arrives at once.
-  for (size_t n = 0; n < 10; ++n) there.push_back(w.processes[1]->manager().open_namespace(named(n)).value());
+  for (size_t n = 0; n < 10; ++n) there.push_back(w.processes[1]->manager().namespaces().open(named(n)).value());
   w.heal();
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 30'000 * kMs));
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },
       5000 * kMs));
   // Each of the two dials the other.
-  EXPECT_LE(w.processes[1]->manager().epoch_rows().foreign, 2 * cluster::LinkLimits{}.new_epochs);
+  EXPECT_LE(w.processes[1]->manager().namespaces().epoch_rows().foreign, 2 * cluster::LinkLimits{}.new_epochs);
   // For the others the epoch arrives when they are opened: the node did not keep all of the rows.
-  for (size_t n = 10; n < kNamespaces; ++n) there.push_back(w.processes[1]->manager().open_namespace(named(n)).value());
+  for (size_t n = 10; n < kNamespaces; ++n) there.push_back(w.processes[1]->manager().namespaces().open(named(n)).value());
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },
       5000 * kMs));
@@ -283,20 +283,20 @@ TEST(NodeSim, a_node_that_was_away_hears_of_what_has_no_row_any_more) {
   constexpr size_t kMany = manager::EpochTable::kRows + 300;
   NodeWorld w(8);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
-  auto there = w.processes[1]->manager().open_namespace(named(0)).value();
+  auto there = w.processes[1]->manager().namespaces().open(named(0)).value();
   for (size_t i = 1; i < kNodes; ++i) w.net.cut(w.nodes[0], w.nodes[i]);
   w.sim.run_for(10'000 * kMs);
   for (size_t n = 0; n < kMany; ++n) {
-    auto one = w.processes[0]->manager().open_namespace(named(n)).value();
-    const Status done = w.processes[0]->manager().invalidate(*one);
+    auto one = w.processes[0]->manager().namespaces().open(named(n)).value();
+    const Status done = w.processes[0]->manager().namespaces().invalidate(*one);
     ASSERT_TRUE(done.ok()) << n << ": " << done.message();
   }
-  EXPECT_LE(w.processes[0]->manager().epoch_rows().all, manager::EpochTable::kRows);
+  EXPECT_LE(w.processes[0]->manager().namespaces().epoch_rows().all, manager::EpochTable::kRows);
   EXPECT_EQ(there->epoch(), 0U);
   w.heal();
   ASSERT_TRUE(w.sim.run_until_within([&] { return there->epoch() != 0; }, 60'000 * kMs));
   const uint64_t epoch = there->epoch();
-  auto here = w.processes[0]->manager().open_namespace(named(0)).value();
+  auto here = w.processes[0]->manager().namespaces().open(named(0)).value();
   EXPECT_EQ(here->epoch(), epoch) << "both find each other's blocks";
   w.sim.run_for(5000 * kMs);
   EXPECT_EQ(here->epoch(), epoch) << "and then there is peace";
@@ -321,16 +321,16 @@ TEST(NodeSim, an_offer_of_a_family_that_has_no_room_says_so) {
   family.component = 7;
   const Identity id{w.processes[0]->id(3).key, has.families().intern(family).value()};
   SlotId slot = kNoSlot;
-  ASSERT_EQ(has.allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-  ASSERT_EQ(has.table().complete({&slot, 1}), Code::ok);
-  has.arena().clear_head(slot);
-  manager::note_payload_bytes(has, slot, 1000);
+  ASSERT_EQ(has.stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+  ASSERT_EQ(has.host().table().complete({&slot, 1}), Code::ok);
+  has.host().arena().clear_head(slot);
+  manager::note_payload_bytes(has.host(), slot, 1000);
   block::Publication what;
   what.family = id.family;
   what.keys = {&id.key, 1};
   Code published = Code::internal;
-  ASSERT_EQ(has.publish({&slot, 1}, what, {}, {&published, 1}), Code::ok);
-  has.release({&slot, 1});
+  ASSERT_EQ(has.stack().publish({&slot, 1}, what, {}, {&published, 1}), Code::ok);
+  has.host().release({&slot, 1});
   auto batch = std::make_unique<cluster::OfferBatch>();
   cluster::OfferBatch::Item item;
   item.id = id;

@@ -110,7 +110,7 @@ class DeviceEngine : public ::testing::Test {
     who.codec = recipe_;
     who.allow_lossy = recipe_.has_value();
     who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
-    auto opened = manager_->open_namespace(std::move(who));
+    auto opened = manager_->namespaces().open(std::move(who));
     ASSERT_TRUE(opened.ok());
     ns_ = std::move(opened).value();
   }
@@ -155,7 +155,7 @@ class DeviceEngine : public ::testing::Test {
     Paged out;
     out.host.resize(kCacheBytes);
     out.memory = out.host.data();
-    auto cache = manager::Cache::create(manager_, ns_, parts(form, out.memory));
+    auto cache = manager::Cache::create(manager_->stack().keep(), ns_, parts(form, out.memory));
     EXPECT_TRUE(cache.ok());
     out.cache = std::move(cache).value();
     return out;
@@ -178,7 +178,7 @@ class DeviceEngine : public ::testing::Test {
     auto device = place(out.memory, kCacheBytes);
     EXPECT_TRUE(device.ok()) << device.status().message();
     if (!device.ok()) return out;
-    auto cache = manager::Cache::create(manager_, ns_, parts(form, out.memory), std::move(device).value());
+    auto cache = manager::Cache::create(manager_->stack().keep(), ns_, parts(form, out.memory), std::move(device).value());
     EXPECT_TRUE(cache.ok());
     out.cache = std::move(cache).value();
     return out;
@@ -257,7 +257,7 @@ class DeviceEngine : public ::testing::Test {
 
   std::shared_ptr<manager::Match> find(const Paged& cache, uint64_t first_key, size_t n) {
     const auto plans = cache.cache->plans();
-    return manager::look_up(manager_, ns_, plans.value(), keys(first_key, n), {});
+    return manager::look_up(manager_->stack().keep(), ns_, plans.value(), keys(first_key, n), {});
   }
   // Into ids first_id on; a null match is the test's own mistake.
   manager::LoadRequest load_request(const Paged& cache, std::shared_ptr<manager::Match> match, uint32_t first_id) {

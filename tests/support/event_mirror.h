@@ -80,9 +80,9 @@ class EventMirror {
     std::vector<manager::ScanEntry> rows(256);
     uint64_t cursor = 0;
     do {
-      const size_t n = manager::scan(manager_, cursor, rows);
+      const size_t n = manager::scan(manager_.stack(), cursor, rows);
       for (size_t i = 0; i < n; ++i) {
-        if (rows[i].tier != 0 && manager_.disabled(rows[i].tier)) continue;
+        if (rows[i].tier != 0 && manager_.lower().disabled(rows[i].tier)) continue;
         const Family& family = manager_.families().get(rows[i].id.family);
         out.emplace(rows[i].tier, family.ns, family.component, rows[i].id.key);
       }

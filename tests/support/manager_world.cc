@@ -114,17 +114,17 @@ void World::settle() {
   ASSERT_TRUE(drain() < 10'000'000);
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
-  EXPECT_EQ(manager_->room().waiting(), 0U);
-  EXPECT_EQ(manager_->landing_staging().used_bytes(), 0U);
+  EXPECT_EQ(manager_->host().room().waiting(), 0U);
+  EXPECT_EQ(manager_->host().landing_staging().used_bytes(), 0U);
   watched_.clear();
-  for (Held& held : held_) manager_->release(held.slots);
+  for (Held& held : held_) manager_->host().release(held.slots);
   held_.clear();
   pins_.clear();
-  manager_->unpin_owner(7);
+  manager_->pins().unpin_owner(7);
   EXPECT_EQ(manager_->counters().matches(), 0U);
   ASSERT_TRUE(drain() < 10'000'000);  // a let-go match may be what a reclaim waited for
   std::vector<block::SlotInfo> infos;
-  manager_->table().scan(0, infos, host_slots_ + 1);
+  manager_->host().table().scan(0, infos, host_slots_ + 1);
   for (const block::SlotInfo& info : infos) {
     EXPECT_EQ(info.references, 0U) << "slot " << info.slot;
     EXPECT_EQ(info.pins, 0U) << "slot " << info.slot;
@@ -153,13 +153,13 @@ void World::tally() {
   seen.resliced += get(counters.keys_resliced), seen.shards_missing += get(counters.shards_missing);
   seen.past_host += get(counters.load_staged);
   seen.prefetches_waited += counters.prefetch_room_wait.count();
-  for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
+  for (TierIndex t = 1; t <= manager_->lower().count(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
-    const tier::TierStats stats = manager_->tier_below(t).stats();
+    const tier::TierStats stats = manager_->lower().tier(t).stats();
     const tier::CodecStats& codec = stats.codec;
     seen.moved_down += stats.moved_down, seen.moves_lost += stats.moves_lost;
     seen.coded += codec.coded, seen.decoded += codec.decoded, seen.sealed += codec.sealed;
-    seen.disabled += manager_->disabled(t) ? 1 : 0;
+    seen.disabled += manager_->lower().disabled(t) ? 1 : 0;
   }
 }
 
@@ -267,16 +267,16 @@ std::string World::host_path() const { return hosts_.path() + "/host-" + std::to
 void World::check_found_again() {
   for (size_t n = 0; n < 2; ++n) EXPECT_GE(ns_[n]->epoch(), least_epoch_[n]) << "an epoch that has ended is back";
   std::vector<block::SlotInfo> infos;
-  manager_->table().scan(0, infos, host_slots_ + 1);
+  manager_->host().table().scan(0, infos, host_slots_ + 1);
   const bool look = random_.below(2) == 0;  // else the user of the blocks does
   for (const block::SlotInfo& info : infos) {
     EXPECT_EQ(info.state, block::SlotState::registered);
     const NamespaceId& ns = manager_->families().get(info.identity.family).ns;
     EXPECT_EQ(std::count(forgotten_.begin(), forgotten_.end(), ns), 0) << "a forgotten block is back";
     ++seen.recovered;
-    if (!look || !manager_->table().acquire_weak(info.slot, info.generation)) continue;
-    EXPECT_TRUE(manager_->trust(info.slot)) << "a block in the host file has other bytes than its head says";
-    manager_->release({&info.slot, 1});
+    if (!look || !manager_->host().table().acquire_weak(info.slot, info.generation)) continue;
+    EXPECT_TRUE(manager_->host().trust(info.slot)) << "a block in the host file has other bytes than its head says";
+    manager_->host().release({&info.slot, 1});
   }
   if (!forgotten_.empty()) ++seen.forgotten;
   forgotten_.clear();
@@ -298,9 +298,9 @@ void World::open_namespaces() {
       ASSERT_TRUE(geometry.ok()) << geometry.status().message();
       who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
     } else if (shape_.quota_slots != 0) {
-      who.quota_bytes = shape_.quota_slots * manager_->arena().slot_bytes();
+      who.quota_bytes = shape_.quota_slots * manager_->host().arena().slot_bytes();
     }
-    auto opened = manager_->open_namespace(std::move(who));
+    auto opened = manager_->namespaces().open(std::move(who));
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     ns_[n] = std::move(opened).value();
   }
@@ -317,7 +317,7 @@ void World::attach(Engine& engine, size_t which) {
                                      std::vector<layout::Tensor>{{engine.memory.data(), engine.memory.size()}});
   ASSERT_TRUE(arrangement.ok()) << arrangement.status().message();
   auto shaped = CachePart::shaped(std::move(plan).value(), std::move(arrangement).value());
-  auto first = Cache::create(manager_, ns_[0], {std::move(shaped).value()});
+  auto first = Cache::create(manager_->stack().keep(), ns_[0], {std::move(shaped).value()});
   ASSERT_TRUE(first.ok()) << first.status().message();
   engine.cache[0] = std::move(first).value();
 
@@ -328,7 +328,7 @@ void World::attach(Engine& engine, size_t which) {
   tensor.page_bytes = kBlockBytes;
   auto pages = layout::PageArrangement::make(kKeys, {tensor});
   auto opaque = CachePart::opaque(ns_[1]->plan({}).value(), std::move(pages).value(), 1);
-  engine.cache[1] = Cache::create(manager_, ns_[1], {std::move(opaque).value()}).value();
+  engine.cache[1] = Cache::create(manager_->stack().keep(), ns_[1], {std::move(opaque).value()}).value();
 }
 
 // The manager is closed with whatever is in flight; all of it ends, each operation once.
@@ -350,7 +350,7 @@ void World::drop() {
   watched_.clear();
   pins_.clear();
   if (manager_ != nullptr) {
-    for (Held& held : held_) manager_->release(held.slots);
+    for (Held& held : held_) manager_->host().release(held.slots);
   }
   held_.clear();
   waited_.clear();

@@ -178,7 +178,7 @@ void World::load() {
   LookupRequest how;
   how.mode = scattered ? LookupMode::each : LookupMode::prefix;
   how.no_use = random_.below(8) == 0;
-  auto match = look_up(manager_, ns_[plan.ns], engine->cache[plan.ns]->plans().value(), keys(plan), how);
+  auto match = look_up(manager_->stack().keep(), ns_[plan.ns], engine->cache[plan.ns]->plans().value(), keys(plan), how);
   if (match == nullptr) return;
   LoadRequest request;
   request.cache = engine->cache[plan.ns];
@@ -249,12 +249,12 @@ void World::move(bool up) {
   if (up) {
     LookupRequest each;
     each.mode = LookupMode::each;
-    auto match = look_up(manager_, ns_[n], {&plan, 1}, some, each);
-    start(*engine, std::make_shared<PrefetchOperation>(manager_, std::move(match), some.size(), deadline()),
+    auto match = look_up(manager_->stack().keep(), ns_[n], {&plan, 1}, some, each);
+    start(*engine, std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), some.size(), deadline()),
           [](const copy::Completion&) {});
   } else {
-    const auto tier = static_cast<TierIndex>(1 + random_.below(manager_->tiers_below()));
-    start(*engine, std::make_shared<OffloadOperation>(manager_, tier, plan.family, some, deadline()),
+    const auto tier = static_cast<TierIndex>(1 + random_.below(manager_->lower().count()));
+    start(*engine, std::make_shared<OffloadOperation>(manager_->stack().keep(), tier, plan.family, some, deadline()),
           [](const copy::Completion&) {});
   }
 }
@@ -265,13 +265,13 @@ void World::pool() {
     Held held;
     held.slots.resize(1 + random_.below(6));
     held.conversation = random_.below(kConversations);
-    if (manager_->allocate(ns_[1]->account(), held.slots, nullptr) == Code::ok) held_.push_back(std::move(held));
+    if (manager_->stack().allocate(ns_[1]->account(), held.slots, nullptr) == Code::ok) held_.push_back(std::move(held));
     return;
   }
   if (held_.empty()) return;
   const size_t at = random_.below(held_.size());
   if (!held_[at].registered && random_.below(4) != 0) return register_held(held_[at]);
-  manager_->release(held_[at].slots);
+  manager_->host().release(held_[at].slots);
   held_.erase(held_.begin() + static_cast<ptrdiff_t>(at));
 }
 
@@ -279,24 +279,24 @@ void World::register_held(Held& held) {
   const std::vector<Key> all = chain(1, held.conversation, held.slots.size());
   const NamespaceId id = ns_[1]->id();
   for (size_t i = 0; i < held.slots.size(); ++i) {
-    fill(manager_->arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0);
+    fill(manager_->host().arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0);
   }
-  ASSERT_EQ(manager_->table().complete(held.slots), Code::ok);
+  ASSERT_EQ(manager_->host().table().complete(held.slots), Code::ok);
   for (const SlotId slot : held.slots) {
-    manager_->arena().clear_head(slot);
-    note_payload_bytes(*manager_, slot, kBlockBytes);
+    manager_->host().arena().clear_head(slot);
+    note_payload_bytes(manager_->host(), slot, kBlockBytes);
   }
   block::Publication what;
   what.family = ns_[1]->plan({}).value().family;
   what.keys = all;
   what.lineage = block::Lineage::chain;
-  what.tick = manager_->tick();
+  what.tick = manager_->host().tick();
   std::vector<Code> codes(held.slots.size());
-  EXPECT_EQ(manager_->publish(held.slots, what, {}, codes), Code::ok);
+  EXPECT_EQ(manager_->stack().publish(held.slots, what, {}, codes), Code::ok);
   held.registered = true;
   for (size_t i = 0; i < held.slots.size(); ++i) {
     EXPECT_TRUE(codes[i] == Code::ok || codes[i] == Code::exists);
-    EXPECT_TRUE(filled(manager_->arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0))
+    EXPECT_TRUE(filled(manager_->host().arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0))
         << "a registered block has other bytes than were written";
     ++seen.registered;
   }
@@ -307,9 +307,9 @@ void World::take() {
   const size_t n = random_.below(2);
   const std::vector<Key> some = chain(n, random_.below(kConversations), 1 + random_.below(8));
   std::vector<SlotId> slots(some.size(), kNoSlot);
-  slots.resize(manager_->table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->tick()));
+  slots.resize(manager_->host().table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->host().tick()));
   seen.taken += slots.size();
-  if (!slots.empty()) manager_->keep_taken(slots);
+  if (!slots.empty()) manager_->stack().keep_taken(slots);
 }
 
 // A match that is held for a while keeps what it found where it is.
@@ -317,7 +317,7 @@ void World::watch() {
   if (watched_.size() == 2) watched_.pop_front();
   const Engine& engine = engines_[random_.below(kEngines)];
   const size_t n = random_.below(2);
-  auto match = look_up(manager_, ns_[n], engine.cache[n]->plans().value(),
+  auto match = look_up(manager_->stack().keep(), ns_[n], engine.cache[n]->plans().value(),
                        chain(n, random_.below(kConversations), 1 + random_.below(kKeys)), {});
   if (match != nullptr) watched_.push_back(std::move(match));
 }
@@ -327,15 +327,15 @@ void World::forget() {
   const auto some = chain(n, random_.below(kConversations), 1 + random_.below(kKeys));
   const uint64_t what = random_.below(8);
   if (what == 0) {
-    const bool done = manager_->reset_all().ok();
+    const bool done = manager_->stack().erase_all().ok();
     EXPECT_TRUE(done || faulty_);
     if (done && faulty_ && host_file_) die_having_forgotten({ns_[0]->id(), ns_[1]->id()});
   } else if (what < 3) {
-    const bool done = manager_->reset(*ns_[n]).ok();
+    const bool done = manager_->namespaces().reset(*ns_[n]).ok();
     EXPECT_TRUE(done || faulty_);
     if (done && faulty_ && host_file_ && what == 1) die_having_forgotten({ns_[n]->id()});
   } else {
-    manager_->drop(engines_[random_.below(kEngines)].cache[n]->plans().value()[0].family, some);
+    manager_->stack().drop(engines_[random_.below(kEngines)].cache[n]->plans().value()[0].family, some);
   }
 }
 
@@ -346,9 +346,9 @@ void World::pin() {
   size_t count = 0;
   const uint64_t until = random_.below(2) == 0 ? kNever : sim_.clock().now_ns() + random_.below(5'000'000);
   const FamilyId family = ns_[n]->plan({}).value().family;
-  if (manager_->pin(family, some, 7, until, id, count) == Code::ok && id != 0) pins_.push_back(id);
+  if (manager_->pins().pin(family, some, 7, until, id, count) == Code::ok && id != 0) pins_.push_back(id);
   if (pins_.size() > 2) {
-    [[maybe_unused]] const Code ended = manager_->unpin(pins_.front());
+    [[maybe_unused]] const Code ended = manager_->pins().unpin(pins_.front());
     pins_.erase(pins_.begin());
   }
 }
@@ -360,7 +360,7 @@ void World::cancel() {
 void World::invalidate() {
   const size_t n = random_.below(2);
   const NamespaceId before = ns_[n]->id();
-  const Status raised = manager_->invalidate(*ns_[n]);
+  const Status raised = manager_->namespaces().invalidate(*ns_[n]);
   EXPECT_TRUE(raised.ok() || faulty_ || shape_.full_disks) << raised.message();
   if (raised.ok()) {
     EXPECT_NE(before, ns_[n]->id());
@@ -373,7 +373,7 @@ void World::change_quota() {
   if (shape_.quota_slots == 0) return;
   const uint64_t slots = 2 + random_.below(host_slots_);
   const auto mode = random_.below(2) == 0 ? block::OverQuota::evict : block::OverQuota::reject;
-  EXPECT_TRUE(manager_->set_quota(*ns_[1], slots * manager_->arena().slot_bytes(), mode).ok());
+  EXPECT_TRUE(manager_->namespaces().set_quota(*ns_[1], slots * manager_->host().arena().slot_bytes(), mode).ok());
 }
 
 }  // namespace kvbm::test

@@ -61,12 +61,12 @@ SimNode::SimNode(SimExecutor& sim, SimNetwork& net, Options what)
   manager_ = manager::Manager::create(environment, std::move(options)).value();
   manager::NamespaceOptions who;
   who.model = "m";
-  ns_ = manager_->open_namespace(std::move(who)).value();
+  ns_ = manager_->namespaces().open(std::move(who)).value();
   plan_ = ns_->plan({}).value();
-  source_ = std::make_unique<manager::NodeSource>(manager_, executor());
+  source_ = std::make_unique<manager::NodeSource>(manager_->stack().keep(), manager_->namespaces(), executor());
   mesh_->take_offers([this](cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
                             std::vector<uint32_t>& want) {
-    manager::take_offered(manager_, TierIndex{1}, *tier_, link, offered, lease, source_->links(), want);
+    manager::take_offered(manager_->stack().keep(), TierIndex{1}, *tier_, link, offered, lease, source_->links(), want);
   });
   if (coder_ != nullptr) {
     coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, executor(), executor(), manager_);
@@ -115,26 +115,26 @@ Result<std::unique_ptr<tier::Tier>> SimNode::make_tier(FamilyTable& families) {
 
 void SimNode::store(uint64_t n) {
   SlotId slot = kNoSlot;
-  if (manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr) != Code::ok) return;
-  std::byte* payload = manager_->arena().payload(slot).data();
+  if (manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr) != Code::ok) return;
+  std::byte* payload = manager_->host().arena().payload(slot).data();
   for (uint64_t i = 0; i < bytes_of(n); ++i) payload[i] = byte_of(n, i);
-  ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
-  manager_->arena().clear_head(slot);
-  manager::note_payload_bytes(*manager_, slot, bytes_of(n));
+  ASSERT_EQ(manager_->host().table().complete({&slot, 1}), Code::ok);
+  manager_->host().arena().clear_head(slot);
+  manager::note_payload_bytes(manager_->host(), slot, bytes_of(n));
   const Key key = key_of(n);
   block::Publication what;
   what.family = plan_.family;
   what.keys = {&key, 1};
   Code code = Code::internal;
-  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
-  manager_->release({&slot, 1});
+  ASSERT_EQ(manager_->stack().publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+  manager_->host().release({&slot, 1});
 }
 
 Identity SimNode::id(uint64_t n) const { return {key_of(n), plan_.family}; }
 
 void SimNode::push(uint64_t n) {
   ++begun;
-  auto operation = std::make_shared<manager::OffloadOperation>(manager_, TierIndex{1}, plan_.family,
+  auto operation = std::make_shared<manager::OffloadOperation>(manager_->stack().keep(), TierIndex{1}, plan_.family,
                                                                std::vector<Key>{key_of(n)}, after(3000 * kMs));
   operation->start([this](const copy::Completion& completion) {
     ++ended;
@@ -151,8 +151,8 @@ void SimNode::bring(uint64_t n) {
   manager::LookupRequest request;
   request.mode = manager::LookupMode::each;
   const Key key = key_of(n);
-  auto match = manager::look_up(manager_, ns_, {&plan_, 1}, {&key, 1}, request);
-  auto operation = std::make_shared<manager::PrefetchOperation>(manager_, std::move(match), 1, after(3000 * kMs));
+  auto match = manager::look_up(manager_->stack().keep(), ns_, {&plan_, 1}, {&key, 1}, request);
+  auto operation = std::make_shared<manager::PrefetchOperation>(manager_->stack().keep(), std::move(match), 1, after(3000 * kMs));
   operation->start([this, n](const copy::Completion& completion) {
     ++ended;
     if (completion.items_done != 0 && check(n)) ++brought;
@@ -160,13 +160,13 @@ void SimNode::bring(uint64_t n) {
 }
 
 bool SimNode::check(uint64_t n) {
-  const SlotId slot = manager_->acquire_one(plan_.family, key_of(n));
+  const SlotId slot = manager_->host().acquire_one(plan_.family, key_of(n));
   if (slot == kNoSlot) return false;
-  const ConstBytes payload = manager_->arena().payload(slot);
-  bool right = manager_->table().payload_bytes(slot) == bytes_of(n);
+  const ConstBytes payload = manager_->host().arena().payload(slot);
+  bool right = manager_->host().table().payload_bytes(slot) == bytes_of(n);
   for (uint64_t i = 0; right && i < bytes_of(n); ++i) right = payload[i] == byte_of(n, i);
   if (!right) ++wrong;
-  manager_->release({&slot, 1});
+  manager_->host().release({&slot, 1});
   return true;
 }
 

@@ -47,7 +47,7 @@ class SmallManager : public ::testing::Test {
     manager_ = std::move(made).value();
     manager::NamespaceOptions who;
     who.model = "m";
-    auto opened = manager_->open_namespace(std::move(who));
+    auto opened = manager_->namespaces().open(std::move(who));
     ASSERT_TRUE(opened.ok());
     ns_ = std::move(opened).value();
     family_ = ns_->plan({}).value().family;
@@ -66,24 +66,24 @@ class SmallManager : public ::testing::Test {
   // A block of `bytes` bytes, all of them n.
   void put(uint64_t n, uint64_t bytes = kBlock) {
     SlotId slot = kNoSlot;
-    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), bytes);
-    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
-    manager_->arena().clear_head(slot);
-    manager::note_payload_bytes(*manager_, slot, bytes);
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->host().arena().payload(slot).data(), static_cast<int>(n), bytes);
+    ASSERT_EQ(manager_->host().table().complete({&slot, 1}), Code::ok);
+    manager_->host().arena().clear_head(slot);
+    manager::note_payload_bytes(manager_->host(), slot, bytes);
     const Key k = key(n);
     block::Publication what;
     what.family = family_;
     what.keys = {&k, 1};
     Code code = Code::internal;
-    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+    ASSERT_EQ(manager_->stack().publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
     ASSERT_EQ(code, Code::ok);
-    manager_->release({&slot, 1});
+    manager_->host().release({&slot, 1});
   }
 
   void flush() {
     bool done = false;
-    manager_->flush([&] { done = true; });
+    manager_->lower().flush([&] { done = true; });
     ASSERT_TRUE(sim_.run_until([&] { return done; }));
   }
 

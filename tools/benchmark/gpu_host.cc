@@ -114,7 +114,7 @@ class HostWorld {
     if (!plans.ok()) return plans.status();
     manager::LoadRequest request;
     request.cache = cache_;
-    request.match = manager::look_up(manager_, ns_, plans.value(), keys(), {});
+    request.match = manager::look_up(manager_->stack().keep(), ns_, plans.value(), keys(), {});
     if (request.match == nullptr || request.match->hits() != kBlocks) return {Code::internal, "what was stored is not found"};
     request.n_ids = kBlocks;
     request.block_ids = ids();
@@ -172,7 +172,7 @@ class HostWorld {
     manager::NamespaceOptions who;
     who.model = model.name;
     who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
-    auto ns = manager_->open_namespace(std::move(who));
+    auto ns = manager_->namespaces().open(std::move(who));
     if (!ns.ok()) return ns.status();
     ns_ = std::move(ns).value();
     return attach();
@@ -198,7 +198,7 @@ class HostWorld {
     if (!device.ok()) return device.status();
     std::vector<manager::CachePart> parts;
     parts.push_back(std::move(part).value());
-    auto cache = manager::Cache::create(manager_, ns_, std::move(parts), std::move(device).value());
+    auto cache = manager::Cache::create(manager_->stack().keep(), ns_, std::move(parts), std::move(device).value());
     if (!cache.ok()) return cache.status();
     cache_ = std::move(cache).value();
     return {};

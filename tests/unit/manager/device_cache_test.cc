@@ -48,7 +48,7 @@ class DeviceCache : public DeviceEngine {
   }
   void flush() {
     Call flushed;
-    manager_->flush([&flushed] {
+    manager_->lower().flush([&flushed] {
       MutexLock lock(flushed.mutex);
       flushed.over = true;
       flushed.ended.notify_all();
@@ -58,10 +58,10 @@ class DeviceCache : public DeviceEngine {
   // Makes one byte of a stored record another one.
   void damage(uint64_t key, size_t at) {
     const auto plan = ns_->plan({});
-    const SlotId slot = manager_->acquire_one(plan.value().family, keys(key, 1)[0]);
+    const SlotId slot = manager_->host().acquire_one(plan.value().family, keys(key, 1)[0]);
     ASSERT_NE(slot, kNoSlot);
-    manager_->arena().payload(slot)[at] ^= std::byte{1};
-    manager_->release({&slot, 1});
+    manager_->host().arena().payload(slot)[at] ^= std::byte{1};
+    manager_->host().release({&slot, 1});
   }
 };
 
@@ -157,18 +157,18 @@ TEST_F(DeviceCache, a_managed_block_without_a_head_is_loaded) {
   const Paged device = attach_device(Form::nhd);
   const auto plan = ns_->plan({});
   SlotId slot = kNoSlot;
-  ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-  for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
-  ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
-  manager_->arena().clear_head(slot);
-  manager::note_payload_bytes(*manager_, slot, kBlockBytes);
+  ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+  for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->host().arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
+  ASSERT_EQ(manager_->host().table().complete({&slot, 1}), Code::ok);
+  manager_->host().arena().clear_head(slot);
+  manager::note_payload_bytes(manager_->host(), slot, kBlockBytes);
   const Key key = keys(1, 1)[0];
   block::Publication what;
   what.family = plan.value().family;
   what.keys = {&key, 1};
   Code code = Code::internal;
-  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
-  manager_->release({&slot, 1});
+  ASSERT_EQ(manager_->stack().publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+  manager_->host().release({&slot, 1});
   EXPECT_EQ(load_all(device, 1, 7, 1).items_done, 1U);
   const std::vector<std::byte> got = block(device, 7);
   for (uint64_t i = 0; i < kBlockBytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7)) << i;
@@ -181,22 +181,22 @@ TEST_F(DeviceCache, a_managed_block_that_was_registered_is_checked_before_it_goe
   const std::vector<Key> names = keys(1, 2);
   std::array<SlotId, 2> slots{};
   std::array<Code, 2> codes{};
-  ASSERT_EQ(manager_->allocate(block::kSharedAccount, slots, nullptr), Code::ok);
-  ASSERT_EQ(manager_->table().complete(slots), Code::ok);
+  ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, slots, nullptr), Code::ok);
+  ASSERT_EQ(manager_->host().table().complete(slots), Code::ok);
   for (const SlotId slot : slots) {
-    for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
-    manager_->arena().clear_head(slot);
-    manager::note_payload_bytes(*manager_, slot, kBlockBytes);
+    for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->host().arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
+    manager_->host().arena().clear_head(slot);
+    manager::note_payload_bytes(manager_->host(), slot, kBlockBytes);
   }
   manager::ManagedBlocks what;
   what.family = ns_->plan({}).value().family;
   what.keys = names;
-  ASSERT_EQ(manager::publish_managed(*manager_, what, slots, codes), Code::ok);
-  manager_->release(slots);
+  ASSERT_EQ(manager::publish_managed(manager_->stack(), what, slots, codes), Code::ok);
+  manager_->host().release(slots);
   EXPECT_EQ(load_all(device, 1, 7, 2).items_done, 2U);
   const std::vector<std::byte> got = block(device, 8);
   for (uint64_t i = 0; i < kBlockBytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7)) << i;
-  manager_->arena().payload(slots[1])[kBlockBytes / 2] ^= std::byte{1};
+  manager_->host().arena().payload(slots[1])[kBlockBytes / 2] ^= std::byte{1};
   const auto call = load(load_request(device, find(device, 1, 2), 9));
   EXPECT_EQ(call->wait().items_done, 1U);
   EXPECT_EQ(call->status, (std::vector<int32_t>{0, static_cast<int32_t>(Code::damaged)}));
@@ -394,10 +394,10 @@ TEST_F(DeviceCache, all_layers_of_blocks_that_never_came_are_overwritten_before_
   auto match = find(device, 1, 6);  // the last two are not there
   ASSERT_EQ(match->hits(), 4U);
   const auto plan = ns_->plan({});
-  const SlotId slot = manager_->acquire_one(plan.value().family, keys(2, 1)[0]);
+  const SlotId slot = manager_->host().acquire_one(plan.value().family, keys(2, 1)[0]);
   ASSERT_NE(slot, kNoSlot);
-  manager_->arena().head(slot)[40] ^= std::byte{1};
-  manager_->release({&slot, 1});
+  manager_->host().arena().head(slot)[40] ^= std::byte{1};
+  manager_->host().release({&slot, 1});
   manager::LoadRequest request = load_request(device, std::move(match), 0);
   request.n_ids = 6;
   request.block_ids = ids(0, 6);
@@ -588,7 +588,7 @@ TEST_F(DeviceCache, memory_that_does_not_fit_is_refused_by_name) {
       << refusal(other, kCacheBytes);
   EXPECT_NE(refusal(host.data(), host.size()).find("the driver does not know it"), std::string::npos)
       << refusal(host.data(), host.size());
-  EXPECT_NE(refusal(manager_->arena().payload(0).data(), 64).find("is pinned host memory"), std::string::npos);
+  EXPECT_NE(refusal(manager_->host().arena().payload(0).data(), 64).find("is pinned host memory"), std::string::npos);
   EXPECT_NE(refusal(memory, kCacheBytes + 1).find("1 bytes before it"), std::string::npos);
   EXPECT_NE(refusal(memory, UINT64_MAX).find("KVBM_ERR_INVALID"), std::string::npos);
   EXPECT_NE(refusal(memory, kCacheBytes, MemoryKind::host).find("is said to be host memory"), std::string::npos);

@@ -30,7 +30,7 @@ class DeviceCodedLoad : public DeviceEngine {
   }
   void flush() {
     Call flushed;
-    manager_->flush([&flushed] {
+    manager_->lower().flush([&flushed] {
       MutexLock lock(flushed.mutex);
       flushed.over = true;
       flushed.ended.notify_all();
@@ -50,7 +50,7 @@ class DeviceCodedLoad : public DeviceEngine {
     flush();
     std::vector<std::vector<std::byte>> blocks;
     for (uint32_t i = 0; i < kStored; ++i) blocks.push_back(block(host, i));
-    EXPECT_EQ(manager_->tier_below(1).stats().codec.coded, kStored);
+    EXPECT_EQ(manager_->lower().tier(1).stats().codec.coded, kStored);
     end();
     return blocks;
   }
@@ -80,11 +80,11 @@ TEST_F(DeviceCodedLoad, the_host_has_the_block_behind_the_load) {
   wait_for_late(kStored);
   EXPECT_EQ(manager::get(manager_->counters().decoded_late), kStored);
   ASSERT_EQ(in_host(device), kStored);
-  const uint64_t before = manager_->tier_below(1).stats().gets;
+  const uint64_t before = manager_->lower().tier(1).stats().gets;
   const Paged host = attach_host(Form::nhd);
   EXPECT_EQ(load_all(host, 1, 0, kStored).items_done, kStored);
   for (uint32_t i = 0; i < kStored; ++i) EXPECT_TRUE(block(host, i) == blocks[i]) << i;
-  EXPECT_EQ(manager_->tier_below(1).stats().gets, before);
+  EXPECT_EQ(manager_->lower().tier(1).stats().gets, before);
 }
 
 TEST_F(DeviceCodedLoad, a_host_without_time_leaves_the_block_where_it_is) {
@@ -112,7 +112,7 @@ TEST_F(DeviceCodedLoad, what_is_not_to_be_kept_is_not_decoded_by_the_processor) 
   EXPECT_EQ(load(std::move(request))->wait().items_done, kStored);
   for (uint32_t i = 0; i < kStored; ++i) EXPECT_TRUE(block(device, 3 + i) == blocks[i]) << i;
   EXPECT_EQ(in_host(device), 0U);
-  EXPECT_EQ(manager_->tier_below(1).stats().codec.decoded, 0U);
+  EXPECT_EQ(manager_->lower().tier(1).stats().codec.decoded, 0U);
   EXPECT_EQ(manager::get(manager_->counters().decoded_late), 0U);
 }
 

@@ -34,7 +34,7 @@ class Epochs : public test::SmallManager {
                                        bool trusted = false) {
     std::vector<cluster::EpochWord> out;
     bool done = false;
-    manager_->hear_epochs(std::move(words), may_add, trusted, [&](std::vector<cluster::EpochWord> taken) {
+    manager_->namespaces().hear_epochs(std::move(words), may_add, trusted, [&](std::vector<cluster::EpochWord> taken) {
       out = std::move(taken);
       done = true;
     });
@@ -66,43 +66,43 @@ TEST_F(Epochs, a_peer_cannot_end_invalidation) {
     EXPECT_EQ(taken[1].code, Code::invalid_argument);
     EXPECT_EQ(ns_->epoch(), 0U);
   }
-  const SlotId slot = manager_->acquire_one(family_, key(1));
+  const SlotId slot = manager_->host().acquire_one(family_, key(1));
   ASSERT_NE(slot, kNoSlot) << "nothing has changed";
-  manager_->release({&slot, 1});
-  EXPECT_EQ(manager_->epoch_rows().all, 0U);
-  EXPECT_TRUE(manager_->invalidate(*ns_).ok());
+  manager_->host().release({&slot, 1});
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 0U);
+  EXPECT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   EXPECT_EQ(ns_->epoch(), 1U);
   // The largest step that is believed leaves it as it was: raised by one more.
   EXPECT_EQ(hear({{base, (uint64_t{1} << 32) + 1}})[0].code, Code::ok);
-  EXPECT_TRUE(manager_->invalidate(*ns_).ok());
+  EXPECT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   EXPECT_EQ(ns_->epoch(), (uint64_t{1} << 32) + 2);
 }
 
 TEST_F(Epochs, a_question_changes_nothing_and_is_answered) {
-  ASSERT_TRUE(manager_->invalidate(*ns_).ok());
+  ASSERT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   const auto taken = hear({{ns_->base_id(), 0}, {id(1), 0}});
   EXPECT_EQ(taken[0].code, Code::ok);
   EXPECT_EQ(taken[0].known, 1U);
   EXPECT_EQ(taken[1].known, 0U);
   EXPECT_EQ(ns_->epoch(), 1U);
-  EXPECT_EQ(manager_->epoch_rows().all, 1U);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 1U);
 }
 
 TEST_F(Epochs, made_up_namespaces_leave_three_quarters_to_this_node_also_over_restarts) {
-  ASSERT_TRUE(manager_->invalidate(*ns_).ok());
+  ASSERT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   hear_made_up(0, EpochTable::kForeignRows + 200);
-  EXPECT_EQ(manager_->epoch_rows().foreign, EpochTable::kForeignRows);
-  EXPECT_EQ(manager_->epoch_rows().all, EpochTable::kForeignRows + 1);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().foreign, EpochTable::kForeignRows);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, EpochTable::kForeignRows + 1);
   for (int i = 0; i < 3; ++i) {
     restart();
     EXPECT_EQ(ns_->epoch(), 1U);
     hear_made_up(100'000 + 1000 * static_cast<uint64_t>(i), 300);
-    EXPECT_EQ(manager_->epoch_rows().foreign, EpochTable::kForeignRows);
-    EXPECT_EQ(manager_->epoch_rows().all, EpochTable::kForeignRows + 1);
+    EXPECT_EQ(manager_->namespaces().epoch_rows().foreign, EpochTable::kForeignRows);
+    EXPECT_EQ(manager_->namespaces().epoch_rows().all, EpochTable::kForeignRows + 1);
   }
-  auto other = manager_->open_namespace(who("other"));
+  auto other = manager_->namespaces().open(who("other"));
   ASSERT_TRUE(other.ok());
-  EXPECT_TRUE(manager_->invalidate(*other.value()).ok());
+  EXPECT_TRUE(manager_->namespaces().invalidate(*other.value()).ok());
 }
 
 TEST_F(Epochs, a_call_adds_as_many_rows_as_it_may) {
@@ -122,61 +122,61 @@ TEST_F(Epochs, a_call_adds_as_many_rows_as_it_may) {
 TEST_F(Epochs, a_row_is_this_nodes_own_once_the_namespace_is_opened_here) {
   const NamespaceId base = Namespace::base_id_of(who("later"));
   ASSERT_EQ(hear({{base, 3}})[0].code, Code::ok);
-  EXPECT_EQ(manager_->epoch_rows().foreign, 1U);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().foreign, 1U);
   {
-    auto later = manager_->open_namespace(who("later"));
+    auto later = manager_->namespaces().open(who("later"));
     ASSERT_TRUE(later.ok());
     EXPECT_EQ(later.value()->epoch(), 3U) << "it would find blocks of an ended epoch";
   }
-  EXPECT_EQ(manager_->epoch_rows().foreign, 0U);
-  ASSERT_TRUE(manager_->invalidate(*ns_).ok());  // which writes that down, too
+  EXPECT_EQ(manager_->namespaces().epoch_rows().foreign, 0U);
+  ASSERT_TRUE(manager_->namespaces().invalidate(*ns_).ok());  // which writes that down, too
   restart();
-  EXPECT_EQ(manager_->epoch_rows().foreign, 0U);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().foreign, 0U);
   hear_made_up(0, EpochTable::kForeignRows + 10);
-  EXPECT_EQ(manager_->open_namespace(who("later")).value()->epoch(), 3U);
+  EXPECT_EQ(manager_->namespaces().open(who("later")).value()->epoch(), 3U);
 }
 
 // Of namespaces that were used, invalidated and closed nothing is left here that the rows would be needed for.
 TEST_F(Epochs, rows_of_closed_namespaces_without_records_are_given_back) {
-  ASSERT_TRUE(manager_->invalidate(*ns_).ok());
+  ASSERT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   put(1);
   flush();
   hear_made_up(0, EpochTable::kRows - 1, true);
-  ASSERT_EQ(manager_->epoch_rows().all, EpochTable::kRows);
-  auto other = manager_->open_namespace(who("other"));
-  ASSERT_TRUE(manager_->invalidate(*other.value()).ok());
-  EXPECT_EQ(manager_->epoch_rows().all, 2U) << "its own, and that of the namespace that is open";
+  ASSERT_EQ(manager_->namespaces().epoch_rows().all, EpochTable::kRows);
+  auto other = manager_->namespaces().open(who("other"));
+  ASSERT_TRUE(manager_->namespaces().invalidate(*other.value()).ok());
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 2U) << "its own, and that of the namespace that is open";
   EXPECT_EQ(ns_->epoch(), 1U);
   restart();
   EXPECT_EQ(ns_->epoch(), 1U);
-  EXPECT_EQ(manager_->epoch_rows().all, 2U);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 2U);
 }
 
 TEST_F(Epochs, rows_stay_while_a_record_may_be_of_an_older_epoch) {
   {
-    auto other = manager_->open_namespace(who("other"));
+    auto other = manager_->namespaces().open(who("other"));
     family_ = other.value()->plan({}).value().family;
     put(2);  // and it stays valid
   }
   const NamespaceId base = Namespace::base_id_of(who("other"));
   ASSERT_EQ(hear({{base, 1}}, UINT32_MAX, true)[0].code, Code::ok);  // its block stays, without an open handle
   hear_made_up(0, EpochTable::kRows - 1, true);
-  ASSERT_EQ(manager_->epoch_rows().all, EpochTable::kRows);
-  EXPECT_TRUE(manager_->invalidate(*ns_).ok());
-  EXPECT_EQ(manager_->epoch_rows().all, 2U);
-  EXPECT_EQ(manager_->open_namespace(who("other")).value()->epoch(), 1U);
+  ASSERT_EQ(manager_->namespaces().epoch_rows().all, EpochTable::kRows);
+  EXPECT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 2U);
+  EXPECT_EQ(manager_->namespaces().open(who("other")).value()->epoch(), 1U);
 }
 
 TEST_F(Epochs, many_namespaces_come_and_go) {
   for (uint64_t n = 0; n < 2 * EpochTable::kRows; ++n) {
-    auto one = manager_->open_namespace(who("model " + std::to_string(n)));
+    auto one = manager_->namespaces().open(who("model " + std::to_string(n)));
     ASSERT_TRUE(one.ok());
     if (n % 8 == 0) {
-      ASSERT_TRUE(manager_->invalidate(*one.value()).ok()) << n;
+      ASSERT_TRUE(manager_->namespaces().invalidate(*one.value()).ok()) << n;
     }
   }
-  EXPECT_LE(manager_->known_namespaces().size(), 256U);
-  EXPECT_LE(manager_->epoch_rows().all, EpochTable::kRows);
+  EXPECT_LE(manager_->namespaces().known().size(), 256U);
+  EXPECT_LE(manager_->namespaces().epoch_rows().all, EpochTable::kRows);
 }
 
 // A tier with a disk that stalls while it writes epochs.
@@ -237,7 +237,7 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
   int answers = 0;
   constexpr int kBursts = 50;
   for (int i = 0; i < kBursts; ++i) {
-    manager->hear_epochs({{id(static_cast<uint64_t>(i)), 1}}, 1, false, [&](const auto&) {
+    manager->namespaces().hear_epochs({{id(static_cast<uint64_t>(i)), 1}}, 1, false, [&](const auto&) {
       const std::lock_guard lock(mutex);
       ++answers;
       changed.notify_all();
@@ -256,7 +256,7 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
   });
   std::atomic<bool> opened{false};
   std::thread opens([&] {
-    opened = manager->open_namespace(who("m")).ok();
+    opened = manager->namespaces().open(who("m")).ok();
     const std::lock_guard lock(mutex);
     changed.notify_all();
   });
@@ -288,13 +288,13 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
 
 TEST_F(Epochs, calls_beyond_the_queue_are_put_off) {
   size_t put_off = 0, ok = 0;
-  for (size_t i = 0; i < Manager::kHeardWaiting + 10; ++i) {
-    manager_->hear_epochs({{id(i), 1}}, 1, false, [&](const std::vector<cluster::EpochWord>& words) {
+  for (size_t i = 0; i < Namespaces::kHeardWaiting + 10; ++i) {
+    manager_->namespaces().hear_epochs({{id(i), 1}}, 1, false, [&](const std::vector<cluster::EpochWord>& words) {
       ++(words[0].code == Code::again ? put_off : ok);
     });
   }
   EXPECT_EQ(put_off, 10U);
-  EXPECT_TRUE(sim_.run_until([&] { return ok == Manager::kHeardWaiting; }));
+  EXPECT_TRUE(sim_.run_until([&] { return ok == Namespaces::kHeardWaiting; }));
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ class Lending : public test::SmallManager {
 
   // Everything in the host gives way.
   void empty_host() {
-    std::vector<SlotId> all(manager_->arena().slots());
-    ASSERT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
-    manager_->release(all);
+    std::vector<SlotId> all(manager_->host().arena().slots());
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
+    manager_->host().release(all);
   }
 
   std::vector<Lent> ask(const std::vector<uint64_t>& numbers, uint64_t within_ns = 1'000'000'000) {
@@ -30,7 +30,7 @@ class Lending : public test::SmallManager {
     for (const uint64_t n : numbers) ids.push_back({key(n), family_});
     std::vector<Lent> out;
     bool done = false;
-    lend(manager_, std::move(ids), sim_.clock().now_ns() + within_ns, [&](std::vector<Lent> lent) {
+    lend(manager_->stack().keep(), std::move(ids), sim_.clock().now_ns() + within_ns, [&](std::vector<Lent> lent) {
       EXPECT_FALSE(done);
       out = std::move(lent);
       done = true;
@@ -41,7 +41,7 @@ class Lending : public test::SmallManager {
 
   void give_back(std::vector<Lent>& lent) {
     for (const Lent& one : lent) {
-      if (one.slot != kNoSlot) manager_->release({&one.slot, 1});
+      if (one.slot != kNoSlot) manager_->host().release({&one.slot, 1});
     }
     lent.clear();
   }
@@ -68,7 +68,7 @@ TEST_F(Lending, gives_host_records_in_place_with_a_head_that_proves_them) {
   ASSERT_EQ(lent.size(), 2U);
   expect_record(lent[0], 1);
   expect_record(lent[1], 2, 100);
-  EXPECT_EQ(lent[0].payload.data(), manager_->arena().payload(lent[0].slot).data());
+  EXPECT_EQ(lent[0].payload.data(), manager_->host().arena().payload(lent[0].slot).data());
   give_back(lent);
 }
 
@@ -76,12 +76,12 @@ TEST_F(Lending, what_is_lent_stays_until_it_is_given_back) {
   put(1);
   flush();
   auto lent = ask({1});
-  std::vector<SlotId> all(manager_->arena().slots());
-  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::no_room);
+  std::vector<SlotId> all(manager_->host().arena().slots());
+  EXPECT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::no_room);
   expect_record(lent[0], 1);
   give_back(lent);
-  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
-  manager_->release(all);
+  EXPECT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  manager_->host().release(all);
 }
 
 TEST_F(Lending, what_lies_below_comes_up_and_what_is_nowhere_is_a_miss) {
@@ -107,7 +107,7 @@ TEST_F(Lending, finds_in_every_tier_without_a_use) {
   const std::vector<Identity> ids{{key(1), family_}, {key(2), family_}, {key(3), family_}};
   std::vector<tier::Found> found(3);
   std::vector<TierIndex> tiers(3);
-  find_to_lend(*manager_, ids, found, tiers);
+  find_to_lend(manager_->lower(), ids, found, tiers);
   EXPECT_EQ(tiers, (std::vector<TierIndex>{1, 0, kNoTier}));
   EXPECT_EQ(found[0].payload_bytes, kBlock);
   EXPECT_EQ(found[1].payload_bytes, kBlock);
@@ -115,7 +115,7 @@ TEST_F(Lending, finds_in_every_tier_without_a_use) {
   auto lent = ask({1, 2});
   EXPECT_EQ(lent[0].head.size(), found[0].head_bytes);
   EXPECT_EQ(lent[1].head.size(), found[1].head_bytes) << "before the head was made";
-  find_to_lend(*manager_, ids, found, tiers);
+  find_to_lend(manager_->lower(), ids, found, tiers);
   EXPECT_EQ(lent[1].head.size(), found[1].head_bytes) << "and after";
   give_back(lent);
 }
@@ -145,11 +145,11 @@ TEST_F(Lending, a_loan_that_nobody_waits_for_any_more_is_not_begun) {
 TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
   put(1);
   flush();
-  std::vector<SlotId> all(manager_->arena().slots());
-  ASSERT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  std::vector<SlotId> all(manager_->host().arena().slots());
+  ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
   auto lent = ask({1});
   EXPECT_EQ(lent[0].code, Code::no_room);
-  manager_->release(all);
+  manager_->host().release(all);
 }
 
 // The store of the block has been reported to the engine. The node that requested the record requests it again.
@@ -164,22 +164,22 @@ TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   }
   std::vector<SlotId> held;  // slots that the offloader does not hold
   for (const Identity& id : ids) {
-    const SlotId slot = manager_->acquire_one(id.family, id.key);
+    const SlotId slot = manager_->host().acquire_one(id.family, id.key);
     ASSERT_NE(slot, kNoSlot);
-    if (manager_->table().info(slot).references == 1) {
+    if (manager_->host().table().info(slot).references == 1) {
       held.push_back(slot);
     } else {
-      manager_->release({&slot, 1});
+      manager_->host().release({&slot, 1});
     }
   }
   ASSERT_LT(held.size(), ids.size());
   auto lent = ask({1});
   EXPECT_EQ(lent[0].code, Code::no_room);
-  manager_->release(held);
+  manager_->host().release(held);
   flush();
   std::vector<tier::Found> found(ids.size());
   std::vector<TierIndex> tiers(ids.size());
-  find_to_lend(*manager_, ids, found, tiers);
+  find_to_lend(manager_->lower(), ids, found, tiers);
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_NE(tiers[i], kNoTier) << 8 + i;
   give_back(lent);
 }

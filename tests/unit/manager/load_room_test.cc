@@ -54,7 +54,7 @@ class LoadRoomTest : public test::SmallManager {
   void leave_host(uint64_t first, size_t count) {
     std::vector<Key> keys;
     for (size_t i = 0; i < count; ++i) keys.push_back(key(first + i));
-    EXPECT_EQ(manager_->table().erase(family_, keys), count);
+    EXPECT_EQ(manager_->host().table().erase(family_, keys), count);
   }
 
   std::shared_ptr<Cache> attach(std::vector<std::byte>& memory, const std::shared_ptr<Namespace>& ns) {
@@ -66,7 +66,7 @@ class LoadRoomTest : public test::SmallManager {
     tensor.page_bytes = kBlock;
     auto pages = layout::PageArrangement::make(kEngineBlocks, {tensor});
     auto part = CachePart::opaque(ns->plan({}).value(), std::move(pages).value(), 1);
-    return Cache::create(manager_, ns, {std::move(part).value()}).value();
+    return Cache::create(manager_->stack().keep(), ns, {std::move(part).value()}).value();
   }
 
   std::shared_ptr<Outcome> outcome(size_t count, const std::shared_ptr<Namespace>& ns) {
@@ -90,7 +90,7 @@ class LoadRoomTest : public test::SmallManager {
     const PartPlan plan = ns->plan({}).value();
     std::vector<Key> keys;
     for (size_t i = 0; i < count; ++i) keys.push_back(key(first + i));
-    return look_up(manager_, ns, {&plan, 1}, keys, {});
+    return look_up(manager_->stack().keep(), ns, {&plan, 1}, keys, {});
   }
 
   std::shared_ptr<Outcome> load(uint64_t first, size_t count, LoadRequest request = {},
@@ -108,7 +108,7 @@ class LoadRoomTest : public test::SmallManager {
 
   std::shared_ptr<Outcome> prefetch(uint64_t first, size_t count, uint64_t deadline_ns = kNever) {
     auto out = outcome(count, ns_);
-    start(out, std::make_shared<PrefetchOperation>(manager_, find(first, count, ns_), count, deadline_ns));
+    start(out, std::make_shared<PrefetchOperation>(manager_->stack().keep(), find(first, count, ns_), count, deadline_ns));
     return out;
   }
 
@@ -130,7 +130,7 @@ class LoadRoomTest : public test::SmallManager {
   void offload(uint64_t first, size_t count) {
     std::vector<Key> keys;
     for (size_t i = 0; i < count; ++i) keys.push_back(key(first + i));
-    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, std::move(keys), kNever)
+    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, std::move(keys), kNever)
         ->start([](const copy::Completion&) {});
     sim_.run_for(1'000'000);
   }
@@ -145,7 +145,7 @@ class LoadRoomTest : public test::SmallManager {
   bool resident(uint64_t n) {
     const Key k = key(n);
     uint8_t present = 0;
-    manager_->table().probe(family_, {&k, 1}, {&present, 1});
+    manager_->host().table().probe(family_, {&k, 1}, {&present, 1});
     return present != 0;
   }
   void wait_for(const std::shared_ptr<Outcome>& outcome) {
@@ -170,9 +170,9 @@ class LoadRoomTest : public test::SmallManager {
     pace_->keeps_puts = false;
     if (manager_ != nullptr) {
       answer_all();
-      EXPECT_EQ(manager_->room().waiting(), 0U);
-      EXPECT_EQ(manager_->room().waiting_prefetches(), 0U);
-      EXPECT_EQ(manager_->landing_staging().used_bytes(), 0U);
+      EXPECT_EQ(manager_->host().room().waiting(), 0U);
+      EXPECT_EQ(manager_->host().room().waiting_prefetches(), 0U);
+      EXPECT_EQ(manager_->host().landing_staging().used_bytes(), 0U);
       EXPECT_EQ(get(manager_->counters().operations), 0U);
     }
     test::SmallManager::TearDown();
@@ -224,7 +224,7 @@ TEST_F(LoadRoomTest, loads_end_without_a_slot_and_without_staging) {
   fill();
   offload(8, kSlots);
   std::vector<std::shared_ptr<StagedBlock>> taken;
-  while (auto block = manager_->landing_staging().take(false)) taken.push_back(std::move(block));
+  while (auto block = manager_->host().landing_staging().take(false)) taken.push_back(std::move(block));
   ASSERT_FALSE(taken.empty());
   const auto one = load(0, 8);
   const auto other = load(0, 8);
@@ -265,8 +265,8 @@ TEST_F(LoadRoomTest, a_full_quota_keeps_no_load_back) {
   make(AdmissionKind::all);
   NamespaceOptions who;
   who.model = "limited";
-  const auto narrow = manager_->open_namespace(std::move(who)).value();
-  ASSERT_TRUE(manager_->set_quota(*narrow, 2 * manager_->arena().slot_bytes(), block::OverQuota::evict).ok());
+  const auto narrow = manager_->namespaces().open(std::move(who)).value();
+  ASSERT_TRUE(manager_->namespaces().set_quota(*narrow, 2 * manager_->host().arena().slot_bytes(), block::OverQuota::evict).ok());
   for (const uint64_t first : {uint64_t{20}, uint64_t{22}}) {
     const auto stored = store(first, 2, narrow);
     wait_for(stored);
@@ -289,12 +289,12 @@ TEST_F(LoadRoomTest, a_prefetch_waits_for_room_and_goes_before_stores) {
   const auto fetched = prefetch(0, 2);
   sim_.run_for(50'000'000);
   EXPECT_FALSE(fetched->done);
-  EXPECT_EQ(manager_->room().waiting(), 2U);
-  EXPECT_EQ(manager_->room().waiting_prefetches(), 1U);
+  EXPECT_EQ(manager_->host().room().waiting(), 2U);
+  EXPECT_EQ(manager_->host().room().waiting_prefetches(), 1U);
   pace_->latency_ns = 10'000'000;
   pace_->answer_put();  // a quarter of the host: two blocks
   sim_.run_for(5'000'000);
-  EXPECT_EQ(manager_->room().waiting_prefetches(), 0U);
+  EXPECT_EQ(manager_->host().room().waiting_prefetches(), 0U);
   EXPECT_FALSE(stored->done) << "it came first, and is not the first to have room";
   wait_for(fetched);
   EXPECT_EQ(fetched->items_done, 2U);
@@ -333,7 +333,7 @@ TEST_F(LoadRoomTest, a_deadline_ends_the_wait_of_a_prefetch) {
   wait_for(fetched);
   EXPECT_EQ(fetched->status, Code::deadline);
   EXPECT_EQ(fetched->at_ns, deadline);
-  EXPECT_EQ(manager_->room().waiting(), 0U);
+  EXPECT_EQ(manager_->host().room().waiting(), 0U);
   EXPECT_EQ(get(manager_->counters().prefetch_refused), 0U);
 }
 
@@ -349,13 +349,13 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   ASSERT_FALSE(resident(0));
   std::vector<SlotId> held;
   for (uint64_t n = 8; n < 16; ++n) {
-    const SlotId slot = manager_->acquire_one(family_, key(n));
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
     if (slot == kNoSlot) continue;
     // Holds only blocks that the offloader does not hold, so they have no other holder.
-    if (manager_->table().info(slot).references == 1) {
+    if (manager_->host().table().info(slot).references == 1) {
       held.push_back(slot);
     } else {
-      manager_->release({&slot, 1});
+      manager_->host().release({&slot, 1});
     }
   }
   const size_t unanswered = pace_->kept.size();
@@ -364,7 +364,7 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   EXPECT_EQ(fetched->items_done, 2U);
   EXPECT_TRUE(resident(0));
   EXPECT_EQ(pace_->kept.size(), unanswered) << "no offload has ended for it";
-  manager_->release(held);
+  manager_->host().release(held);
 }
 
 TEST_F(LoadRoomTest, a_load_past_a_full_host_has_half_of_the_host_on_its_way) {
@@ -373,7 +373,7 @@ TEST_F(LoadRoomTest, a_load_past_a_full_host_has_half_of_the_host_on_its_way) {
   pace_->latency_ns = 1'000'000'000;
   const auto loaded = load(0, 8);
   sim_.run_for(1'000'000);
-  EXPECT_EQ(manager_->landing_staging().used_bytes(), kSlots / 2 * kBlock);
+  EXPECT_EQ(manager_->host().landing_staging().used_bytes(), kSlots / 2 * kBlock);
   wait_for(loaded);
   came(*loaded, 0, 8);
   EXPECT_EQ(past_host(), 8U);

@@ -62,11 +62,11 @@ class LoadStorage : public DeviceEngine {
     ASSERT_EQ(store_all(paged_, 100, 6, kOnDisk).status, Code::ok);
     flush();
     library_ = ::dlopen(copy_.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (!manager_->tier_below(1).reads_from_files()) GTEST_SKIP() << "no direct I/O in " << directory_.path();
+    if (!manager_->lower().tier(1).reads_from_files()) GTEST_SKIP() << "no direct I/O in " << directory_.path();
   }
   void flush() {
     Call flushed;
-    manager_->flush([&flushed] {
+    manager_->lower().flush([&flushed] {
       MutexLock lock(flushed.mutex);
       flushed.over = true;
       flushed.ended.notify_all();
@@ -110,12 +110,12 @@ class LoadStorage : public DeviceEngine {
 TEST_F(LoadStorage, what_is_not_kept_comes_past_the_host) {
   open(Use::automatic);
   if (IsSkipped() || HasFatalFailure()) return;
-  const uint64_t in_host = manager::snapshot(*manager_).tiers[0].blocks;
+  const uint64_t in_host = manager::snapshot(manager_->observed()).tiers[0].blocks;
   EXPECT_EQ(bring(true).items_done, kOnDisk);
   EXPECT_GT(below_, 0U);
   EXPECT_EQ(reads(), below_);
   EXPECT_EQ(storage()->stats().bytes, below_ * round_up(kBlockBytes, kIoAlign));
-  EXPECT_EQ(manager::snapshot(*manager_).tiers[0].blocks, in_host);  // nothing came into the host
+  EXPECT_EQ(manager::snapshot(manager_->observed()).tiers[0].blocks, in_host);  // nothing came into the host
   EXPECT_EQ(paged_.cache->device()->transfers().scatters().bad_leaves, 0U);
   EXPECT_EQ(manager::get(manager_->counters().tiers[1].loads), below_);
   // A kept block goes into the host, and from there to the device the next time.
@@ -199,7 +199,7 @@ TEST_F(LoadStorage, a_record_that_comes_wrong_is_nan_and_quarantined) {
   EXPECT_GT(std::count(got.begin(), got.end(), std::byte{0xFF}), 255);  // the leaf that was wrong
   const auto again = find(paged_, 1, kOnDisk);
   EXPECT_EQ(again == nullptr ? 0 : again->hits(), static_cast<size_t>(bad));  // the damaged block is a miss
-  EXPECT_EQ(manager_->tier_below(1).stats().damaged, 1U);
+  EXPECT_EQ(manager_->lower().tier(1).stats().damaged, 1U);
 }
 
 TEST_F(LoadStorage, layers_are_waited_for_as_ever_and_some_can_be_left_out) {

@@ -51,9 +51,9 @@ class LoadStoreTest : public test::SmallManager {
       put(n, kBytes);
       keys.push_back(key(n));
     }
-    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, keys, kNever)->start([](const copy::Completion&) {});
+    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, keys, kNever)->start([](const copy::Completion&) {});
     sim_.run_for(1'000'000'000);
-    ASSERT_EQ(manager_->table().erase(family_, keys), kBlocks);
+    ASSERT_EQ(manager_->host().table().erase(family_, keys), kBlocks);
     std::vector<std::byte> memory(kBlocks * kBytes);
     layout::PageTensor tensor;
     tensor.base = memory.data();
@@ -63,8 +63,8 @@ class LoadStoreTest : public test::SmallManager {
     auto part = CachePart::opaque(ns_->plan({}).value(), std::move(pages).value(), 1);
     const PartPlan plan = ns_->plan({}).value();
     LoadRequest request;
-    request.cache = Cache::create(manager_, ns_, {std::move(part).value()}).value();
-    request.match = look_up(manager_, ns_, {&plan, 1}, keys, {});
+    request.cache = Cache::create(manager_->stack().keep(), ns_, {std::move(part).value()}).value();
+    request.match = look_up(manager_->stack().keep(), ns_, {&plan, 1}, keys, {});
     for (uint32_t i = 0; i < kBlocks; ++i) request.block_ids.push_back(i);
     request.n_ids = kBlocks;
     request.keep_below = true;

@@ -29,7 +29,7 @@ class Offloading : public test::SmallManager {
     std::vector<Key> keys;
     for (const uint64_t n : numbers) keys.push_back(key(n));
     auto out = std::make_shared<Outcome>();
-    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, std::move(keys), kNever)
+    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, std::move(keys), kNever)
         ->start([out](const copy::Completion& completion) {
           EXPECT_FALSE(out->done);
           *out = {true, static_cast<Code>(completion.status), completion.items_done};
@@ -43,11 +43,11 @@ class Offloading : public test::SmallManager {
 
   // In the host, or in the tier.
   bool is_somewhere(uint64_t n) {
-    const SlotId slot = manager_->acquire_one(family_, key(n));
-    if (slot != kNoSlot) manager_->release({&slot, 1});
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->host().release({&slot, 1});
     tier::Found found;
     const Identity id{key(n), family_};
-    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
     return slot != kNoSlot || found.present;
   }
 };
@@ -64,7 +64,7 @@ TEST_F(Offloading, what_admission_writes_is_not_written_again_for_who_asks_meanw
   EXPECT_EQ(other->items_done, 4U);
   flush();
   EXPECT_EQ(written(), 4U);
-  EXPECT_EQ(manager_->tier_below(1).stats().records, 4U);
+  EXPECT_EQ(manager_->lower().tier(1).stats().records, 4U);
   const auto again = ask({0, 1, 2, 3});
   ASSERT_TRUE(sim_.run_until([&] { return again->done; }));
   EXPECT_EQ(again->items_done, 4U);
@@ -97,11 +97,11 @@ TEST_F(Offloading, a_key_asked_for_twice_in_one_call_is_written_once) {
 TEST_F(Offloading, uses_while_a_block_waits_or_is_written_do_not_queue_it_again) {
   make(AdmissionKind::after_uses);
   put(1);
-  const SlotId slot = manager_->acquire_one(family_, key(1));
+  const SlotId slot = manager_->host().acquire_one(family_, key(1));
   ASSERT_NE(slot, kNoSlot);
-  for (int i = 0; i < 20; ++i) manager_->used({&slot, 1});
-  EXPECT_LE(manager_->offloader(1).queued_bytes(), manager_->arena().slot_bytes());
-  manager_->release({&slot, 1});
+  for (int i = 0; i < 20; ++i) manager_->lower().used({&slot, 1});
+  EXPECT_LE(manager_->lower().offloader(1).queued_bytes(), manager_->host().arena().slot_bytes());
+  manager_->host().release({&slot, 1});
   flush();
   EXPECT_EQ(written(), 1U);
 }
@@ -114,15 +114,15 @@ TEST_F(Offloading, nothing_stays_held_when_several_waited_for_one_write) {
   for (const auto& one : asked) ASSERT_TRUE(sim_.run_until([&] { return one->done; }));
   flush();
   EXPECT_EQ(written(), kSlots);
-  std::vector<SlotId> all(manager_->arena().slots());
-  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
-  manager_->release(all);
+  std::vector<SlotId> all(manager_->host().arena().slots());
+  EXPECT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  manager_->host().release(all);
 }
 
 TEST_F(Offloading, a_tier_that_writes_nothing_yet_does_not_own_a_small_host) {
   make(AdmissionKind::all);
   for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);  // asserts that there is room
-  EXPECT_LE(manager_->offloading_blocks(), kSlots * 3 / 4);
+  EXPECT_LE(manager_->lower().offloading_blocks(), kSlots * 3 / 4);
   flush();
   EXPECT_EQ(written() + get(manager_->counters().offload_skipped), 5 * kSlots);
   EXPECT_GE(written(), kSlots / 2);
@@ -144,7 +144,7 @@ class Flushing : public Offloading {
   // The flush's result. heard = false: the caller has left before the report.
   Code told(bool heard = true) {
     std::optional<Code> said;
-    manager_->flush_and_tell(false, [&](Code code) {
+    manager_->lower().flush_and_tell(false, [&](Code code) {
       said = code;
       return heard;
     });
@@ -154,7 +154,7 @@ class Flushing : public Offloading {
   bool is_below(uint64_t n) {
     tier::Found found;
     const Identity id{key(n), family_};
-    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
     return found.present;
   }
 };
@@ -166,7 +166,7 @@ TEST_F(Flushing, tells_of_what_the_disk_does_not_take_until_it_does) {
   put(1);
   EXPECT_EQ(told(), Code::partial);
   EXPECT_FALSE(is_below(1));
-  ASSERT_FALSE(manager_->disabled(1));
+  ASSERT_FALSE(manager_->lower().disabled(1));
   disk_.faults.write_error = 0;
   EXPECT_EQ(told(), Code::ok);
   EXPECT_TRUE(is_below(1));
@@ -188,11 +188,11 @@ TEST_F(Flushing, tells_the_next_one_where_nobody_heard_it) {
 TEST_F(Flushing, never_says_that_all_is_well_while_the_disk_is_out_of_service) {
   make(AdmissionKind::all);
   disk_.faults.write_error = 1;
-  for (uint64_t n = 0; n < 8 && !manager_->disabled(1); ++n) {
+  for (uint64_t n = 0; n < 8 && !manager_->lower().disabled(1); ++n) {
     put(n);
     EXPECT_EQ(told(), Code::partial);
   }
-  ASSERT_TRUE(manager_->disabled(1));
+  ASSERT_TRUE(manager_->lower().disabled(1));
   put(100);
   EXPECT_EQ(told(), Code::partial);
 }
@@ -217,23 +217,23 @@ TEST_F(OffloadingSlowly, what_is_still_read_when_it_is_below_does_not_take_the_r
   ASSERT_TRUE(sim_.run_until([&] { return !pace_->kept.empty(); }));
   std::vector<SlotId> read;
   bool flushed = false;
-  manager_->flush([&] { flushed = true; });
+  manager_->lower().flush([&] { flushed = true; });
   while (!flushed) {
     ASSERT_TRUE(sim_.run_until([&] { return flushed || !pace_->kept.empty(); }));
     if (flushed) break;
     if (read.size() < 2) {
       for (const tier::PutItem& item : pace_->kept.front()->items) {
-        read.push_back(manager_->acquire_one(item.id.family, item.id.key));
+        read.push_back(manager_->host().acquire_one(item.id.family, item.id.key));
       }
     }
     pace_->answer_put();
   }
-  EXPECT_EQ(manager_->table().counters().free, 1U);
+  EXPECT_EQ(manager_->host().table().counters().free, 1U);
   EXPECT_EQ(written(), 3U);
   put(100);
   for (uint64_t n = 0; n < kSlots; ++n) EXPECT_TRUE(is_somewhere(n)) << n;
   EXPECT_EQ(skipped(), 0U);
-  manager_->release(read);
+  manager_->host().release(read);
   pace_->keeps_puts = false;
   while (!pace_->kept.empty()) pace_->answer_put();
   flush();
@@ -244,8 +244,8 @@ TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
   for (uint64_t n = 0; n < 3; ++n) put(n);
   const Key kept = key(1);
   const Key once = key(2);
-  manager_->hint(family_, {&kept, 1}, policy::kHintKeep);
-  manager_->hint(family_, {&once, 1}, policy::kHintOneShot);
+  manager_->stack().hint(family_, {&kept, 1}, policy::kHintKeep);
+  manager_->stack().hint(family_, {&once, 1}, policy::kHintOneShot);
   const auto asked = ask({0, 1, 2});
   std::vector<uint8_t> priorities;
   while (!asked->done) {
@@ -267,19 +267,19 @@ class StoringAnew : public OffloadingSlowly {
   bool is_below() {
     tier::Found found;
     const Identity id{key(1), family_};
-    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
     return found.present;
   }
   bool is_marked() {
-    const SlotId slot = manager_->acquire_one(family_, key(1));
+    const SlotId slot = manager_->host().acquire_one(family_, key(1));
     EXPECT_NE(slot, kNoSlot);
-    const bool marked = (manager_->table().flags(slot) & on_tier_flag(1)) != 0;
-    manager_->release({&slot, 1});
+    const bool marked = (manager_->host().table().flags(slot) & on_tier_flag(1)) != 0;
+    manager_->host().release({&slot, 1});
     return marked;
   }
   void forget() {
     const Key gone = key(1);
-    EXPECT_EQ(manager_->drop(family_, {&gone, 1}), 1U);
+    EXPECT_EQ(manager_->stack().drop(family_, {&gone, 1}), 1U);
   }
 };
 
@@ -354,7 +354,7 @@ TEST_F(StoringAnew, and_on_its_way_when_its_namespace_is_reset_sends_it_again) {
   answer_all();
   for (const bool everything : {false, true}) {
     pace_->on_erase = [this] { put(1); };
-    ASSERT_TRUE((everything ? manager_->reset_all() : manager_->reset(*ns_)).ok());
+    ASSERT_TRUE((everything ? manager_->stack().erase_all() : manager_->namespaces().reset(*ns_)).ok());
     EXPECT_FALSE(is_below());
     pace_->answer_put();
     answer_all();
@@ -369,8 +369,8 @@ TEST_F(StoringAnew, what_a_tier_lets_go_before_it_answers_is_not_sent_again) {
   make(AdmissionKind::all);
   put(1);
   const Identity id{key(1), family_};
-  manager_->tier_below(1).erase({&id, 1});
-  manager_->removed(1, {&id, 1}, false);
+  manager_->lower().tier(1).erase({&id, 1});
+  manager_->lower().removed(1, {&id, 1}, false);
   answer_all();
   flush();
   EXPECT_FALSE(is_below());
@@ -387,7 +387,7 @@ TEST_F(StoringAnew, and_written_while_its_namespace_is_reset_sends_it_again) {
       put(1);
       answer_all();
     };
-    ASSERT_TRUE((everything ? manager_->reset_all() : manager_->reset(*ns_)).ok());
+    ASSERT_TRUE((everything ? manager_->stack().erase_all() : manager_->namespaces().reset(*ns_)).ok());
     answer_all();
     flush();
     EXPECT_TRUE(is_below());
@@ -400,24 +400,24 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   put(1);
   answer_all();
   flush();
-  const SlotId slot = manager_->acquire_one(family_, key(1));
+  const SlotId slot = manager_->host().acquire_one(family_, key(1));
   ASSERT_NE(slot, kNoSlot);
-  manager_->evict_held({&slot, 1});
+  manager_->host().evict_held({&slot, 1});
   const Identity id{key(1), family_};
   pace_->on_read = [this, id] {
-    manager_->tier_below(1).erase({&id, 1});
-    manager_->removed(1, {&id, 1}, false);
+    manager_->lower().tier(1).erase({&id, 1});
+    manager_->lower().removed(1, {&id, 1}, false);
   };
   tier::Found found;
-  manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+  manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
   ASSERT_TRUE(found.present);
   bool landed = false;
-  onboard(manager_, 1, block::kSharedAccount, {{id, found}}, kNever, Landing::registered, nullptr,
+  onboard(manager_->stack().keep(), 1, block::kSharedAccount, {{id, found}}, kNever, Landing::registered, nullptr,
           [&](std::vector<Landed> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);
             EXPECT_EQ(blocks[0].code, Code::ok);
-            if (blocks[0].slot != kNoSlot) manager_->release({&blocks[0].slot, 1});
+            if (blocks[0].slot != kNoSlot) manager_->host().release({&blocks[0].slot, 1});
           });
   ASSERT_TRUE(sim_.run_until([&] { return landed; }));
   answer_all();
@@ -436,7 +436,7 @@ class OffloadingTwice : public Offloading {
 TEST_F(OffloadingTwice, nor_do_two_tiers_together) {
   make(AdmissionKind::all);
   for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);
-  EXPECT_LE(manager_->offloading_blocks(), kSlots * 3 / 4);
+  EXPECT_LE(manager_->lower().offloading_blocks(), kSlots * 3 / 4);
   flush();
 }
 
@@ -446,13 +446,13 @@ TEST_F(Offloading, a_block_forgotten_while_it_is_written_is_over_for_all_who_ask
   const auto one = ask({1});
   const auto other = ask({1});
   const Key gone = key(1);
-  EXPECT_EQ(manager_->drop(family_, {&gone, 1}), 1U);
+  EXPECT_EQ(manager_->stack().drop(family_, {&gone, 1}), 1U);
   ASSERT_TRUE(sim_.run_until([&] { return one->done && other->done; }));
   flush();
   EXPECT_LE(written(), 1U);
   tier::Found found;
   const Identity id{gone, family_};
-  manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+  manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
   EXPECT_FALSE(found.present);
 }
 

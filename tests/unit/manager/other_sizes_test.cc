@@ -48,7 +48,7 @@ class Rank {
     auto made = layout::arrange(form, shape, blocks, tensors);
     if (!made.ok()) throw std::runtime_error(made.status().message());
     auto part = CachePart::shaped(plan, std::move(made).value());
-    auto created = Cache::create(manager, ns, {std::move(part).value()});
+    auto created = Cache::create(manager->stack().keep(), ns, {std::move(part).value()});
     if (!created.ok()) throw std::runtime_error(created.status().message());
     cache_ = std::move(created).value();
   }
@@ -131,7 +131,7 @@ class OtherSizesTest : public test::SmallManager {
     auto geometry = layout::Geometry::make(4 / units, {component}, units);
     ASSERT_TRUE(geometry.ok()) << geometry.status().message();
     who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
-    sliced_ = manager_->open_namespace(std::move(who)).value();
+    sliced_ = manager_->namespaces().open(std::move(who)).value();
   }
 
   std::vector<Rank> engine(uint32_t size, layout::Form form) {
@@ -173,7 +173,7 @@ class OtherSizesTest : public test::SmallManager {
   }
 
   std::shared_ptr<Match> find(Rank& rank, LookupRequest how = {}) {
-    return look_up(manager_, sliced_, rank.cache()->plans().value(), keys(), how);
+    return look_up(manager_->stack().keep(), sliced_, rank.cache()->plans().value(), keys(), how);
   }
 
   Code load(Rank& rank, std::shared_ptr<Match> match, uint32_t n, bool keep_below = false, std::vector<int32_t>* items = nullptr,
@@ -196,7 +196,7 @@ class OtherSizesTest : public test::SmallManager {
   // Only tiers below have it now.
   void leave_host() {
     flush();
-    manager_->table().erase_all();
+    manager_->host().table().erase_all();
   }
 
   // Ranks of size n have stored; ranks of size m find and load all of it.
@@ -210,7 +210,7 @@ class OtherSizesTest : public test::SmallManager {
       EXPECT_TRUE(rank.rest_untouched(kBlocks - 1));
     }
     EXPECT_EQ(manager_->counters().matches(), 0U);
-    EXPECT_EQ(manager_->landing_staging().used_bytes(), 0U);
+    EXPECT_EQ(manager_->host().landing_staging().used_bytes(), 0U);
   }
 
   std::string codec_ = "off";
@@ -222,7 +222,7 @@ class OtherSizesTest : public test::SmallManager {
   void TearDown() override {
     flush();
     std::vector<block::SlotInfo> infos;
-    manager_->table().scan(0, infos, 1024);
+    manager_->host().table().scan(0, infos, 1024);
     for (const block::SlotInfo& info : infos) EXPECT_EQ(info.references, 0U) << "slot " << info.slot;
     SmallManager::TearDown();
   }
@@ -248,7 +248,7 @@ TEST_F(OtherSizesTest, every_size_reads_what_every_other_stored) {
           const uint64_t resliced = get(manager_->counters().keys_resliced) - before;
           EXPECT_EQ(resliced != 0, n != m);
           made += resliced;
-          manager_->table().erase_all();
+          manager_->host().table().erase_all();
         }
       }
     }
@@ -283,7 +283,7 @@ TEST_F(OtherSizesTest, what_is_coded_is_decoded_first) {
   leave_host();
   read_all(4, layout::Form::hnd);
   read_all(1, layout::Form::nhd);
-  EXPECT_GT(manager_->tier_below(1).stats().codec.decoded, 0U);
+  EXPECT_GT(manager_->lower().tier(1).stats().codec.decoded, 0U);
 }
 
 TEST_F(OtherSizesTest, shards_lie_in_several_tiers) {
@@ -327,8 +327,8 @@ TEST_F(OtherSizesTest, a_shard_that_is_missing_is_a_miss_that_is_counted) {
   EXPECT_EQ(find(four[0])->hits(), kBlocks);
   EXPECT_EQ(find(four[3])->hits(), 4U);
   EXPECT_EQ(get(manager_->counters().shards_missing), 2U) << "nothing of these was there";
-  EXPECT_EQ(snapshot(*manager_).shards_missing, 2U);
-  EXPECT_NE(metrics_text(*manager_).find("kvbm_lookup_shards_missing_total 2"), std::string::npos);
+  EXPECT_EQ(snapshot(manager_->observed()).shards_missing, 2U);
+  EXPECT_NE(metrics_text(manager_->observed()).find("kvbm_lookup_shards_missing_total 2"), std::string::npos);
 }
 
 TEST_F(OtherSizesTest, nothing_is_asked_of_a_size_that_nobody_used) {
@@ -350,8 +350,8 @@ TEST_F(OtherSizesTest, records_of_both_sizes_make_one_prefix) {
   for (Rank& rank : two) store(rank);
   const std::vector<Key> all = keys();
   const FamilyId whole = one[0].cache()->plans().value()[0].family;
-  manager_->drop(whole, std::span(all).subspan(1, 2));
-  manager_->drop(whole, std::span(all).subspan(4, 1));
+  manager_->stack().drop(whole, std::span(all).subspan(1, 2));
+  manager_->stack().drop(whole, std::span(all).subspan(4, 1));
   auto match = find(one[0]);
   ASSERT_NE(match, nullptr);
   EXPECT_EQ(match->hits(), kBlocks);
@@ -370,8 +370,8 @@ TEST_F(OtherSizesTest, a_prefetch_makes_them_and_they_stay) {
   const PartPlan plan = eight[5].cache()->plans().value()[0];
   LookupRequest each;
   each.mode = LookupMode::each;
-  auto match = look_up(manager_, sliced_, {&plan, 1}, keys(), each);
-  EXPECT_EQ(run(std::make_shared<PrefetchOperation>(manager_, std::move(match), kBlocks, kNever)), Code::ok);
+  auto match = look_up(manager_->stack().keep(), sliced_, {&plan, 1}, keys(), each);
+  EXPECT_EQ(run(std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), kBlocks, kNever)), Code::ok);
   match = find(eight[5]);
   ASSERT_NE(match, nullptr);
   for (size_t i = 0; i < kBlocks; ++i) EXPECT_EQ(match->tier_of(0, i), 0);
@@ -384,10 +384,10 @@ TEST_F(OtherSizesTest, a_damaged_shard_is_found_out) {
   auto two = engine(2, layout::Form::nhd);
   for (Rank& rank : two) store(rank);
   flush();
-  const SlotId slot = manager_->acquire_one(two[1].cache()->plans().value()[0].family, keys()[2]);
+  const SlotId slot = manager_->host().acquire_one(two[1].cache()->plans().value()[0].family, keys()[2]);
   ASSERT_NE(slot, kNoSlot);
-  manager_->arena().payload(slot)[100] ^= std::byte{1};
-  manager_->release({&slot, 1});
+  manager_->host().arena().payload(slot)[100] ^= std::byte{1};
+  manager_->host().release({&slot, 1});
   auto one = engine(1, layout::Form::nhd);
   std::vector<int32_t> items;
   EXPECT_EQ(load(one[0], find(one[0]), kBlocks, false, &items), Code::partial);
@@ -405,24 +405,24 @@ TEST_F(OtherSizesTest, an_opaque_record_is_never_cut) {
   const std::vector<Key> all = keys();
   family_ = two[1].cache()->plans().value()[0].family;
   SlotId slots[kBlocks];
-  ASSERT_EQ(manager_->allocate(block::kSharedAccount, slots, nullptr), Code::ok);
+  ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, slots, nullptr), Code::ok);
   for (size_t i = 0; i < kBlocks; ++i) {
     HeadFacts facts;
     facts.family = family_;
     facts.key = all[i];
     if (i != 0) facts.parent = all[i - 1];
-    ASSERT_EQ(manager_->table().complete({&slots[i], 1}), Code::ok);
-    manager_->arena().clear_head(slots[i]);
-    note_payload_bytes(*manager_, slots[i], two[1].cache()->parts()[0].payload_bytes());
+    ASSERT_EQ(manager_->host().table().complete({&slots[i], 1}), Code::ok);
+    manager_->host().arena().clear_head(slots[i]);
+    note_payload_bytes(manager_->host(), slots[i], two[1].cache()->parts()[0].payload_bytes());
     if (i % 2 != 0) continue;  // these have none
-    ASSERT_EQ(make_head(*manager_, slots[i], facts, {}), Code::ok);
+    ASSERT_EQ(make_head(manager_->host(), slots[i], facts, {}), Code::ok);
   }
   block::Publication what;
   what.family = family_;
   what.keys = all;
   Code codes[kBlocks];
-  ASSERT_EQ(manager_->publish(slots, what, {}, codes), Code::ok);
-  manager_->release(slots);
+  ASSERT_EQ(manager_->stack().publish(slots, what, {}, codes), Code::ok);
+  manager_->host().release(slots);
   auto one = engine(1, layout::Form::nhd);
   auto match = find(one[0]);
   ASSERT_NE(match, nullptr);
@@ -452,11 +452,11 @@ TEST_F(OtherSizesTest, an_epoch_that_has_ended_is_not_read) {
   leave_host();
   auto one = engine(1, layout::Form::nhd);
   EXPECT_EQ(find(one[0])->hits(), kBlocks);
-  ASSERT_TRUE(manager_->invalidate(*sliced_).ok());
+  ASSERT_TRUE(manager_->namespaces().invalidate(*sliced_).ok());
   EXPECT_EQ(find(one[0]), nullptr);
   for (Rank& rank : engine(2, layout::Form::nhd)) store(rank);
   EXPECT_EQ(find(one[0])->hits(), kBlocks);
-  ASSERT_TRUE(manager_->reset(*sliced_).ok());
+  ASSERT_TRUE(manager_->namespaces().reset(*sliced_).ok());
   EXPECT_EQ(find(one[0]), nullptr);
 }
 
@@ -475,7 +475,7 @@ TEST_F(OtherSizesTest, what_is_forgotten_meanwhile_does_not_stay) {
   auto operation = std::make_shared<LoadOperation>(std::move(request));
   operation->start([&](const copy::Completion&) { done = true; });
   for (int i = 0; i < 3; ++i) sim_.step();
-  ASSERT_TRUE(manager_->reset(*sliced_).ok());
+  ASSERT_TRUE(manager_->namespaces().reset(*sliced_).ok());
   ASSERT_TRUE(sim_.run_until([&] { return done; }));
   operation.reset();
   EXPECT_EQ(find(one[0]), nullptr);

@@ -58,15 +58,15 @@ class RoomLineTest : public test::SmallManager {
     tensor.page_bytes = kBlock;
     auto pages = layout::PageArrangement::make(kEngineBlocks, {tensor});
     auto part = CachePart::opaque(ns->plan({}).value(), std::move(pages).value(), 1);
-    return Cache::create(manager_, ns, {std::move(part).value()}).value();
+    return Cache::create(manager_->stack().keep(), ns, {std::move(part).value()}).value();
   }
 
   // A second namespace, of so many slots.
   std::shared_ptr<Namespace> limited(uint32_t slots, block::OverQuota mode) {
     NamespaceOptions who;
     who.model = "limited";
-    auto opened = manager_->open_namespace(std::move(who)).value();
-    EXPECT_TRUE(manager_->set_quota(*opened, slots * manager_->arena().slot_bytes(), mode).ok());
+    auto opened = manager_->namespaces().open(std::move(who)).value();
+    EXPECT_TRUE(manager_->namespaces().set_quota(*opened, slots * manager_->host().arena().slot_bytes(), mode).ok());
     return opened;
   }
 
@@ -98,7 +98,7 @@ class RoomLineTest : public test::SmallManager {
     std::vector<Key> keys;
     for (size_t i = 0; i < count; ++i) keys.push_back(key(first + i));
     auto done = std::make_shared<bool>(false);
-    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, std::move(keys), kNever)
+    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, std::move(keys), kNever)
         ->start([done](const copy::Completion&) { *done = true; });
     sim_.run_for(1'000'000);
     EXPECT_FALSE(pace_->kept.empty());
@@ -118,7 +118,7 @@ class RoomLineTest : public test::SmallManager {
   std::vector<SlotId> hold(uint64_t first, size_t count) {
     std::vector<SlotId> slots;
     for (size_t i = 0; i < count; ++i) {
-      slots.push_back(manager_->acquire_one(family_, key(first + i)));
+      slots.push_back(manager_->host().acquire_one(family_, key(first + i)));
       EXPECT_NE(slots.back(), kNoSlot);
     }
     return slots;
@@ -127,7 +127,7 @@ class RoomLineTest : public test::SmallManager {
   bool resident(uint64_t n) {
     const Key k = key(n);
     uint8_t present = 0;
-    manager_->table().probe(family_, {&k, 1}, {&present, 1});
+    manager_->host().table().probe(family_, {&k, 1}, {&present, 1});
     return present != 0;
   }
 
@@ -141,7 +141,7 @@ class RoomLineTest : public test::SmallManager {
     pace_->keeps_puts = false;
     if (manager_ != nullptr) {
       answer_all();
-      EXPECT_EQ(manager_->room().waiting(), 0U);
+      EXPECT_EQ(manager_->host().room().waiting(), 0U);
       EXPECT_EQ(get(manager_->counters().operations), 0U);
     }
     cache_ = nullptr;
@@ -163,7 +163,7 @@ TEST_F(RoomLineTest, a_store_waits_for_what_is_being_offloaded) {
   const auto stored = store(100, 2);
   sim_.run_for(50'000'000);
   EXPECT_FALSE(stored->done);
-  EXPECT_EQ(manager_->room().waiting(), 1U);
+  EXPECT_EQ(manager_->host().room().waiting(), 1U);
   answer_all();
   EXPECT_TRUE(*offloaded);
   ASSERT_TRUE(stored->done);
@@ -204,7 +204,7 @@ TEST_F(RoomLineTest, nothing_on_its_way_is_refused_at_once_and_what_holds_the_ro
   block::PinId pin = 0;
   size_t pinned = 0;
   const Key keys[] = {key(6), key(7)};
-  for (const Key& one : keys) ASSERT_EQ(manager_->pin(family_, {&one, 1}, 3, kNever, pin, pinned), Code::ok);
+  for (const Key& one : keys) ASSERT_EQ(manager_->pins().pin(family_, {&one, 1}, 3, kNever, pin, pinned), Code::ok);
   const uint64_t before = now();
   const auto stored = store(100, 2);
   wait_for(stored);
@@ -216,11 +216,11 @@ TEST_F(RoomLineTest, nothing_on_its_way_is_refused_at_once_and_what_holds_the_ro
   EXPECT_NE(said_[0].find("2 pinned"), std::string::npos) << said_[0];
   wait_for(store(100, 2));
   EXPECT_EQ(said_.size(), 1U);  // not with every refusal
-  manager_->unpin_owner(3);
+  manager_->pins().unpin_owner(3);
   const auto again = store(100, 2);
   wait_for(again);
   EXPECT_EQ(again->status, Code::ok);
-  manager_->release(held);
+  manager_->host().release(held);
 }
 
 TEST_F(RoomLineTest, a_release_by_the_caller_wakes_it) {
@@ -230,12 +230,12 @@ TEST_F(RoomLineTest, a_release_by_the_caller_wakes_it) {
   const auto stored = store(100, 1);
   sim_.run_for(50'000'000);
   EXPECT_FALSE(stored->done);
-  manager_->release(std::span(held).first(4));
+  manager_->host().release(std::span(held).first(4));
   const uint64_t released = now();
   wait_for(stored);
   EXPECT_EQ(stored->status, Code::ok);
   EXPECT_EQ(stored->at_ns, released);
-  manager_->release(std::span(held).subspan(4));
+  manager_->host().release(std::span(held).subspan(4));
 }
 
 TEST_F(RoomLineTest, an_end_that_frees_nothing_refuses_it) {
@@ -251,7 +251,7 @@ TEST_F(RoomLineTest, an_end_that_frees_nothing_refuses_it) {
   EXPECT_EQ(refused(), 1U);
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_NE(said_[0].find("after it waited"), std::string::npos) << said_[0];
-  manager_->release(held);
+  manager_->host().release(held);
 }
 
 TEST_F(RoomLineTest, a_tier_that_hangs_keeps_stores_for_room_wait_and_no_longer) {
@@ -280,7 +280,7 @@ TEST_F(RoomLineTest, as_long_as_room_comes_nobody_in_line_is_refused) {
   sim_.run_for(1'000'000);
   std::vector<SlotId> kept;  // stored blocks stay
   for (uint64_t n = 0; n < 4; ++n) {
-    EXPECT_EQ(manager_->room().waiting(), 4 - n);
+    EXPECT_EQ(manager_->host().room().waiting(), 4 - n);
     sim_.run_for(900'000'000);
     ASSERT_FALSE(pace_->kept.empty());
     pace_->answer_put();
@@ -288,7 +288,7 @@ TEST_F(RoomLineTest, as_long_as_room_comes_nobody_in_line_is_refused) {
     EXPECT_EQ(stored[n]->status, Code::ok);
     for (const SlotId slot : hold(100 * (n + 1), 2)) kept.push_back(slot);
   }
-  manager_->release(kept);
+  manager_->host().release(kept);
 }
 
 TEST_F(RoomLineTest, zero_refuses_at_once) {
@@ -311,7 +311,7 @@ TEST_F(RoomLineTest, a_deadline_ends_the_wait) {
   wait_for(stored);
   EXPECT_EQ(stored->status, Code::deadline);
   EXPECT_EQ(stored->at_ns, now());
-  EXPECT_EQ(manager_->room().waiting(), 0U);
+  EXPECT_EQ(manager_->host().room().waiting(), 0U);
   EXPECT_EQ(refused(), 0U);
   EXPECT_EQ(manager_->counters().room_wait.sum(), 5'000'000U);
 }
@@ -338,7 +338,7 @@ TEST_F(RoomLineTest, room_goes_to_who_was_submitted_first) {
   std::vector<std::shared_ptr<Outcome>> stored;
   for (uint64_t n = 0; n < 6; ++n) stored.push_back(store(100 * (n + 1), 1));
   sim_.run_for(50'000'000);
-  EXPECT_EQ(manager_->room().waiting(), 6U);
+  EXPECT_EQ(manager_->host().room().waiting(), 6U);
   answer_all();
   ASSERT_EQ(order_.size(), 6U);
   for (size_t n = 0; n < 6; ++n) {
@@ -355,7 +355,7 @@ TEST_F(RoomLineTest, whoever_asks_while_others_wait_stands_behind_them) {
   sim_.run_for(1'000'000);
   const auto later = store(200, 1);
   sim_.run_for(1'000'000);
-  EXPECT_EQ(manager_->room().waiting(), 2U);
+  EXPECT_EQ(manager_->host().room().waiting(), 2U);
   pace_->answer_put();
   sim_.run_for(1'000'000);
   EXPECT_FALSE(large->done);  // two of its blocks are missing
@@ -379,7 +379,7 @@ TEST_F(RoomLineTest, what_waits_at_its_quota_keeps_nobody_else_back) {
   const auto second = of_narrow(200);
   const auto third = of_narrow(300);
   sim_.run_for(10'000'000);
-  EXPECT_EQ(manager_->room().waiting(), 2U);
+  EXPECT_EQ(manager_->host().room().waiting(), 2U);
   const auto other = store(400, 2);
   wait_for(other);
   EXPECT_EQ(other->status, Code::ok);
@@ -412,7 +412,7 @@ struct Seeker : RoomSeeker {
 // Between the choice and its next look another operation may have come, or may have got room, that will give some back.
 TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_again) {
   make(AdmissionKind::on_request);
-  RoomLine& line = manager_->room();
+  RoomLine& line = manager_->host().room();
   const auto older = std::make_shared<Seeker>();
   const auto younger = std::make_shared<Seeker>();
   const uint64_t first = line.place_of_store();
@@ -420,7 +420,7 @@ TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_a
   std::atomic<uint64_t>& operations = manager_->counters().operations;
   operations += 2;
   const auto look = [&line](const std::shared_ptr<Seeker>& seeker, uint64_t place, bool holds) {
-    return line.refused(seeker, place, block::kSharedAccount, holds, Code::no_room);
+    return line.refused(seeker, place, block::kSharedAccount, holds, Code::no_room, false);
   };
   EXPECT_EQ(look(older, first, false), RoomLine::Turn::try_it);
   EXPECT_EQ(look(younger, second, true), RoomLine::Turn::try_it);
@@ -448,7 +448,7 @@ TEST_F(RoomLineTest, of_stores_that_wait_for_each_other_the_youngest_ends) {
   request.parent = key(kSlots - 1);
   const auto second = store(300, 1, std::move(request));
   sim_.run_for(1'000'000);
-  manager_->release(last);
+  manager_->host().release(last);
   sim_.run_for(50'000'000);
   EXPECT_FALSE(first->done);
   EXPECT_FALSE(second->done);
@@ -457,7 +457,7 @@ TEST_F(RoomLineTest, of_stores_that_wait_for_each_other_the_youngest_ends) {
   wait_for(second);
   EXPECT_EQ(second->status, Code::no_room);
   EXPECT_EQ(first->status, Code::ok);
-  manager_->release(held);
+  manager_->host().release(held);
 }
 
 TEST_F(RoomLineTest, a_refused_store_ends_there_and_says_so_of_each_block) {
@@ -471,7 +471,7 @@ TEST_F(RoomLineTest, a_refused_store_ends_there_and_says_so_of_each_block) {
     EXPECT_EQ(stored->items[i], static_cast<int32_t>(i < 3 ? Code::ok : Code::no_room)) << i;
   }
   EXPECT_EQ(refused(), 7U);
-  manager_->release(held);
+  manager_->host().release(held);
 }
 
 TEST_F(RoomLineTest, a_manager_that_closes_refuses_who_waits) {
@@ -495,7 +495,7 @@ TEST_F(RoomLineTest, managed_blocks_do_not_wait) {
   fill();
   const auto offloaded = offload(0, kSlots);
   SlotId slot = kNoSlot;
-  EXPECT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::no_room);
+  EXPECT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::no_room);
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ class TakeOver : public ::testing::Test {
     manager_ = std::move(made).value();
     NamespaceOptions who;
     who.model = "m";
-    auto opened = manager_->open_namespace(std::move(who));
+    auto opened = manager_->namespaces().open(std::move(who));
     ASSERT_TRUE(opened.ok());
     ns_ = std::move(opened).value();
     family_ = ns_->plan({}).value().family;
@@ -194,21 +194,21 @@ class TakeOver : public ::testing::Test {
     flush();
   }
   void store(uint64_t n) {
-    manager_->next_tick();
+    manager_->host().next_tick();
     SlotId slot = kNoSlot;
-    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), kBlock);
-    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
-    manager_->arena().clear_head(slot);
-    note_payload_bytes(*manager_, slot, kBlock);
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->host().arena().payload(slot).data(), static_cast<int>(n), kBlock);
+    ASSERT_EQ(manager_->host().table().complete({&slot, 1}), Code::ok);
+    manager_->host().arena().clear_head(slot);
+    note_payload_bytes(manager_->host(), slot, kBlock);
     const Key k = key(n);
     block::Publication what;
     what.family = family_;
     what.keys = {&k, 1};
     Code code = Code::internal;
-    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+    ASSERT_EQ(manager_->stack().publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
     ASSERT_EQ(code, Code::ok);
-    manager_->release({&slot, 1});
+    manager_->host().release({&slot, 1});
   }
   void put_all(uint64_t first = 0, uint64_t n = kBlocks) {
     for (uint64_t i = first; i < first + n; ++i) ASSERT_NO_FATAL_FAILURE(put(i));
@@ -216,19 +216,19 @@ class TakeOver : public ::testing::Test {
   }
   void flush() {
     bool done = false;
-    manager_->flush([&] { done = true; });
+    manager_->lower().flush([&] { done = true; });
     ASSERT_TRUE(sim_.run_until([&] { return done; }));
   }
 
   bool in(TierIndex tier, uint64_t n) {
     tier::Found found;
     const Identity i = id(n);
-    manager_->tier_below(tier).find({&i, 1}, {&found, 1}, false);
+    manager_->lower().tier(tier).find({&i, 1}, {&found, 1}, false);
     return found.present;
   }
   bool in_host(uint64_t n) {
-    const SlotId slot = manager_->acquire_one(family_, key(n));
-    if (slot != kNoSlot) manager_->release({&slot, 1});
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->host().release({&slot, 1});
     return slot != kNoSlot;
   }
   // Whether a tier gives block n back, all of it n.
@@ -249,12 +249,12 @@ class TakeOver : public ::testing::Test {
              std::all_of(payload.data(), payload.data() + kBlock,
                          [n](std::byte b) { return b == static_cast<std::byte>(n); });
     };
-    manager_->tier_below(tier).get(std::move(batch));
+    manager_->lower().tier(tier).get(std::move(batch));
     EXPECT_TRUE(sim_.run_until([&] { return done; }));
     return good;
   }
   const TierCounters& counts(TierIndex tier) { return manager_->counters().tiers[tier]; }
-  tier::TierStats stats(TierIndex tier) { return manager_->tier_below(tier).stats(); }
+  tier::TierStats stats(TierIndex tier) { return manager_->lower().tier(tier).stats(); }
   std::string key_file() {
     const std::string path = keys_.path() + "/keys";
     std::ofstream(path) << "1 " << std::string(64, 'a') << "\n";
@@ -313,10 +313,10 @@ TEST_F(TakeOver, what_went_on_is_not_written_above_again) {
   const Key k = key(0);
   block::PinId pin = 0;
   size_t pinned = 0;
-  ASSERT_EQ(manager_->pin(family_, {&k, 1}, 7, kNever, pin, pinned), Code::ok);
+  ASSERT_EQ(manager_->pins().pin(family_, {&k, 1}, 7, kNever, pin, pinned), Code::ok);
   put_all(1, 60);
   ASSERT_TRUE(in_host(0) && !in(1, 0) && in(2, 0));
-  ASSERT_EQ(manager_->unpin(pin), Code::ok);
+  ASSERT_EQ(manager_->pins().unpin(pin), Code::ok);
   put_all(61, 60);
   ASSERT_FALSE(in_host(0));
   EXPECT_FALSE(in(1, 0));
@@ -379,7 +379,7 @@ TEST_F(TakeOver, write_through_takes_what_it_has_not) {
 
 TEST_F(TakeOver, a_tier_out_of_service_is_passed_by) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
-  manager_->disabled(TierIndex{2}, Status(Code::tier_disabled, "the test says so"));
+  manager_->lower().disabled(TierIndex{2}, Status(Code::tier_disabled, "the test says so"));
   put_all();
   EXPECT_TRUE(memory_->records.empty());
   EXPECT_GT(get(counts(1).evictions), kBlocks / 2);
@@ -389,7 +389,7 @@ TEST_F(TakeOver, a_tier_out_of_service_is_passed_by) {
 // The first disk goes: the host's write-back comes straight here.
 TEST_F(TakeOver, without_the_tier_above_the_host_feeds_it) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
-  manager_->disabled(TierIndex{1}, Status(Code::tier_disabled, "the test says so"));
+  manager_->lower().disabled(TierIndex{1}, Status(Code::tier_disabled, "the test says so"));
   put_all(0, 32);
   EXPECT_GE(memory_->records.size(), 32U - kSlots);
 }
@@ -402,14 +402,14 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
     std::vector<Key> forgotten;
     memory_->before_put = [&](const tier::PutBatch& batch) {
       forgotten.push_back(batch.items[0].id.key);
-      manager_->drop(family_, {&forgotten.back(), 1});
+      manager_->stack().drop(family_, {&forgotten.back(), 1});
     };
     put_all(late ? kBlocks : 0);
     ASSERT_GT(forgotten.size(), 3U);
     EXPECT_GT(memory_->records.size(), 50U);
     for (const Key& k : forgotten) EXPECT_FALSE(memory_->records.contains({k, family_}));
   }
-  memory_->before_put = [&](const tier::PutBatch&) { EXPECT_TRUE(manager_->reset(*ns_).ok()); };
+  memory_->before_put = [&](const tier::PutBatch&) { EXPECT_TRUE(manager_->namespaces().reset(*ns_).ok()); };
   memory_->records.clear();
   put_all(1000);
   EXPECT_TRUE(memory_->records.empty());
@@ -428,7 +428,7 @@ TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
     while (!in(1, oldest)) ++oldest;
     if (n % 3 != 0 || in(2, oldest)) continue;
     const Key k = key(oldest);
-    manager_->drop(family_, {&k, 1});
+    manager_->stack().drop(family_, {&k, 1});
     forgotten.insert(oldest);
   }
   sim_.run();
@@ -444,13 +444,13 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_from_the_host_does_not_come_back) 
   memory_->late = true;
   store(1);
   const Key first = key(1);
-  EXPECT_EQ(manager_->drop(family_, {&first, 1}), 1U);
+  EXPECT_EQ(manager_->stack().drop(family_, {&first, 1}), 1U);
   sim_.run();
   EXPECT_FALSE(in(1, 1));
   // A block stored again meanwhile stays.
   store(2);
   const Key second = key(2);
-  EXPECT_EQ(manager_->drop(family_, {&second, 1}), 1U);
+  EXPECT_EQ(manager_->stack().drop(family_, {&second, 1}), 1U);
   store(2);
   sim_.run();
   EXPECT_TRUE(in_host(2) && in(1, 2));

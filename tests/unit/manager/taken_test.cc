@@ -14,46 +14,46 @@ class Taken : public test::SmallManager {
   void SetUp() override { make(AdmissionKind::on_request); }
 
   [[nodiscard]] bool here(uint64_t n) {
-    const SlotId slot = manager_->acquire_one(family_, key(n));
-    if (slot != kNoSlot) manager_->release({&slot, 1});
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->host().release({&slot, 1});
     return slot != kNoSlot;
   }
 
   // As if another node had given it.
   void take(uint64_t n) {
     put(n);
-    const SlotId slot = manager_->acquire_one(family_, key(n));
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
     ASSERT_NE(slot, kNoSlot);
-    manager_->keep_taken({&slot, 1});
+    manager_->stack().keep_taken({&slot, 1});
   }
 
   // As if another node had given it with a record that names its parent; 0: none.
   void land(uint64_t n, uint64_t parent) {
     SlotId slot = kNoSlot;
-    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), kBlock);
-    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->host().arena().payload(slot).data(), static_cast<int>(n), kBlock);
+    ASSERT_EQ(manager_->host().table().complete({&slot, 1}), Code::ok);
     HeadFacts facts;
     facts.family = family_;
     facts.key = key(n);
     if (parent != 0) facts.parent = key(parent);
     facts.payload_bytes = kBlock;
-    ASSERT_EQ(make_head(*manager_, slot, facts, {}), Code::ok);
-    ASSERT_EQ(register_landed(*manager_, slot, {key(n), family_}, manager_->forget_mark(family_), true), Code::ok);
-    manager_->keep_taken({&slot, 1});
+    ASSERT_EQ(make_head(manager_->host(), slot, facts, {}), Code::ok);
+    ASSERT_EQ(register_landed(manager_->stack(), slot, {key(n), family_}, manager_->host().invalidations().mark(family_), true), Code::ok);
+    manager_->stack().keep_taken({&slot, 1});
   }
   [[nodiscard]] SlotId slot_of(uint64_t n) {
-    const SlotId slot = manager_->acquire_one(family_, key(n));
-    if (slot != kNoSlot) manager_->release({&slot, 1});
+    const SlotId slot = manager_->host().acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->host().release({&slot, 1});
     return slot;
   }
-  [[nodiscard]] bool kept(uint64_t n) { return manager_->table().info(slot_of(n)).references != 0; }
+  [[nodiscard]] bool kept(uint64_t n) { return manager_->host().table().info(slot_of(n)).references != 0; }
 
   // Allocates and releases n slots, so at least n blocks are evicted or were free.
   Code need(size_t n) {
     std::vector<SlotId> slots(n);
-    const Code code = manager_->allocate(block::kSharedAccount, slots, nullptr);
-    if (code == Code::ok) manager_->release(slots);
+    const Code code = manager_->stack().allocate(block::kSharedAccount, slots, nullptr);
+    if (code == Code::ok) manager_->host().release(slots);
     return code;
   }
 };
@@ -83,35 +83,35 @@ TEST_F(Taken, no_more_than_half_of_the_host_is_kept) {
 
 TEST_F(Taken, its_time_ends_and_nothing_is_held_for_it) {
   take(1);
-  SlotId slot = manager_->acquire_one(family_, key(1));
+  SlotId slot = manager_->host().acquire_one(family_, key(1));
   ASSERT_NE(slot, kNoSlot);
-  EXPECT_EQ(manager_->table().info(slot).references, 2U);
+  EXPECT_EQ(manager_->host().table().info(slot).references, 2U);
   bool later = false;
   sim_.post_at(sim_.clock().now_ns() + TakenBlocks::kKeptNs + 1, [&] { later = true; });
   ASSERT_TRUE(sim_.run_until([&] { return later; }));
-  EXPECT_EQ(manager_->table().info(slot).references, 1U);
-  manager_->release({&slot, 1});
+  EXPECT_EQ(manager_->host().table().info(slot).references, 1U);
+  manager_->host().release({&slot, 1});
 }
 
 TEST_F(Taken, what_nodes_gave_and_went_from_here_is_counted_once) {
   for (uint64_t n = 100; n < 100 + kSlots; ++n) take(n);
   std::vector<SlotId> given;
-  for (uint64_t n = 100; n < 103; ++n) given.push_back(manager_->acquire_one(family_, key(n)));
-  manager_->taken().given(given);
-  manager_->table().set_flags(given[0], on_tier_flag(1));  // the disk has it
-  manager_->release(given);
+  for (uint64_t n = 100; n < 103; ++n) given.push_back(manager_->host().acquire_one(family_, key(n)));
+  manager_->host().taken().given(given);
+  manager_->host().table().set_flags(given[0], on_tier_flag(1));  // the disk has it
+  manager_->host().release(given);
   ASSERT_EQ(need(kSlots), Code::ok);
-  EXPECT_EQ(manager_->taken().lost(), 2U);
+  EXPECT_EQ(manager_->host().taken().lost(), 2U);
   for (uint64_t n = 0; n < kSlots; ++n) put(n);  // in the same slots
   ASSERT_EQ(need(kSlots), Code::ok);
-  EXPECT_EQ(manager_->taken().lost(), 2U);
+  EXPECT_EQ(manager_->host().taken().lost(), 2U);
 }
 
 TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
   take(1);
-  const uint32_t free = manager_->table().counters().free;
-  ASSERT_TRUE(manager_->forget_family(family_).ok());
-  EXPECT_EQ(manager_->table().counters().free, free + 1);
+  const uint32_t free = manager_->host().table().counters().free;
+  ASSERT_TRUE(manager_->stack().erase_family(family_).ok());
+  EXPECT_EQ(manager_->host().table().counters().free, free + 1);
 }
 
 // The parts of one put land in any order. The first block has no child while the second is on its way.
@@ -130,11 +130,11 @@ TEST_F(Taken, a_block_that_landed_before_its_parent_follows_it_in_the_end) {
   land(4, 3);
   land(2, 1);
   for (uint64_t n = 100; n < 104; ++n) take(n);
-  manager_->taken().let_go_all(manager_->next_tick());
-  EXPECT_EQ(manager_->table().parent(slot_of(3)), slot_of(2));
+  manager_->host().taken().let_go_all(manager_->host().next_tick());
+  EXPECT_EQ(manager_->host().table().parent(slot_of(3)), slot_of(2));
   for (uint64_t n = 4; n > 0; --n) {
     EXPECT_TRUE(here(n)) << n;
-    while (here(n)) ASSERT_EQ(need(manager_->table().counters().free + 1), Code::ok);
+    while (here(n)) ASSERT_EQ(need(manager_->host().table().counters().free + 1), Code::ok);
     if (n > 1) {
       EXPECT_TRUE(here(n - 1)) << "the end of a chain is the first to go: " << n;
     }
@@ -147,7 +147,7 @@ TEST_F(Taken, records_that_name_each_other_as_parents_keep_no_slots) {
   land(2, 1);
   land(3, 2);
   land(4, 4);
-  manager_->taken().let_go_all(manager_->next_tick());
+  manager_->host().taken().let_go_all(manager_->host().next_tick());
   EXPECT_EQ(need(kSlots), Code::ok);
 }
 

@@ -9,43 +9,38 @@
 // twice, finds nothing.
 #include "base/memory_wait.h"
 #include "manager/coding_terms.h"
-#include "manager/manager.h"
+#include "manager/namespaces.h"
 
 namespace kvbm::manager {
 
-void Manager::watch_families() {
-  families_.on_growth([this] { give_back_families(); },
-                      [executor = env_.executor, weak = weak_from_this()] {
-                        executor->post([weak] {
-                          const MemoryWait nobody_to_tell;
-                          if (const auto alive = weak.lock()) alive->give_back_families();
-                        });
-                      });
+void Namespaces::watch_families() {
+  host_.families().on_growth([this] { give_back_families(); },
+                             [this, executor = host_.env().executor, weak = host_.lifetime().watch()] {
+                               executor->post([this, weak] {
+                                 const MemoryWait until_done;
+                                 if (const auto alive = weak.lock()) give_back_families();
+                               });
+                             });
 }
 
-void Manager::add_stored(FamilyTable::Named& named) {
-  table_->each_family([&](FamilyId family) { named.add(family); });
-  for (const auto& tier : tiers_) tier->families(named);
-}
-
-void Manager::give_back_families() {
+void Namespaces::give_back_families() {
   MutexLock alone(giving_back_);
-  FamilyTable::Named named = families_.begin_give_back();
-  add_stored(named);
-  share_.unflushed.add_to(named);
+  FamilyTable::Named named = host_.families().begin_give_back();
+  stack_.add_stored(named);
+  stack_.unflushed().add_to(named);
   {
-    MutexLock lock(namespaces_mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [base_id, known] : known_) {
       for (const auto& handle : known.handles) {
         if (const auto live = handle.lock()) live->add_to(named);
       }
     }
   }
-  const MemoryWait told;  // freed ids are gone from the table, so notifying must not fail
-  const std::vector<FamilyId> gone = families_.give_back(named);
+  const MemoryWait reported;  // freed ids are gone from the table, so notifying must not fail
+  const std::vector<FamilyId> gone = host_.families().give_back(named);
   if (gone.empty()) return;
   coding_terms_->forget_families(gone);
-  for (const auto& tier : tiers_) tier->forget_families(gone);
+  for (const auto& tier : stack_.lower().all()) tier->forget_families(gone);
 }
 
 }  // namespace kvbm::manager

@@ -1,24 +1,22 @@
-// Namespaces of a manager: their handles, quotas and epochs.
-//
-// An epoch is planned under namespaces_mutex_, and written into the tiers under raising_ alone. It counts once all
-// tiers have it. So no open, lookup, store or load waits for a disk's sync. Peers' reports are bounded
-// (epoch_table.h, hear_epochs()).
+#include "manager/namespaces.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "base/memory_wait.h"
-#include "cluster/peer_tier.h"
-#include "manager/manager.h"
-#include "manager/offload.h"
-#include "manager/shared_tier.h"
+#include "manager/coded_tiers.h"
+#include "manager/coding_terms.h"
 #include "tier/disk/superblock.h"
 
 namespace kvbm::manager {
 
 static_assert(EpochTable::kRows == tier::disk::kMaxEpochs);
 
-Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions options) {
+Namespaces::Namespaces(TierStack& stack, std::shared_ptr<CodingTerms> coding_terms)
+    : stack_(stack), host_(stack.host()), coding_terms_(std::move(coding_terms)) {}
+
+Result<std::shared_ptr<Namespace>> Namespaces::open(NamespaceOptions options) {
   if (options.model.empty()) return Status(Code::invalid_argument, "a namespace needs a model identity");
   if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
     return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
@@ -30,10 +28,10 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   uint64_t persisted = 0;
   bool by_floor = false;
   {
-    MutexLock lock(namespaces_mutex_);
-    if (known_.size() >= 2 * known_after_sweep_ + 64) drop_unused_namespaces();
-    KnownNamespace& known = known_[base_id];
-    persisted = std::max(in_tiers.value(), arena_->epoch(base_id));
+    MutexLock lock(mutex_);
+    if (known_.size() >= 2 * known_after_sweep_ + 64) drop_unused();
+    Known& known = known_[base_id];
+    persisted = std::max(in_tiers.value(), host_.arena().epoch(base_id));
     const uint64_t here = epoch_to_open(base_id);
     if (persisted <= here) persisted = 0;
     const uint64_t epoch = std::max({options.epoch, here, persisted});
@@ -44,7 +42,7 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
       if (!limited.ok()) return limited.status();
       account = std::move(limited).value();
     }
-    ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch, coding_terms_);
+    ns = std::make_shared<Namespace>(std::move(options), host_.families(), std::move(account), epoch, coding_terms_);
     std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
     known.handles.push_back(ns);
     epochs_.own(base_id);
@@ -54,45 +52,44 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   if (persisted != 0) {
     (void)raise_epoch(base_id, persisted);
   } else if (by_floor) {
-    tell_epoch(base_id, ns->epoch());
+    report_floor(base_id, ns->epoch());
   }
   return ns;
 }
 
 // Reports a floor of this process to others: a process that has the namespace open may not know the floor, and would
 // continue at another epoch.
-void Manager::tell_epoch(const NamespaceId& base_id, uint64_t epoch) {
-  for (const auto& tier : tiers_) {
-    const bool others = tier->kind() == cluster::PeerTier::kKind || tier->kind() == SharedTier::kKind;
-    if (others) (void)tier->set_epoch(base_id, epoch);
+void Namespaces::report_floor(const NamespaceId& base_id, uint64_t epoch) {
+  for (const auto& tier : stack_.lower().all()) {
+    if (!is_storage(*tier)) (void)tier->set_epoch(base_id, epoch);  // of other nodes or processes
   }
 }
 
-Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
-  MutexLock lock(namespaces_mutex_);
+Status Namespaces::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
+  MutexLock lock(mutex_);
   return limit_account(ns.base_id(), known_[ns.base_id()], bytes, mode).status();
 }
 
 // Leases the account with the first quota; older blocks stay in the shared account.
-Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const NamespaceId& base_id, KnownNamespace& known,
+Result<std::shared_ptr<const Accounts::Lease>> Namespaces::limit_account(const NamespaceId& base_id, Known& known,
                                                                       uint64_t bytes, block::OverQuota mode) {
-  const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
+  const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / host_.arena().slot_bytes();
   if (slots == 0) {
     return Status(Code::invalid_argument, "the quota is smaller than one block",
                   std::to_string(bytes) + " bytes, a block with its head takes " +
-                      std::to_string(arena_->slot_bytes()));
+                      std::to_string(host_.arena().slot_bytes()));
   }
   auto account = known.account.lock();
   if (account == nullptr) {
     if (bytes == 0) return account;
-    auto leased = accounts_->lease(base_id, *table_);
+    auto leased = accounts_->lease(base_id, host_.table());
     if (!leased.ok()) return leased.status();
     account = std::make_shared<const Accounts::Lease>(std::move(leased).value());
   }
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
   std::vector<block::Evicted> gone;
-  const Code code = table_->set_limit(account->id(), limit, mode, &gone, tick());
-  tell_lost(gone);
+  const Code code = host_.table().set_limit(account->id(), limit, mode, &gone, host_.tick());
+  stack_.report_displaced(gone);
   if (code != Code::ok) return Status(code, "the quota could not be set");
   known.account = account;
   for (const auto& handle : known.handles) {
@@ -101,28 +98,43 @@ Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const Name
   return account;
 }
 
-// Ignores namespaces that are not open here: the tier reports the epoch when one is opened.
-void Manager::epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& row) {
+void Namespaces::epoch_raised(const NamespaceEpoch& row) {
   {
-    MutexLock lock(namespaces_mutex_);
+    MutexLock lock(mutex_);
     if (live_handles(row.base).empty()) return;
   }
   const Status raised = raise_epoch(row.base, row.epoch);
-  if (!raised.ok()) env_.log->write(LogLevel::warning, "manager", raised.message());
+  if (!raised.ok()) host_.env().log->write(LogLevel::warning, "manager", raised.message());
 }
 
-Status Manager::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
+Status Namespaces::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
+
+Status Namespaces::reset(Namespace& ns) {
+  Status first = erase_families_of(ns.id());
+  host_.events().cleared(ns.id());
+  return first.ok() ? host_.arena().sync() : first;
+}
+
+// Erases every family of the namespace, including those of other handles and of earlier processes.
+Status Namespaces::erase_families_of(const NamespaceId& id) {
+  Status first;
+  for (const FamilyId family : host_.families().of(id)) {
+    Status erased = stack_.erase_family(family);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
+  }
+  return first;
+}
 
 // ---- Epochs ----
 
-Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
+Status Namespaces::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
   cluster::EpochWord word{base_id, wanted};
   return raise_epochs({&word, 1}, 0, Speaker::self);
 }
 
 // Raises several epochs. Each word has its own code. The status is that of the write, or of the word if there is one
 // only.
-Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker) {
+Status Namespaces::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker) {
   std::set<NamespaceId> ended;
   bool leaves_nothing = false;
   {
@@ -130,7 +142,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
     const auto census = take_row_census(words.size());
     EpochTable::Plan plan;
     {
-      MutexLock lock(namespaces_mutex_);
+      MutexLock lock(mutex_);
       EpochTable::Needed needed = [this, &census](const NamespaceId& base)
                                       KVBM_NO_TSA { return need_of_row(*census, base); };
       epochs_.begin();
@@ -148,7 +160,7 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
       return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
     }
     if (plan.rows.empty()) return {};
-    for (auto& tier : tiers_) {
+    for (const auto& tier : stack_.lower().all()) {
       const Status set = tier->set_epochs(plan.rows, plan.forgotten, plan.floored);
       if (set.ok()) continue;
       for (cluster::EpochWord& word : words) {
@@ -157,15 +169,15 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
       }
       return set;
     }
-    MutexLock lock(namespaces_mutex_);
+    MutexLock lock(mutex_);
     epochs_.commit(plan);
     for (const NamespaceId& base : plan.forgotten) {
-      if (epochs_.epoch(base) == 0) arena_->forget_epoch(base);
+      if (epochs_.epoch(base) == 0) host_.arena().forget_epoch(base);
     }
     for (const tier::EpochRow& row : plan.rows) {
       const auto handles = live_handles(row.base);
       if (!handles.empty()) epochs_.own(row.base);
-      arena_->set_epoch(row.base, row.epoch, row.foreign && handles.empty());
+      host_.arena().set_epoch(row.base, row.epoch, row.foreign && handles.empty());
       for (const auto& handle : handles) {
         if (handle->epoch() >= row.epoch) continue;
         ended.insert(handle->id());
@@ -181,18 +193,18 @@ Status Manager::raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_a
     const Status erased = erase_families_of(id);
     leaves_nothing = leaves_nothing && erased.ok();
     if (erased.ok() || erased.code() == Code::unsupported) continue;
-    env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
+    host_.env().log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
-  for (const NamespaceId& id : ended) events_.cleared(id);
+  for (const NamespaceId& id : ended) host_.events().cleared(id);
   if (leaves_nothing && !ended.empty()) {
-    MutexLock lock(namespaces_mutex_);
+    MutexLock lock(mutex_);
     epochs_.note_clean(words[0].base, words[0].known);
   }
-  return arena_->sync();
+  return host_.arena().sync();
 }
 
 // Plans one word. Sets `known` to this process's epoch, and `epoch` of a word that is to be written to a higher one.
-void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
+void Namespaces::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
                          EpochTable::Needed& needed) {
   word.known = epoch_here(word.base);
   const bool by_floor = word.known != 0 && !epochs_.has_row(word.base) && live_handles(word.base).empty();
@@ -235,33 +247,34 @@ void Manager::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint3
 // left is unknown until it is opened. So while there are such records, only rows of namespaces that this process has
 // invalidated and erased completely are dropped. Any other row is dropped only by raising its floor: then a handle
 // that is opened, or a peer that asks (epochs()), begins no earlier than the row's epoch.
-struct Manager::RowCensus {
+struct Namespaces::RowCensus {
   bool nothing_goes = true;
   bool unknown = false;             // some record is of a namespace that no handle of this process had
   std::vector<NamespaceId> in_use;  // base ids, sorted
   std::vector<NamespaceId> named;   // ids of families, sorted
 };
 
-std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words) {
+std::shared_ptr<const Namespaces::RowCensus> Namespaces::take_row_census(size_t words) {
   auto out = std::make_shared<RowCensus>();
   EpochRows rows;
   {
-    MutexLock lock(namespaces_mutex_);
+    MutexLock lock(mutex_);
     rows = {epochs_.size(), epochs_.foreign()};
   }
   if (rows.foreign != 0 && (rows.foreign + words > EpochTable::kForeignRows || rows.all + words > EpochTable::kRows)) {
-    for (const FamilyId family : families_.all()) out->named.push_back(families_.get(family).ns);
+    for (const FamilyId family : host_.families().all()) out->named.push_back(host_.families().get(family).ns);
     std::sort(out->named.begin(), out->named.end());
   }
   if (rows.all + words <= EpochTable::kRows) return out;
+  const auto tiers = stack_.lower().all();
   const auto can_be_seen = [](const auto& tier) { return tier->kind() == "disk"; };
-  if (!std::all_of(tiers_.begin(), tiers_.end(), can_be_seen)) return out;
+  if (!std::all_of(tiers.begin(), tiers.end(), can_be_seen)) return out;
   out->nothing_goes = false;
-  FamilyTable::Named stored = families_.begin_give_back();
-  add_stored(stored);
+  FamilyTable::Named stored = host_.families().begin_give_back();
+  stack_.add_stored(stored);
   for (const FamilyId family : stored.all()) {
     NamespaceId of;
-    if (families_.base_of(family, of))
+    if (host_.families().base_of(family, of))
       out->in_use.push_back(of);
     else
       out->unknown = true;
@@ -270,7 +283,7 @@ std::shared_ptr<const Manager::RowCensus> Manager::take_row_census(size_t words)
   return out;
 }
 
-EpochTable::Need Manager::need_of_row(const RowCensus& census, const NamespaceId& base) {
+EpochTable::Need Namespaces::need_of_row(const RowCensus& census, const NamespaceId& base) {
   using Need = EpochTable::Need;
   if (!live_handles(base).empty()) return Need::row;
   if (epochs_.is_foreign(base)) {
@@ -281,7 +294,7 @@ EpochTable::Need Manager::need_of_row(const RowCensus& census, const NamespaceId
   return needed ? Need::epoch : Need::nothing;
 }
 
-void Manager::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
+void Namespaces::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
                           UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
   {
     MutexLock lock(heard_mutex_);
@@ -295,10 +308,10 @@ void Manager::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_ad
     for (cluster::EpochWord& word : words) word.code = Code::again;
     return done(std::move(words));
   }
-  env_.executor->post([self = shared_from_this()] { self->run_heard(); });
+  host_.env().executor->post([this, alive = host_.lifetime().keep()] { run_heard(); });
 }
 
-void Manager::run_heard() {
+void Namespaces::run_heard() {
   Heard heard;
   {
     MutexLock lock(heard_mutex_);
@@ -309,27 +322,27 @@ void Manager::run_heard() {
   heard.done(std::move(heard.words));
   MutexLock lock(heard_mutex_);
   hearing_ = !heard_.empty();
-  if (hearing_) env_.executor->post([self = shared_from_this()] { self->run_heard(); });
+  if (hearing_) host_.env().executor->post([this, alive = host_.lifetime().keep()] { run_heard(); });
 }
 
-void Manager::adopt_epochs(tier::Tier& from) {
+void Namespaces::adopt_epochs(tier::Tier& from) {
   const std::vector<uint64_t> floors = from.epoch_floors();
   const std::vector<tier::EpochRow> rows = from.epochs();
-  MutexLock lock(namespaces_mutex_);
+  MutexLock lock(mutex_);
   epochs_.load_floors(floors);
   epochs_.load(rows);
 }
 
-void Manager::adopt_epochs() {
+void Namespaces::adopt_epochs() {
   {
-    const std::vector<tier::EpochRow> rows = arena_->epochs();
-    MutexLock lock(namespaces_mutex_);
+    const std::vector<tier::EpochRow> rows = host_.arena().epochs();
+    MutexLock lock(mutex_);
     epochs_.load(rows);
   }
-  for (auto& tier : tiers_) adopt_epochs(*tier);
+  for (const auto& tier : stack_.lower().all()) adopt_epochs(*tier);
 }
 
-void Manager::drop_unused_namespaces() {
+void Namespaces::drop_unused() {
   std::erase_if(known_, [](const auto& known) {
     const auto& handles = known.second.handles;
     return std::all_of(handles.begin(), handles.end(), [](const auto& handle) { return handle.expired(); }) &&
@@ -338,7 +351,7 @@ void Manager::drop_unused_namespaces() {
   known_after_sweep_ = known_.size();
 }
 
-std::vector<std::shared_ptr<Namespace>> Manager::live_handles(const NamespaceId& base_id) {
+std::vector<std::shared_ptr<Namespace>> Namespaces::live_handles(const NamespaceId& base_id) {
   std::vector<std::shared_ptr<Namespace>> out;
   const auto known = known_.find(base_id);
   if (known == known_.end()) return out;
@@ -348,7 +361,7 @@ std::vector<std::shared_ptr<Namespace>> Manager::live_handles(const NamespaceId&
   return out;
 }
 
-uint64_t Manager::epoch_here(const NamespaceId& base_id) {
+uint64_t Namespaces::epoch_here(const NamespaceId& base_id) {
   const auto handles = live_handles(base_id);
   if (handles.empty() && !epochs_.has_row(base_id)) return epochs_.floor(base_id);
   uint64_t epoch = epochs_.epoch(base_id);
@@ -357,7 +370,7 @@ uint64_t Manager::epoch_here(const NamespaceId& base_id) {
 }
 
 // Returns the first epoch of a handle that names none: that of other such handles, which may have begun at a floor.
-uint64_t Manager::epoch_to_open(const NamespaceId& base_id) {
+uint64_t Namespaces::epoch_to_open(const NamespaceId& base_id) {
   const auto handles = live_handles(base_id);
   if (handles.empty()) return epoch_here(base_id);
   uint64_t epoch = epochs_.epoch(base_id);
@@ -368,9 +381,9 @@ uint64_t Manager::epoch_to_open(const NamespaceId& base_id) {
 }
 
 // Returns the highest epoch of a namespace that a tier knows.
-Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
+Result<uint64_t> Namespaces::epoch_in_tiers(const NamespaceId& base_id) {
   uint64_t epoch = 0;
-  for (auto& tier : tiers_) {
+  for (const auto& tier : stack_.lower().all()) {
     const auto persisted = tier->epoch(base_id);
     if (!persisted.ok()) return persisted.status();
     epoch = std::max(epoch, persisted.value());
@@ -378,15 +391,15 @@ Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
   return epoch;
 }
 
-Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
+Result<uint64_t> Namespaces::epoch_of(const NamespaceId& base_id) {
   const auto persisted = epoch_in_tiers(base_id);
   if (!persisted.ok()) return persisted.status();
-  MutexLock lock(namespaces_mutex_);
-  return std::max({epoch_here(base_id), arena_->epoch(base_id), persisted.value()});
+  MutexLock lock(mutex_);
+  return std::max({epoch_here(base_id), host_.arena().epoch(base_id), persisted.value()});
 }
 
-std::vector<NamespaceEpoch> Manager::epochs() {
-  MutexLock lock(namespaces_mutex_);
+std::vector<NamespaceEpoch> Namespaces::epochs() {
+  MutexLock lock(mutex_);
   std::vector<NamespaceEpoch> out;
   for (const tier::EpochRow& row : epochs_.rows()) out.push_back({row.base, row.epoch});
   for (const auto& [base_id, known] : known_) {
@@ -397,13 +410,13 @@ std::vector<NamespaceEpoch> Manager::epochs() {
   return out;
 }
 
-Manager::EpochRows Manager::epoch_rows() {
-  MutexLock lock(namespaces_mutex_);
+Namespaces::EpochRows Namespaces::epoch_rows() {
+  MutexLock lock(mutex_);
   return {epochs_.size(), epochs_.foreign()};
 }
 
-std::vector<NamespaceId> Manager::known_namespaces() {
-  MutexLock lock(namespaces_mutex_);
+std::vector<NamespaceId> Namespaces::known() {
+  MutexLock lock(mutex_);
   std::vector<NamespaceId> out;
   for (const auto& [base_id, known] : known_) out.push_back(base_id);
   return out;
