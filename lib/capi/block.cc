@@ -8,10 +8,10 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/host_record.h"
-#include "manager/managed.h"
+#include "manager/host/host_record.h"
 #include "manager/manager.h"
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/stack/managed.h"
 
 using kvbm::Code;
 using kvbm::Key;

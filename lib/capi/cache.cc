@@ -1,4 +1,4 @@
-#include "manager/cache.h"
+#include "manager/operation/cache.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,12 +13,12 @@
 #include "capi/handles.h"
 #include "capi/stream_point.h"
 #include "layout/engine_forms.h"
-#include "manager/device_caches.h"
-#include "manager/load.h"
+#include "manager/device/device_caches.h"
 #include "manager/manager.h"
-#include "manager/match.h"
-#include "manager/namespace.h"
-#include "manager/store.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/operation/load.h"
+#include "manager/operation/match.h"
+#include "manager/operation/store.h"
 
 using kvbm::Code;
 using kvbm::Result;

@@ -1,4 +1,4 @@
-#include "manager/cache_coding.h"
+#include "manager/operation/cache_coding.h"
 
 #include <span>
 #include <string>
@@ -7,7 +7,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/stream_point.h"
-#include "manager/cache.h"
+#include "manager/operation/cache.h"
 
 using kvbm::Code;
 using kvbm::Status;

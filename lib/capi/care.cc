@@ -4,10 +4,10 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/lookup.h"
 #include "manager/manager.h"
-#include "manager/move.h"
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
 
 using kvbm::FamilyId;
 using kvbm::Key;

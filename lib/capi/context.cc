@@ -8,7 +8,7 @@
 #include "base/os_file.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/options.h"
+#include "manager/common/options.h"
 
 extern char** environ;
 

@@ -1,5 +1,5 @@
 // Devices of attached caches.
-#include "manager/device_caches.h"
+#include "manager/device/device_caches.h"
 
 #include <algorithm>
 #include <cstring>

@@ -10,7 +10,7 @@
 #include "codec/record.h"
 #include "layout/record_shape.h"
 #include "layout/shard.h"
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;

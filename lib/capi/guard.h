@@ -29,7 +29,7 @@ void explain_last_error(kvbm_status_t status) noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
 // Runs a call and turns exceptions into codes. Only allocation may throw; an operation's own steps are guarded in
-// manager/operation.cc.
+// manager/operation/operation.cc.
 template <class Fn>
 kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   if (err == nullptr) forget_last_error();

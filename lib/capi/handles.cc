@@ -9,13 +9,13 @@
 #include "cluster/survey.h"
 #include "copy/completion.h"
 #include "copy/queue.h"
-#include "manager/ask_other_sizes.h"
-#include "manager/lend.h"
 #include "manager/manager.h"
-#include "manager/namespace.h"
-#include "manager/node.h"
-#include "manager/operation.h"
-#include "manager/share.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/node/node.h"
+#include "manager/operation/ask_other_sizes.h"
+#include "manager/operation/lend.h"
+#include "manager/operation/operation.h"
+#include "manager/share/share.h"
 
 namespace kvbm::capi {
 

@@ -5,7 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
 
 using kvbm::Key;
 using kvbm::capi::guarded;

@@ -1,5 +1,5 @@
-#include "manager/local_node.h"
 #include "manager/manager.h"
+#include "manager/node/local_node.h"
 
 #include <string>
 #include <utility>
@@ -9,9 +9,9 @@
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
 #include "capi/store.h"
-#include "manager/node.h"
-#include "manager/seal_keys.h"
-#include "manager/share.h"
+#include "manager/common/seal_keys.h"
+#include "manager/node/node.h"
+#include "manager/share/share.h"
 
 using kvbm::Code;
 using kvbm::Result;

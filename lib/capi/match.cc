@@ -1,4 +1,4 @@
-#include "manager/match.h"
+#include "manager/operation/match.h"
 
 #include <algorithm>
 #include <string>
@@ -7,11 +7,11 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/cache.h"
-#include "manager/load_cost.h"
-#include "manager/lookup.h"
 #include "manager/manager.h"
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/load_cost.h"
+#include "manager/operation/lookup.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::invalid;

@@ -1,4 +1,4 @@
-#include "manager/namespace.h"
+#include "manager/namespaces/namespace.h"
 
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "manager/node.h"
+#include "manager/node/node.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,10 +13,10 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "cluster/survey.h"
-#include "manager/locate.h"
 #include "manager/manager.h"
-#include "manager/namespace.h"
-#include "manager/node_row.h"
+#include "manager/namespaces/namespace.h"
+#include "manager/node/locate.h"
+#include "manager/node/node_row.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;

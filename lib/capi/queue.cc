@@ -3,7 +3,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "copy/queue.h"
-#include "manager/operation.h"
+#include "manager/operation/operation.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;

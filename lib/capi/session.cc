@@ -4,9 +4,9 @@
 #include "capi/guard.h"
 #include "capi/session_state.h"
 #include "copy/queue.h"
-#include "manager/cache.h"
-#include "manager/node.h"
-#include "manager/sessions.h"
+#include "manager/node/node.h"
+#include "manager/operation/cache.h"
+#include "manager/session/sessions.h"
 
 using kvbm::Code;
 using kvbm::Component;

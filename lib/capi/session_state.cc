@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "copy/queue.h"
-#include "manager/cache.h"
-#include "manager/node.h"
-#include "manager/sessions.h"
+#include "manager/node/node.h"
+#include "manager/operation/cache.h"
+#include "manager/session/sessions.h"
 
 namespace kvbm::capi {
 

@@ -1,4 +1,4 @@
-#include "manager/share.h"
+#include "manager/share/share.h"
 
 #include "capi/guard.h"
 #include "capi/handles.h"

@@ -1,4 +1,4 @@
-#include "manager/stats.h"
+#include "manager/stack/stats.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/manager.h"
-#include "manager/node_metrics.h"
-#include "manager/scan.h"
+#include "manager/node/node_metrics.h"
+#include "manager/stack/scan.h"
 
 using kvbm::capi::guarded;
 

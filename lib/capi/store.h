@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "kvbm_plugin.h"
-#include "manager/environment.h"
-#include "manager/options.h"
+#include "manager/common/environment.h"
+#include "manager/common/options.h"
 
 namespace kvbm::capi {
 

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "device/transfers.h"
-#include "manager/cache.h"
-#include "manager/device_caches.h"
+#include "manager/device/device_caches.h"
+#include "manager/operation/cache.h"
 
 namespace kvbm::capi {
 

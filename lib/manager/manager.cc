@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "manager/coding_terms.h"
-#include "manager/device_caches.h"
-#include "manager/seal_keys.h"
+#include "manager/common/seal_keys.h"
+#include "manager/device/device_caches.h"
+#include "manager/lower/coding_terms.h"
 
 namespace kvbm::manager {
 

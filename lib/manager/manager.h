@@ -7,18 +7,18 @@
 #include <memory>
 
 #include "base/family_table.h"
-#include "manager/counters.h"
-#include "manager/environment.h"
-#include "manager/events.h"
-#include "manager/host_tier.h"
-#include "manager/lifetime.h"
-#include "manager/lower_tiers.h"
-#include "manager/namespaces.h"
-#include "manager/options.h"
-#include "manager/pins.h"
-#include "manager/share_state.h"
-#include "manager/stats.h"
-#include "manager/tier_stack.h"
+#include "manager/common/counters.h"
+#include "manager/common/environment.h"
+#include "manager/common/events.h"
+#include "manager/common/lifetime.h"
+#include "manager/common/options.h"
+#include "manager/host/host_tier.h"
+#include "manager/lower/lower_tiers.h"
+#include "manager/namespaces/namespaces.h"
+#include "manager/share/share_state.h"
+#include "manager/stack/pins.h"
+#include "manager/stack/stats.h"
+#include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
 

@@ -9,11 +9,11 @@
 #include "device/device.h"
 #include "device/storage_reads.h"
 #include "device/transfers.h"
-#include "manager/device_caches.h"
-#include "manager/namespaces.h"
-#include "manager/pins.h"
-#include "manager/share_state.h"
-#include "manager/stats.h"
+#include "manager/device/device_caches.h"
+#include "manager/namespaces/namespaces.h"
+#include "manager/share/share_state.h"
+#include "manager/stack/pins.h"
+#include "manager/stack/stats.h"
 
 namespace kvbm::manager {
 

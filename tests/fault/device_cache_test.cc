@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "codec/strided_stream.h"
-#include "manager/cache_coding.h"
-#include "manager/device_caches.h"
+#include "manager/device/device_caches.h"
+#include "manager/operation/cache_coding.h"
 #include "support/counts.h"
 #include "support/device_engine.h"
 #include "support/refusing_allocator.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/driver_library.h"
-#include "manager/layer_waits.h"
+#include "manager/device/layer_waits.h"
 #include "support/device_engine.h"
 
 namespace kvbm::test::device_hangs_test {

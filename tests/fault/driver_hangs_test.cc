@@ -13,7 +13,7 @@
 #include "base/thread_executor.h"
 #include "device/driver_thread.h"
 #include "device/landmark.h"
-#include "manager/device_share.h"
+#include "manager/session/device_share.h"
 #include "support/transfer_world.h"
 
 namespace kvbm::test::driver_hangs_test {

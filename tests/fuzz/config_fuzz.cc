@@ -1,5 +1,5 @@
 #include "base/config.h"
-#include "manager/options.h"
+#include "manager/common/options.h"
 #include "target.h"
 
 namespace config_fuzz {

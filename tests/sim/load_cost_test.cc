@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "copy/cost.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
 #include "manager/manager.h"
-#include "manager/move.h"
-#include "manager/store.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
+#include "manager/operation/store.h"
 #include "support/paced_tier.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"

@@ -16,7 +16,7 @@
 #include <functional>
 
 #include "codec/zstd_leaf.h"
-#include "manager/host_record.h"
+#include "manager/host/host_record.h"
 #include "support/counts.h"
 #include "support/node_world.h"
 #include "support/simulated_kills.h"

@@ -16,8 +16,8 @@
 #include <cstring>
 #include <set>
 
-#include "manager/share_election.h"
-#include "manager/share_links.h"
+#include "manager/share/share_election.h"
+#include "manager/share/share_links.h"
 #include "support/counts.h"
 #include "support/disk_world.h"
 #include "support/sim_network.h"

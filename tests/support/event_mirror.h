@@ -11,7 +11,7 @@
 
 #include "copy/queue.h"
 #include "manager/manager.h"
-#include "manager/scan.h"
+#include "manager/stack/scan.h"
 
 namespace kvbm::test {
 

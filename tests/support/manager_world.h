@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "manager/cache.h"
 #include "manager/manager.h"
-#include "manager/match.h"
-#include "manager/operation.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/match.h"
+#include "manager/operation/operation.h"
 #include "support/event_mirror.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"

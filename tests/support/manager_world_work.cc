@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "codec/key.h"
-#include "manager/host_record.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
-#include "manager/move.h"
-#include "manager/store.h"
+#include "manager/host/host_record.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
+#include "manager/operation/store.h"
 #include "support/manager_world.h"
 #include "support/refused_memory.h"
 

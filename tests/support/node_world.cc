@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "codec/zstd_leaf.h"
-#include "manager/host_record.h"
-#include "manager/lookup.h"
-#include "manager/move.h"
-#include "manager/take.h"
+#include "manager/host/host_record.h"
+#include "manager/node/take.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
 
 namespace kvbm::test {
 

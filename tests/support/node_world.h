@@ -13,7 +13,7 @@
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
 #include "manager/manager.h"
-#include "manager/node_source.h"
+#include "manager/node/node_source.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 #include "support/sim_network.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "manager/host_record.h"
+#include "manager/host/host_record.h"
 #include "manager/manager.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"

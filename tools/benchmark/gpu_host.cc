@@ -17,12 +17,12 @@
 #include "benchmark/free_driver.h"
 #include "benchmark/statistics.h"
 #include "layout/engine_forms.h"
-#include "manager/cache.h"
-#include "manager/device_caches.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
+#include "manager/device/device_caches.h"
 #include "manager/manager.h"
-#include "manager/store.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/store.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {

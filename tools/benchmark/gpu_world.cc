@@ -10,7 +10,7 @@
 #include "codec/record.h"
 #include "device/device_link.h"
 #include "device/transfer_work.h"
-#include "manager/device_flight.h"
+#include "manager/device/device_flight.h"
 
 namespace kvbm::benchmark {
 

@@ -3,7 +3,7 @@
 
 #include "copy/transport_module.h"
 #include "doctor/finding.h"
-#include "manager/node_transport.h"
+#include "manager/node/node_transport.h"
 
 namespace kvbm::doctor {
 

@@ -4,7 +4,7 @@
 #include "base/shared_memory.h"
 #include "copy/local/peer_process.h"
 #include "doctor/finding.h"
-#include "manager/local_node.h"
+#include "manager/node/local_node.h"
 
 namespace kvbm::doctor {
 

@@ -1,4 +1,4 @@
-#include "manager/coding_terms.h"
+#include "manager/lower/coding_terms.h"
 
 #include <gtest/gtest.h>
 

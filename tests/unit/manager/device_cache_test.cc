@@ -1,6 +1,6 @@
 // Attached caches in device memory: what is stored comes back as it was, in the order of the engine's streams, and what
 // cannot be done is refused or ends.
-#include "manager/device_caches.h"
+#include "manager/device/device_caches.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 
 #include "device/device.h"
 #include "device/transfers.h"
-#include "manager/host_record.h"
-#include "manager/managed.h"
+#include "manager/host/host_record.h"
+#include "manager/stack/managed.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/transfers.h"
-#include "manager/device_caches.h"
+#include "manager/device/device_caches.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 

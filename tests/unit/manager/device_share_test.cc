@@ -1,5 +1,5 @@
 // Device memory that one process shares and another one maps, also when the first is killed, and what is refused.
-#include "manager/device_share.h"
+#include "manager/session/device_share.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>

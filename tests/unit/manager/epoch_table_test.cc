@@ -1,5 +1,5 @@
 // EpochTable: what a peer's word may change, which rows go for new ones, and that nothing changes before it is written.
-#include "manager/epoch_table.h"
+#include "manager/namespaces/epoch_table.h"
 
 #include <gtest/gtest.h>
 

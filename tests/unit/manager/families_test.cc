@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "manager/coding_terms.h"
+#include "manager/lower/coding_terms.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::families_test {

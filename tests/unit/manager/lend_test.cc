@@ -1,4 +1,4 @@
-#include "manager/lend.h"
+#include "manager/operation/lend.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
-#include "manager/host_record.h"
+#include "manager/host/host_record.h"
 #include "manager/manager.h"
-#include "manager/move.h"
+#include "manager/operation/move.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::lend_test {

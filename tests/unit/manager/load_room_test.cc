@@ -6,12 +6,12 @@
 #include <string>
 
 #include "base/file.h"
-#include "manager/cache.h"
-#include "manager/landing_room.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
-#include "manager/move.h"
-#include "manager/store.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
+#include "manager/operation/store.h"
+#include "manager/stack/landing_room.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 

@@ -12,8 +12,8 @@
 #include "device/cufile_library.h"
 #include "device/storage_reads.h"
 #include "device/transfers.h"
-#include "manager/device_caches.h"
-#include "manager/stats.h"
+#include "manager/device/device_caches.h"
+#include "manager/stack/stats.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 

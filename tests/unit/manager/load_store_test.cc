@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "manager/cache.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
-#include "manager/move.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 

@@ -1,4 +1,4 @@
-#include "manager/locate.h"
+#include "manager/node/locate.h"
 
 #include <gtest/gtest.h>
 

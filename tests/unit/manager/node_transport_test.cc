@@ -1,4 +1,4 @@
-#include "manager/node_transport.h"
+#include "manager/node/node_transport.h"
 
 #include <gtest/gtest.h>
 

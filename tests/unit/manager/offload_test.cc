@@ -1,14 +1,14 @@
-#include "manager/offload.h"
+#include "manager/lower/offload.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
 
-#include "manager/host_record.h"
+#include "manager/host/host_record.h"
 #include "manager/manager.h"
-#include "manager/move.h"
-#include "manager/onboard.h"
+#include "manager/operation/move.h"
+#include "manager/stack/onboard.h"
 #include "policy/hints.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"

@@ -1,5 +1,5 @@
 // Steps and wakes of an operation, on two threads.
-#include "manager/operation.h"
+#include "manager/operation/operation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Defaults on a machine, or in a control group, that is too small for them.
 #include <gtest/gtest.h>
 
-#include "manager/options.h"
+#include "manager/common/options.h"
 
 namespace kvbm::manager::options_fit_test {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "layout/engine_forms.h"
 #include "layout/shard.h"
-#include "manager/cache.h"
-#include "manager/load.h"
-#include "manager/lookup.h"
-#include "manager/move.h"
-#include "manager/stats.h"
-#include "manager/store.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/load.h"
+#include "manager/operation/lookup.h"
+#include "manager/operation/move.h"
+#include "manager/operation/store.h"
+#include "manager/stack/stats.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::other_sizes_test {

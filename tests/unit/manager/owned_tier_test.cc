@@ -1,4 +1,4 @@
-#include "manager/owned_tier.h"
+#include "manager/share/owned_tier.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "manager/room_line.h"
+#include "manager/host/room_line.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "manager/cache.h"
-#include "manager/move.h"
-#include "manager/store.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/move.h"
+#include "manager/operation/store.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 

@@ -1,7 +1,7 @@
 // Sessions with blocks in the memory of fake devices, copied by the kernels' own source on the CPU: every mixture of
 // host and device, parallel shapes that differ, staging that is registered with the device or not, and devices that are
 // lost meanwhile.
-#include "manager/session_mover.h"
+#include "manager/session/session_mover.h"
 
 #include <gtest/gtest.h>
 

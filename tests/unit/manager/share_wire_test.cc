@@ -1,4 +1,4 @@
-#include "manager/share_wire.h"
+#include "manager/share/share_wire.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Two tiers below the host: blocks that the upper disk evicts go into the tier below, and no block that must not.
-#include "manager/offload.h"
+#include "manager/lower/offload.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "codec/coded_record.h"
-#include "manager/host_record.h"
+#include "manager/host/host_record.h"
 #include "manager/manager.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"

@@ -1,9 +1,9 @@
-#include "manager/taken.h"
+#include "manager/host/taken.h"
 
 #include <gtest/gtest.h>
 
-#include "manager/host_record.h"
-#include "manager/onboard.h"
+#include "manager/host/host_record.h"
+#include "manager/stack/onboard.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::taken_test {

@@ -1,4 +1,4 @@
-#include "manager/unflushed.h"
+#include "manager/stack/unflushed.h"
 
 #include <gtest/gtest.h>
 

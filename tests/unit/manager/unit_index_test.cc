@@ -1,4 +1,4 @@
-#include "manager/unit_index.h"
+#include "manager/host/unit_index.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,72 @@
+#include "manager/host/landing_staging.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace kvbm::manager {
+
+std::byte* StagedMemory::take() {
+  MutexLock lock(mutex_);
+  if (arena_ == nullptr && !map()) return nullptr;
+  if (free_.empty()) return nullptr;
+  std::byte* const block = free_.back();
+  free_.pop_back();
+  ++used_;
+  return block;
+}
+
+bool StagedMemory::map() {
+  constexpr uint64_t kHugePage = 2ULL << 20;  // a smaller mapping uses no huge page
+  if (most_ == 0) return false;
+  free_.reserve(most_);
+  ArenaOptions options;
+  options.bytes = most_ * stride_;
+  options.huge_pages = huge_pages_ && options.bytes >= kHugePage;
+  auto mapped = Arena::map(options);
+  if (!mapped.ok()) return false;
+  arena_ = std::move(mapped).value();
+  for (uint64_t i = most_; i-- > 0;) free_.push_back(arena_->data() + i * stride_);
+  return true;
+}
+
+void StagedMemory::give_back(std::byte* block) noexcept {
+  MutexLock lock(mutex_);
+  free_.push_back(block);
+  --used_;
+}
+
+uint64_t StagedMemory::used_bytes() const {
+  MutexLock lock(mutex_);
+  return used_ * stride_;
+}
+
+StagedBlock::~StagedBlock() {
+  if (memory != nullptr) {
+    memory->give_back(bytes.data());
+  } else {
+    std::free(bytes.data());
+  }
+}
+
+uint64_t LandingStaging::limit_for(uint64_t host_bytes) noexcept {
+  constexpr uint64_t kMost = 16ULL << 20;
+  return std::min(host_bytes / 2, kMost);
+}
+
+std::shared_ptr<StagedBlock> LandingStaging::take(bool beyond) {
+  auto block = std::make_shared<StagedBlock>();
+  if (auto* const place = memory_->take(); place != nullptr) {
+    block->bytes = {place, block_bytes_};
+    block->memory = memory_;
+    return block;
+  }
+  if (!beyond) return nullptr;
+  const size_t size = round_up(block_bytes_, kIoAlign);
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
+  if (memory == nullptr) return nullptr;
+  block->bytes = {memory, block_bytes_};
+  return block;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,210 @@
+#include "manager/host/room_line.h"
+
+#include <algorithm>
+#include <bitset>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/memory_wait.h"
+#include "manager/host/host_tier.h"
+
+namespace kvbm::manager {
+
+namespace {
+constexpr uint64_t kLogEveryNs = 10'000'000'000;  // at most one line in that time
+
+struct Use {
+  uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
+};
+
+Use use_of(block::BlockTable& table) {
+  constexpr size_t kPage = 256;
+  Use use;
+  std::vector<block::SlotInfo> page;
+  for (SlotId next = 0; next < table.slots();) {
+    page.clear();
+    next = table.scan(next, page, kPage);
+    for (const block::SlotInfo& info : page) {
+      if (info.state != block::SlotState::registered) {
+        ++use.filled;
+      } else if (info.pins != 0) {
+        ++use.pinned;
+      } else if (info.references != 0) {
+        ++use.held;
+      } else if (info.children != 0) {
+        ++use.parents;
+      }
+    }
+  }
+  return use;
+}
+}  // namespace
+
+bool RoomLine::has_before(uint64_t place, block::AccountId account) const {
+  for (auto at = line_.begin(); at != line_.end() && at->first < place; ++at) {
+    if (at->second.whole_host || at->second.account == account) return true;
+  }
+  return false;
+}
+
+RoomLine::Stands& RoomLine::stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place,
+                                  block::AccountId account) {
+  const auto [at, came] = line_.try_emplace(place);
+  if (came) {
+    at->second.seeker = seeker;
+    at->second.account = account;
+    at->second.since_ns = host_.env().clock().now_ns();
+    waiting_.fetch_add(1, std::memory_order_seq_cst);  // pairs with room_came()
+    if ((place & kStores) == 0) prefetches_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return at->second;
+}
+
+RoomLine::Turn RoomLine::ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
+                             bool holds) {
+  if (waiting_.load(std::memory_order_seq_cst) == 0) return Turn::try_it;
+  {
+    MutexLock lock(mutex_);
+    const auto at = line_.find(place);
+    if (at != line_.end() && at->second.ends) return Turn::try_it;  // one more try before it is refused
+    if (!has_before(place, account)) return Turn::try_it;
+    stand(seeker, place, account).holds = holds;
+  }
+  arm();
+  return Turn::wait;
+}
+
+RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
+                                 bool holds, Code code, bool offloading) {
+  std::shared_ptr<RoomSeeker> other;
+  Turn turn = Turn::wait;
+  {
+    MutexLock lock(mutex_);
+    const bool came = line_.find(place) == line_.end();
+    Stands& one = stand(seeker, place, account);
+    one.whole_host = code == Code::no_room;
+    one.holds = holds;
+    if (came) {
+      turn = Turn::try_it;
+    } else if (one.ends && something_moves(offloading)) {
+      // Since this waiter was chosen, another has got a slot, or an operation has begun that will release some.
+      one.ends = false;
+    } else if (one.ends || !may_expect(one, offloading, &other)) {
+      turn = Turn::refused;
+    }
+  }
+  if (other != nullptr) other->room_may_be();
+  arm();
+  return turn;
+}
+
+bool RoomLine::something_moves(bool offloading) const {
+  return offloading || get(host_.counters().operations) > line_.size();
+}
+
+bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other) {
+  const uint64_t now = host_.env().clock().now_ns();
+  if (host_.closing() || now - std::max(moved_ns_, one.since_ns) >= host_.options().room_wait_ns) return false;
+  if (something_moves(offloading)) return true;
+  for (auto at = line_.rbegin(); at != line_.rend(); ++at) {
+    Stands& last = at->second;
+    if (last.ends) return true;
+    if (&last == &one || !last.holds || (!one.whole_host && last.account != one.account)) continue;
+    last.ends = true;
+    *other = last.seeker;
+    return true;
+  }
+  return false;
+}
+
+bool RoomLine::may_wait_after(Code code, block::AccountId account) const {
+  if (code != Code::over_quota) return code == Code::no_room;
+  return host_.table().account_use(account).mode == block::OverQuota::evict;
+}
+
+void RoomLine::leave(uint64_t place, bool got_some) noexcept {
+  if (waiting_.load(std::memory_order_relaxed) == 0) return;  // a queued caller counts itself
+  Line::node_type gone;
+  {
+    MutexLock lock(mutex_);
+    gone = line_.extract(place);
+    if (gone.empty()) return;
+    if (got_some) moved_ns_ = host_.env().clock().now_ns();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    if ((place & kStores) == 0) prefetches_.fetch_sub(1, std::memory_order_relaxed);
+    if (line_.empty()) return;
+  }
+  look_soon();
+}
+
+// ---- Notification ----
+
+// Combines many releases into one look.
+void RoomLine::look_soon() noexcept {
+  if (looks_soon_.exchange(true, std::memory_order_acq_rel)) return;
+  const MemoryWait wait_for_memory;
+  host_.env().executor->post([this, weak = host_.lifetime().watch()] {
+    if (const auto alive = weak.lock()) look();
+  });
+}
+
+// Wakes the waiters that have no other waiter before them.
+void RoomLine::look() noexcept {
+  const MemoryWait wait_for_memory;
+  looks_soon_.exchange(false, std::memory_order_acq_rel);  // a release after this starts a new look
+  std::vector<std::shared_ptr<RoomSeeker>> next;
+  {
+    MutexLock lock(mutex_);
+    std::bitset<block::kMaxAccounts> before;
+    for (const auto& [place, one] : line_) {
+      if (!before[one.account]) next.push_back(one.seeker);
+      if (one.whole_host) break;
+      before[one.account] = true;
+    }
+  }
+  for (const auto& seeker : next) seeker->room_may_be();
+}
+
+void RoomLine::arm() noexcept {
+  {
+    MutexLock lock(mutex_);
+    if (armed_ || line_.empty()) return;
+    armed_ = true;
+  }
+  const MemoryWait wait_for_memory;
+  host_.env().executor->post_at(host_.env().clock().now_ns() + kLookNs, [this, weak = host_.lifetime().watch()] {
+    if (const auto alive = weak.lock()) look_again();
+  });
+}
+
+void RoomLine::look_again() noexcept {
+  {
+    MutexLock lock(mutex_);
+    armed_ = false;
+  }
+  look();
+  arm();
+}
+
+void RoomLine::log_refused(std::string_view refused, Code code, uint64_t waited_ns, uint64_t offloading) noexcept {
+  const Log& log = *host_.env().log;
+  if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
+  const uint64_t now = host_.env().clock().now_ns();
+  uint64_t logged = logged_ns_.load(std::memory_order_relaxed);
+  if (logged != 0 && now - logged < kLogEveryNs) return;
+  if (!logged_ns_.compare_exchange_strong(logged, now, std::memory_order_relaxed)) return;
+  const MemoryWait wait_for_memory;
+  const Use use = use_of(host_.table());
+  const auto number = [](uint64_t n) { return std::to_string(n); };
+  std::string text(refused);
+  text += " found no room";
+  if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
+  text += ": of " + number(host_.table().slots()) + " host blocks " + number(use.held) +
+          " are held by matches, block handles or operations (" + number(offloading) +
+          " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
+          number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";
+  log.write(LogLevel::warning, "manager", text);
+}
+
+}  // namespace kvbm::manager

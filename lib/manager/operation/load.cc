@@ -1,0 +1,550 @@
+#include "manager/operation/load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "codec/leaf_hash.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
+#include "manager/device/device_caches.h"
+#include "manager/host/host_record.h"
+#include "manager/operation/load_storage.h"
+#include "manager/operation/reslice_landing.h"
+#include "manager/stack/tier_stack.h"
+
+namespace kvbm::manager {
+
+LoadOperation::LoadOperation(LoadRequest request)
+    : Operation(*request.cache->stack().host().env().executor, request.cache->stack().host().counters(),
+                copy::OpKind::load, request.deadline_ns),
+      request_(std::move(request)),
+      stack_(request_.cache->stack()),
+      host_(stack_.host()) {
+  const size_t units = request_.cache->units();
+  n_keys_ = (request_.n_ids + units - 1) / units;
+  status_.assign(n_keys_, Code::ok);
+  pending_.assign(n_keys_, 0);
+  uint64_t bytes = 0;
+  for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
+  hint_ = codec::hint_for(bytes);
+  if (request_.cache->device() != nullptr) begin_flight();
+}
+
+std::span<const uint32_t> LoadOperation::ids_of(size_t part, size_t key) const noexcept {
+  const size_t units = request_.cache->units();
+  const size_t first = (key - request_.first_key) * units;
+  const size_t n = std::min(units, request_.n_ids - first);
+  return std::span(request_.block_ids).subspan(part * request_.n_ids + first, n);
+}
+
+void LoadOperation::settle(size_t key, Code code) {
+  const size_t k = key - request_.first_key;
+  if (status_[k] == Code::ok) status_[k] = code;
+  --pending_[k];
+}
+
+// Returns true if any wanted unit lies behind the matching units of a partly matching block: those units are another
+// prompt's.
+bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept {
+  const uint32_t units = request_.match->partial_units();
+  if (units == 0 || key != request_.match->hits() || ids.size() <= units) return false;
+  const auto rest = ids.subspan(units);
+  return std::any_of(rest.begin(), rest.end(), [](uint32_t id) { return id != kNoBlock; });
+}
+
+// Decides where every wanted part of every key is read from.
+void LoadOperation::plan() {
+  MutexLock lock(mutex_);
+  for (size_t k = 0; k < n_keys_; ++k) {
+    const size_t key = request_.first_key + k;
+    for (size_t p = 0; p < request_.cache->parts().size(); ++p) {
+      const auto ids = ids_of(p, key);
+      if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
+      if (beyond_match(key, ids)) {
+        status_[k] = Code::miss;
+        if (request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
+        continue;
+      }
+      const TierIndex tier = request_.match->tier_of(p, key);
+      if (tier == kNoTier) {
+        // In a prefix match a window or state part has no block where none is needed.
+        const bool needless = request_.match->mode() == LookupMode::prefix &&
+                              request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
+                              request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
+                              key < request_.match->hits();
+        if (!needless) status_[k] = Code::miss;
+        if (!needless && request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
+        continue;
+      }
+      ++pending_[k];
+      if (tier == 0) {
+        ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
+      } else {
+        // Records that are to stay in the host are read into a slot first; a device reads from memory of this
+        // process.
+        const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
+        if (in_place) in_place_.push_back({p, key, kNoSlot, tier});
+        if (!in_place) below_.push_back({p, key, kNoSlot, tier});
+      }
+    }
+  }
+  arrived_.store(!ready_.empty(), std::memory_order_release);
+  planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
+}
+
+// Returns the largest size of one batch. A weighed load takes at most an eighth of the slack a batch, so that a
+// source several times slower than expected is noticed before the slack is spent.
+uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
+  if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
+  if (tier == kOtherSize) return kLeastLandingBytes;
+  const double ns_per_byte = stack_.lower().cost(tier).expect(0).ns_per_byte;
+  return static_cast<uint64_t>(
+      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
+}
+
+bool LoadOperation::is_store(TierIndex tier) const noexcept {
+  const auto& tiers = host_.options().tiers;
+  return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
+}
+
+// Returns the bytes still to be read, assuming that all records not asked for yet have one size.
+uint64_t LoadOperation::bytes_left() const noexcept {
+  return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
+}
+
+bool LoadOperation::may_ask() const noexcept {
+  if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
+  if (weighs()) return landing_ != kWeighedLandings;
+  const uint64_t most = std::clamp(host_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
+  if (landing_ != 0 && landing_blocks_ >= host_.arena().slots() / 2) return false;  // other loads need slots, too
+  if (landing_ == 0) return true;
+  const bool shrinks = !is_store(request_.match->tier_of(below_.front().part, below_.front().key));
+  return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
+}
+
+// Keeps a few batches in flight, each from one tier, in the order of the keys.
+void LoadOperation::request_more() {
+  const MemoryWait counted;  // items taken off below_ must reach landed()
+  take_back_to_host();
+  for (;;) {
+    uint64_t left = 0;
+    {
+      MutexLock lock(mutex_);
+      if (!may_ask()) return;
+      left = bytes_left();
+      ++landing_;
+    }
+    const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
+    const TierIndex tier = tier_of(below_.front());
+    const bool wanted_past = past_host(below_.front());
+    const bool past = wanted_past && stack_.lower().tier(tier).reads_from_files();
+    std::vector<Item> items;
+    std::vector<OnboardItem> wanted;
+    uint64_t bytes = 0;
+    const uint64_t most = batch_bytes(tier, left);
+    // The first batches are small, so that a source slower than measured shows early.
+    const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
+    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
+           (bytes < most || items.empty()) && past_host(below_.front()) == wanted_past) {
+      const Item item = below_.front();
+      below_.pop_front();
+      const MatchPart& part = request_.match->parts()[item.part];
+      wanted.push_back({{request_.match->keys()[item.key], part.plan.family}, part.found[item.key]});
+      bytes += part.found[item.key].payload_bytes;
+      items.push_back(item);
+    }
+    ++asked_;
+    if (past) {
+      if (request_from_storage(items)) continue;
+      MutexLock lock(mutex_);
+      --landing_;
+      continue;
+    }
+    LandingRoom room = find_places(items, wanted);
+    if (items.empty()) continue;
+    bytes = 0;
+    for (const OnboardItem& item : wanted) bytes += item.found.payload_bytes;
+    {
+      MutexLock lock(mutex_);
+      landing_bytes_ += bytes;
+      landing_blocks_ += items.size();
+    }
+    auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+    if (tier == kOtherSize) {
+      std::vector<ResliceItem> made;
+      for (const Item& item : items) made.push_back({item.part, item.key});
+      onboard_resliced(request_.match, std::move(made), std::move(room), std::min(deadline_ns(), weighed_.give_up_ns), false,
+                       [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
+      continue;
+    }
+    onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
+            std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
+            device_decodes(),
+            [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
+  }
+}
+
+// Keeps in `items` those that have a place to be read into. The others are asked for when this load has released some
+// of its places. Empty: nothing is read.
+LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
+  LandingRoom room;
+  const uint64_t before = placed_.load(std::memory_order_acquire);
+  take_places(stack_, request_.cache->ns()->account(), items.size(), before == 0, room);
+  const size_t n = room.count();
+  too_many_ = n == items.size() ? UINT64_MAX : std::max<uint64_t>(before + n, 1);
+  if (n == 0) {
+    MutexLock lock(mutex_);
+    --landing_;
+    if (before == 0) {  // the system has no memory for one block
+      for (const Item& item : items) failed_.push_back({item.part, item.key, Code::no_memory});
+      items.clear();
+      arrived_.store(true, std::memory_order_release);
+      return room;
+    }
+  }
+  below_.insert(below_.begin(), items.begin() + static_cast<ptrdiff_t>(n), items.end());
+  items.resize(n);
+  wanted.resize(n);
+  placed_.fetch_add(n, std::memory_order_relaxed);
+  return room;
+}
+
+Identity LoadOperation::identity(const Item& item) const noexcept {
+  return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
+}
+
+void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results) {
+  std::vector<SlotId> late;
+  {
+    MutexLock lock(mutex_);
+    --landing_;
+    landing_bytes_ -= bytes;
+    landing_blocks_ -= items.size();
+    ++landed_;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (results[i].code != Code::ok) {
+        failed_.push_back({items[i].part, items[i].key, results[i].code});
+        placed_.fetch_sub(1, std::memory_order_release);
+      } else if (over_) {
+        if (results[i].slot != kNoSlot) late.push_back(results[i].slot);
+      } else {
+        ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
+                          results[i].mark, results[i].lent, std::move(results[i].lender),
+                          std::move(results[i].coded), std::move(results[i].head)});
+      }
+    }
+    arrived_.store(true, std::memory_order_release);
+  }
+  host_.release(late);
+  wake();
+}
+
+bool LoadOperation::expects() {
+  MutexLock lock(mutex_);
+  return landing_ != 0;
+}
+
+void LoadOperation::settle_failed() {
+  const MemoryWait counted;  // each item is settled once
+  if (request_.layers != nullptr) never_came_.insert(never_came_.end(), failed_.begin(), failed_.end());
+  for (const Failed& item : failed_) settle(item.key, item.code);
+  failed_.clear();
+}
+
+bool LoadOperation::next_item(Item& item) {
+  if (!arrived_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(mutex_);
+  settle_failed();
+  arrived_.store(!ready_.empty(), std::memory_order_relaxed);
+  if (ready_.empty()) return false;
+  item = std::move(ready_.front());
+  ready_.pop_front();
+  return true;
+}
+
+Operation::Next LoadOperation::step() {
+  const uint64_t began = host_.env().clock().now_ns();
+  if (!planned_) copy_ns_ = began - submitted_ns();
+  if (flight_ != nullptr) return move_some();
+  const uint64_t before = bytes_;
+  const Next next = copy_some();
+  tell_in_place();
+  if (bytes_ != before) copy_ns_ += host_.env().clock().now_ns() - began;
+  return next;
+}
+
+void LoadOperation::begin() {
+  plan();
+  find_in_place();
+  if (weighs()) weigh();
+}
+
+Operation::Next LoadOperation::copy_some() {
+  // Orders the copies of this step before its end, which is the first that other threads observe of them.
+  const codec::CopiesOrdered of_all_blocks;
+  if (!planned_) begin();
+  if (weighs() && out_of_time(false)) return Next::finished;
+  request_more();
+  uint64_t moved = 0;
+  while (moved < kStepBytes) {
+    if (!copying_) {
+      if (!next_item(current_) && !next_in_place(current_)) {
+        return what_next();
+      }
+      copying_ = true;
+      leaf_ = checked_ = 0;
+      bytes_before_ = bytes_;
+      const Code opened = open_item();
+      if (opened != Code::ok) {
+        close_item(opened);
+        continue;
+      }
+    }
+    Code code = Code::ok;
+    if (copy_item(moved, code)) close_item(code);
+  }
+  return Next::more;
+}
+
+// Decides how to go on when nothing can be copied now.
+Operation::Next LoadOperation::what_next() {
+  if (weighs() && out_of_time(true)) return Next::finished;
+  {
+    MutexLock lock(mutex_);
+    if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
+    if (may_ask()) return Next::more;
+    if (landing_ == 0 && below_.empty()) return Next::finished;
+  }
+  if (weighs()) wait_at_most();
+  return Next::wait;
+}
+
+// Reads the head of the current item and checks that the record is what the cache part expects.
+Code LoadOperation::open_item() {
+  if (current_.in_place()) return open_in_place();
+  if (current_.landing != nullptr) return open_landing();
+  head_.reset();
+  cut_otherwise_ = false;
+  const CachePart& part = request_.cache->parts()[current_.part];
+  const bool bare = current_.coded == nullptr && current_.head == nullptr;
+  if (bare && (host_.table().flags(current_.slot) & kHasHead) == 0) {
+    if (host_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
+    return check_position(false, std::nullopt, current_.key);
+  }
+  auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
+              : current_.head != nullptr  ? codec::HeadView::parse(*current_.head)
+              : current_.came_up()      ? codec::HeadView::parse(host_.arena().head(current_.slot))
+                                        : read_head(host_, current_.slot);
+  if (!head.ok()) return Code::damaged;
+  const Code fits = check_head(head.value());
+  if (fits != Code::ok) return fits;
+  cut_otherwise_ = !is_cut_alike(head.value());
+  // Only a plain record in host memory can be hashed by the processor as it is.
+  if (cut_otherwise_ && (current_.coded != nullptr || codec::is_coded(head.value()))) return Code::mismatch;
+  head_ = std::move(head).value();
+  return Code::ok;
+}
+
+// Returns true if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A
+// block that its engine registered has no part known to kvbm (codec::opaque_leaf()).
+bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  if (head.header().leaf_count != part.leaf_count()) return false;
+  const std::span<const codec::Leaf> known = part.leaves();
+  for (uint32_t i = 0; i < part.leaf_count(); ++i) {
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    const codec::Leaf wanted = known.empty() ? part.leaf(i, unit, layer) : known[i];
+    const codec::Leaf has = head.leaf(i);
+    if (has.offset != wanted.offset || has.raw_bytes != wanted.raw_bytes) return false;
+  }
+  return true;
+}
+
+// Checks a record with other leaf boundaries by its own leaves, before any of it is copied. False: there is more to
+// hash.
+bool LoadOperation::check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next, uint64_t& hashed,
+                                Code& code) {
+  for (; next < head.header().leaf_count; ++next) {
+    if (hashed >= kStepBytes) return false;
+    const codec::Leaf leaf = head.leaf(next);
+    hashed += leaf.raw_bytes;
+    if (codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes)) == leaf.hash) continue;
+    code = Code::damaged;
+    break;
+  }
+  return true;
+}
+
+Code LoadOperation::check_head(const codec::HeadView& head) const {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  const codec::Header& header = head.header();
+  if (header.stored_bytes != part.payload_bytes()) return Code::mismatch;
+  if ((header.flags & codec::kLossy) != 0 && !request_.cache->ns()->options().allow_lossy) {
+    add(host_.counters().lossy_refused, 1);
+    return Code::miss;
+  }
+  const bool content = (header.flags & codec::kContentKey) != 0;
+  return check_position(content, content ? codec::find_position(head.attributes()) : std::nullopt, current_.key);
+}
+
+// Accepts a block with a position only at that position, and one without only if none is asked for.
+Code LoadOperation::check_position(bool content, const std::optional<codec::Position>& has, size_t key) const {
+  if (request_.any_position) return Code::ok;
+  const size_t k = key - request_.first_key;
+  std::optional<codec::Position> wanted;
+  if (k < request_.positions.size()) wanted = request_.positions[k];
+  if (content == wanted.has_value() && has == wanted) return Code::ok;
+  add(host_.counters().position_mismatches, 1);
+  return Code::mismatch;
+}
+
+// Copies the current item. False: there is more to copy; else `code` is the outcome.
+bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  const auto ids = ids_of(current_.part, current_.key);
+  const std::byte* payload = current_.in_place()          ? current_.place->payload.data()
+                             : current_.lender != nullptr ? current_.lent.data()
+                                                          : host_.arena().payload(current_.slot).data();
+  const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  code = Code::ok;
+  if (cut_otherwise_ && !check_whole(*head_, payload, checked_, moved, code)) return false;
+  if (code != Code::ok) return true;
+  for (; leaf_ < part.leaf_count(); ++leaf_) {
+    if (moved >= kStepBytes) return false;
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    const codec::Leaf leaf = part.leaf(leaf_, unit, layer);
+    const bool wanted =
+        unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < last_layer;
+    uint64_t hash = 0;
+    if (wanted) {
+      const StridedRun run = part.run(leaf_, ids[unit]);
+      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
+      bytes_ += leaf.raw_bytes;
+    } else if (current_.owns_slot() && !request_.keep_below && !cut_otherwise_) {
+      hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // the block stays in the host: every
+                                                                                   // leaf must be right
+    } else {
+      continue;
+    }
+    moved += leaf.raw_bytes;
+    // A managed block without a head yet (host.managed_hashes), or a record that was checked whole.
+    if (!head_.has_value() || cut_otherwise_) continue;
+    const codec::Leaf expected = head_->leaf(leaf_);
+    if (expected.hash == hash && expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes) continue;
+    code = Code::damaged;
+    return true;
+  }
+  code = Code::ok;
+  return true;
+}
+
+void LoadOperation::reject_item() {
+  if (!current_.came_up() && current_.landing == nullptr) return host_.quarantine(current_.slot);
+  if (current_.from == kOtherSize) return;  // made here and stored nowhere
+  const MatchPart& part = request_.match->parts()[current_.part];
+  stack_.lower().reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
+}
+
+void LoadOperation::close_item(Code code) {
+  copying_ = false;
+  if (current_.in_place() && !close_in_place(code)) return;
+  if (code == Code::damaged) reject_item();
+  if (code == Code::ok) ++loads_;
+  if (current_.came_up()) {
+    const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
+    const bool keep = code == Code::ok && !request_.keep_below && current_.owns_slot();
+    if (keep && current_.coded != nullptr) {
+      stack_.late_decoder().keep({id, current_.from, current_.location, current_.mark, current_.slot,
+                                                      std::move(current_.coded)});
+    } else {
+      // A block that the host cannot keep has reached the engine all the same.
+      if (keep) (void)register_landed(stack_, current_.slot, id, current_.mark);
+      if (current_.owns_slot()) host_.release({&current_.slot, 1});
+    }
+    current_.lender.reset();
+    placed_.fetch_sub(1, std::memory_order_release);
+  }
+  if (current_.landing != nullptr) {
+    request_.cache->device()->storage()->checked(code != Code::damaged);
+    current_.landing.reset();
+  }
+  current_.coded.reset();
+  current_.head.reset();
+  current_.place = nullptr;
+  current_.lender.reset();
+  settle(current_.key, code);
+}
+
+LoadFailure load_failure_of(Code code) noexcept {
+  switch (code) {
+    case Code::miss:
+      return LoadFailure::miss;
+    case Code::damaged:
+      return LoadFailure::damaged;
+    case Code::mismatch:
+      return LoadFailure::mismatch;
+    case Code::deadline:
+    case Code::cancelled:
+      return LoadFailure::deadline;
+    case Code::no_room:
+    case Code::over_quota:
+      return LoadFailure::no_room;
+    case Code::no_memory:
+      return LoadFailure::no_memory;
+    default:
+      return LoadFailure::other;
+  }
+}
+
+void LoadOperation::conclude(Code why, copy::Completion& completion) {
+  std::vector<SlotId> left;
+  bool reading = false;
+  {
+    MutexLock lock(mutex_);
+    over_ = true;
+    reading = landing_ != 0;
+    for (const Item& item : ready_) {
+      if (item.owns_slot()) left.push_back(item.slot);
+    }
+    settle_failed();
+    ready_.clear();
+  }
+  if (copying_ && current_.owns_slot()) left.push_back(current_.slot);
+  if (flight_ != nullptr) end_flight(left);
+  current_.lender.reset();
+  places_.clear();  // and with them the mappings that they hold
+  host_.release(left);
+  // Released before the completion is visible: the caller may then rely on the match being released, but this object
+  // may live until a thread returns.
+  account(why);
+  const bool leaves = weighs() && why == Code::ok;  // pending keys are left to the engine
+  if (!reading) request_.match = nullptr;
+  completion.items = n_keys_;
+  for (size_t k = 0; k < n_keys_; ++k) {
+    if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = leaves ? Code::deadline : why == Code::ok ? Code::internal : why;
+    if (!planned_ && why != Code::ok) status_[k] = why;
+    const bool given_up = leaves && pending_[k] != 0;
+    if (status_[k] == Code::ok) {
+      ++completion.items_done;
+    } else if (!given_up) {
+      add(host_.counters().load_failed[static_cast<size_t>(load_failure_of(status_[k]))], 1);
+    }
+    if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
+  }
+  completion.bytes = bytes_;
+  add(host_.counters().tiers[0].loads, loads_);
+  add(host_.counters().tiers[0].load_bytes, bytes_);
+  const bool all = completion.items_done == completion.items;
+  completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
+  if (!all && completion.items_done == 0 && why == Code::ok) {
+    const auto pending = [](uint16_t parts) { return parts != 0; };
+    const bool chosen = leaves && std::any_of(pending_.begin(), pending_.end(), pending);
+    completion.status = chosen ? Code::partial : *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+  }
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,257 @@
+// Loading: copies matched blocks into the engine's blocks and verifies every byte on the way.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codec/copy_hint.h"
+#include "codec/record.h"
+#include "manager/device/layer_waits.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/match.h"
+#include "manager/operation/operation.h"
+#include "manager/stack/onboard.h"
+
+namespace kvbm::device {
+class StreamPoint;
+struct LeafMove;
+}
+
+namespace kvbm::manager {
+
+struct LoadRequest {
+  std::shared_ptr<Cache> cache;
+  std::shared_ptr<Match> match;
+  std::vector<uint32_t> block_ids;  // [parts][n_ids]
+  size_t n_ids = 0;
+  size_t first_key = 0;
+  bool any_position = false;
+  uint32_t first_layer = 0;
+  uint32_t n_layers = 0;  // 0 = all
+  bool keep_below = false;
+  std::vector<codec::Position> positions;  // empty, or one per key from first_key on
+  uint64_t deadline_ns = kNever;
+  uint64_t compute_block_ns = 0;  // time the engine needs to compute one of its blocks; 0 = unknown
+  // For a cache on a device: the load begins after this point of a stream. Null: at once.
+  std::shared_ptr<device::StreamPoint> after;
+  std::shared_ptr<LayerMarks> layers;  // null: no stream waits for layers
+  std::span<int32_t> item_status;  // one per key from first_key on
+};
+
+class LoadOperation final : public Operation {
+ public:
+  explicit LoadOperation(LoadRequest request);
+
+ protected:
+  Next step() override;
+  [[nodiscard]] bool quiet() noexcept override;
+  Next copy_some();
+  Next what_next();
+  void conclude(Code why, copy::Completion& completion) override;
+  [[nodiscard]] bool expects() override;
+
+ private:
+  struct StorageLanding;
+  struct StorageTrip;
+  // One part of one key that must be moved.
+  struct Item {
+    size_t part;
+    size_t key;  // in the match
+    SlotId slot;
+    TierIndex from;         // 0: the slot is the match's; else the slot's source tier,
+    uint64_t location = 0;  // and the record's place there; not checked yet
+    uint64_t mark = 0;      // Landed::mark
+    ConstBytes lent = {};   // Landed::lent
+    std::shared_ptr<void> lender = {};
+    std::shared_ptr<const CodedLanding> coded = {};  // Landed::coded
+    std::shared_ptr<const std::vector<std::byte>> head = {};  // Landed::head
+    tier::InPlace* place = nullptr;  // record read in place, without a slot: one of places_
+    std::shared_ptr<StorageLanding> landing = {};  // record read into device memory, without a slot
+    bool by_host = false;  // must be read through host memory
+    [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
+    // Returns true if the item was read into memory of this process: a slot of its own, or beside the host.
+    [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
+    [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
+  };
+  // An item that could not be read.
+  struct Failed {
+    size_t part;
+    size_t key;
+    Code code;
+  };
+  // Sizes of a batch from the tiers below, and of all batches in flight of one operation. Towards the end both
+  // shrink: the last bytes are copied while no read overlaps, and some disks report their reads only once nothing is
+  // left to read. They do not shrink for a store, where a request costs more than that copy.
+  static constexpr uint64_t kLandingBytes = 4ULL << 20;
+  static constexpr uint64_t kLeastLandingBytes = 1ULL << 20;
+  static constexpr size_t kLandingItems = 256;
+  static constexpr uint64_t kWindowBytes = 32ULL << 20;
+  static constexpr uint64_t kLeastWindowBytes = 4ULL << 20;
+  // On a small host the window is at most an eighth of the memory, or this if larger.
+  static constexpr uint64_t kSmallWindowBytes = 16ULL << 20;
+  // Batches of a weighed load are smaller, with as many bytes in flight.
+  static constexpr uint32_t kWeighedLandings = 32;
+  // Number of heads read together, of at most one step's blocks, because a slot may be reused meanwhile. And the size
+  // of each buffer: 14 leaves. Measured with `kvbm bench node`.
+  static constexpr size_t kHeads = 16;
+  static constexpr size_t kHeadRoom = 512;
+
+  void begin();
+  void plan();
+  void request_more();
+  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
+  void landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results);
+  bool next_item(Item& item);
+  bool next_in_place(Item& item);
+  void find_in_place();
+  void tell_in_place();
+  void take_heads();
+  void ask_for_heads(size_t first, size_t n) const;
+  [[nodiscard]] size_t head_bytes(size_t index) const noexcept;
+  Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
+  bool copy_item(uint64_t& moved, Code& code);
+  Code open_item();
+  [[nodiscard]] bool is_cut_alike(const codec::HeadView& head) const noexcept;
+  [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
+                                        uint64_t& hashed, Code& code);
+  Code open_in_place();
+  Code check_head(const codec::HeadView& head) const;
+  // Rejects the current item because its bytes do not match its head: its source drops the record.
+  void reject_item();
+  // Ends the current item. A verified block from below stays in the host.
+  void close_item(Code code);
+  bool close_in_place(Code code);
+  Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
+  [[nodiscard]] Identity identity(const Item& item) const noexcept;
+  void settle(size_t key, Code code);
+  void settle_failed() KVBM_REQUIRES(mutex_);
+  // load_device.cc, load_coded.cc; for a cache on a device
+  struct Flight;
+  void begin_flight();
+  void came_back();
+  Next move_some();
+  [[nodiscard]] tier::DecodesLeaf device_decodes() const;
+  [[nodiscard]] Code name_coded(const CodedLanding& coded, uint32_t leaf, std::byte* payload, device::LeafMove& move,
+                                std::shared_ptr<void>& own);
+  void take_back();
+  bool add_leaves();
+  bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
+  uint32_t add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids, bool compared);
+  [[nodiscard]] bool next_entry();
+  bool poison_leaves_of(size_t entry, uint32_t last_layer);
+  void open_entry(size_t entry);
+  void fail_entry(size_t entry, Code code);
+  void close_entry(size_t entry);
+  void close_if_back(size_t entry);
+  [[nodiscard]] bool all_are_here();
+  void end_flight(std::vector<SlotId>& left);
+  // load_storage.cc; for a cache on a device: reads from a disk that bypass host memory
+  [[nodiscard]] bool past_host(const Item& item) const noexcept;
+  bool request_from_storage(std::vector<Item>& items);
+  void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
+  void landed_on_device(StorageTrip& trip);
+  void take_back_to_host();
+  [[nodiscard]] Code open_landing();
+  // load_cost.cc; only with compute_block_ns
+  struct Want {
+    size_t k;  // key from first_key on
+    TierIndex source;
+    uint64_t bytes;
+  };
+  // Times are relative to the submission.
+  struct Weighed {
+    std::vector<Want> wants;           // by key
+    std::vector<uint64_t> arrival_ns;  // per key: predicted
+    std::vector<uint64_t> worth_ns;    // per key: time to compute it
+    bool whole = false;                // all or nothing
+    size_t limit = 0;                  // keys from here on are left to the engine
+    size_t settled = 0;                // leading keys that need no more waiting
+    uint64_t in_place_worth_ns = 0;    // of the settled keys
+    uint64_t last_ns = 0;              // when the last settled key was settled
+    uint64_t slack_ns = 0;
+    uint64_t predicted_ns = 0;  // of the chosen keys; 0: none were chosen
+    uint64_t give_up_ns = kNever;  // on the clock: the load waits for nothing after this
+    uint64_t armed_ns = 0;         // on the clock: the timer that is set
+    uint64_t landed = 0;           // landed_ when last weighed
+  };
+  [[nodiscard]] bool weighs() const noexcept { return request_.compute_block_ns != 0; }
+  [[nodiscard]] uint64_t worth_of(size_t k) const noexcept;
+  [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
+  void weigh();
+  void weigh_again();
+  [[nodiscard]] bool out_of_time(bool idle);
+  [[nodiscard]] uint64_t latest(uint64_t last_ns) const noexcept;
+  void wait_at_most();
+  void leave_from(size_t k);
+  void probe(size_t from, uint64_t now);
+  void account(Code why);
+  [[nodiscard]] bool is_store(TierIndex tier) const noexcept;
+  [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool may_ask() const noexcept KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint64_t batch_bytes(TierIndex tier, uint64_t left) const noexcept;
+  [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
+  [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
+
+  LoadRequest request_;
+  TierStack& stack_;
+  HostTier& host_;
+  size_t n_keys_ = 0;
+  codec::CopyHint hint_;  // the engine reads what was loaded
+  std::vector<Code> status_;       // per key from first_key on
+  std::vector<uint16_t> pending_;  // parts of the key that are not settled
+  bool planned_ = false;
+  std::deque<Item> below_;  // not asked for yet
+  // placed_: items that have a place to be read into, in flight or read. too_many_: with so many the load asks for no
+  // more, because no free place was found (landing_room.h). A load without any place is always given one.
+  std::atomic<uint64_t> placed_{0};
+  uint64_t too_many_ = UINT64_MAX;
+  // Items read in place. next_in_place_ is the next one; items before told_in_place_ are reported to their tier.
+  std::vector<Item> in_place_;
+  std::vector<tier::InPlace> places_;  // parallel to in_place_
+  size_t next_in_place_ = 0;
+  size_t told_in_place_ = 0;
+  // Heads of the next items that are read in place. They are copied and checked before the first item is copied: a
+  // head read after a copy would wait until the copy's streaming stores have drained. Indexed as in_place_ modulo
+  // their number, up to next_head_.
+  struct Head {
+    std::array<std::byte, kHeadRoom> room;
+    std::optional<codec::HeadView> view;
+    Code code;
+  };
+  std::vector<Head> heads_;
+  size_t next_head_ = 0;
+  std::vector<std::byte> large_head_room_;  // for a head that does not fit there, when its item is current
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::unique_ptr<codec::Workspace> coder_;  // null until the processor must decode a leaf of a coded record
+  bool copying_ = false;
+  Item current_{};
+  uint32_t leaf_ = 0;
+  std::optional<codec::HeadView> head_;
+  bool cut_otherwise_ = false;  // head_'s leaves have other boundaries than the part's
+  uint32_t checked_ = 0;        // leaves of head_ that are checked
+  uint64_t loads_ = 0;
+  uint64_t bytes_ = 0;
+  uint64_t bytes_before_ = 0;  // bytes_ before the current item
+  uint64_t copy_ns_ = 0;       // from submission until work began, plus the time of the steps
+  uint32_t asked_ = 0;         // batches requested
+  Weighed weighed_;
+
+  std::vector<Failed> never_came_;  // streams that wait for layers must not take their pages for loaded
+  // True if ready_ or failed_ is not empty. Read without the lock, which is then taken to look.
+  std::atomic<bool> arrived_{false};
+  Mutex mutex_;
+  std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Failed> failed_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // reads that were to bypass host memory and failed
+  uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches in flight
+  uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t landing_blocks_ KVBM_GUARDED_BY(mutex_) = 0;  // blocks in these batches
+  uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // batches that have been read
+  bool over_ KVBM_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,128 @@
+// Loading of blocks in mapped memory that another process owns; takes no slot of this host.
+#include <algorithm>
+#include <utility>
+
+#include "copy/local/fetch.h"
+#include "manager/operation/load.h"
+#include "manager/stack/tier_stack.h"
+
+namespace kvbm::manager {
+
+// Asks for all places in one call: the tables that hold them would leave the caches while blocks are copied.
+void LoadOperation::find_in_place() {
+  places_.resize(in_place_.size());
+  for (size_t i = 0; i < in_place_.size(); ++i) {
+    const Item& item = in_place_[i];
+    places_[i].id = identity(item);
+    places_[i].location = request_.match->parts()[item.part].found[item.key].location;
+  }
+  for (size_t first = 0, last = 0; first < in_place_.size(); first = last) {
+    const TierIndex tier = in_place_[first].from;
+    while (last < in_place_.size() && in_place_[last].from == tier) ++last;
+    stack_.lower().tier(tier).in_place(std::span(places_).subspan(first, last - first));
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < in_place_.size(); ++i) {
+    if (places_[i].memory == nullptr) {
+      below_.push_back(in_place_[i]);
+      continue;
+    }
+    if (kept != i) places_[kept] = std::move(places_[i]);
+    in_place_[kept] = in_place_[i];
+    in_place_[kept].place = &places_[kept];
+    ++kept;
+  }
+  in_place_.resize(kept);
+  heads_.resize(std::min(kept, kHeads));
+}
+
+bool LoadOperation::next_in_place(Item& item) {
+  if (next_in_place_ == in_place_.size()) return false;
+  if (next_in_place_ == next_head_) take_heads();
+  item = in_place_[next_in_place_++];
+  return true;
+}
+
+// Returns the head size that the lookup reported; another size shows when the head is read.
+size_t LoadOperation::head_bytes(size_t index) const noexcept {
+  const Item& item = in_place_[index];
+  const uint32_t found = request_.match->parts()[item.part].found[item.key].head_bytes;
+  return found < codec::kHeaderBytes || found > kHeadRoom ? kHeadRoom : found;
+}
+
+void LoadOperation::ask_for_heads(size_t first, size_t n) const {
+  for (size_t i = first; i < std::min(first + n, in_place_.size()); ++i) {
+    const ConstBytes head = places_[i].head.first(std::min(head_bytes(i), places_[i].head.size()));
+    for (size_t at = 0; at < head.size(); at += 64) __builtin_prefetch(head.data() + at, 0, 2);
+  }
+}
+
+void LoadOperation::take_heads() {
+  const size_t first = next_head_;
+  if (first == 0) ask_for_heads(0, heads_.size());
+  uint64_t bytes = 0;
+  while (next_head_ - first < heads_.size() && next_head_ < in_place_.size() && bytes < kStepBytes) {
+    const tier::InPlace& place = places_[next_head_];
+    Head& head = heads_[next_head_ % heads_.size()];
+    head.code = take_head(place, MutableBytes(head.room).first(head_bytes(next_head_)), head.view);
+    bytes += place.payload.size();
+    ++next_head_;
+  }
+  // Prefetches the next heads while these items are copied: no cache has them until then.
+  ask_for_heads(next_head_, next_head_ - first);
+}
+
+// Copies the head into memory of this operation and checks it there, because the owner may write the original at any
+// time.
+Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
+                              std::optional<codec::HeadView>& out) const {
+  const Family& family = host_.families().get(place.id.family);
+  return copy::local::read_head({place.head, place.payload}, family, place.id.key, room, out);
+}
+
+// Reports the outcome of the records read since the last call to their tiers. Batched: a fence between two copies
+// would wait for the stores of the first.
+void LoadOperation::tell_in_place() {
+  const size_t end = next_in_place_ - (copying_ && current_.in_place() ? 1 : 0);
+  while (told_in_place_ != end) {
+    const size_t first = told_in_place_;
+    const TierIndex tier = in_place_[first].from;
+    uint64_t records = 0;
+    uint64_t bytes = 0;
+    for (; told_in_place_ != end && in_place_[told_in_place_].from == tier; ++told_in_place_) {
+      records += places_[told_in_place_].code == Code::ok ? 1 : 0;
+      bytes += places_[told_in_place_].bytes;
+    }
+    stack_.lower().tier(tier).read_in_place(std::span(places_).subspan(first, told_in_place_ - first));
+    add(host_.counters().tiers[tier].loads, records);
+    add(host_.counters().tiers[tier].load_bytes, bytes);
+  }
+}
+
+Code LoadOperation::open_in_place() {
+  const Head& taken = heads_[(next_in_place_ - 1) % heads_.size()];
+  Code code = taken.code;
+  cut_otherwise_ = false;
+  if (code == Code::ok) {
+    head_ = taken.view;
+  } else if (code == Code::no_room) {
+    large_head_room_.resize(current_.place->head.size());
+    code = take_head(*current_.place, large_head_room_, head_);
+  }
+  if (code == Code::ok) code = check_head(*head_);
+  // The owner may write the record between hashing and copying, so it is read by a message instead.
+  return code == Code::ok && !is_cut_alike(*head_) ? Code::miss : code;
+}
+
+// Returns false if the record was gone when it was read; it is then requested by a message.
+bool LoadOperation::close_in_place(Code code) {
+  current_.place->code = code;
+  current_.place->bytes = code == Code::ok ? head_->header().stored_bytes : 0;
+  if (code == Code::ok || code == Code::mismatch) return true;
+  bytes_ = bytes_before_;
+  current_.place = nullptr;
+  below_.push_back(std::move(current_));
+  return false;
+}
+
+}  // namespace kvbm::manager

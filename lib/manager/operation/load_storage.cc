@@ -1,0 +1,185 @@
+// Loading from a disk into a device past host memory: the tier reads heads, cuFile reads payloads into memory of the
+// device, and kernels scatter and compare leaves from there. The block is not cached in the host tier.
+//
+// Used for loads that do not keep their records in the host (keep_below), and for all loads with device.storage = on.
+// Not used for weighed loads: their batches must be abortable. Records that are coded, sealed or lossy, or that do
+// not fit in the buffer, and all reads that fail are read through host memory instead.
+#include <cstdlib>
+#include <utility>
+
+#include "base/file.h"
+#include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "copy/cost.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
+#include "manager/device/device_caches.h"
+#include "manager/operation/load_storage.h"
+#include "manager/stack/tier_stack.h"
+
+namespace kvbm::manager {
+
+// A batch of items from its request until it is read.
+struct LoadOperation::StorageTrip {
+  std::shared_ptr<LoadOperation> load;
+  TierIndex tier = 0;
+  std::vector<Item> items;
+  std::vector<Code> codes;                // parallel to items; again: read through host memory
+  std::vector<tier::FilePlace> files;     // held until everything is read
+  copy::SourceCost::Ticket ticket;
+  uint64_t bytes = 0;                     // counted in landing_bytes_
+};
+
+// Checks everything except whether the tier has files.
+bool LoadOperation::past_host(const Item& item) const noexcept {
+  if (flight_ == nullptr || item.by_host || weighs()) return false;
+  const AttachedDevice& device = *request_.cache->device();
+  if (device.storage() == nullptr || !device.storage()->usable()) return false;
+  if (!request_.keep_below && !device.storage_for_all()) return false;
+  // A record of another size is coded, or has another shape.
+  if (item.from == kOtherSize) return false;
+  const MatchPart& part = request_.match->parts()[item.part];
+  return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
+}
+
+// Requests the heads of the items that fit in the device's buffer; the others are read through the host. False: none
+// fit.
+bool LoadOperation::request_from_storage(std::vector<Item>& items) {
+  const MemoryWait counted;
+  auto trip = std::make_shared<StorageTrip>();
+  auto batch = std::make_unique<tier::GetBatch>();
+  uint64_t bytes = 0;
+  std::vector<Item> others;
+  for (Item& item : items) {
+    const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+    auto landing = std::make_shared<StorageLanding>(found.head_bytes);
+    landing->piece = request_.cache->device()->storage()->reserve(round_up(found.payload_bytes, kIoAlign));
+    if (!landing->piece || landing->head == nullptr) {
+      item.by_host = true;
+      others.push_back(std::move(item));
+      continue;
+    }
+    tier::GetItem ask;
+    ask.id = identity(item);
+    ask.location = found.location;
+    ask.head = {landing->head.get(), landing->head_room};
+    batch->items.push_back(std::move(ask));
+    bytes += found.payload_bytes;
+    item.landing = std::move(landing);
+    trip->tier = item.from;
+    trip->items.push_back(std::move(item));
+  }
+  below_.insert(below_.begin(), others.begin(), others.end());
+  if (trip->items.empty()) return false;
+  trip->load = std::static_pointer_cast<LoadOperation>(shared_from_this());
+  trip->bytes = bytes;
+  {
+    MutexLock lock(mutex_);
+    landing_bytes_ += bytes;
+  }
+  trip->ticket = stack_.lower().cost(trip->tier).asked(host_.env().clock().now_ns(), bytes);
+  batch->status.assign(batch->items.size(), Code::internal);
+  batch->deadline_ns = deadline_ns();
+  batch->receiver_checks_leaves = true;
+  batch->receiver_reads = true;
+  batch->done = [trip](tier::GetBatch& heads) { trip->load->read_payloads(trip, heads); };
+  stack_.lower().tier(trip->tier).get(std::move(batch));
+  return true;
+}
+
+// Runs when the heads are read. Thread: any.
+void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch) {
+  const MemoryWait nobody_to_tell;
+  std::vector<device::StorageReads::Read> reads;
+  std::vector<size_t> which;
+  trip->codes = batch.status;
+  for (size_t i = 0; i < trip->items.size(); ++i) {
+    Item& item = trip->items[i];
+    tier::GetItem& got = batch.items[i];
+    trip->files.push_back(std::move(got.file));
+    if (trip->codes[i] != Code::ok) continue;
+    item.location = got.location;
+    item.landing->head_bytes = got.head_bytes;
+    const auto head = codec::HeadView::parse(item.landing->bytes());
+    const uint64_t expected = request_.cache->parts()[item.part].payload_bytes();
+    const bool plain = head.ok() && !codec::is_coded(head.value()) && (head.value().header().flags & codec::kLossy) == 0 &&
+                       head.value().header().stored_bytes == expected && got.payload_bytes == expected;
+    trip->codes[i] = Code::again;
+    if (!plain || trip->files[i].fd < 0) continue;
+    reads.push_back({trip->files[i].fd, trip->files[i].offset, round_up(expected, kIoAlign), &item.landing->piece, false});
+    which.push_back(i);
+  }
+  // Continues on the executor: dropping the last reference to the load may end the manager, which a storage thread
+  // must not.
+  Executor& executor = *host_.env().executor;
+  request_.cache->device()->storage()->read(
+      std::move(reads), [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
+        for (size_t k = 0; k < which.size(); ++k) {
+          if (done[k].good) trip->codes[which[k]] = Code::ok;
+        }
+        executor.post([trip = std::move(trip)] {
+          trip->files.clear();
+          trip->load->landed_on_device(*trip);
+        });
+      });
+}
+
+void LoadOperation::landed_on_device(StorageTrip& trip) {
+  using Answer = copy::SourceCost::Answer;
+  uint64_t bytes = 0;
+  uint64_t records = 0;
+  bool late = false;
+  {
+    MutexLock lock(mutex_);
+    --landing_;
+    landing_bytes_ -= trip.bytes;
+    ++landed_;
+    for (size_t i = 0; i < trip.items.size() && !over_; ++i) {
+      Item& item = trip.items[i];
+      if (trip.codes[i] == Code::ok) {
+        bytes += request_.cache->parts()[item.part].payload_bytes();
+        ++records;
+        ready_.push_back(std::move(item));
+      } else if (trip.codes[i] == Code::again) {
+        item.landing.reset();
+        item.location = 0;
+        item.by_host = true;
+        to_host_.push_back(std::move(item));
+      } else {
+        late = late || trip.codes[i] == Code::deadline;
+        failed_.push_back({item.part, item.key, trip.codes[i]});
+      }
+    }
+    arrived_.store(true, std::memory_order_release);
+  }
+  trip.items.clear();
+  stack_.lower().cost(trip.tier).answered(host_.env().clock().now_ns(), trip.ticket,
+                                    late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
+  add(host_.counters().tiers[trip.tier].loads, records);
+  add(host_.counters().tiers[trip.tier].load_bytes, bytes);
+  wake();
+}
+
+// Requests items that could not be read into the device again, through the host.
+void LoadOperation::take_back_to_host() {
+  if (flight_ == nullptr) return;
+  std::vector<Item> items;
+  {
+    MutexLock lock(mutex_);
+    items.swap(to_host_);
+  }
+  below_.insert(below_.begin(), items.begin(), items.end());
+}
+
+Code LoadOperation::open_landing() {
+  head_.reset();
+  cut_otherwise_ = false;
+  auto head = codec::HeadView::parse(current_.landing->bytes());
+  if (!head.ok()) return Code::damaged;
+  Code fits = check_head(head.value());
+  if (fits == Code::ok && !is_cut_alike(head.value())) fits = Code::mismatch;
+  if (fits == Code::ok) head_ = std::move(head).value();
+  return fits;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,508 @@
+#include "manager/operation/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/leaf_hash.h"
+#include "manager/host/host_record.h"
+#include "manager/lower/offload.h"
+#include "manager/stack/tier_stack.h"
+
+namespace kvbm::manager {
+
+StoreOperation::StoreOperation(StoreRequest request)
+    : Operation(*request.cache->stack().host().env().executor, request.cache->stack().host().counters(),
+                copy::OpKind::store, request.deadline_ns),
+      request_(std::move(request)),
+      stack_(request_.cache->stack()),
+      host_(stack_.host()),
+      status_(request_.keys.size(), Code::ok),
+      required_(stack_.lower().required_tier()),
+      place_(host_.room().place_of_store()) {
+  if (request_.cache->device() != nullptr) begin_flight();
+}
+
+const Key* StoreOperation::parent_of(size_t key) const noexcept {
+  if (request_.unchained) return nullptr;
+  if (key != 0) return &request_.keys[key - 1];
+  return request_.parent.has_value() ? &*request_.parent : nullptr;
+}
+
+std::span<const uint32_t> StoreOperation::ids_of(size_t part, size_t key) const noexcept {
+  const size_t units = request_.cache->units();
+  return std::span(request_.block_ids).subspan((part * request_.keys.size() + key) * units, units);
+}
+
+std::span<const Key> StoreOperation::units_of(size_t key) const noexcept {
+  if (request_.unit_keys.empty()) return {};
+  const size_t units = request_.cache->units();
+  return std::span(request_.unit_keys).subspan(key * units, units);
+}
+
+Code StoreOperation::has_block(size_t part, size_t key) const noexcept {
+  const auto ids = ids_of(part, key);
+  const auto none = std::count(ids.begin(), ids.end(), kNoBlock);
+  if (none == 0) return Code::ok;
+  return static_cast<size_t>(none) == ids.size() ? Code::miss : Code::invalid_argument;
+}
+
+void StoreOperation::fail(size_t key, Code code) {
+  if (status_[key] == Code::ok) status_[key] = code;
+  if (code == Code::no_room) add(host_.counters().refused_room, 1);
+  if (code == Code::over_quota) add(host_.counters().refused_quota, 1);
+}
+
+Operation::Next StoreOperation::step() {
+  if (plans_.empty()) {
+    auto plans = request_.cache->plans();
+    if (!plans.ok()) {
+      for (size_t k = 0; k < request_.keys.size(); ++k) fail(k, plans.status().code());
+      return Next::finished;
+    }
+    plans_ = std::move(plans).value();
+    decided_.assign(request_.keys.size(), false);
+  }
+  if (request_.keys.empty()) return Next::finished;
+  if (part_ == plans_.size()) return await_handover();
+  if (!chunk_open_ && open_chunk() == Next::wait) return Next::wait;
+  const Next copied = flight_ != nullptr ? move_some() : copy_some();
+  if (copied != Next::finished) return copied;
+  const size_t keys = present_.size();
+  close_chunk();
+  chunk_first_ += keys;
+  if (chunk_first_ >= request_.keys.size()) {
+    if (last_ != kNoSlot) host_.release({&last_, 1});
+    last_ = kNoSlot;
+    chunk_first_ = 0;
+    no_room_ = Code::ok;
+    follows_nothing_ = false;
+    ++part_;
+  }
+  return part_ == plans_.size() ? await_handover() : Next::more;
+}
+
+// Sends the open chunk, which is in the host, to the tier that must have it as well, before the host can evict it.
+void StoreOperation::hand_over() {
+  if (required_ == kNoTier) return;
+  const MemoryWait counted;  // the offloader releases what is acquired from here on
+  if (handover_ == nullptr) handover_ = std::make_shared<Handover>(request_.keys.size());
+  const auto handover = handover_;
+  std::vector<SlotId> slots;
+  std::vector<size_t> key_of;
+  const auto add = [&](SlotId slot, size_t key) {
+    if (slot == kNoSlot || status_[key] != Code::ok || has_block(part_, key) != Code::ok) return;
+    slots.push_back(slot);
+    key_of.push_back(key);
+  };
+  for (size_t i = 0; i < present_.size(); ++i) add(present_[i], chunk_first_ + i);
+  for (const Fresh& fresh : fresh_) add(fresh.slot, fresh.key);
+  if (slots.empty()) return;
+  host_.table().retain(slots);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
+    host_.table().clear_flags(slots[i], on_tier_flag(required_));
+    handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
+  }
+  handover->waiting.fetch_add(slots.size(), std::memory_order_relaxed);
+  auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+  auto report = std::make_shared<Offloader::Report>(
+      [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
+        int32_t none = 0;
+        std::atomic<int32_t>& first = handover->codes[key_of[index]];
+        if (code != Code::ok)
+          first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
+        handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
+        handover->waiting.fetch_sub(1, std::memory_order_release);
+        self->wake();
+      });
+  stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
+}
+
+// Waits for the tier that must have all blocks as well; the host has them by now.
+Operation::Next StoreOperation::await_handover() {
+  note_stored();
+  if (handover_ == nullptr) return Next::finished;
+  if (!std::exchange(all_sent_, true)) handover_->waiting.fetch_sub(1, std::memory_order_release);
+  if (handover_->waiting.load(std::memory_order_acquire) != 0) return Next::wait;
+  end_handover(Code::ok);
+  return Next::finished;
+}
+
+// Records the stored blocks for a flush of a shared tier set, wherever they were sent.
+void StoreOperation::note_stored() {
+  Unflushed& unflushed = stack_.unflushed();
+  if (!unflushed.wanted() || std::exchange(noted_, true)) return;
+  const MemoryWait counted;
+  std::vector<Identity> ids;
+  for (size_t part = 0; part < plans_.size(); ++part) {
+    for (size_t k = 0; k < request_.keys.size(); ++k) {
+      if (status_[k] != Code::ok || has_block(part, k) != Code::ok) continue;
+      ids.push_back({request_.keys[k], plans_[part].family});
+    }
+  }
+  unflushed.stored(ids);
+}
+
+// Ends the handover, once. Blocks still open end as `why`: the host has them, and the tier may get them yet.
+void StoreOperation::end_handover(Code why) {
+  for (size_t k = 0; k < status_.size(); ++k) {
+    const bool open = handover_->open[k].load(std::memory_order_acquire) != 0;
+    const auto code = static_cast<Code>(handover_->codes[k].load(std::memory_order_relaxed));
+    if (code != Code::ok) fail(k, code);
+    if (open) fail(k, why);
+  }
+  handover_ = nullptr;
+}
+
+// Finds the keys that are stored already and takes slots for the others: for all, or for as many leading ones as
+// there are slots for, and the chunk ends there. Without any slot the chunk stays closed and this waits. Meanwhile it
+// holds only the previous block; its published blocks are being offloaded and may be evicted after that.
+Operation::Next StoreOperation::open_chunk() {
+  const size_t n = std::min(chunk_keys(), request_.keys.size() - chunk_first_);
+  const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
+  present_.assign(n, kNoSlot);
+  // A lookup that is repeated after a wait does not count as a second use.
+  const uint32_t tick = waits_since_ns_ == 0 ? host_.tick() : block::kNoUse;
+  host_.table().acquire_each(plans_[part_].family, keys, present_, tick);
+  leave_others();
+  if (const Key* const parent = parent_of(chunk_first_); parent != nullptr && last_ == kNoSlot) {
+    last_ = host_.acquire_one(plans_[part_].family, *parent);
+    if (last_ == kNoSlot && chunk_first_ == 0) {
+      follows_nothing_ = stack_.is_nowhere({*parent, plans_[part_].family});
+    }
+  }
+  const std::vector<size_t> missing = find_missing();
+  fresh_.clear();
+  fresh_.reserve(missing.size());  // a slot that is taken must find its entry here
+  if (!missing.empty() && take_slots(missing) == Next::wait) {
+    cut_chunk(0);
+    return Next::wait;
+  }
+  at_ = 0;
+  leaf_ = 0;
+  chunk_open_ = true;
+  return Next::more;
+}
+
+// Returns the resolver for keys from `first` on.
+Newcomers StoreOperation::newcomers(size_t first) const {
+  std::span<const codec::Position> positions(request_.positions);
+  if (!positions.empty()) positions = positions.subspan(first);
+  return {host_, request_.cache->ns()->options().allow_lossy, positions};
+}
+
+// Treats resident blocks as missing if they cannot replace the engine's: another engine stored them, or an earlier
+// process left them and they fail verification.
+void StoreOperation::leave_others() {
+  const Newcomers mine = newcomers(chunk_first_);
+  for (size_t i = 0; i < present_.size(); ++i) {
+    if (present_[i] == kNoSlot || has_block(part_, chunk_first_ + i) != Code::ok) continue;
+    if (mine.stands_in(present_[i], i) && host_.trust(present_[i])) continue;
+    host_.release({&present_[i], 1});
+    present_[i] = kNoSlot;
+  }
+}
+
+// Returns the keys of the chunk that must be copied.
+std::vector<size_t> StoreOperation::find_missing() {
+  std::vector<size_t> missing;
+  missing.reserve(present_.size());
+  for (size_t i = 0; i < present_.size(); ++i) {
+    const size_t key = chunk_first_ + i;
+    if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
+    Code has = has_block(part_, key);
+    if (has == Code::ok && flight_ != nullptr && is_lost()) has = Code::tier_disabled;
+    if (has == Code::invalid_argument || has == Code::tier_disabled) fail(key, has);
+    if (has == Code::ok) missing.push_back(key);
+  }
+  return missing;
+}
+
+// Takes slots. wait: RoomLine will wake this. Otherwise the chunk is as long as there are slots, or none will be
+// free.
+Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
+  if (no_room_ != Code::ok) {
+    give_up(missing, no_room_);
+    return Next::more;
+  }
+  const block::AccountId account = request_.cache->ns()->account();
+  const auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+  RoomLine& line = host_.room();
+  Code code = Code::no_room;
+  RoomLine::Turn turn = line.ask(self, place_, account, last_ != kNoSlot);
+  while (turn == RoomLine::Turn::try_it) {
+    if (take_leading(missing, loss_, code)) return Next::more;
+    if (let_go_of_last()) continue;
+    turn = RoomLine::Turn::refused;
+    if (line.may_wait_after(code, account) && !follows_nothing_) {
+      turn = line.refused(self, place_, account, last_ != kNoSlot, code, stack_.lower().offloading_blocks() != 0);
+    }
+  }
+  const uint64_t waited = waits_since_ns_ == 0 ? 0 : host_.env().clock().now_ns() - waits_since_ns_;
+  const bool late = waited >= host_.options().room_wait_ns;
+  const bool may_wait = !late && !host_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
+  if (turn == RoomLine::Turn::refused && loss_ == Loss::nothing && may_wait) {
+    // Blocks that can be written back since the last try are, before any block is lost for this store.
+    if (take_leading(missing, Loss::nothing, code)) return Next::more;
+    if (stack_.lower().offloading_blocks() != 0) turn = RoomLine::Turn::wait;
+  }
+  if (turn == RoomLine::Turn::wait) {
+    if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
+    // Keys in front of the first missing one are stored already and need no slots.
+    if (missing.front() == chunk_first_) return Next::wait;
+    cut_chunk(missing.front() - chunk_first_);
+    return Next::more;
+  }
+  // No slot will become free, or not in time: blocks that should have been written back are evicted now.
+  if (waited != 0 && late) loss_ = Loss::what_must;  // the rest does not wait that long either
+  if (line.may_wait_after(code, account) && take_leading(missing, Loss::what_must, code)) return Next::more;
+  end_wait(false);
+  give_up(missing, code);
+  return Next::more;
+}
+
+// Takes all slots, or as many leading ones as there are; the chunk then ends there. False: none, and `code` has the
+// reason.
+bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Code& code) {
+  const block::AccountId account = request_.cache->ns()->account();
+  size_t n = missing.size();
+  // A block that cannot be found, because its parent is in no tier, evicts no other block. Otherwise a prompt longer
+  // than all tiers would lose its beginning to its end.
+  if (follows_nothing_) n = std::min<size_t>(n, host_.table().counters().free);
+  if (n == 0) {
+    code = Code::no_room;
+    return false;
+  }
+  if (loss == Loss::nothing) n = stack_.slots_to_store_in(account, n, code);
+  if (n == 0) return false;
+  std::vector<SlotId> slots(n);
+  size_t got = 0;
+  const bool evicting = loss == Loss::what_must || !stack_.lower().host_has_last_copies();
+  code = stack_.allocate_leading(account, slots, got, evicting);
+  if (got == 0 && loss == Loss::what_must) {
+    stack_.lower().yield_offloads(n);
+    code = stack_.allocate_leading(account, slots, got);
+  }
+  for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i]});
+  if (got == 0) return false;
+  end_wait(true);
+  if (got != missing.size()) cut_chunk(missing[got] - chunk_first_);
+  return true;
+}
+
+// Releases the previous block if a tier below has it: among few slots it would be one too many. A block that is
+// written only at its eviction is written back once its parent is below. Returns true if it was released.
+bool StoreOperation::let_go_of_last() {
+  if (last_ == kNoSlot) return false;
+  if (!host_.table().lies_below(last_)) {
+    const SlotId parent = host_.table().parent(last_);
+    const bool comes_next = parent == kNoSlot || host_.table().lies_below(parent);
+    if (sent_down_ != last_ && comes_next) {
+      sent_down_ = last_;
+      stack_.lower().write_back(last_);
+    }
+    return false;
+  }
+  host_.table().release({&last_, 1}, host_.tick());
+  last_ = sent_down_ = kNoSlot;
+  return true;
+}
+
+// Leaves the space queue.
+void StoreOperation::end_wait(bool got_some) {
+  host_.room().leave(place_, got_some);
+  if (waits_since_ns_ == 0) return;
+  // At least one nanosecond: it did wait.
+  waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
+  waits_since_ns_ = 0;
+}
+
+// Fails the keys. A block without a slot ends the prefix: later blocks would never be found.
+void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
+  for (const size_t key : missing) fail(key, code);
+  if (no_room_ == Code::ok) {
+    host_.room().log_refused("a store", code, waited_ns_, stack_.lower().offloading_blocks());
+  }
+  no_room_ = code;
+}
+
+// Ends the chunk earlier. Releases without notifying the space queue: this operation may be queued there, and would
+// wake itself forever.
+void StoreOperation::cut_chunk(size_t keys) {
+  std::vector<SlotId> left;
+  left.reserve(present_.size());
+  for (size_t i = keys; i < present_.size(); ++i) {
+    if (present_[i] != kNoSlot) left.push_back(present_[i]);
+  }
+  present_.resize(keys);
+  host_.table().release(left, host_.tick());
+}
+
+// Copies until the chunk is done (finished) or a step's worth of bytes is (more).
+Operation::Next StoreOperation::copy_some() {
+  const CachePart& part = request_.cache->parts()[part_];
+  uint64_t moved = 0;
+  for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
+    const Fresh& fresh = fresh_[at_];
+    const auto ids = ids_of(part_, fresh.key);
+    if (leaf_ == 0) {
+      host_.arena().clear_head(fresh.slot);
+      leaves_.resize(part.leaf_count());
+    }
+    std::byte* payload = host_.arena().payload(fresh.slot).data();
+    for (; leaf_ < part.leaf_count(); ++leaf_) {
+      if (moved >= kStepBytes) {
+        codec::order_copies();  // the next step may run on another thread
+        return Next::more;
+      }
+      uint32_t unit = 0;
+      uint32_t layer = 0;
+      codec::Leaf& leaf = leaves_[leaf_];
+      leaf = part.leaf(leaf_, unit, layer);
+      const StridedRun run = part.run(leaf_, ids[unit]);
+      leaf.hash =
+          codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic, codec::CopyOrder::later);
+      moved += leaf.raw_bytes;
+    }
+    codec::order_copies();  // before a head vouches for these bytes
+    const Code code = finish_record(fresh, leaves_);
+    if (code != Code::ok) fail(fresh.key, code);
+    bytes_ += part.payload_bytes();
+  }
+  return Next::finished;
+}
+
+Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves) {
+  const CachePart& part = request_.cache->parts()[part_];
+  HeadFacts facts;
+  facts.family = plans_[part_].family;
+  facts.key = request_.keys[fresh.key];
+  if (const Key* parent = parent_of(fresh.key)) facts.parent = *parent;
+  facts.payload_bytes = part.payload_bytes();
+  if (part.is_opaque()) facts.flags |= codec::kOpaque;
+  std::vector<std::byte> attributes;
+  if (!request_.positions.empty()) {
+    facts.flags |= codec::kContentKey;
+    const auto value = codec::encode_position(request_.positions[fresh.key]);
+    const Status added = codec::append_attribute(attributes, codec::Attribute::position, value);
+    if (!added.ok()) return added.code();
+  }
+  const auto units = units_of(fresh.key);
+  const ConstBytes unit_bytes = std::as_bytes(units);
+  // If they do not fit in the head, the block is found by its units only until the process ends.
+  if (!units.empty() && codec::head_bytes(part.leaf_count(), attributes.size() + 4 + unit_bytes.size()) <=
+                            host_.arena().head(fresh.slot).size()) {
+    (void)codec::append_attribute(attributes, codec::Attribute::unit_keys, unit_bytes);
+  }
+  return write_head(host_, fresh.slot, facts, leaves, attributes);
+}
+
+// Publishes the copied blocks, in runs of consecutive keys, each chained to the block before it.
+void StoreOperation::close_chunk() {
+  const size_t n = present_.size();
+  SlotId before = last_;
+  size_t f = 0;
+  for (size_t i = 0; i < n;) {
+    const size_t key = chunk_first_ + i;
+    if (f == fresh_.size() || fresh_[f].key != key) {
+      before = present_[i];
+      ++i;
+      continue;
+    }
+    size_t count = 1;
+    while (count < kChunk && f + count < fresh_.size() && fresh_[f + count].key == key + count) ++count;
+    publish_run(f, count, before);
+    before = fresh_[f + count - 1].slot;
+    f += count;
+    i += count;
+  }
+  hand_over();
+  // The last block of the chunk is the parent of the next chunk's first: keep its reference.
+  const SlotId keep = before;
+  std::vector<SlotId> done;
+  if (last_ != kNoSlot) done.push_back(last_);
+  for (const SlotId slot : present_) {
+    if (slot != kNoSlot) done.push_back(slot);
+  }
+  for (const Fresh& fresh : fresh_) {
+    if (fresh.slot != kNoSlot) done.push_back(fresh.slot);
+  }
+  if (keep != kNoSlot) host_.table().retain({&keep, 1});
+  last_ = keep;
+  sent_down_ = kNoSlot;
+  host_.release(done);
+  present_.clear();
+  fresh_.clear();
+  chunk_open_ = false;
+}
+
+void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
+  SlotId slots[kChunk];
+  Code codes[kChunk];
+  Key parents[kChunk];
+  const size_t key = fresh_[first].key;
+  for (size_t i = 0; i < count; ++i) {
+    slots[i] = fresh_[first + i].slot;
+    if (const Key* p = parent_of(key + i)) parents[i] = *p;
+  }
+  const Code completed = host_.table().complete({slots, count});
+  block::Publication what;
+  what.family = plans_[part_].family;
+  what.keys = std::span<const Key>(request_.keys).subspan(key, count);
+  what.lineage = request_.unchained ? block::Lineage::none : block::Lineage::chain;
+  what.first_parent = request_.unchained ? kNoSlot : parent;
+  what.priority = request_.priority;
+  what.tick = host_.tick();
+  Newcomers mine = newcomers(key);
+  what.precedence = &mine;
+  if (completed == Code::ok) {
+    [[maybe_unused]] const Code all =
+        stack_.publish({slots, count}, what, {parents, count}, {codes, count}, {required_, true}, &mine);
+  } else {
+    std::fill_n(codes, count, completed);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    fresh_[first + i].slot = slots[i];
+    if (codes[i] == Code::ok) host_.keep_over_restart(slots[i]);
+    if (codes[i] != Code::ok && codes[i] != Code::exists)
+      fail(key + i, codes[i]);
+    else
+      host_.unit_index().add(what.family, request_.keys[key + i], units_of(key + i));
+  }
+}
+
+void StoreOperation::conclude(Code why, copy::Completion& completion) {
+  std::vector<SlotId> left;
+  if (last_ != kNoSlot) left.push_back(last_);
+  for (const SlotId slot : present_) {
+    if (slot != kNoSlot) left.push_back(slot);
+  }
+  host_.release(left);
+  left.clear();
+  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
+  let_go(left);
+  end_wait(false);
+  note_stored();
+  if (waited_ns_ != 0) host_.counters().room_wait.record(waited_ns_);
+  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
+  const bool all_stored = !plans_.empty() && part_ == plans_.size();
+  if (why != Code::ok && !all_stored) {
+    const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
+    for (size_t k = from; k < status_.size(); ++k) fail(k, why);
+  }
+  if (handover_ != nullptr) end_handover(why);
+  completion.items = status_.size();
+  for (size_t k = 0; k < status_.size(); ++k) {
+    if (status_[k] == Code::ok) ++completion.items_done;
+    if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
+  }
+  completion.bytes = bytes_;
+  const bool all = completion.items_done == completion.items;
+  completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
+  if (!all && completion.items_done == 0 && why == Code::ok) {
+    completion.status = *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+  }
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,136 @@
+// Storing: engine blocks become host records, hashed on the way, visible only when complete.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "block/block_table.h"
+#include "codec/record.h"
+#include "manager/host/newcomers.h"
+#include "manager/host/room_line.h"
+#include "manager/operation/cache.h"
+#include "manager/operation/operation.h"
+
+namespace kvbm::device {
+class StreamPoint;
+}
+
+namespace kvbm::manager {
+
+struct StoreRequest {
+  std::shared_ptr<Cache> cache;
+  std::vector<Key> keys;
+  std::vector<uint32_t> block_ids;  // [parts][keys * units]
+  std::optional<Key> parent;
+  bool unchained = false;
+  std::vector<Key> unit_keys;  // empty, or `units` per key: the engine's own blocks
+  std::vector<codec::Position> positions;  // empty, or one per key
+  uint8_t priority = 0;
+  uint64_t deadline_ns = kNever;
+  std::shared_ptr<device::StreamPoint> after;  // a cache on a device: begin after it; null: at once
+  std::span<int32_t> item_status;  // caller's; empty if not wanted
+};
+
+class StoreOperation final : public Operation, public RoomSeeker {
+ public:
+  explicit StoreOperation(StoreRequest request);
+
+  void room_may_be() override { wake(); }
+
+ protected:
+  Next step() override;
+  void conclude(Code why, copy::Completion& completion) override;
+  [[nodiscard]] bool quiet() noexcept override;
+
+ private:
+  // Blocks of the host that may be evicted for a store: only those that are below, or also those that could not be
+  // written there in time.
+  enum class Loss : uint8_t { nothing, what_must };
+  static constexpr size_t kChunk = 64;  // keys that take slots, and are published, together
+  // A chunk on a device has as many keys as fit these bytes, because a device should not idle between two chunks.
+  static constexpr size_t kDeviceChunk = 1024;
+  static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
+  // One key of the chunk that must be copied.
+  struct Fresh {
+    size_t key;
+    SlotId slot;
+  };
+
+  // Outcome for blocks that a tier below must have before the store completes; shared with that tier's reports.
+  struct Handover {
+    explicit Handover(size_t n) : codes(n) {}
+    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
+    std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
+    std::atomic<size_t> waiting{1};  // reports to come, plus 1 until all are sent; its release pairs with step's
+                                     // acquire
+  };
+
+  void hand_over();
+  Next await_handover();
+  void note_stored();
+  void end_handover(Code why);
+  [[nodiscard]] size_t chunk_keys() const noexcept;
+  Next open_chunk();
+  [[nodiscard]] Newcomers newcomers(size_t first) const;
+  void leave_others();
+  [[nodiscard]] std::vector<size_t> find_missing();
+  Next take_slots(std::span<const size_t> missing);
+  bool take_leading(std::span<const size_t> missing, Loss loss, Code& code);
+  bool let_go_of_last();
+  void end_wait(bool got_some);
+  void give_up(std::span<const size_t> missing, Code code);
+  void cut_chunk(size_t keys);
+  Next copy_some();
+  void close_chunk();
+  void publish_run(size_t first, size_t count, SlotId parent);
+  Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
+  // store_device.cc; for a cache on a device
+  struct Flight;
+  void begin_flight();
+  void came_back();
+  void let_go(std::span<const SlotId> slots);
+  [[nodiscard]] bool is_lost() const noexcept;
+  Next move_some();
+  void take_back();
+  bool add_leaves();
+  void drop_failed();
+  void fail(size_t key, Code code);
+  [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
+  [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;
+  [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
+  // Returns whether the engine has this block of the part: all units, none, or some (which is refused).
+  [[nodiscard]] Code has_block(size_t part, size_t key) const noexcept;
+
+  StoreRequest request_;
+  TierStack& stack_;
+  HostTier& host_;
+  std::vector<PartPlan> plans_;
+  std::vector<Code> status_;  // per key, the worst of its parts
+  std::vector<bool> decided_;  // per key: its last part is done or it failed
+  size_t part_ = 0;
+  size_t chunk_first_ = 0;
+  bool chunk_open_ = false;
+  std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, or kNoSlot
+  std::vector<Fresh> fresh_;
+  size_t at_ = 0;       // index in fresh_ of the record being copied
+  uint32_t leaf_ = 0;   // its next leaf
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::vector<codec::Leaf> leaves_;
+  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
+  SlotId sent_down_ = kNoSlot;  // the last one that was written back to be released
+  bool follows_nothing_ = false;  // the previous block is in no tier
+  Loss loss_ = Loss::nothing;
+  uint64_t bytes_ = 0;
+  const TierIndex required_;  // LowerTiers::required_tier, when this began
+  const uint64_t place_;   // in the space queue
+  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
+  Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
+  std::shared_ptr<Handover> handover_;
+  bool all_sent_ = false;  // to handover_
+  bool noted_ = false;  // the stored blocks, for flushes
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,31 @@
+// Memory of a device that the transport of links reads and writes by itself for a session's payloads (GPUDirect RDMA,
+// device/direct_memory.h). It is kvbm's own, never an engine's tensors, because a late transfer may still write to it.
+// It is allocated, and freed after its last use, on the device's own thread. Results arrive on the links' thread, and
+// not at all once that is gone. Thread: any.
+#pragma once
+
+#include <memory>
+
+#include "cluster/session/mover.h"
+#include "device/device.h"
+#include "manager/session/device_asks.h"
+#include "manager/session/links_turn.h"
+
+namespace kvbm::manager {
+
+class DeviceDirect {
+ public:
+  using Done = cluster::session::SliceMover::MemoryDone;
+
+  // whatever_it_says: tried even if the device says that cards do not reach it.
+  DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says, std::shared_ptr<LinksTurn> links);
+
+  // Implements cluster/session/mover.h.
+  void make(uint64_t bytes, bool written, Done done);
+
+ private:
+  const bool whatever_it_says_;
+  const std::shared_ptr<DeviceAsks> asks_;
+};
+
+}  // namespace kvbm::manager

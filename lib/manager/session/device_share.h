@@ -1,0 +1,43 @@
+// Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/ipc.h), or two
+// managers of one process, on one device (device/own_memory.h).
+//
+// The prefill side allocates memory and sends its name; the decode side maps it. It is never an engine's tensors: a
+// mapping can be written as well as read, and much of what engines allocate has no name. The message holds the memory
+// and the machine's boot id, so that a name never reaches a driver of another machine. A mapping holds whatever the
+// other process last wrote, also after that process ended, so the reader verifies it.
+//
+// Thread: any. The driver is called on the device's own thread (device_asks.h), also to free and unmap unused memory.
+// Results arrive on the links' thread, and not at all once that is gone.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "cluster/session/mover.h"
+#include "device/device.h"
+#include "device/ipc.h"
+#include "manager/session/links_turn.h"
+
+namespace kvbm::manager {
+
+class DeviceShare {
+ public:
+  using BootId = std::array<uint8_t, 16>;
+  using Done = cluster::session::SliceMover::MemoryDone;
+
+  // boot: of this machine; zero: nothing is shared.
+  DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links);
+
+  // Implements cluster/session/mover.h.
+  [[nodiscard]] std::vector<std::byte> place() const;
+  [[nodiscard]] Status near(ConstBytes place) const;
+  void share(uint64_t bytes, Done done);
+  void map(ConstBytes said, uint64_t bytes, Done done);
+
+ private:
+  struct Core;
+  const std::shared_ptr<Core> core_;
+};
+
+}  // namespace kvbm::manager

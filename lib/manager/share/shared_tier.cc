@@ -1,0 +1,150 @@
+#include "manager/share/shared_tier.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+// The answer to one query. Shared, because either the caller or the links' thread may give up first.
+struct Answer {
+  Mutex mutex;
+  std::condition_variable_any came;
+  bool set KVBM_GUARDED_BY(mutex) = false;
+  Code code KVBM_GUARDED_BY(mutex) = Code::deadline;
+  uint64_t value KVBM_GUARDED_BY(mutex) = 0;
+
+  void give(Code c, uint64_t v) {
+    MutexLock lock(mutex);
+    set = true;
+    code = c;
+    value = v;
+    came.notify_all();
+  }
+  // Waits for the links' thread, which answers by SharedTier::kWaitNs, or somewhat later.
+  Code wait(uint64_t& v) {
+    MutexLock lock(mutex);
+    while (!set) came.wait(mutex);
+    v = value;
+    return code;
+  }
+};
+
+}  // namespace
+
+SharedTier::SharedTier(const cluster::PeerTierOptions& options, Executor& core, FamilyTable& families,
+                       ShareLinks& links)
+    : core_(core), families_(families), links_(links), peers_(options, core, families, links) {}
+
+ShareRole SharedTier::role() const noexcept {
+  const ShareState* const state = state_.load(std::memory_order_acquire);
+  return state != nullptr ? state->role.load(std::memory_order_acquire) : ShareRole::off;
+}
+
+bool SharedTier::connected() const noexcept {
+  const ShareState* const state = state_.load(std::memory_order_acquire);
+  return state != nullptr && state->connected.load(std::memory_order_acquire);
+}
+
+void SharedTier::forget_all() {
+  for (const FamilyId family : families_.all()) (void)peers_.erase_family(family);
+}
+
+void SharedTier::find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept {
+  if (connected()) return peers_.find(ids, out, touch);
+  std::fill(out.begin(), out.end(), tier::Found{});
+}
+
+void SharedTier::put(std::unique_ptr<tier::PutBatch> batch) {
+  if (!connected()) {
+    // A process that became the owner meanwhile has the blocks.
+    batch->status.assign(batch->items.size(), role() == ShareRole::owner ? Code::ok : Code::owner_gone);
+    core_.post([kept = std::shared_ptr<tier::PutBatch>(std::move(batch))] { kept->done(*kept); });
+    return;
+  }
+  auto done = std::make_shared<UniqueFunction<void(tier::PutBatch&)>>(std::move(batch->done));
+  batch->done = [done, refused = refused_, state = state_.load(std::memory_order_acquire)](tier::PutBatch& ended) {
+    const bool there = state->connected.load(std::memory_order_acquire);
+    uint64_t failed = 0;
+    for (Code& code : ended.status) {
+      if (code == Code::no_room && !there) code = Code::owner_gone;
+      if (code != Code::ok && code != Code::owner_gone) ++failed;
+    }
+    refused->fetch_add(failed, std::memory_order_relaxed);
+    (*done)(ended);
+  };
+  peers_.put(std::move(batch));
+}
+
+Code SharedTier::ask_and_wait(ShareMessage message, uint64_t& value) {
+  const auto answer = std::make_shared<Answer>();
+  links_.executor().post([this, answer, message = std::move(message)]() mutable {
+    const uint64_t deadline_ns = links_.executor().clock().now_ns() + kWaitNs;
+    links_.ask(std::move(message), deadline_ns, [answer](Code code, uint64_t v, const std::vector<Key>&) {
+      answer->give(code, v);
+    });
+  });
+  return answer->wait(value);
+}
+
+void SharedTier::erase(std::span<const Identity> ids) {
+  peers_.erase(ids);
+  if (!connected()) return;
+  std::map<FamilyId, ShareMessage> by_family;
+  const auto send = [this](ShareMessage& message) {
+    uint64_t ignored = 0;
+    if (!message.keys.empty()) (void)ask_and_wait(std::exchange(message, {}), ignored);
+  };
+  for (const Identity& id : ids) {
+    ShareMessage& message = by_family[id.family];
+    message.kind = ShareKind::erase;
+    message.family = families_.get(id.family);
+    message.keys.push_back(id.key);
+    if (message.keys.size() == kMaxShareKeys) send(message);
+  }
+  for (auto& [family, message] : by_family) send(message);
+}
+
+Status SharedTier::erase_family(FamilyId family) {
+  (void)peers_.erase_family(family);
+  if (!connected()) return {};
+  ShareMessage message;
+  message.kind = ShareKind::erase_family;
+  message.family = families_.get(family);
+  uint64_t ignored = 0;
+  const Code code = ask_and_wait(std::move(message), ignored);
+  if (code == Code::ok) return {};
+  return {code, "share: the owner of the tier set did not forget the blocks; try again"};
+}
+
+Result<uint64_t> SharedTier::epoch(const NamespaceId& base_id) {
+  if (!connected()) return uint64_t{0};
+  ShareMessage message;
+  message.kind = ShareKind::epoch;
+  message.base = base_id;
+  uint64_t epoch = 0;
+  const Code code = ask_and_wait(std::move(message), epoch);
+  // An owner that disappears now has a successor, which is asked once it is there.
+  if (code == Code::ok || code == Code::owner_gone) return epoch;
+  return Status(code, "share: the owner of the tier set did not say which epoch the namespace has; try again");
+}
+
+Status SharedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  if (role() == ShareRole::off) return {};
+  const auto answer = std::make_shared<Answer>();
+  links_.executor().post([this, answer, base_id, epoch] {
+    const uint64_t deadline_ns = links_.executor().clock().now_ns() + kWaitNs;
+    links_.announce(base_id, epoch, deadline_ns, [answer](Code code) { answer->give(code, 0); });
+  });
+  uint64_t ignored = 0;
+  const Code code = answer->wait(ignored);
+  if (code == Code::ok || role() == ShareRole::owner) return {};
+  return {code, "share: the owner of the tier set did not take the new epoch; try again"};
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,84 @@
+#include "manager/stack/coded_landing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "codec/leaf_codec.h"
+#include "manager/stack/onboard.h"
+#include "manager/stack/tier_stack.h"
+
+namespace kvbm::manager {
+
+void LateDecoder::keep(Landed landed) {
+  const MemoryWait until_it_is_queued;
+  HostTier& host = stack_.host();
+  const uint64_t most = std::min<uint64_t>(host.arena().slots() / 8, kMostBytes / host.arena().block_bytes());
+  const SlotId slot = landed.slot;
+  bool taken = false;
+  bool begin = false;
+  {
+    MutexLock lock(mutex_);
+    taken = !host.closing() && slots_ < std::max<uint64_t>(most, 1);
+    if (taken) {
+      waiting_.push_back(std::move(landed));
+      ++slots_;
+      begin = tasks_ < kTasks;
+      if (begin) ++tasks_;
+    }
+  }
+  if (!taken) {
+    add(host.counters().left_below, 1);
+    return host.release({&slot, 1});
+  }
+  if (begin) post(std::make_unique<codec::Workspace>());
+}
+
+void LateDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
+  stack_.host().env().executor->post([this, alive = stack_.keep(), workspace = std::move(workspace)]() mutable {
+    work(std::move(workspace));
+  });
+}
+
+// Decodes one record, then posts itself again behind the tasks that were queued meanwhile.
+void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
+  const MemoryWait until_released;
+  HostTier& host = stack_.host();
+  Landed landed;
+  {
+    MutexLock lock(mutex_);
+    if (waiting_.empty()) {
+      --tasks_;
+      return;
+    }
+    landed = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  if (!host.closing()) decode(landed, *workspace);
+  host.release({&landed.slot, 1});
+  {
+    MutexLock lock(mutex_);
+    --slots_;
+  }
+  post(std::move(workspace));
+}
+
+void LateDecoder::decode(Landed& landed, codec::Workspace& workspace) {
+  HostTier& host = stack_.host();
+  const auto head = codec::HeadView::parse(landed.coded->head);
+  Status s = head.ok() ? Status() : head.status();
+  const MutableBytes room = host.arena().payload(landed.slot);
+  if (s.ok()) s = codec::decode_opened(head.value(), landed.coded->leaves, room, workspace);
+  if (s.ok()) {
+    const Code settled = settle_head(host, landed.slot, landed.tier, landed.coded->head);
+    // A record that the host cannot keep is still in the tier below.
+    if (settled == Code::ok) (void)register_landed(stack_, landed.slot, landed.id, landed.mark);
+    add(host.counters().decoded_late, 1);
+    return;
+  }
+  // The device decoded only the leaves that were wanted; the others may be damaged.
+  if (s.code() == Code::damaged) stack_.lower().reject(landed.tier, landed.id, landed.location);
+}
+
+}  // namespace kvbm::manager

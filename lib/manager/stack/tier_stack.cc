@@ -1,0 +1,231 @@
+#include "manager/stack/tier_stack.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/memory_wait.h"
+#include "manager/host/newcomers.h"
+#include "manager/lower/coded_tiers.h"
+#include "manager/lower/offload.h"
+
+namespace kvbm::manager {
+
+// ---- Slots ----
+
+Code TierStack::allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted,
+                       bool evicting) {
+  std::vector<block::Evicted> mine;
+  std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
+  const size_t before = gone.size();
+  Code code = host_.table().allocate(account, out, &gone, host_.tick(), evicting);
+  while (code == Code::no_room && evicting && host_.taken().let_go_some(host_.tick())) {
+    code = host_.table().allocate(account, out, &gone, host_.tick());
+  }
+  if (code == Code::ok && host_.recovered().any()) {
+    for (const SlotId slot : out) host_.recovered().remove(slot);
+  }
+  const MemoryWait reported;  // the evictions have happened, so reporting them must not fail
+  if (gone.size() != before) report_displaced(std::span(gone).subspan(before));
+  for (const auto& offloader : lower_.offloaders()) offloader->relieve();
+  return code;
+}
+
+size_t TierStack::slots_to_land_in(size_t n) {
+  if (!lower_.host_has_last_copies() || host_.table().counters().free >= n) return n;
+  const MemoryWait reported;
+  for (const auto& offloader : lower_.offloaders()) offloader->relieve();
+  return std::min<size_t>(n, host_.table().counters().free);
+}
+
+size_t TierStack::slots_to_store_in(block::AccountId account, size_t n, Code& why) {
+  if (!lower_.host_has_last_copies()) return n;
+  const auto room = [&] {
+    size_t most = std::min<size_t>(n, host_.table().counters().free);
+    why = Code::no_room;
+    const block::AccountUse use = host_.table().account_use(account);
+    const uint32_t left = use.limit > use.used ? use.limit - use.used : 0;
+    if (account == block::kSharedAccount || use.mode == block::OverQuota::reject || left >= most) return most;
+    why = Code::over_quota;
+    return size_t{left};
+  };
+  if (const size_t most = room(); most == n) return n;
+  const MemoryWait reported;
+  const block::AccountId whose = why == Code::over_quota ? account : block::kSharedAccount;
+  for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
+  while (room() == 0 && lower_.offloading_blocks() == 0 && host_.taken().let_go_some(host_.tick())) {
+    for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
+  }
+  return room();
+}
+
+Code TierStack::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got, bool evicting) {
+  got = 0;
+  for (size_t want = out.size(); got < out.size();) {
+    want = std::min(want, out.size() - got);
+    Code code = Code::no_memory;
+    try {
+      code = allocate(account, out.subspan(got, want), nullptr, evicting);
+    } catch (const std::bad_alloc&) {
+      if (got == 0) throw;
+      return Code::ok;  // slots taken so far belong to the caller
+    }
+    if (code == Code::ok) {
+      got += want;
+    } else if (want > 1) {
+      want = (want + 1) / 2;
+    } else {
+      return got != 0 ? Code::ok : code;
+    }
+  }
+  return Code::ok;
+}
+
+void TierStack::report_displaced(std::span<const block::Evicted> gone) {
+  for (const auto& offloader : lower_.offloaders()) offloader->evicted(gone);
+  host_.report_evicted(gone);
+}
+
+// ---- Blocks ----
+
+Code TierStack::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
+                      std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers) {
+  const Code all = host_.table().publish(inout, what, codes);
+  const MemoryWait reported;  // the blocks are findable from here on, so the rest must not fail
+  // The family's epoch ended so long ago that its id was recycled: no lookup asks for these blocks.
+  const bool ended = !host_.families().has(what.family);
+  if (ended) [[unlikely]] host_.table().erase(what.family, what.keys);
+  uint64_t came_in = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < inout.size(); ++i) {
+    if (codes[i] != Code::ok) continue;
+    ++came_in;
+    bytes += host_.table().payload_bytes(inout[i]);
+  }
+  add(host_.counters().tiers[0].stores, came_in);
+  add(host_.counters().tiers[0].store_bytes, bytes);
+  if (newcomers != nullptr) erase_replaced(what, *newcomers, codes);
+  if (host_.events().wanted() && !ended) {
+    std::vector<Key> keys;
+    std::vector<Key> parents;
+    for (size_t i = 0; i < inout.size(); ++i) {
+      if (codes[i] != Code::ok) continue;
+      keys.push_back(what.keys[i]);
+      parents.push_back(i < parents_of_events.size() ? parents_of_events[i] : Key{});
+    }
+    host_.events().publish(copy::EventKind::stored, 0, what.family, keys, parents);
+  }
+  if (lower_.count() == 0) return all;
+  std::vector<SlotId> fresh;
+  fresh.reserve(inout.size());
+  for (size_t i = 0; i < inout.size(); ++i) {
+    if (codes[i] == Code::ok) fresh.push_back(inout[i]);
+  }
+  for (TierIndex i = 1; i <= lower_.count(); ++i) {
+    if (!fresh.empty() && i != bringer.apart) lower_.offloader(i).stored(fresh, bringer.waits);
+  }
+  return all;
+}
+
+// Erases from the tiers below the blocks that a caller's block has replaced. They must not be read up again, nor keep
+// the new block from being offloaded. Also erases records that exist only below and may differ from the new block.
+void TierStack::erase_replaced(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
+  std::vector<Identity> ids;
+  for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
+  if (!ids.empty()) host_.events().publish(copy::EventKind::removed, 0, ids);
+  if (!newcomers.are_callers()) return;
+  std::vector<Identity> doubtful;
+  for (size_t i = 0; i < what.keys.size() && newcomers.doubt_what_is_below(); ++i) {
+    if (codes[i] == Code::ok) doubtful.push_back({what.keys[i], what.family});
+  }
+  std::vector<tier::Found> found(doubtful.size());
+  for (const auto& tier : lower_.all()) {
+    if (doubtful.empty()) break;
+    std::fill(found.begin(), found.end(), tier::Found{});
+    tier->find(doubtful, found, false);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].present) ids.push_back(doubtful[i]);
+    }
+  }
+  if (ids.empty()) return;
+  const Invalidations::Scope invalidating(host_.invalidations(), what.family);
+  for (const auto& offloader : lower_.offloaders()) offloader->erase(ids);
+}
+
+void TierStack::keep_taken(std::span<const SlotId> slots) {
+  if (host_.taken().any_given()) lower_.note_tiers_in_use();
+  host_.keep_taken(slots);
+}
+
+// Searches from the host down: a block that moves down is in the lower tier before it leaves the upper one.
+bool TierStack::is_nowhere(const Identity& id) {
+  const SlotId slot = host_.acquire_one(id.family, id.key);
+  if (slot != kNoSlot) host_.release({&slot, 1});
+  if (slot != kNoSlot) return false;
+  for (TierIndex i = 1; i <= lower_.count(); ++i) {
+    if (lower_.out_of_use(i)) continue;
+    tier::Found found;
+    if (!is_storage(lower_.tier(i))) return false;
+    lower_.tier(i).find({&id, 1}, {&found, 1}, false);
+    if (found.present) return false;
+  }
+  return true;
+}
+
+size_t TierStack::drop(FamilyId family, std::span<const Key> keys) {
+  const Invalidations::Scope invalidating(host_.invalidations(), family);
+  const size_t n = host_.table().erase(family, keys);
+  std::vector<Identity> ids;
+  ids.reserve(keys.size());
+  for (const Key& key : keys) ids.push_back({key, family});
+  unflushed_.forget(ids);
+  for (const auto& offloader : lower_.offloaders()) offloader->erase(ids);
+  host_.events().publish(copy::EventKind::removed, 0, ids);
+  return n;
+}
+
+void TierStack::hint(FamilyId family, std::span<const Key> keys, uint8_t priority) {
+  std::vector<SlotId> slots(keys.size(), kNoSlot);
+  host_.table().acquire_each(family, keys, slots, block::kNoUse);
+  slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
+  host_.table().set_priority(slots, priority, host_.tick());
+  host_.release(slots);
+  std::vector<Identity> ids;
+  ids.reserve(keys.size());
+  for (const Key& key : keys) ids.push_back({key, family});
+  for (const auto& tier : lower_.all()) tier->hint(ids, priority);
+}
+
+Status TierStack::erase_family(FamilyId family) {
+  Status first;
+  const Invalidations::Scope invalidating(host_.invalidations(), family);
+  host_.table().erase_family(family);
+  unflushed_.forget(family);
+  host_.taken().let_go_all(host_.tick());
+  for (const auto& offloader : lower_.offloaders()) {
+    Status erased = offloader->erase_families({&family, 1});
+    if (!erased.ok() && first.ok()) first = std::move(erased);
+  }
+  return first;
+}
+
+Status TierStack::erase_all() {
+  Status first;
+  const Invalidations::Scope invalidating(host_.invalidations());
+  host_.table().erase_all();
+  unflushed_.forget_all();
+  host_.taken().let_go_all(host_.tick());
+  const std::vector<FamilyId> all = host_.families().all();
+  for (const auto& offloader : lower_.offloaders()) {
+    Status erased = offloader->erase_families(all);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
+  }
+  host_.events().cleared({});
+  return first.ok() ? host_.arena().sync() : first;
+}
+
+void TierStack::add_stored(FamilyTable::Named& named) {
+  host_.table().each_family([&](FamilyId family) { named.add(family); });
+  for (const auto& tier : lower_.all()) tier->families(named);
+}
+
+}  // namespace kvbm::manager
