@@ -215,6 +215,35 @@ static void one_that_refuses_everything_is_misses(void) {
   engine_close(&e);
 }
 
+/* A plug-in keeps records and no epochs: without another tier an invalidation ends with the manager, which says so. */
+static void an_invalidation_that_nothing_keeps_is_told(void) {
+  engine_t e;
+  kvbm_tier_t tiers[2];
+  char path[300];
+  memset(tiers, 0, sizeof tiers);
+  tiers[0].table = table_of(KVBM_MEMORY_TIER);
+  OK(engine_open_tiers(&e, 16, tiers, 1));
+  OK(engine_store(&e, 801, 8));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
+  CHECK_STATUS(kvbm_namespace_invalidate(e.ns, &check_error), KVBM_ERR_UNSUPPORTED);
+  CHECK(strstr(check_error.message, "open the namespace with epoch 1") != NULL);
+  CHECK_U64(engine_load(&e, 801, 8), 0);
+  engine_close(&e);
+  OK(engine_open_tiers(&e, 16, tiers, 1));
+  CHECK_U64(engine_load(&e, 801, 8), 8); /* as the text says */
+  engine_close(&e);
+  snprintf(path, sizeof path, "%s/epochs", scratch);
+  tiers[1].path = path;
+  tiers[1].capacity_bytes = 64 << 20;
+  OK(engine_open_tiers(&e, 16, tiers, 2));
+  CHECK_U64(engine_load(&e, 801, 8), 8);
+  OK(kvbm_namespace_invalidate(e.ns, &check_error));
+  engine_close(&e);
+  OK(engine_open_tiers(&e, 16, tiers, 2));
+  CHECK_U64(engine_load(&e, 801, 8), 0);
+  engine_close(&e);
+}
+
 int main(void) {
   if (check_directory(scratch) == NULL) return 77;
   RUN(an_honest_one_is_the_third_tier);
@@ -224,6 +253,7 @@ int main(void) {
   RUN(a_late_answer_is_counted_and_touches_nothing);
   RUN(answering_twice_is_counted_and_changes_nothing);
   RUN(one_that_refuses_everything_is_misses);
+  RUN(an_invalidation_that_nothing_keeps_is_told);
   check_remove(scratch);
   FINISH();
 }

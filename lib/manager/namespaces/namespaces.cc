@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/memory_wait.h"
@@ -107,7 +108,26 @@ void Namespaces::epoch_raised(const NamespaceEpoch& row) {
   if (!raised.ok()) host_.env().log->write(LogLevel::warning, "manager", raised.message());
 }
 
-Status Namespaces::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
+Status Namespaces::invalidate(Namespace& ns) {
+  Status raised = raise_epoch(ns.base_id(), 0);
+  if (raised.ok() && epochs_end_before_records()) {
+    return {Code::unsupported, "the namespace is invalidated, but no tier keeps that over a restart",
+            "a plug-in tier may then have its old blocks: add a disk tier or host_file, or open the namespace with epoch " +
+                std::to_string(ns.epoch()) + " or later"};
+  }
+  return raised;
+}
+
+// A plug-in has no place for epochs, and its records may outlive this process.
+bool Namespaces::epochs_end_before_records() {
+  bool outlived = false;
+  for (const auto& tier : stack_.lower().all()) {
+    const bool plugin = tier->kind() == "plugin";
+    if (is_storage(*tier) && !plugin) return false;  // disks and stores keep epochs
+    outlived = outlived || plugin;
+  }
+  return outlived && host_.arena().marks().empty();  // a host file keeps epochs too
+}
 
 Status Namespaces::reset(Namespace& ns) {
   Status first = erase_families_of(ns.id());

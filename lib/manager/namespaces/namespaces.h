@@ -105,6 +105,8 @@ class Namespaces {
   Result<std::shared_ptr<const Accounts::Lease>> limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes,
                                                                block::OverQuota mode) KVBM_REQUIRES(mutex_);
   Status erase_families_of(const NamespaceId& id);
+  // Returns true if records of an ended epoch could be found again after a restart.
+  [[nodiscard]] bool epochs_end_before_records();
 
   TierStack& stack_;
   HostTier& host_;
