@@ -22,7 +22,7 @@ constexpr uint64_t kOpenNs = 5 * kSecond;
 
 struct OwnOption {
   std::string_view name;
-  enum Type { bytes, duration, flag } type;
+  enum Type { bytes, bytes_or_off, duration, flag } type;
   uint64_t least, most;
   void (*set)(StoreTierOptions&, uint64_t);
 };
@@ -35,12 +35,18 @@ constexpr OwnOption kOwn[] = {
     {"ttl", OwnOption::duration, kSecond, 365 * 86'400 * kSecond,
      [](StoreTierOptions& o, uint64_t v) { o.ttl_s = (v + kSecond - 1) / kSecond; }},
     {"inflight", OwnOption::bytes, 64 << 10, uint64_t{64} << 30, [](StoreTierOptions& o, uint64_t v) { o.staging_bytes = v; }},
+    {"prefetch_ahead", OwnOption::bytes_or_off, 64 << 10, uint64_t{32} << 30,
+     [](StoreTierOptions& o, uint64_t v) { o.ahead_bytes = v; }},
     {"index", OwnOption::bytes, 1 << 20, uint64_t{1} << 40, [](StoreTierOptions& o, uint64_t v) { o.index_bytes = v; }},
     {"timeout", OwnOption::duration, 10 * kMs, 600 * kSecond, [](StoreTierOptions& o, uint64_t v) { o.timeout_ns = v; }},
     {"write", OwnOption::flag, 0, 1, [](StoreTierOptions& o, uint64_t v) { o.write = v != 0; }},
 };
 
 Result<uint64_t> parse(const OwnOption& option, const std::string& value) {
+  if (option.type == OwnOption::bytes_or_off) {
+    auto bytes = value == "off" ? Result<uint64_t>(uint64_t{0}) : parse_bytes(value);
+    return bytes.ok() ? std::move(bytes) : Status(Code::bad_config, "it is a size, or off");
+  }
   if (option.type == OwnOption::bytes) return parse_bytes(value);
   if (option.type == OwnOption::duration) return parse_duration(value);
   if (value == "on" || value == "true") return uint64_t{1};
@@ -56,8 +62,9 @@ Status read_own(const std::vector<NamedText>& given, StoreTierOptions& out) {
       if (!value.ok()) {
         return {Code::bad_config, "a store's URL has a bad value", each.name + "=" + each.text + ": " + value.status().message()};
       }
-      if (value.value() < option.least || value.value() > option.most) {
-        const char* const unit = option.type == OwnOption::bytes ? " bytes" : " ns";
+      const bool is_off = option.type == OwnOption::bytes_or_off && value.value() == 0;
+      if (!is_off && (value.value() < option.least || value.value() > option.most)) {
+        const char* const unit = option.type == OwnOption::duration ? " ns" : " bytes";
         return {Code::bad_config, "a store's URL has a bad value",
                 each.name + "=" + each.text + " is outside " + std::to_string(option.least) + " to " +
                     std::to_string(option.most) + unit};

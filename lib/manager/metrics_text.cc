@@ -143,6 +143,11 @@ constexpr StoreRow kStoreCounters[] = {
     {"kvbm_store_back_offs_total", "Times that a back-off began.", &tier::StoreStats::back_offs},
     {"kvbm_store_sent_bytes_total", "Bytes of objects that were written.", &tier::StoreStats::sent_bytes},
     {"kvbm_store_received_bytes_total", "Bytes of objects that were read.", &tier::StoreStats::received_bytes},
+    {"kvbm_store_ahead_bytes_total", "Bytes of records that were read ahead.", &tier::StoreStats::ahead_bytes},
+    {"kvbm_store_ahead_used_bytes_total", "Bytes read ahead that a load asked for then.",
+     &tier::StoreStats::ahead_used_bytes},
+    {"kvbm_store_ahead_unused_bytes_total", "Bytes read ahead that no load asked for.",
+     &tier::StoreStats::ahead_unused_bytes},
 };
 constexpr StoreRow kStoreGauges[] = {
     {"kvbm_store_backs_off", "1 while the store is not asked, after failures.", &tier::StoreStats::backs_off},

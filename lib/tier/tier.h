@@ -154,6 +154,8 @@ struct StoreStats {
   uint64_t unanswered = 0;  // overdue requests that the store has not answered to this moment
   uint64_t back_offs = 0;   // times that a back-off began
   uint64_t sent_bytes = 0, received_bytes = 0;
+  // Records that were read before a load asked for them; of these, those that one asked for then, and those dropped.
+  uint64_t ahead_bytes = 0, ahead_used_bytes = 0, ahead_unused_bytes = 0;
   uint64_t packs = 0;     // known to be in the store
   uint64_t is_store = 0;  // 1: this tier is over a store
   uint64_t backs_off = 0;  // 1: in back-off now

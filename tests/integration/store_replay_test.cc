@@ -76,6 +76,15 @@ TEST_F(StoreReplay, a_second_process_finds_what_the_first_one_wrote) {
   EXPECT_GT(number(second.text, "hits"), number(first.text, "hits") * 1.2);
 }
 
+TEST_F(StoreReplay, prompts_are_loaded_in_parts_behind_what_is_read_ahead) {
+  ASSERT_EQ(run(replay("--settle"), "").exit_code, 0);
+  const Ran parts = run(replay("--load-blocks 3 --settle"), "");
+  ASSERT_EQ(parts.exit_code, 0) << parts.text;
+  EXPECT_EQ(number(parts.text, "wrong_blocks"), 0);
+  EXPECT_EQ(number(parts.text, "failed_blocks"), 0);
+  EXPECT_GT(number(parts.text, "found_again"), 1000) << parts.text;
+}
+
 TEST_F(StoreReplay, two_processes_at_a_time_share_and_one_is_killed) {
   const std::string out[] = {dir_.path() + "/a.json", dir_.path() + "/b.json"};
   const pid_t a = start(replay("--settle"), out[0]);
@@ -145,6 +154,10 @@ TEST_F(StoreReplay, bad_urls_are_told_what_is_wrong) {
   refused("--store '" + url() + "?poll=often'", "poll=often");
   refused("--store '" + url() + "?pack=12'", "pack=12");
   refused("--store '" + url() + "?pack=64MiB'", "inflight");
+  refused("--store '" + url() + "?prefetch_ahead=sometimes'", "a size, or off");
+  refused("--store '" + url() + "?prefetch_ahead=1KiB'", "prefetch_ahead=1KiB is outside");
+  refused("--store '" + url() + "?prefetch_ahead=33MiB'", "lower prefetch_ahead");
+  refused("--store '" + url() + "?prefetch_ahed=off'", "prefetch_ahead");
   refused("--store 'file:///proc/version/x'", "/proc/version");
 }
 

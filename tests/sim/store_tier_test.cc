@@ -456,6 +456,150 @@ TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
   EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
 }
 
+// ---- Reading ahead: of 256 KiB of memory it has 64, for 12 records ----
+
+// A host that knows what another one stored.
+struct Reader {
+  explicit Reader(uint64_t seed, StoreTierOptions options = {}) : sim(seed) {
+    writer = std::make_unique<Host>(sim, bucket, asked, 0);
+    writer->put(numbers_of(1, 60), 60 * kSecond, true);
+    sim.run_for(2 * kSecond);
+    host = std::make_unique<Host>(sim, bucket, asked, 0, options);
+    sim.run_for(2 * kSecond);
+    asked = {};
+  }
+  [[nodiscard]] tier::StoreStats stats() const { return host->tier->stats().store; }
+  void answer_all() { ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, 60 * kSecond)); }
+
+  SimExecutor sim;
+  Asked asked;
+  std::shared_ptr<SimBucket> bucket = std::make_shared<SimBucket>();
+  std::unique_ptr<Host> writer, host;
+  std::set<uint64_t> right;
+};
+
+TEST(StoreTierAhead, the_rest_that_a_lookup_found_is_in_memory_when_it_is_asked_for) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Reader r(seed);
+    ASSERT_EQ(r.host->found(numbers_of(1, 30)).size(), 30U);
+    r.host->get(numbers_of(1, 4), 10 * kSecond, true, &r.right);
+    r.answer_all();
+    r.sim.run_for(kSecond / 4);
+    for (uint64_t first = 5; first <= 26; first += 3) {
+      const uint64_t gets = r.host->control->gets, now = r.sim.clock().now_ns();
+      const bool borrows = seed % 2 == 0;
+      r.host->get(numbers_of(first, 3), 10 * kSecond, borrows, &r.right);
+      ASSERT_TRUE(r.sim.run_until([&] { return r.asked.open == 0; }));
+      ASSERT_EQ(r.sim.clock().now_ns(), now) << "it waited for the store, seed " << seed << ", " << first;
+      ASSERT_LE(r.host->tier->stats().staging_bytes, 256U << 10);
+      r.sim.run_for(kSecond / 4);
+      const bool all_read = first >= 20;
+      ASSERT_TRUE(!all_read || r.host->control->gets == gets) << "it was read twice, seed " << seed << ", " << first;
+    }
+    EXPECT_EQ(r.right.size(), 28U);
+    EXPECT_EQ(r.asked.wrong, 0U);
+    EXPECT_GE(r.stats().ahead_used_bytes, 24 * kBytes);
+    r.sim.run_for(11 * kSecond);
+    EXPECT_EQ(r.stats().ahead_bytes, r.stats().ahead_used_bytes + r.stats().ahead_unused_bytes);
+    EXPECT_EQ(r.host->tier->stats().staging_bytes, 0U);
+  }
+}
+
+TEST(StoreTierAhead, only_a_load_begins_it_and_it_reads_what_lookups_found_lately) {
+  Reader r(2);
+  const uint64_t gets = r.host->control->gets;
+  ASSERT_EQ(r.host->found(numbers_of(1, 12)).size(), 12U);
+  r.sim.run_for(kSecond);
+  EXPECT_EQ(r.host->control->gets, gets) << "a process that looks up and never loads reads nothing";
+  r.sim.run_for(10 * kSecond);
+  ASSERT_EQ(r.host->found(numbers_of(21, 4)).size(), 4U);
+  r.host->get(numbers_of(41, 1), 10 * kSecond, true, &r.right);
+  r.answer_all();
+  r.sim.run_for(kSecond);
+  EXPECT_GT(r.stats().ahead_bytes, 4 * kBytes);
+  EXPECT_LT(r.stats().ahead_bytes, 5 * kBytes) << "the first lookup is too old";
+}
+
+TEST(StoreTierAhead, what_a_released_match_had_and_what_is_behind_a_gap_is_not_read) {
+  Reader r(3);
+  std::vector<uint64_t> asked = numbers_of(1, 8);
+  asked.push_back(1000);  // nowhere
+  for (const uint64_t n : numbers_of(9, 8)) asked.push_back(n);
+  ASSERT_EQ(r.host->found(asked).size(), 16U);
+  r.host->get(numbers_of(1, 4), 10 * kSecond, true, &r.right);
+  // The load takes four of eight, as computing the others is faster.
+  for (const uint64_t n : numbers_of(1, 8)) r.host->tier->unpin(r.host->id(n));
+  r.answer_all();
+  r.sim.run_for(kSecond);
+  EXPECT_EQ(r.right.size(), 4U);
+  EXPECT_EQ(r.stats().ahead_bytes, 0U);
+}
+
+TEST(StoreTierAhead, loads_go_first_and_get_its_memory) {
+  StoreTierOptions options;
+  options.timeout_ns = 30 * kSecond;
+  Reader r(4, options);
+  ASSERT_EQ(r.host->found(numbers_of(1, 60)).size(), 60U);
+  r.host->control->faults.slow = 1000;
+  r.host->get(numbers_of(1, 3), 60 * kSecond, true, &r.right);
+  const uint64_t of_the_load = r.host->control->gets;
+  r.host->control->faults.slow = 0;
+  uint64_t meanwhile = 0, gets = 0, at_ns = 0;  // `meanwhile`: sent before the moment at which the answer came
+  ASSERT_TRUE(r.sim.run_until_within(
+      [&] {
+        if (std::exchange(at_ns, r.sim.clock().now_ns()) != at_ns) meanwhile = gets;
+        gets = r.host->control->gets;
+        return r.asked.open == 0;
+      },
+      60 * kSecond));
+  EXPECT_GT(gets, of_the_load) << "something is read ahead behind it";
+  EXPECT_EQ(meanwhile, of_the_load);
+  r.sim.run_for(kSecond);
+  EXPECT_GT(r.host->tier->stats().staging_bytes, 0U) << "something was read ahead";
+  EXPECT_LE(r.host->tier->stats().staging_bytes, 64U << 10);
+  for (uint64_t first = 20; first <= 56; first += 4) r.host->get(numbers_of(first, 4), 60 * kSecond, true, &r.right);
+  ASSERT_TRUE(r.sim.run_until_within(
+      [&] { return r.asked.open == 0 || r.host->tier->stats().staging_bytes > 256U << 10; }, 60 * kSecond));
+  EXPECT_EQ(r.right.size(), 43U);
+}
+
+TEST(StoreTierAhead, a_read_ahead_that_hangs_costs_a_load_no_more_than_its_own) {
+  Reader r(5);
+  ASSERT_EQ(r.host->found(numbers_of(1, 12)).size(), 12U);
+  r.host->get(numbers_of(1, 3), 10 * kSecond, true, &r.right);
+  r.host->control->faults.hangs = 1000;  // what is sent from here on
+  r.answer_all();
+  r.sim.run_for(kSecond);
+  r.host->control->faults.hangs = 0;
+  r.host->get(numbers_of(4, 3), kSecond, true, &r.right);
+  r.answer_all();
+  EXPECT_EQ(r.asked.late, 0U) << "its deadline is kept";
+  EXPECT_EQ(r.right.size(), 3U);
+  r.host->get(numbers_of(7, 3), 20 * kSecond, true, &r.right);
+  r.answer_all();
+  EXPECT_EQ(r.right.size(), 6U) << "it is asked for again";
+  EXPECT_EQ(r.stats().ahead_used_bytes, 0U);
+}
+
+TEST(StoreTierAhead, it_can_be_switched_off_and_has_half_of_the_memory_at_most) {
+  StoreTierOptions options;
+  options.ahead_bytes = 0;
+  Reader r(6, options);
+  ASSERT_EQ(r.host->found(numbers_of(1, 12)).size(), 12U);
+  r.host->get(numbers_of(1, 3), 10 * kSecond, true, &r.right);
+  r.answer_all();
+  r.sim.run_for(kSecond);
+  EXPECT_EQ(r.stats().ahead_bytes, 0U);
+  SimExecutor sim(7);
+  FamilyTable families;
+  options.staging_bytes = 256 << 10;
+  options.ahead_bytes = (128 << 10) + 1;
+  const auto opened = StoreTier::open(std::make_unique<SimStore>(sim, std::make_shared<SimBucket>()), options, sim, families,
+                                      sim.random(), nullptr, 1, nullptr);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("prefetch_ahead"), std::string::npos) << opened.status().message();
+}
+
 // Everything at once, by seeds.
 struct Outcome {
   Asked asked;
@@ -488,7 +632,10 @@ Outcome everything(uint64_t seed) {
       const uint64_t within = 1 + sim.random().below(8 * kSecond);
       switch (sim.random().below(12)) {
         default: host->put(numbers_of(first, n), within, sim.random().below(4) == 0); break;
-        case 4: case 5: case 6: case 7: host->get(numbers_of(first, n), within, sim.random().below(2) == 0); break;
+        case 4: case 5: case 6: case 7:
+          if (first % 2 == 0) (void)host->found(numbers_of(first, n + 12));
+          host->get(numbers_of(first, n), within, sim.random().below(2) == 0);
+          break;
         case 8: {
           const std::vector<Identity> gone = {host->id(first)};
           host->tier->erase(gone);

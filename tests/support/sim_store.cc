@@ -10,6 +10,7 @@ using tier::store::Verb;
 void SimStore::start(std::unique_ptr<ObjectRequest> request) {
   const SimStoreFaults& faults = control_->faults;
   ++control_->requests;
+  control_->gets += request->verb == Verb::get ? 1 : 0;
   if (control_->dead) return;
   if (chance(faults.hangs)) {
     if (sim_.random().below(2) == 0) apply(*request);

@@ -53,6 +53,7 @@ class SimStore final : public tier::store::ObjectStore {
     bool dead = false;  // the host was killed: nothing is answered any more
     bool down = false;  // every request fails
     uint64_t requests = 0;
+    uint64_t gets = 0;  // requests that read objects
   };
   [[nodiscard]] std::shared_ptr<Control> control() const { return control_; }
 

@@ -231,6 +231,7 @@ void print_store_json(const replay::StoreResult& r) {
                          {"tokens", r.tokens},
                          {"tokens_saved", r.tokens_saved},
                          {"seconds", r.seconds},
+                         {"load_seconds", r.load_seconds},
                          {"load_gb_per_s", rate(r.stats.tiers[0].load_bytes, r.load_seconds)},
                          {"store_gb_per_s", rate(stored_bytes(r), r.store_seconds)},
                          {"warnings", r.warnings},

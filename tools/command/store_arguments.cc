@@ -166,6 +166,11 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
       .type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time").show_default();
+  app.add_option("--load-blocks", arguments.load_blocks,
+                 "Blocks of one load, as of an engine that loads in parts; 0: all that a lookup found")
+      .type_name("N")
+      .not_negative()
+      .show_default();
   app.add_flag(
       "--settle", arguments.settle,
       "After each request, wait until its blocks are written to disk: hit rates then depend on the sizes alone");
@@ -261,6 +266,7 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   out.plugin = arguments.plugin;
   out.peers = arguments.peers;
   out.threads = arguments.threads;
+  out.load_blocks = arguments.load_blocks;
   out.settle = arguments.settle;
   out.first = arguments.first;
   out.limit = arguments.limit;

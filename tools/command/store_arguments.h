@@ -29,6 +29,7 @@ struct StoreArguments {
   std::string plugin;
   std::string peers;
   uint32_t threads = 1;
+  uint32_t load_blocks = 0;
   bool settle = false;
   uint64_t first = 0;
   uint64_t limit = UINT64_MAX;

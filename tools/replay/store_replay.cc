@@ -185,18 +185,15 @@ class Engine {
     if (status != KVBM_OK) return failed("a lookup failed", status, {});
     const Match match(found);
     if (matched == 0) return {};
-    kvbm_load_options_t options;
-    kvbm_load_options_init(&options, sizeof options);
-    options.item_status = status_.data();
-    const auto began = SteadyClock::now();
-    const kvbm_status_t loaded = kvbm_cache_load(cache_.get(), match.get(), ids_.data(), matched, &options, nullptr, 0);
-    mine_.load_seconds += Seconds(SteadyClock::now() - began).count();
-    // A failing tier costs only its blocks, which are computed.
-    const bool tier_failed = loaded == KVBM_ERR_IO || loaded == KVBM_ERR_TIER_DISABLED;
-    if (!tier_failed && (loaded <= -500 || (loaded < 0 && loaded > -300))) return failed("a load failed", loaded, {});
-    while (good < matched && status_[good] == KVBM_OK) ++good;
+    const size_t part = shared_.options.load_blocks == 0 ? matched : shared_.options.load_blocks;
+    for (size_t first = 0; first < matched && good == first; first += part) {
+      const size_t n = std::min(part, matched - first);
+      const Status loaded = load_part(match.get(), first, n);
+      if (!loaded.ok()) return loaded;
+      while (good < first + n && status_[good] == KVBM_OK) ++good;
+    }
     mine_.failed_blocks += matched - good;
-    // Blocks after the first failed one cannot be used, even if they were loaded.
+    // Blocks after the first failed one cannot be used: parts behind it are not asked for.
     if (good < matched) mine_.failed_as[status_[good]] += matched - good;
     for (size_t i = 0; i < good; ++i) {
       if (!shared_.stored[nodes[i]].load(std::memory_order_relaxed)) ++mine_.found_again;
@@ -204,6 +201,20 @@ class Engine {
       ++mine_.verified_blocks;
       if (!check_block(nodes[i], block(i), shared_.options.block_bytes)) ++mine_.wrong_blocks;
     }
+    return {};
+  }
+
+  // Loads `n` blocks of a match from `first` on. A failing tier costs only its blocks, which are computed.
+  Status load_part(kvbm_match_t* match, size_t first, size_t n) {
+    kvbm_load_options_t options;
+    kvbm_load_options_init(&options, sizeof options);
+    options.first_key = static_cast<uint32_t>(first);
+    options.item_status = status_.data() + first;
+    const auto began = SteadyClock::now();
+    const kvbm_status_t loaded = kvbm_cache_load(cache_.get(), match, ids_.data() + first, n, &options, nullptr, 0);
+    mine_.load_seconds += Seconds(SteadyClock::now() - began).count();
+    const bool tier_failed = loaded == KVBM_ERR_IO || loaded == KVBM_ERR_TIER_DISABLED;
+    if (!tier_failed && (loaded <= -500 || (loaded < 0 && loaded > -300))) return failed("a load failed", loaded, {});
     return {};
   }
 

@@ -42,6 +42,7 @@ struct StoreOptions {
   std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
   uint32_t threads = 1;     // engines at a time
+  uint32_t load_blocks = 0;  // blocks of one load; 0: all that a lookup found
   bool settle = false;      // after each request, wait until its stored blocks have reached the tiers below
   uint64_t first = 0;       // requests to skip
   uint64_t limit = UINT64_MAX;  // requests to replay

@@ -9,21 +9,17 @@ namespace kvbm::tier::store {
 
 namespace {
 
-// Largest gap between two records that are read by one request, and the largest request (except for a single larger
-// record).
-constexpr uint64_t kMaxGap = 128 << 10;
-constexpr uint64_t kMaxRange = 8 << 20;
-
 uint64_t location_of(const StorePlace& place) noexcept {
   return (static_cast<uint64_t>(place.pack) << 16 | place.entry) + 1;
 }
 
 }  // namespace
 
-void StoreCore::find(std::span<const Identity> ids, std::span<Found> out) noexcept {
+void StoreCore::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
   std::fill(out.begin(), out.end(), Found{});
   if (!epochs_known_.load(std::memory_order_acquire) || requests_->backs_off()) return;
   constexpr size_t kPage = 64;
+  bool leading = touch;  // a prompt's records behind the first one that is missing are of no use to its reader
   for (size_t first = 0; first < ids.size(); first += kPage) {
     const size_t n = std::min(kPage, ids.size() - first);
     RecordName names[kPage];
@@ -32,8 +28,11 @@ void StoreCore::find(std::span<const Identity> ids, std::span<Found> out) noexce
     }
     MutexLock lock(mutex_);
     for (size_t i = 0; i < n; ++i) index_.prefetch(names[i]);
+    const uint64_t found_ns = found_ != nullptr ? now() : 0;
     for (size_t i = 0; i < n; ++i) {
       const StorePlace place = index_.find(names[i]);
+      leading = leading && place.found();
+      if (leading && found_ != nullptr) found_->add(names[i], found_ns);
       if (!place.found()) continue;
       out[first + i].present = true;
       out[first + i].head_bytes = place.head_bytes;
@@ -56,13 +55,16 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   const uint64_t deadline_ns = op->batch->deadline_ns;
   const bool refused = closing_ || !epochs_known_ || requests_->backs_off();
   bool over = n == 0;
+  std::vector<Ready> ready;
   {
     MutexLock lock(mutex_);
     ++batches_;
     std::vector<Want> wants;
     for (size_t i = 0; i < n; ++i) {
       const GetItem& item = op->batch->items[i];
-      const StorePlace place = refused ? StorePlace{} : index_.find(record_name(op->families[i], item.id.key));
+      const RecordName name = record_name(op->families[i], item.id.key);
+      const StorePlace place = refused ? StorePlace{} : index_.find(name);
+      if (found_ != nullptr) found_->remove(name);
       // Another record, with other sizes, may have replaced the one that was found.
       if (!place.found() || place.head_bytes > item.head.size() || place.payload_bytes > item.payload.size()) {
         over = decide(*op, i, refused && !closing_ ? Code::io_error : Code::miss) || over;
@@ -70,7 +72,8 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
       }
       wants.push_back({op, i, place, index_.stamp(place.pack)});
     }
-    plan_flights(wants, std::min(deadline_ns, now() + 2 * options_.timeout_ns));
+    plan_flights(wants, std::min(deadline_ns, now() + 2 * options_.timeout_ns), ready);
+    if (found_ != nullptr) found_->open();
   }
   if (over) return give_back(op);
   // A read in flight may have ended it already: the batch is not touched any more.
@@ -79,15 +82,21 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
       if (const auto late = weak.lock()) self->expire_get(late);
     });
   }
+  hand_out(ready);
   pump_gets();
+  pump_ahead();
 }
 
-// Joins a queued read that covers the record.
-bool StoreCore::join(const Want& want, uint64_t deadline_ns) {
+// Joins a read that covers the record, or takes what was read ahead.
+bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Ready>& ready) {
   const auto at = flights_.find(want.stamp);
   if (at == flights_.end()) return false;
   for (const FlightRef& flight : at->second) {
     if (flight->begin > want.place.offset || want.place.offset + want.place.bytes() > flight->end) continue;
+    if (flight->ahead) {
+      asked(flight, want, ready);  // may end `flight`
+      return true;
+    }
     if (flight->deadline_ns < deadline_ns) continue;
     flight->wants.push_back(want);
     return true;
@@ -95,8 +104,8 @@ bool StoreCore::join(const Want& want, uint64_t deadline_ns) {
   return false;
 }
 
-void StoreCore::plan_flights(std::vector<Want>& wants, uint64_t deadline_ns) {
-  std::erase_if(wants, [this, deadline_ns](const Want& want) KVBM_NO_TSA { return join(want, deadline_ns); });
+void StoreCore::plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Ready>& ready) {
+  std::erase_if(wants, [&, deadline_ns](const Want& want) KVBM_NO_TSA { return join(want, deadline_ns, ready); });
   std::sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
     return std::tie(a.stamp, a.place.offset) < std::tie(b.stamp, b.place.offset);
   });
@@ -122,15 +131,22 @@ void StoreCore::pump_gets() {
   for (;;) {
     FlightRef flight;
     uint64_t bytes = 0;
+    std::shared_ptr<ObjectRequest> dropped;  // released without the lock
     {
       MutexLock lock(mutex_);
       if (waiting_.empty()) return;
       bytes = buffer_bytes(waiting_.front()->end - waiting_.front()->begin);
-      if (staged_ != 0 && staged_ + bytes > options_.staging_bytes) return;
-      flight = std::move(waiting_.front());
-      waiting_.pop_front();
-      staged_ += bytes;
+      if (staged_ != 0 && staged_ + bytes > options_.staging_bytes) {
+        dropped = drop_oldest_ahead();
+        if (dropped == nullptr) return;
+      } else {
+        flight = std::move(waiting_.front());
+        waiting_.pop_front();
+        staged_ += bytes;
+        ++loading_;
+      }
     }
+    if (flight == nullptr) continue;
     auto get = request(Verb::get, stamped_name(kPackPrefix, flight->stamp));
     get->data = take_buffer(bytes);
     get->bytes = flight->end - flight->begin;
@@ -142,55 +158,83 @@ void StoreCore::pump_gets() {
   }
 }
 
+// Ends a read in flight. What was read ahead stays until it is asked for.
 void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> back) {
+  const uint64_t bytes = buffer_bytes(flight->end - flight->begin);
+  std::shared_ptr<ObjectRequest> from = code == Code::ok ? hold(std::move(back), bytes) : nullptr;
   std::vector<Want> wants;
   std::vector<GetRef> over;
-  const uint64_t bytes = buffer_bytes(flight->end - flight->begin);
+  std::vector<Ready> ready;
   {
     MutexLock lock(mutex_);
-    auto& flights = flights_[flight->stamp];
-    std::erase(flights, flight);
-    if (flights.empty()) flights_.erase(flight->stamp);
+    loading_ -= flight->ahead ? 0 : 1;
     wants.swap(flight->wants);
-    // The object was evicted, expired or collected by another host.
-    if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
-    if (code != Code::ok) {
+    if (from == nullptr || !keep_ahead(flight, from)) forget_flight(flight);
+    if (from == nullptr) {
       staged_ -= bytes;
-      for (const Want& want : wants) {
-        if (want.op->state[want.item] == GetOp::waiting && decide(*want.op, want.item, code)) over.push_back(want.op);
-      }
+      failed(flight, code, wants, over, ready);
+      wants.clear();
     }
   }
   for (const GetRef& op : over) give_back(op);
-  if (code == Code::ok) {
-    // The memory is free when the last of them, and every borrower, has released it.
-    auto* const held = back.release();
-    const std::shared_ptr<ObjectRequest> from(held, [self = shared_from_this(), bytes](ObjectRequest* gone) {
-      {
-        MutexLock lock(self->mutex_);
-        self->staged_ -= bytes;
-      }
-      self->give_buffer(std::move(gone->data));
-      delete gone;
-      // Posted, so that it does not run inside the release.
-      self->executor_.post([self] {
-        self->pump_gets();
-        self->pump_puts();
-        self->end_shutdown();
-      });
-    });
-    // Each record that is copied gets a task, so that all threads copy; lending the others takes no time.
-    const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
-    for (auto at = copied; at != wants.end(); ++at) {
-      executor_.post([self = shared_from_this(), want = std::move(*at), from, begin = flight->begin] {
-        self->take({&want, 1}, from, begin);
-      });
-    }
-    take({wants.begin(), copied}, from, flight->begin);
-  }
+  if (from != nullptr) hand_out(std::move(wants), from, flight->begin);
+  from = nullptr;
+  hand_out(ready);
   pump_gets();
   pump_puts();
+  pump_ahead();
   end_shutdown();
+}
+
+void StoreCore::failed(const FlightRef& flight, Code code, std::vector<Want>& wants, std::vector<GetRef>& over,
+                       std::vector<Ready>& ready) {
+  // The object was evicted, expired or collected by another host.
+  if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
+  std::erase_if(wants, [](const Want& want) { return want.op->state[want.item] != GetOp::waiting; });
+  // A read ahead has less time than loads have, and is not tried again: they ask for themselves.
+  if (flight->ahead && code != Code::miss && !closing_) return plan_flights(wants, now() + 2 * options_.timeout_ns, ready);
+  for (const Want& want : wants) {
+    if (decide(*want.op, want.item, code)) over.push_back(want.op);
+  }
+}
+
+void StoreCore::forget_flight(const FlightRef& flight) {
+  const auto at = flights_.find(flight->stamp);
+  if (at == flights_.end()) return;
+  if (std::erase(at->second, flight) != 0 && flight->ahead) ahead_bytes_ -= buffer_bytes(flight->end - flight->begin);
+  if (at->second.empty()) flights_.erase(at);
+}
+
+// The memory is free when the last owner, and every borrower, has released it.
+std::shared_ptr<ObjectRequest> StoreCore::hold(std::unique_ptr<ObjectRequest> request, uint64_t bytes) {
+  return {request.release(), [self = shared_from_this(), bytes](ObjectRequest* gone) {
+            {
+              MutexLock lock(self->mutex_);
+              self->staged_ -= bytes;
+            }
+            self->give_buffer(std::move(gone->data));
+            delete gone;
+            // Posted, so that it does not run inside the release.
+            self->executor_.post([self] {
+              self->pump_gets();
+              self->pump_puts();
+              self->pump_ahead();
+              self->end_shutdown();
+            });
+          }};
+}
+
+// Each record that is copied gets a task, so that all threads copy; lending the others takes no time.
+void StoreCore::hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+  const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
+  for (auto at = copied; at != wants.end(); ++at) {
+    executor_.post([self = shared_from_this(), want = std::move(*at), from, begin] { self->take({&want, 1}, from, begin); });
+  }
+  take({wants.begin(), copied}, from, begin);
+}
+
+void StoreCore::hand_out(std::vector<Ready>& ready) {
+  for (Ready& one : ready) hand_out({std::move(one.want)}, one.from, one.begin);
 }
 
 void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {

@@ -289,6 +289,11 @@ void Requests::tell(int change) {
 
 bool Requests::backs_off() const noexcept { return refuses_.load(std::memory_order_acquire); }
 
+bool Requests::has_spare() const {
+  MutexLock lock(mutex_);
+  return urgent_.empty() && others_.empty() && 2 * in_flight_.size() < std::max(1U, store_.facts().concurrency);
+}
+
 std::string Requests::trouble() const {
   MutexLock lock(mutex_);
   return trouble_;

@@ -41,6 +41,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   void submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_ns, bool urgent, Done done);
   // True if the store is in back-off: requests are refused now.
   [[nodiscard]] bool backs_off() const noexcept;
+  // True if no request waits to be sent, and half of those that the store takes at a time are not in use.
+  [[nodiscard]] bool has_spare() const;
   // Reason of the back-off, for people; empty without one.
   [[nodiscard]] std::string trouble() const;
   // Sets a function that runs once when a back-off begins, with its reason, and once when it ends. Call before the

@@ -1,6 +1,6 @@
 // The state of a store's tier and its paths: write_path.cc (records into packs, packs into the store, index objects),
 // read_path.cc (ranges of packs, checked), follow.cc (objects of other processes), collect.cc (age and capacity),
-// epochs.cc.
+// epochs.cc. ahead.cc reads ranges before a load asks for them.
 //
 // Lock: mutex_ is a leaf. No call of the store, of `done`, of the listener or of the log is made under it.
 #pragma once
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "tier/store/found_names.h"
 #include "tier/store/requests.h"
 #include "tier/store/store_index.h"
 #include "tier/store/store_tier.h"
@@ -26,6 +27,10 @@ namespace kvbm::tier::store {
 inline constexpr uint64_t kOverlapMs = 15'000;
 // An index object that took longer to be written is written again under a new name.
 inline constexpr uint64_t kLatePublishMs = 5'000;
+// Largest gap between two records that are read by one request, and the largest request (except for a single larger
+// record).
+inline constexpr uint64_t kMaxGap = 128 << 10;
+inline constexpr uint64_t kMaxRange = 8 << 20;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
  public:
@@ -33,7 +38,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
             Random& random, Log* log, TierIndex index, TierListener* listener);
 
   void start(uint64_t open_ns);
-  void find(std::span<const Identity> ids, std::span<Found> out) noexcept;
+  void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept;
+  void unwanted(const Identity& id) noexcept;
   void put(std::unique_ptr<PutBatch> batch);
   void get(std::unique_ptr<GetBatch> batch);
   void erase(std::span<const Identity> ids);
@@ -121,17 +127,45 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     uint64_t begin = 0, end = 0;
     uint64_t deadline_ns = 0;
     std::vector<Want> wants;
+    // Of a range that is read ahead.
+    bool ahead = false;
+    std::vector<StorePlace> unasked;  // records in it that no load has asked for
+    uint64_t asked_bytes = 0;         // bytes of records that a load has asked for
+    std::shared_ptr<ObjectRequest> from;  // the answer; null: it is in flight
   };
   using FlightRef = std::shared_ptr<Flight>;
-  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns) KVBM_REQUIRES(mutex_);
-  bool join(const Want& want, uint64_t deadline_ns) KVBM_REQUIRES(mutex_);
+  // An item, and the range read ahead that has its bytes.
+  struct Ready {
+    std::shared_ptr<ObjectRequest> from;
+    uint64_t begin = 0;
+    Want want;
+  };
+  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  bool join(const Want& want, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
   void pump_gets();
   void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
+  void failed(const FlightRef& flight, Code code, std::vector<Want>& wants, std::vector<GetRef>& over,
+              std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<ObjectRequest> hold(std::unique_ptr<ObjectRequest> request, uint64_t bytes);
+  void hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  void hand_out(std::vector<Ready>& ready);
+  void forget_flight(const FlightRef& flight) KVBM_REQUIRES(mutex_);
   void take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
   Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
   // Returns true if that was the batch's last item.
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
   void expire_get(const GetRef& op);
+
+  // ---- ahead.cc ----
+  void pump_ahead();
+  [[nodiscard]] bool may_read_ahead() const KVBM_REQUIRES(mutex_);
+  FlightRef next_ahead() KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool is_read(const Stamp& stamp, const StorePlace& place) const KVBM_REQUIRES(mutex_);
+  void asked(const FlightRef& flight, const Want& want, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  bool keep_ahead(const FlightRef& flight, const std::shared_ptr<ObjectRequest>& from) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<ObjectRequest> drop_ahead(const FlightRef& flight) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<ObjectRequest> drop_oldest_ahead() KVBM_REQUIRES(mutex_);
+  void end_ahead();
 
   // ---- follow.cc ----
   struct Listing {
@@ -222,7 +256,14 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one failed: the next is not made at once
   // Reading.
   std::deque<FlightRef> waiting_ KVBM_GUARDED_BY(mutex_);
-  std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);  // waiting and in flight
+  // Waiting, in flight, and read ahead.
+  std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);
+  size_t loading_ KVBM_GUARDED_BY(mutex_) = 0;  // reads in flight that were asked for
+  // Reading ahead.
+  std::unique_ptr<FoundNames> found_ KVBM_GUARDED_BY(mutex_);  // null: nothing is read ahead
+  std::deque<FlightRef> ahead_ KVBM_GUARDED_BY(mutex_);        // that were read, the oldest first
+  uint64_t ahead_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of those in flight and of ahead_
+  std::atomic<bool> takes_ahead_{false};              // found_ has names that may be taken
   // Following.
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read

@@ -22,7 +22,8 @@ StoreCore::StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions option
       listener_(listener),
       writer_(random.next()),
       requests_(std::make_shared<Requests>(*store_, executor, random, options_.timeout_ns)),
-      index_(options_.index_bytes) {
+      index_(options_.index_bytes),
+      found_(options_.ahead_bytes != 0 ? std::make_unique<FoundNames>() : nullptr) {
   if (!options_.unix_ms) {
     options_.unix_ms = [] {
       const auto since = std::chrono::system_clock::now().time_since_epoch();
@@ -142,6 +143,9 @@ TierStats StoreCore::stats() const {
   out.index_bytes = index_.memory_bytes();
   out.staging_bytes = staged_;
   out.store = requests;
+  out.store.ahead_bytes = counts_.store.ahead_bytes;
+  out.store.ahead_used_bytes = counts_.store.ahead_used_bytes;
+  out.store.ahead_unused_bytes = counts_.store.ahead_unused_bytes;
   out.store.packs = index_.packs();
   out.store.is_store = 1;
   out.store.backs_off = requests_->backs_off() ? 1 : 0;
@@ -163,6 +167,7 @@ void StoreCore::shutdown(UniqueFunction<void()> done) {
     puts_.clear();
   }
   run(after);
+  end_ahead();
   publish_soon();
   executor_.post([self = shared_from_this()] { self->end_shutdown(); });
 }
@@ -203,6 +208,11 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(std::unique_ptr<ObjectStore> 
     return Status(Code::bad_config, "a store needs memory for two packs at least: raise inflight or lower pack",
                   facts.description);
   }
+  if (options.ahead_bytes == UINT64_MAX) options.ahead_bytes = options.staging_bytes / 4;
+  if (options.ahead_bytes > options.staging_bytes / 2) {
+    return Status(Code::bad_config, "a store reads ahead half of its memory at most: raise inflight or lower prefetch_ahead",
+                  facts.description);
+  }
   auto core = std::make_shared<StoreCore>(std::move(store), std::move(options), executor, families, random, log, index,
                                           listener);
   core->start(open_ns);
@@ -212,10 +222,12 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(std::unique_ptr<ObjectStore> 
 StoreTier::StoreTier(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {}
 StoreTier::~StoreTier() = default;
 std::string StoreTier::describe() const { return core_->describe(); }
-void StoreTier::find(std::span<const Identity> ids, std::span<Found> out, bool /*touch*/) noexcept { core_->find(ids, out); }
+void StoreTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
+  core_->find(ids, out, touch);
+}
 // Another host may remove the record at any time: then a get misses.
 bool StoreTier::pin(const Identity& /*id*/) noexcept { return true; }
-void StoreTier::unpin(const Identity& /*id*/) noexcept {}
+void StoreTier::unpin(const Identity& id) noexcept { core_->unwanted(id); }
 void StoreTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
 void StoreTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch)); }
 void StoreTier::erase(std::span<const Identity> ids) { core_->erase(ids); }
