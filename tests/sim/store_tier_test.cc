@@ -222,6 +222,28 @@ TEST(StoreTier, payloads_of_round_sizes_fill_a_pack_and_are_read_by_one_request)
   EXPECT_EQ(asked.wrong, 0U);
 }
 
+TEST(StoreTier, loads_that_come_one_after_the_other_share_one_read) {
+  SimExecutor sim(15);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.timeout_ns = 9 * kSecond;  // longer than a slow answer takes
+  Host a(sim, bucket, asked, 0, options);
+  std::set<uint64_t> stored, first, second;
+  a.put(numbers_of(1, 4), 10 * kSecond, false, &stored);
+  ASSERT_TRUE(sim.run_until_within([&] { return stored.size() == 4; }, kSecond));
+  sim.run_for(kSecond);
+  a.control->faults.slow = 1000;
+  a.get(numbers_of(1, 4), 20 * kSecond, true, &first);
+  const uint64_t gets = a.control->gets;
+  sim.run_for(50'000);
+  a.get(numbers_of(1, 4), 20 * kSecond, false, &second);
+  EXPECT_EQ(a.control->gets, gets);
+  ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, 60 * kSecond));
+  EXPECT_EQ(first.size(), 4U);
+  EXPECT_EQ(second.size(), 4U);
+}
+
 // Memory for requests in flight stays within its limit, whatever sizes are asked for.
 TEST(StoreTier, memory_for_what_is_on_its_way_is_bounded) {
   SimExecutor sim(14);
@@ -567,7 +589,7 @@ TEST(StoreTierAhead, a_read_ahead_that_hangs_costs_a_load_no_more_than_its_own) 
   Reader r(5);
   ASSERT_EQ(r.host->found(numbers_of(1, 12)).size(), 12U);
   r.host->get(numbers_of(1, 3), 10 * kSecond, true, &r.right);
-  r.host->control->faults.hangs = 1000;  // what is sent from here on
+  r.host->control->faults.hangs = 1000;  // sent from here on
   r.answer_all();
   r.sim.run_for(kSecond);
   r.host->control->faults.hangs = 0;

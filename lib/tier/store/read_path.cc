@@ -97,7 +97,8 @@ bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Ready>&
       asked(flight, want, ready);  // may end `flight`
       return true;
     }
-    if (flight->deadline_ns < deadline_ns) continue;
+    // One try of it has to fit: a read that ends then ends for all that wait for it.
+    if (flight->deadline_ns < std::min(deadline_ns, now() + options_.timeout_ns)) continue;
     flight->wants.push_back(want);
     return true;
   }
