@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/thread_executor.h"
+#include "benchmark/beside_store.h"
 #include "benchmark/disk_store.h"
 #include "benchmark/statistics.h"
 #include "capi/store.h"
@@ -325,6 +326,7 @@ Result<std::vector<Row>> bench_object_store(const ObjectStoreOptions& options) {
   const auto down = lookup_in_back_off();
   if (!down.ok()) return down.status();
   out.push_back(less_is_better("store.lookup_in_back_off", down.value(), "us", 1000, "1 ms for 1,024 blocks"));
+  if (Status s = measure_beside_store(options.rounds, out); !s.ok()) return s;
   out.push_back(less_is_better("store.index_bytes", index_bytes(), "bytes", 48, "48 a record, of 10,000,000"));
   return out;
 }
