@@ -33,8 +33,8 @@ Hosts& hosts() {
 // must not call back.
 ucs_log_func_rc_t on_line(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
                           const char* format, va_list arguments) {
-  if (level == UCS_LOG_LEVEL_FATAL) return UCS_LOG_FUNC_RC_CONTINUE;  // a fatal message is printed by UCX before the
-                                                                      // process ends
+  // A fatal message is printed by UCX before the process ends.
+  if (level == UCS_LOG_LEVEL_FATAL) return UCS_LOG_FUNC_RC_CONTINUE;
   if (level > UCS_LOG_LEVEL_WARN) return UCS_LOG_FUNC_RC_STOP;
   char text[512] = "UCX: ";
   constexpr size_t kPrefix = 5;

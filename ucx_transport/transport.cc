@@ -21,7 +21,10 @@ uint64_t now_ns() {
 }
 
 Transport::Transport(const kvbm_transport_host_t& host, Limits limits, std::unique_ptr<Worker> worker)
-    : host_(host), limits_(limits), worker_(std::move(worker)), memory_(worker_->context(), worker_->cards(), worker_->emulated_device()) {}
+    : host_(host),
+      limits_(limits),
+      worker_(std::move(worker)),
+      memory_(worker_->context(), worker_->cards(), worker_->emulated_device()) {}
 
 Transport::~Transport() {
   closing_ = true;

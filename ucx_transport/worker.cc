@@ -163,7 +163,8 @@ void Worker::describe(bool native) {
   ucp_get_version(&major, &minor, &patch);
   description_ = "UCX " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch) + ":";
   for (const Resource& r : resources_of(context_)) {
-    if (starts_with(r.transport, "cuda") || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
+    if (starts_with(r.transport, "cuda") || reaches_peers(r.transport))
+      description_ += " " + r.transport + "/" + r.device;
   }
   description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
   description_ += native ? "; bulk in the way that UCX chooses by size" : "; bulk as copied active messages";

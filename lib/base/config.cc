@@ -177,8 +177,10 @@ Status put_table(const toml::table& table, const std::string& prefix, const std:
     } else if (const auto text = scalar_text(node)) {
       s = put(*row, *text, origin, set, list);
     } else {
-      s = Status(Code::bad_config, "invalid value",
-                 list + name + " (" + origin + "): a " + (node.is_floating_point() ? "whole number" : "single value") + " is needed");
+      std::string what = list + name;
+      what.append(" (").append(origin).append("): a ");
+      what.append(node.is_floating_point() ? "whole number" : "single value").append(" is needed");
+      s = Status(Code::bad_config, "invalid value", std::move(what));
     }
     if (!s.ok()) return s;
   }

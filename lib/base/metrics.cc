@@ -61,17 +61,17 @@ MetricsRegistry::Row& MetricsRegistry::add(Type type, std::string name, std::str
   return row;
 }
 
-Counter& MetricsRegistry::counter(std::string name, std::string help, Labels labels) {
+Counter& MetricsRegistry::counter(std::string name, std::string help, const Labels& labels) {
   MutexLock lock(mutex_);
   return add(Type::counter, std::move(name), std::move(help), labels).counter;
 }
 
-Gauge& MetricsRegistry::gauge(std::string name, std::string help, Labels labels) {
+Gauge& MetricsRegistry::gauge(std::string name, std::string help, const Labels& labels) {
   MutexLock lock(mutex_);
   return add(Type::gauge, std::move(name), std::move(help), labels).gauge;
 }
 
-Histogram& MetricsRegistry::histogram(std::string name, std::string help, Labels labels) {
+Histogram& MetricsRegistry::histogram(std::string name, std::string help, const Labels& labels) {
   MutexLock lock(mutex_);
   Row& row = add(Type::histogram, std::move(name), std::move(help), labels);
   row.histogram = &histograms_.emplace_back();

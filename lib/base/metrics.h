@@ -76,10 +76,10 @@ class MetricsRegistry {
   };
   using Labels = std::vector<Label>;
   // Metrics of one name share help and type and differ in labels.
-  Counter& counter(std::string name, std::string help, Labels labels = {});
-  Gauge& gauge(std::string name, std::string help, Labels labels = {});
+  Counter& counter(std::string name, std::string help, const Labels& labels = {});
+  Gauge& gauge(std::string name, std::string help, const Labels& labels = {});
   // Values are nanoseconds; the text says seconds, and edges are powers of two from 1 us to 64 s.
-  Histogram& histogram(std::string name, std::string help, Labels labels = {});
+  Histogram& histogram(std::string name, std::string help, const Labels& labels = {});
 
   // Prometheus text exposition format 0.0.4, in the order of registration.
   [[nodiscard]] std::string text() const;

@@ -20,7 +20,7 @@ namespace kvbm::layout {
 
 // Equal to codec::kMaxLeafBytes, kMaxLeaves and the 32-bit payload offset; capi asserts equality,
 // for layout and codec do not include each other.
-inline constexpr uint64_t kLeafLimit = 64 * 1024;
+inline constexpr uint64_t kLeafLimit = uint64_t{64} * 1024;
 inline constexpr uint32_t kLeafCountLimit = 1U << 16;
 inline constexpr uint64_t kPayloadLimit = 0xFFFFFFFFULL;
 

@@ -83,7 +83,8 @@ std::vector<std::vector<Shard>> shards_of_other_sizes(const ComponentGeometry& c
       const auto one = tensor_parallel_shard(c, rank, size, shard.first_layer, shard.layers);
       if (!one.ok()) break;  // heads do not divide over that many ranks
       const Shard& has = one.value();
-      const bool overlaps = has.first_head < shard.first_head + shard.heads && shard.first_head < has.first_head + has.heads;
+      const bool overlaps =
+          has.first_head < shard.first_head + shard.heads && shard.first_head < has.first_head + has.heads;
       // Neighbouring ranks hold one replicated head under one name.
       if (overlaps && (shards.empty() || shards.back() != has)) shards.push_back(has);
     }

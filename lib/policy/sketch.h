@@ -43,8 +43,8 @@ class Sketch {
     uint32_t shift;
   };
   [[nodiscard]] Place place(uint64_t name, uint32_t row) const noexcept {
-    const uint64_t h = (name ^ row * 0xD6E8FEB86659FD93ULL) * (0x9E3779B97F4A7C15ULL + 2 * row);
-    return {static_cast<size_t>(h >> 32) & (words_.size() - 1), static_cast<uint32_t>(row * 4 + (h >> 30 & 3)) * 4};
+    const uint64_t h = (name ^ row * 0xD6E8FEB86659FD93ULL) * (0x9E3779B97F4A7C15ULL + uint64_t{2} * row);
+    return {static_cast<size_t>(h >> 32) & (words_.size() - 1), (row * 4 + static_cast<uint32_t>(h >> 30 & 3)) * 4};
   }
 
   bool fades_;
