@@ -106,7 +106,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   return out;
 }
 
-// Of the rules one does not hold: while an object is replaced it is not there, which kvbm does to none (docs).
+// Of the rules one does not hold: a read beside a replacement may give bytes of both objects, and kvbm replaces none (docs).
 TEST_F(StoreMooncake, keeps_the_rules_of_stores) {
   const Ran ran = check(url(), "--json");
   const json out = json::parse(ran.text, nullptr, false);
