@@ -1,4 +1,4 @@
-// Replays over a real S3 server and a real Redis that are killed, frozen, slowed, filled up and hidden meanwhile: nothing
+// Replays over a real S3 server, a real Redis and a real Valkey that are killed, frozen, slowed, filled up and hidden meanwhile: nothing
 // wrong, nothing fails, and what is there afterwards is found.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -160,10 +160,11 @@ class StoreOutage : public Outage {
   S3Server server_;
 };
 
-class RedisOutage : public Outage {
+class RedisOutage : public Outage, public ::testing::WithParamInterface<RedisServer::Kind> {
  protected:
   void SetUp() override {
-    if (RedisServer::program().empty()) GTEST_SKIP() << "redis-server is not here: tools/setup --tests installs it";
+    if (const std::string why = RedisServer::missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    RedisServer::choose(GetParam());
     ASSERT_TRUE(server_.start()) << server_.log();
     prepare(server_.address());
   }
@@ -219,7 +220,7 @@ TEST_F(StoreOutage, wrong_credentials_are_told_at_once) {
   EXPECT_TRUE(kvbm::test::contains(ran.text, "a store cannot be used")) << ran.text;
 }
 
-TEST_F(RedisOutage, killed_and_brought_back_with_what_it_saved) {
+TEST_P(RedisOutage, killed_and_brought_back_with_what_it_saved) {
   beside([&] {
     ASSERT_TRUE(server_.save());
     server_.kill();
@@ -229,7 +230,7 @@ TEST_F(RedisOutage, killed_and_brought_back_with_what_it_saved) {
   is_in_use_again();
 }
 
-TEST_F(RedisOutage, killed_and_brought_back_empty) {
+TEST_P(RedisOutage, killed_and_brought_back_empty) {
   beside([&] {
     server_.kill();
     ASSERT_TRUE(server_.start_again(false)) << server_.log();
@@ -237,7 +238,7 @@ TEST_F(RedisOutage, killed_and_brought_back_empty) {
   is_in_use_again();
 }
 
-TEST_F(RedisOutage, frozen_for_a_while) {
+TEST_P(RedisOutage, frozen_for_a_while) {
   beside([&] {
     server_.freeze();
     std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -246,7 +247,7 @@ TEST_F(RedisOutage, frozen_for_a_while) {
   is_in_use_again();
 }
 
-TEST_F(RedisOutage, filled_up_and_made_room_in) {
+TEST_P(RedisOutage, filled_up_and_made_room_in) {
   beside([&] {
     ASSERT_TRUE(server_.ask({"CONFIG", "SET", "maxmemory", "1mb"}).starts_with("+OK"));
     std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -255,15 +256,18 @@ TEST_F(RedisOutage, filled_up_and_made_room_in) {
   is_in_use_again();
 }
 
-TEST_F(RedisOutage, slowed_to_1_mbit_a_second_for_a_while) { slow_for_a_while(); }
+TEST_P(RedisOutage, slowed_to_1_mbit_a_second_for_a_while) { slow_for_a_while(); }
 
 // Another program answers at the address.
-TEST_F(RedisOutage, a_proxy_answers_503_and_html_for_a_while) { answer_503_and_html_for_a_while(); }
+TEST_P(RedisOutage, a_proxy_answers_503_and_html_for_a_while) { answer_503_and_html_for_a_while(); }
 
-TEST_F(RedisOutage, down_from_the_beginning) {
+TEST_P(RedisOutage, down_from_the_beginning) {
   server_.kill();
   finds_nothing_wrong_without_a_server();
 }
+
+INSTANTIATE_TEST_SUITE_P(Servers, RedisOutage, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+                         [](const auto& one) { return RedisServer::name_of(one.param); });
 
 }  // namespace
 }  // namespace store_outage_test

@@ -1,4 +1,4 @@
-// The store for Redis keeps the rules of kvbm_plugin.h, and other programs' keys stay.
+// The store for Redis keeps the rules of kvbm_plugin.h on Redis and on Valkey, and other programs' keys stay.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,13 +10,14 @@
 namespace kvbm::test::store_redis_contract_test {
 namespace {
 
-class RedisContract : public ::testing::Test {
+class RedisContract : public ::testing::TestWithParam<RedisServer::Kind> {
  protected:
   void SetUp() override {
 #ifndef KVBM_REDIS_MODULE
     GTEST_SKIP() << "the store for Redis was not built: libssl-dev is missing";
 #endif
-    if (RedisServer::program().empty()) GTEST_SKIP() << "redis-server is not installed (tools/setup --tests)";
+    if (const std::string why = RedisServer::missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    RedisServer::choose(GetParam());
   }
   void check_on(const std::string& options) {
     // A cluster takes a moment until it serves its slots.
@@ -32,21 +33,24 @@ class RedisContract : public ::testing::Test {
   RedisServer server_;
 };
 
-TEST_F(RedisContract, values) {
+TEST_P(RedisContract, values) {
   ASSERT_TRUE(server_.start()) << server_.log();
   check_on("");
 }
 
-TEST_F(RedisContract, parts_over_one_connection) {
+TEST_P(RedisContract, parts_over_one_connection) {
   ASSERT_TRUE(server_.start()) << server_.log();
   check_on("?part=64KiB&connections=1");
 }
 
-TEST_F(RedisContract, a_cluster) {
+TEST_P(RedisContract, a_cluster) {
   ASSERT_TRUE(server_.start({"--cluster-enabled", "yes"})) << server_.log();
   server_.ask({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
   check_on("?part=64KiB");
 }
+
+INSTANTIATE_TEST_SUITE_P(Servers, RedisContract, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+                         [](const auto& one) { return RedisServer::name_of(one.param); });
 
 }  // namespace
 }  // namespace kvbm::test::store_redis_contract_test

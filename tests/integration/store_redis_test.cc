@@ -1,4 +1,4 @@
-// The store for Redis on a real server: everything that its table promises, and what happens while the server does not.
+// The store for Redis on a real server, Redis and Valkey: everything that its table promises, and what happens while the server does not.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -40,13 +40,14 @@ bool comes(const std::function<bool()>& holds) {
   return false;
 }
 
-class RedisStoreTest : public ::testing::Test {
+class RedisStoreTest : public ::testing::TestWithParam<RedisServer::Kind> {
  protected:
   void SetUp() override {
 #ifndef KVBM_REDIS_MODULE
     GTEST_SKIP() << "the store for Redis was not built: libssl-dev is missing";
 #else
-    if (RedisServer::program().empty()) GTEST_SKIP() << "redis-server is not installed (tools/setup --tests)";
+    if (const std::string why = RedisServer::missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    RedisServer::choose(GetParam());
     ::unsetenv("KVBM_REDIS_PASSWORD");
     module_ = std::make_unique<StoreModule>(KVBM_REDIS_MODULE);
     ASSERT_NE(module_->table(), nullptr);
@@ -77,7 +78,7 @@ class RedisStoreTest : public ::testing::Test {
   std::unique_ptr<StoreModule> module_;
 };
 
-TEST_F(RedisStoreTest, gives_back_what_was_put_whole_and_in_ranges) {
+TEST_P(RedisStoreTest, gives_back_what_was_put_whole_and_in_ranges) {
   serve_and_open();
   EXPECT_EQ(std::string(module_->facts().description), "redis://" + server_.address() + "/0?prefix=kvbm");
   for (const size_t size : {size_t{100}, size_t{4097}, (size_t{4} << 20) + 17}) {
@@ -106,7 +107,7 @@ TEST_F(RedisStoreTest, gives_back_what_was_put_whole_and_in_ranges) {
   }
 }
 
-TEST_F(RedisStoreTest, replaces_removes_and_keeps_empty_objects) {
+TEST_P(RedisStoreTest, replaces_removes_and_keeps_empty_objects) {
   serve_and_open();
   std::string got;
   ASSERT_EQ(module_->put("one", "first").status, KVBM_OK);
@@ -131,7 +132,7 @@ TEST_F(RedisStoreTest, replaces_removes_and_keeps_empty_objects) {
   EXPECT_EQ(module_->put(std::string(KVBM_STORE_NAME_BYTES + 1, 'a'), "x").status, KVBM_ERR_CONFIG);
 }
 
-TEST_F(RedisStoreTest, lists_more_than_a_thousand_names_in_order) {
+TEST_P(RedisStoreTest, lists_more_than_a_thousand_names_in_order) {
   serve_and_open();
   std::set<std::string> names;
   std::vector<std::unique_ptr<Started>> puts;
@@ -161,7 +162,7 @@ TEST_F(RedisStoreTest, lists_more_than_a_thousand_names_in_order) {
   EXPECT_TRUE(module_->list("i/", "z").names.empty());
 }
 
-TEST_F(RedisStoreTest, keeps_large_objects_in_parts) {
+TEST_P(RedisStoreTest, keeps_large_objects_in_parts) {
   serve();
   open({{"part", "64KiB"}});
   EXPECT_EQ(module_->facts().max_object_bytes, uint64_t{64 << 20});
@@ -213,7 +214,7 @@ TEST_F(RedisStoreTest, keeps_large_objects_in_parts) {
   EXPECT_EQ(module_->put("too-large", std::string((64 << 20) + 1, 'x')).status, KVBM_ERR_CONFIG);
 }
 
-TEST_F(RedisStoreTest, takes_names_off_the_listing_whose_objects_are_gone) {
+TEST_P(RedisStoreTest, takes_names_off_the_listing_whose_objects_are_gone) {
   serve_and_open();
   ASSERT_EQ(module_->put("v1/i/a", "1").status, KVBM_OK);
   ASSERT_EQ(module_->put("v1/i/b", "2").status, KVBM_OK);
@@ -224,7 +225,7 @@ TEST_F(RedisStoreTest, takes_names_off_the_listing_whose_objects_are_gone) {
   EXPECT_TRUE(comes([&] { return module_->list("v1/i/").names == std::vector<std::string>{"v1/i/b"}; }));
 }
 
-TEST_F(RedisStoreTest, works_where_unlink_is_not_known) {
+TEST_P(RedisStoreTest, works_where_unlink_is_not_known) {
   serve({"--rename-command", "UNLINK", ""});
   open({{"part", "64KiB"}});
   ASSERT_EQ(module_->put("large", bytes_of(1 << 20, 1)).status, KVBM_OK);
@@ -233,7 +234,7 @@ TEST_F(RedisStoreTest, works_where_unlink_is_not_known) {
   EXPECT_EQ(server_.ask({"DBSIZE"}), ":0\r\n");
 }
 
-TEST_F(RedisStoreTest, refuses_urls_that_are_wrong_with_a_remedy) {
+TEST_P(RedisStoreTest, refuses_urls_that_are_wrong_with_a_remedy) {
   serve();
   const std::vector<std::pair<std::string, std::string>> wrong_options = {
       {"connections", "0"}, {"connections", "65"}, {"part", "1KiB"}, {"part", "1GiB"}, {"part", "many"}, {"cluster", "maybe"},
@@ -256,7 +257,7 @@ TEST_F(RedisStoreTest, refuses_urls_that_are_wrong_with_a_remedy) {
   EXPECT_EQ(refused(wrong, "no cluster"), KVBM_ERR_CONFIG);
 }
 
-TEST_F(RedisStoreTest, tells_who_may_not) {
+TEST_P(RedisStoreTest, tells_who_may_not) {
   serve({"--requirepass", "the-secret"});
   StoreUrl there = url();
   EXPECT_EQ(refused(there, "KVBM_REDIS_PASSWORD"), KVBM_ERR_PERMISSION);
@@ -391,7 +392,7 @@ std::string usual(const std::vector<std::string>& words) {
   return "+OK\r\n";
 }
 
-TEST_F(RedisStoreTest, refuses_other_programs) {
+TEST_P(RedisStoreTest, refuses_other_programs) {
   const std::vector<std::pair<std::string, std::string>> others = {
       {"HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>", "HTTP server"},
       {"ERROR\r\n", "not Redis"},
@@ -407,7 +408,7 @@ TEST_F(RedisStoreTest, refuses_other_programs) {
 }
 
 // A password must not come back in a message, whatever the server repeats.
-TEST_F(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
+TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
   OtherServer other([](std::string& asked) {
     const auto words = OtherServer::take(asked);
     if (words.empty()) return std::string();
@@ -416,7 +417,7 @@ TEST_F(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
   EXPECT_EQ(refused({"redis", other.address(), "", {}, "", "a-secret"}, "lacks a command"), KVBM_ERR_CONFIG);
 }
 
-TEST_F(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
+TEST_P(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
   std::string answer;
   std::mutex mutex;
   OtherServer other([&](std::string& asked) {
@@ -457,7 +458,7 @@ TEST_F(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
 }
 
 // An answer that comes after its operation was given up goes nowhere, and the next one is not mistaken for it.
-TEST_F(RedisStoreTest, drops_answers_that_come_late) {
+TEST_P(RedisStoreTest, drops_answers_that_come_late) {
   std::mutex mutex;
   std::condition_variable changed;
   bool holds = false;
@@ -497,7 +498,7 @@ TEST_F(RedisStoreTest, drops_answers_that_come_late) {
   EXPECT_EQ(late->times, 1);
 }
 
-TEST_F(RedisStoreTest, names_a_replica) {
+TEST_P(RedisStoreTest, names_a_replica) {
   serve_and_open();
   RedisServer replica;
   ASSERT_TRUE(replica.start({"--replicaof", "127.0.0.1 " + std::to_string(server_.port())}));
@@ -519,7 +520,7 @@ TEST_F(RedisStoreTest, names_a_replica) {
   EXPECT_TRUE(alone.status == KVBM_ERR_CONFIG || alone.status == KVBM_ERR_AGAIN) << alone.message;
 }
 
-TEST_F(RedisStoreTest, goes_on_after_the_server_was_killed) {
+TEST_P(RedisStoreTest, goes_on_after_the_server_was_killed) {
   serve_and_open();
   const std::string data = bytes_of(1 << 20, 3);
   ASSERT_EQ(module_->put("kept", data).status, KVBM_OK);
@@ -543,7 +544,7 @@ TEST_F(RedisStoreTest, goes_on_after_the_server_was_killed) {
   EXPECT_EQ(module_->put("kept", data).status, KVBM_OK);
 }
 
-TEST_F(RedisStoreTest, waits_for_a_server_that_loads) {
+TEST_P(RedisStoreTest, waits_for_a_server_that_loads) {
   serve_and_open();
   server_.ask({"EVAL", "for i = 1, 4000 do redis.call('set', 'x' .. i, 'y') end", "0"});
   ASSERT_EQ(module_->put("kept", "1").status, KVBM_OK);
@@ -560,7 +561,7 @@ TEST_F(RedisStoreTest, waits_for_a_server_that_loads) {
   EXPECT_TRUE(was_loading);
 }
 
-TEST_F(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
+TEST_P(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
   serve_and_open();
   ASSERT_EQ(module_->put("a", "1").status, KVBM_OK);
   server_.freeze();
@@ -597,7 +598,7 @@ TEST_F(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
   EXPECT_EQ(got, "1");
 }
 
-TEST_F(RedisStoreTest, says_that_the_server_is_full) {
+TEST_P(RedisStoreTest, says_that_the_server_is_full) {
   serve({"--maxmemory", "16mb", "--maxmemory-policy", "noeviction"});
   open();
   EXPECT_TRUE(logged("evicts nothing"));
@@ -618,7 +619,7 @@ TEST_F(RedisStoreTest, says_that_the_server_is_full) {
   EXPECT_EQ(module_->remove("p0").status, KVBM_OK);
 }
 
-TEST_F(RedisStoreTest, takes_evictions_as_misses) {
+TEST_P(RedisStoreTest, takes_evictions_as_misses) {
   serve({"--maxmemory", "16mb", "--maxmemory-policy", "allkeys-lru"});
   open();
   const std::string data = bytes_of(1 << 20, 3);
@@ -680,7 +681,7 @@ class RedisClusterTest : public RedisStoreTest {
   RedisServer nodes_[3];
 };
 
-TEST_F(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
+TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   ASSERT_EQ(module_->open(cluster_url({{"part", "64KiB"}})), KVBM_OK) << module_->message();
   EXPECT_TRUE(logged("is a cluster"));
   const std::string data = bytes_of(200'000, 4);
@@ -722,7 +723,7 @@ TEST_F(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   EXPECT_NE(whole.find("leave cluster=off out"), std::string::npos) << whole;
 }
 
-TEST_F(RedisClusterTest, lives_with_a_master_that_is_gone) {
+TEST_P(RedisClusterTest, lives_with_a_master_that_is_gone) {
   ASSERT_EQ(module_->open(cluster_url({{"cluster", "on"}})), KVBM_OK) << module_->message();
   for (int i = 0; i < 30; ++i) ASSERT_EQ(module_->put("p/" + std::to_string(i), "x").status, KVBM_OK);
   ASSERT_TRUE(nodes_[0].save());
@@ -742,7 +743,7 @@ TEST_F(RedisClusterTest, lives_with_a_master_that_is_gone) {
 }
 
 // With a certificate that it made itself.
-TEST_F(RedisStoreTest, speaks_tls) {
+TEST_P(RedisStoreTest, speaks_tls) {
   kvbm::test::TempDir keys;
   const std::string here = keys.path();
   const std::string make = "cd " + here + " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kvbm-test "
@@ -753,7 +754,7 @@ TEST_F(RedisStoreTest, speaks_tls) {
   const auto options = [&](const std::string& cert, const std::string& key) {
     return Options{"--tls-port", "", "--tls-cert-file", here + "/" + cert, "--tls-key-file", here + "/" + key, "--tls-ca-cert-file", here + "/cert.pem"};
   };
-  if (!server_.start(options("cert.pem", "key.pem"))) GTEST_SKIP() << "this redis-server has no TLS";
+  if (!server_.start(options("cert.pem", "key.pem"))) GTEST_SKIP() << "this server has no TLS";
   StoreUrl there = {"rediss", "127.0.0.1:" + std::to_string(server_.tls_port()), "/0", {{"ca", here + "/cert.pem"}}, "", ""};
   // The server requires a client certificate.
   const kvbm_status_t without = module_->open(there);
@@ -790,6 +791,11 @@ TEST_F(RedisStoreTest, speaks_tls) {
   there.options["verify"] = "off";
   EXPECT_EQ(module_->open(there), KVBM_OK) << module_->message();
 }
+
+INSTANTIATE_TEST_SUITE_P(Servers, RedisStoreTest, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+                         [](const auto& one) { return RedisServer::name_of(one.param); });
+INSTANTIATE_TEST_SUITE_P(Servers, RedisClusterTest, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+                         [](const auto& one) { return RedisServer::name_of(one.param); });
 
 }  // namespace
 }  // namespace store_redis_test

@@ -21,6 +21,8 @@
 namespace kvbm::test {
 namespace {
 
+RedisServer::Kind chosen = RedisServer::Kind::redis;
+
 // A port that is free now. Another program may take it before the server does: then another port is tried.
 int free_redis_port() {
   int port = 0;
@@ -47,14 +49,24 @@ std::string resp_request(const std::vector<std::string>& words) {
 
 }  // namespace
 
-std::string RedisServer::program() {
+void RedisServer::choose(Kind kind) { chosen = kind; }
+
+std::string RedisServer::missing(Kind kind) {
+  if (!program(kind).empty()) return {};
+  return name_of(kind) + "-server is not here: tools/setup " + (kind == Kind::redis ? "--tests" : "--all-stores") + " installs it";
+}
+
+// In PATH, or Valkey in the package of tools/setup.
+std::string RedisServer::program(Kind kind) {
   std::istringstream path(::getenv("PATH") != nullptr ? ::getenv("PATH") : "");
-  for (const char* name : {"redis-server", "valkey-server"}) {
-    path.clear();
-    path.seekg(0);
-    for (std::string folder; std::getline(path, folder, ':');) {
-      if (::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
-    }
+  const std::string name = name_of(kind) + "-server";
+  for (std::string folder; std::getline(path, folder, ':');) {
+    if (::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
+  }
+  if (kind != Kind::valkey) return {};
+  std::error_code error;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(KVBM_VALKEY_ENVIRONMENT "/lib", error)) {
+    if (file.path().filename() == name && ::access(file.path().c_str(), X_OK) == 0) return file.path().string();
   }
   return {};
 }
@@ -78,7 +90,7 @@ bool RedisServer::start_again(bool with_data, std::vector<std::string> more, boo
 }
 
 bool RedisServer::launch(const std::vector<std::string>& more, bool waits) {
-  const std::string file = program();
+  const std::string file = program(chosen);
   if (file.empty() || port_ == 0) return false;
   std::vector<std::string> arguments = {file,       "--port", std::to_string(port_), "--bind", "127.0.0.1",      "--dir",
                                         directory(), "--save", "",                    "--logfile", directory() + "/log",

@@ -1,4 +1,4 @@
-// A real Redis server in a process and a directory of its own, on a free port of the loopback; ends with the test.
+// A real Redis or Valkey server in a process and a directory of its own, on a free port of the loopback; ends with the test.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,12 @@ namespace kvbm::test {
 
 class RedisServer {
  public:
-  // The program, or "" where it is not installed.
-  static std::string program();
+  enum class Kind { redis, valkey };
+  // Which of them all servers are that start from here on.
+  static void choose(Kind kind);
+  // Why there is none of that kind here; "" if there is.
+  static std::string missing(Kind kind);
+  static std::string name_of(Kind kind) { return kind == Kind::redis ? "redis" : "valkey"; }
 
   RedisServer() = default;
   ~RedisServer() { stop(); }
@@ -44,6 +48,7 @@ class RedisServer {
   std::string password;  // for ask()
 
  private:
+  static std::string program(Kind kind);
   bool launch(const std::vector<std::string>& more, bool waits);
 
   TempDir directory_;
