@@ -135,8 +135,19 @@ void Store::run() {
       if (is_stopping_ && incoming_.empty() && digests_.empty() && running_.empty() && waiting_.empty()) return;
       if (!incoming_.empty()) continue;
     }
-    curl_multi_poll(multi_, nullptr, 0, waiting_.empty() ? 1000 : 50, nullptr);
+    curl_multi_poll(multi_, nullptr, 0, poll_ms(), nullptr);
   }
+}
+
+// Returns how long a poll may take. libcurl's timer of a request can wake it a moment too early, and then no other wakes
+// it, so the poll ends shortly after the next deadline in any case.
+int Store::poll_ms() const {
+  const auto now = Clock::now();
+  auto left = std::chrono::milliseconds(waiting_.empty() ? 1000 : 50);
+  for (const auto& [key, transfer] : running_) {
+    left = std::min(left, std::chrono::ceil<std::chrono::milliseconds>(transfer->deadline - now));
+  }
+  return static_cast<int>(std::max<int64_t>(left.count(), 5));
 }
 
 void Store::take_incoming() {

@@ -48,6 +48,7 @@ class Store {
   void end_answered();
   void end_cancelled();
   void go_on_waiting();
+  int poll_ms() const;
   void conclude(Owned transfer, CURLcode code);
   bool may_try_again(Owned& transfer, const Verdict& verdict);
   void finish(Owned transfer, Verdict verdict);
