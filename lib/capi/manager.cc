@@ -6,10 +6,10 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/join.h"
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
 #include "capi/store.h"
-#include "manager/common/seal_keys.h"
 #include "manager/node/node.h"
 #include "manager/share/share.h"
 
@@ -105,24 +105,6 @@ Status opening(const Status& status) {
   return status.code() == Code::miss ? Status(Code::io_error, status.what(), status.detail()) : status;
 }
 
-// Adds the other nodes as the last tier if the manager is a node.
-Status join(const kvbm::manager::Environment& environment, Options& options,
-            std::unique_ptr<kvbm::manager::Node>& out) {
-  if (!options.node.wanted()) return {};
-  options.host.shared = kvbm::manager::shares_host_memory(options);
-  if (Status keys = kvbm::manager::load_seal_keys(options); !keys.ok()) return keys;
-  auto node = kvbm::manager::Node::create(environment, options.node, options.seal_keys);
-  if (!node.ok()) return node.status();
-  out = std::move(node).value();
-  TierOptions tier;
-  tier.admission = options.node.admission;
-  tier.make = [made = out.get()](kvbm::TierIndex index, kvbm::FamilyTable& families, kvbm::tier::TierListener*) {
-    return made->make_tier(index, families);
-  };
-  options.tiers.push_back(std::move(tier));
-  return {};
-}
-
 }  // namespace
 
 extern "C" {
@@ -151,22 +133,17 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
       context->core->log.write(kvbm::LogLevel::warning, "manager", fits.message());
     }
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // allocated before anything that would need closing
-    auto share = kvbm::manager::Share::create(context->core->environment(), core.value());
-    if (!share.ok()) return fail(err, opening(share.status()));
-    std::unique_ptr<kvbm::manager::Node> node;
-    const Status joined = join(context->core->environment(), core.value(), node);
+    const Status joined = kvbm::capi::join(context->core->environment(), core.value(), *tenancy);
     if (!joined.ok()) return fail(err, opening(joined));
     auto manager = kvbm::manager::Manager::create(context->core->environment(), std::move(core).value());
     if (!manager.ok()) return fail(err, opening(manager.status()));
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
     kvbm::manager::Manager& core_manager = *tenancy->manager;
-    tenancy->share = std::move(share).value();
     if (tenancy->share != nullptr) {
       const Status shared = tenancy->share->start(core_manager.stack().keep(), core_manager.namespaces(), core_manager.share());
       if (!shared.ok()) return fail(err, shared);
     }
-    tenancy->node = std::move(node);
     if (tenancy->node != nullptr) {
       const Status started = tenancy->node->start(core_manager.stack().keep(), core_manager.namespaces(),
                                                    core_manager.coding_terms());

@@ -418,14 +418,6 @@ uint64_t coded_room(uint64_t payload_bytes, uint32_t leaves) noexcept {
   return round_up(payload_bytes + uint64_t{leaves} * kSealedLeafBytes + kBehind, kIoUnit);
 }
 
-bool is_coded(const HeadView& head) noexcept {
-  if ((head.header().flags & kSealed) != 0) return true;
-  for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
-    if (head.leaf(i).codec != LeafCodec::raw) return true;
-  }
-  return false;
-}
-
 size_t plain_head_bytes(const HeadView& coded) noexcept {
   const Header& header = coded.header();
   const bool longer = (header.flags & kSealed) != 0 && header.attribute_bytes >= kSealedHeadBytes;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "codec/coded_record.h"
+
 namespace kvbm::codec {
 namespace {
 
@@ -365,6 +367,15 @@ Leaf opaque_leaf(uint64_t raw_bytes, uint32_t index) noexcept {
   leaf.raw_bytes = static_cast<uint32_t>(std::min(kMaxLeafBytes, raw_bytes - at));
   leaf.stored_bytes = leaf.raw_bytes;
   return leaf;
+}
+
+// Of coded_record.h; here because a build without coding tells coded records from plain ones, too.
+bool is_coded(const HeadView& head) noexcept {
+  if ((head.header().flags & kSealed) != 0) return true;
+  for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
+    if (head.leaf(i).codec != LeafCodec::raw) return true;
+  }
+  return false;
 }
 
 }  // namespace kvbm::codec

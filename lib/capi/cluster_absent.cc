@@ -1,0 +1,112 @@
+// Stands in for nodes, pools, shared tier sets and sessions in a build without them. A manager that asks for one of
+// them is not made, so no object of their classes exists.
+#include "capi/absent.h"
+#include "capi/join.h"
+#include "cluster/mapped_pools.h"
+#include "cluster/survey.h"
+#include "manager/node/node.h"
+#include "manager/node/node_metrics.h"
+#include "manager/operation/lend.h"
+#include "manager/operation/load.h"
+#include "manager/share/share.h"
+
+namespace kvbm::cluster {
+
+uint64_t MappedPools::bytes() const { return 0; }
+bool MappedPools::empty() const { return true; }
+
+}  // namespace kvbm::cluster
+
+namespace kvbm::manager {
+
+Status Node::start(const std::shared_ptr<TierStack>&, Namespaces&, const std::shared_ptr<CodingTerms>&) { return capi::absent(capi::kNoCluster); }
+void Node::stop() {}
+copy::Completion Node::run_and_wait(Operation&) { return {}; }
+void Node::ask_and_wait(std::vector<Identity>, uint64_t) {}
+void Node::survey(std::vector<Identity>, uint64_t, UniqueFunction<void(std::vector<cluster::NodeAnswer>)>) {}
+std::string node_metrics_text(Node&) { return {}; }
+
+Status Share::start(const std::shared_ptr<TierStack>&, Namespaces&, ShareState&) { return capi::absent(capi::kNoCluster); }
+void Share::stop() {}
+void Share::ask(std::vector<Identity>, uint64_t, UniqueFunction<void()>) {}
+bool Share::can_ask() const noexcept { return false; }
+void Share::flush(bool, FlushDone) {}
+
+// Its callers ask nodes or an owner about what is left, and there are none.
+void keep_unknown(LowerTiers&, std::vector<Identity>& ids) { ids.clear(); }
+
+// No tier has records in the memory of other processes: all are read.
+void LoadOperation::find_in_place() {
+  below_.insert(below_.end(), in_place_.begin(), in_place_.end());
+  in_place_.clear();
+}
+bool LoadOperation::next_in_place(Item&) { return false; }
+Code LoadOperation::open_in_place() { return Code::miss; }
+bool LoadOperation::close_in_place(Code) { return false; }
+void LoadOperation::tell_in_place() {}
+
+}  // namespace kvbm::manager
+
+namespace kvbm::capi {
+
+Status join(const manager::Environment&, manager::Options& options, Tenancy&) {
+  return options.share.on || options.node.wanted() ? absent(kNoCluster) : Status();
+}
+
+}  // namespace kvbm::capi
+
+using kvbm::capi::absent;
+using kvbm::capi::kNoCluster;
+
+extern "C" {
+
+kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t*, uint64_t, kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_manager_nodes(kvbm_manager_t*, kvbm_node_row_t*, size_t, size_t* out_n) {
+  if (out_n != nullptr) *out_n = 0;
+  return absent(nullptr, kNoCluster);
+}
+kvbm_status_t kvbm_manager_node_address(kvbm_manager_t*, char*, size_t, size_t* out_needed) {
+  if (out_needed != nullptr) *out_needed = 0;
+  return absent(nullptr, kNoCluster);
+}
+kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t*, uint32_t) { return absent(nullptr, kNoCluster); }
+kvbm_status_t kvbm_manager_locate(kvbm_manager_t*, kvbm_namespace_t*, const kvbm_key_t*, size_t,
+                                  const kvbm_locate_options_t*, kvbm_location_t*, size_t, size_t* out_n) {
+  if (out_n != nullptr) *out_n = 0;
+  return absent(nullptr, kNoCluster);
+}
+kvbm_status_t kvbm_manager_share(kvbm_manager_t*, kvbm_share_t*) { return absent(nullptr, kNoCluster); }
+
+kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t*, uint32_t) { return absent(nullptr, kNoCluster); }
+kvbm_status_t kvbm_offer_open(kvbm_cache_t*, const kvbm_request_id_t*, const uint32_t*, size_t,
+                              const kvbm_offer_options_t*, kvbm_queue_t*, uint64_t, kvbm_offer_t**, kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_offer_publish(kvbm_offer_t*, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t*, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, void*,
+                                           kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t*, kvbm_error_t* err) { return absent(err, kNoCluster); }
+kvbm_status_t kvbm_offer_abort(kvbm_offer_t*, const char*) { return absent(nullptr, kNoCluster); }
+kvbm_status_t kvbm_offer_wait(kvbm_offer_t*, uint64_t, kvbm_error_t* err) { return absent(err, kNoCluster); }
+void kvbm_offer_release(kvbm_offer_t*) {}
+
+kvbm_status_t kvbm_session_options_init(kvbm_session_options_t*, uint32_t) { return absent(nullptr, kNoCluster); }
+kvbm_status_t kvbm_session_open(kvbm_cache_t*, const kvbm_request_id_t*, const uint32_t*, size_t, const kvbm_source_t*,
+                                size_t, const kvbm_session_options_t*, kvbm_queue_t*, uint64_t, kvbm_session_t**,
+                                kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_session_wait(kvbm_session_t*, uint64_t, kvbm_error_t* err) { return absent(err, kNoCluster); }
+kvbm_status_t kvbm_session_wait_layer(kvbm_session_t*, uint32_t, uint32_t, uint64_t, kvbm_error_t* err) {
+  return absent(err, kNoCluster);
+}
+kvbm_status_t kvbm_session_abort(kvbm_session_t*, const char*) { return absent(nullptr, kNoCluster); }
+void kvbm_session_release(kvbm_session_t*) {}
+
+}  // extern "C"

@@ -1,0 +1,72 @@
+// Stands in for caches on GPUs in a build without them. No device is ever opened, so all tensors are host memory, and
+// what acts on a device is never called.
+#include "capi/absent.h"
+#include "device/block_coder.h"
+#include "device/device.h"
+#include "device/leaf_table.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
+#include "manager/device/device_caches.h"
+#include "manager/operation/load.h"
+#include "manager/operation/store.h"
+
+namespace kvbm::device {
+
+Result<uint64_t> BlockCoder::encode(const codec::LeafForm&, codec::Mode, const codec::StridedBytes&, const StreamPoint*,
+                                    MutableBytes, codec::StreamWorkspace&) {
+  return capi::absent(capi::kNoDevice);
+}
+Status BlockCoder::decode(const codec::StreamView&, bool, const codec::StridedBytes&, const StreamPoint*,
+                          codec::StreamWorkspace&) {
+  return capi::absent(capi::kNoDevice);
+}
+Status Device::check_waits() const { return capi::absent(capi::kNoDevice); }
+std::string Device::lost_why() const { return capi::kNoDevice; }
+void LeafTable::add(const StridedRun&, const StridedRun&, uint32_t, uint32_t, uint32_t) {}
+void LeafTable::finish() {}
+void StorageReads::checked(bool) noexcept {}
+StorageReads::Stats StorageReads::stats() const noexcept { return {}; }
+
+}  // namespace kvbm::device
+
+namespace kvbm::manager {
+
+device::Device& AttachedDevice::device() const noexcept { return transfers_->device(); }
+uint64_t AttachedDevice::pinned_bytes() const noexcept { return 0; }
+
+DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads,
+                           uint64_t slot_bytes, std::shared_ptr<void> memory)
+    : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes), memory_(std::move(memory)) {}
+DeviceCaches::~DeviceCaches() = default;
+Status DeviceCaches::require() {
+  return options_.use == DeviceOptions::Use::on ? capi::absent(capi::kNoDevice) : Status();
+}
+Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uint32_t, std::span<const TensorPlace>) {
+  if (kind == MemoryKind::cuda) return capi::absent(capi::kNoDevice);
+  return std::shared_ptr<AttachedDevice>();
+}
+std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const { return {}; }
+
+void LoadOperation::begin_flight() {}
+bool LoadOperation::quiet() noexcept { return true; }
+Operation::Next LoadOperation::move_some() { return Next::finished; }
+void LoadOperation::end_flight(std::vector<SlotId>&) {}
+tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
+bool LoadOperation::past_host(const Item&) const noexcept { return false; }
+bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
+void LoadOperation::take_back_to_host() {}
+Code LoadOperation::open_landing() { return Code::internal; }
+
+void StoreOperation::begin_flight() {}
+bool StoreOperation::quiet() noexcept { return true; }
+bool StoreOperation::is_lost() const noexcept { return false; }
+size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
+Operation::Next StoreOperation::move_some() { return Next::finished; }
+void StoreOperation::let_go(std::span<const SlotId> slots) { host_.release(slots); }
+
+}  // namespace kvbm::manager
+
+extern "C" kvbm_status_t kvbm_manager_devices(kvbm_manager_t*, kvbm_device_row_t*, size_t, size_t* out_n) {
+  if (out_n != nullptr) *out_n = 0;
+  return kvbm::capi::absent(nullptr, kvbm::capi::kNoDevice);
+}
