@@ -18,8 +18,7 @@ set(KVBM_PART_CLUSTER "cluster/.*" "copy/(tcp|local)/.*" "copy/transport[a-z_]*"
   "manager/operation/(lend|load_in_place)" "manager/device/stream_waits" "capi/(join|node|offer|session|session_state|share)")
 set(KVBM_PART_DEVICE "device/.*" "manager/device/device_(caches|flight)" "manager/operation/(load_(coded|device|storage)|store_device)"
   "capi/device")
-set(KVBM_PART_CODING "codec/([a-z_]+/)?(planar|quantize|symbol|delta|zstd)[a-z0-9_]*"
-  "codec/([a-z_]+/)?(aes_gcm|coded_record|coded_stream|frame|key_ring|leaf_codec|recipe|seal|strided_stream)" "tier/coded/.*"
+set(KVBM_PART_CODING "codec/(coded|leaf|lossless|lossy|seal)/.*" "tier/coded/.*"
   "manager/operation/cache_coding" "manager/stack/coded_landing" "manager/lower/coded_tiers" "manager/common/seal_keys"
   "copy/codec_choice" "capi/(codec|cache_coding)")
 set(KVBM_PARTS CLUSTER DEVICE CODING)

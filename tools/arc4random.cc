@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 extern "C" {
 

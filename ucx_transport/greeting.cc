@@ -1,8 +1,8 @@
 // Control frames: from the first one of a connection to its last.
 #include <cstring>
 
-#include "base/listen_refusal.h"
-#include "base/signal_keeper.h"
+#include "base/io/listen_refusal.h"
+#include "base/process/signal_keeper.h"
 #include "callbacks.h"
 #include "status.h"
 #include "transport.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::ucx {
 

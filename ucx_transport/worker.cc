@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "base/peer_memory.h"
-#include "base/signal_keeper.h"
+#include "base/memory/peer_memory.h"
+#include "base/process/signal_keeper.h"
 #include "device_memory.h"
 #include "lanes.h"
 

@@ -9,7 +9,7 @@
 
 namespace kvbm {
 
-// The name of a block's content inside its namespace: 16 bytes out of SHA-256 (codec/key.h).
+// The name of a block's content inside its namespace: 16 bytes out of SHA-256 (codec/record/key.h).
 struct Key {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const Key&) const = default;
@@ -29,7 +29,7 @@ struct Key {
 };
 static_assert(sizeof(Key) == 16);
 
-// First 128 bits of HMAC-SHA256 over a namespace's description (codec/key.h).
+// First 128 bits of HMAC-SHA256 over a namespace's description (codec/record/key.h).
 struct NamespaceId {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const NamespaceId&) const = default;

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "block/prefix_index.h"
 #include "block/quotas.h"
 #include "block/slot.h"

@@ -1,8 +1,8 @@
 // Takes and returns slots, over the pools: allocation, eviction, demotion, accounts.
 #include <algorithm>
 
-#include "base/batch_lock.h"
-#include "base/thread_number.h"
+#include "base/thread/batch_lock.h"
+#include "base/thread/thread_number.h"
 #include "block/block_table.h"
 #include "policy/hinted.h"
 

@@ -1,7 +1,7 @@
 // complete -> registered and back: gives names to blocks and takes them away.
 #include <algorithm>
 
-#include "base/batch_lock.h"
+#include "base/thread/batch_lock.h"
 #include "block/block_table.h"
 
 namespace kvbm::block {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <new>
 
-#include "base/batch_lock.h"
-#include "base/thread_number.h"
+#include "base/thread/batch_lock.h"
+#include "base/thread/thread_number.h"
 
 namespace kvbm::block {
 

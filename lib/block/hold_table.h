@@ -25,8 +25,8 @@
 #include <span>
 
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::block {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "block/block_table.h"
 
 namespace kvbm::block {

@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/prefetch.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::block {
 

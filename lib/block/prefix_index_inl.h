@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/batch_lock.h"
+#include "base/thread/batch_lock.h"
 #include "block/prefix_index.h"
 
 #if defined(__SSE2__)

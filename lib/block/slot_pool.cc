@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/batch_lock.h"
+#include "base/thread/batch_lock.h"
 #include "policy/hints.h"
 
 namespace kvbm::block {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "block/quotas.h"
 #include "block/slot.h"
 #include "block/slot_marks.h"

@@ -2,8 +2,8 @@
 // them is not made, so no object of their classes exists.
 #include "capi/absent.h"
 #include "capi/join.h"
-#include "cluster/mapped_pools.h"
-#include "cluster/survey.h"
+#include "cluster/mesh/survey.h"
+#include "cluster/same_host/mapped_pools.h"
 #include "manager/node/node.h"
 #include "manager/node/node_metrics.h"
 #include "manager/operation/lend.h"

@@ -1,7 +1,7 @@
 #include <string>
 
 #include "capi/coding.h"
-#include "codec/coded_stream.h"
+#include "codec/coded/coded_stream.h"
 #include "layout/geometry.h"
 
 using kvbm::Code;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "capi/guard.h"
-#include "codec/coded_stream.h"
+#include "codec/coded/coded_stream.h"
 
 namespace kvbm::capi {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/os_file.h"
+#include "base/config/config.h"
+#include "base/io/os_file.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/common/options.h"

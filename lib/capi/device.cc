@@ -7,8 +7,8 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "device/device.h"
-#include "device/transfers.h"
+#include "device/context/device.h"
+#include "device/transfer/transfers.h"
 #include "manager/manager.h"
 
 using kvbm::capi::guarded;

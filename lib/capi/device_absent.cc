@@ -1,11 +1,11 @@
 // Stands in for caches on GPUs in a build without them. No device is ever opened, so all tensors are host memory, and
 // what acts on a device is never called.
 #include "capi/absent.h"
-#include "device/block_coder.h"
-#include "device/device.h"
-#include "device/leaf_table.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "device/coder/block_coder.h"
+#include "device/context/device.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/leaf_table.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/load.h"
 #include "manager/operation/store.h"

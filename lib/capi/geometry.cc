@@ -7,7 +7,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 #include "layout/record_shape.h"
 #include "layout/shard.h"
 #include "manager/namespaces/namespace.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "capi/guard.h"
-#include "cluster/survey.h"
+#include "cluster/mesh/survey.h"
 #include "copy/completion.h"
 #include "copy/queue.h"
 #include "manager/manager.h"

@@ -12,15 +12,15 @@
 #include <span>
 #include <vector>
 
-#include "base/config.h"
-#include "base/file.h"
+#include "base/config/config.h"
+#include "base/crypto/random.h"
 #include "base/ids.h"
-#include "base/log.h"
-#include "base/machine_limits.h"
-#include "base/mutex.h"
-#include "base/process.h"
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/io/file.h"
+#include "base/process/machine_limits.h"
+#include "base/process/process.h"
+#include "base/telemetry/log.h"
+#include "base/thread/mutex.h"
+#include "base/thread/thread_executor.h"
 #include "kvbm.h"
 
 // Only forward declarations: users include what they need, because every file of this folder includes this one.

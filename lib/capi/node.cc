@@ -12,7 +12,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "cluster/survey.h"
+#include "cluster/mesh/survey.h"
 #include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/node/locate.h"

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "capi/guard.h"
 #include "capi/session_state.h"
 #include "copy/queue.h"

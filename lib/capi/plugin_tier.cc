@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
-#include "codec/key.h"
-#include "codec/record.h"
+#include "base/thread/mutex.h"
+#include "codec/record/key.h"
+#include "codec/record/record.h"
 #include "tier/check_record.h"
 
 namespace kvbm::capi {

@@ -11,8 +11,8 @@
 
 #include <memory>
 
-#include "base/family_table.h"
-#include "base/thread_executor.h"
+#include "base/family/family_table.h"
+#include "base/thread/thread_executor.h"
 #include "kvbm.h"
 #include "tier/tier.h"
 

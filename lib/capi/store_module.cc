@@ -10,10 +10,10 @@
 #include <memory>
 #include <set>
 
-#include "base/edit_distance.h"
-#include "base/module_places.h"
-#include "base/mutex.h"
-#include "base/signal_keeper.h"
+#include "base/config/edit_distance.h"
+#include "base/process/module_places.h"
+#include "base/process/signal_keeper.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::capi {
 

@@ -1,9 +1,9 @@
 // Finds and loads a store: the table kvbm_store_table of a shared library (kvbm_plugin.h), for the URL of a store.
 //
-// scheme://... is libkvbm_store_<scheme>.so, searched in the places of base/module_places.h: the option,
+// scheme://... is libkvbm_store_<scheme>.so, searched in the places of base/process/module_places.h: the option,
 // KVBM_STORE_PATH, and so on. Both name a directory. plugin:/path/of.so is that file. A library that all users may
-// write is refused. The process's signal handling is the same afterwards (base/signal_keeper.h). A loaded library
-// stays loaded until the process ends: a store may have threads.
+// write is refused. The process's signal handling is the same afterwards (base/process/signal_keeper.h). A loaded
+// library stays loaded until the process ends: a store may have threads.
 #pragma once
 
 #include <span>

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/status.h"
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/cache.h"
 

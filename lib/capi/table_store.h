@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
-#include "base/mutex.h"
-#include "base/thread_executor.h"
+#include "base/telemetry/log.h"
+#include "base/thread/mutex.h"
+#include "base/thread/thread_executor.h"
 #include "kvbm.h"
 #include "tier/store/object_store.h"
 

@@ -1,6 +1,6 @@
 #include "cluster/node.h"
 
-#include "codec/key.h"
+#include "codec/record/key.h"
 
 namespace kvbm::cluster {
 

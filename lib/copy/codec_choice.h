@@ -21,7 +21,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::copy {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::copy {
 

@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "codec/aes_gcm.h"
+#include "codec/seal/aes_gcm.h"
 
 namespace kvbm::copy {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "copy/completion.h"
 
 namespace kvbm::copy {

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/log.h"
 #include "base/status.h"
+#include "base/telemetry/log.h"
 #include "copy/flat_table.h"
 #include "copy/frame_guard.h"
 #include "copy/transport_abi.h"

@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "base/module_places.h"
-#include "base/mutex.h"
-#include "base/signal_keeper.h"
+#include "base/process/module_places.h"
+#include "base/process/signal_keeper.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::copy {
 

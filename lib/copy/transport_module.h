@@ -1,11 +1,11 @@
 // Finds and loads a transport module, libkvbm_ucx.so, behind the table of transport_abi.h.
 //
-// Searched in the places of base/module_places.h: the option, KVBM_UCX_PATH, and so on. A directory of 1 or 2 may also
-// hold UCX's own libraries (the lib folder of UCX's wheel). They are then loaded first, and the module binds to them
-// instead of the system's. A directory of 2 may hold only these; the search then goes on.
+// Searched in the places of base/process/module_places.h: the option, KVBM_UCX_PATH, and so on. A directory of 1 or 2
+// may also hold UCX's own libraries (the lib folder of UCX's wheel). They are then loaded first, and the module binds
+// to them instead of the system's. A directory of 2 may hold only these; the search then goes on.
 //
-// The process's signal handling (base/signal_keeper.h) and its memory functions are unchanged afterwards. A module
-// stays loaded until the process ends, even a refused one: UCX's threads and patches do not survive an unload.
+// The process's signal handling (base/process/signal_keeper.h) and its memory functions are unchanged afterwards. A
+// module stays loaded until the process ends, even a refused one: UCX's threads and patches do not survive an unload.
 #pragma once
 
 #include <string>

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "base/errno_status.h"
-#include "base/memory_wait.h"
-#include "base/thread_executor.h"
+#include "base/thread/memory_wait.h"
+#include "base/thread/thread_executor.h"
 
 namespace kvbm::copy {
 

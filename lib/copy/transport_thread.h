@@ -23,9 +23,9 @@
 #include <memory>
 #include <string_view>
 
-#include "base/executor.h"
-#include "base/mutex.h"
-#include "base/task_queue.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
+#include "base/thread/task_queue.h"
 #include "copy/transport.h"
 
 namespace kvbm::copy {

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "manager/common/counters.h"
 #include "manager/common/environment.h"
 #include "manager/common/events.h"

@@ -3,12 +3,12 @@
 #include <array>
 #include <string>
 
-#include "base/memory_wait.h"
-#include "base/metrics.h"
-#include "cluster/mapped_pools.h"
-#include "device/device.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "base/telemetry/metrics.h"
+#include "base/thread/memory_wait.h"
+#include "cluster/same_host/mapped_pools.h"
+#include "device/context/device.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/namespaces/namespaces.h"
 #include "manager/share/share_state.h"

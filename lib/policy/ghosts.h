@@ -13,8 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/memory/zeroed_array.h"
 #include "base/prefetch.h"
-#include "base/zeroed_array.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

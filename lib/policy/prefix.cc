@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/batch_lock.h"
+#include "base/thread/batch_lock.h"
 #include "policy/bucket_queue.h"
 #include "policy/ghosts.h"
 #include "policy/hints.h"

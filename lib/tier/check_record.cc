@@ -1,6 +1,6 @@
 #include "tier/check_record.h"
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::tier {
 

@@ -2,9 +2,9 @@
 // machine stored.
 #pragma once
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "base/ids.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 
 namespace kvbm::tier {
 

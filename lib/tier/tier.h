@@ -1,6 +1,6 @@
 // The interface of every tier below host memory: disks, object stores, plug-ins and other nodes. A tier stores records
-// (codec/record.h) by identity and returns them. It may lose any of them at any time (KV cache is soft state) but must
-// never return wrong ones: the caller checks what it gets leaf by leaf, whatever the tier promises.
+// (codec/record/record.h) by identity and returns them. It may lose any of them at any time (KV cache is soft state)
+// but must never return wrong ones: the caller checks what it gets leaf by leaf, whatever the tier promises.
 //
 // Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the tier's executor with a
 // status per item, in any order with other batches. If the receiver checks leaves, `done` of a get runs on any thread
@@ -21,15 +21,15 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "base/function.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "codec/opened_leaf.h"
+#include "codec/record/opened_leaf.h"
 
 namespace kvbm::tier {
 
-// A record on its way down. `head` and `payload` as in codec/record.h. For direct I/O the payload's
+// A record on its way down. `head` and `payload` as in codec/record/record.h. For direct I/O the payload's
 // address is kIoAlign-aligned and readable up to its length rounded up to kIoAlign.
 struct PutItem {
   Identity id;

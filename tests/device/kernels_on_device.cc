@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "device/device.h"
-#include "device/driver_library.h"
-#include "device/kernel_image.h"
+#include "device/context/device.h"
+#include "device/driver/driver_library.h"
 #include "device/kernels/codec_job.h"
+#include "device/kernels/kernel_image.h"
 #include "device/kernels/leaf_job.h"
 #include "device/on_device.h"
 #include "support/cuda_emulation/kernels.h"

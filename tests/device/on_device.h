@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/random.h"
-#include "device/device.h"
-#include "device/driver_library.h"
+#include "base/crypto/random.h"
+#include "device/context/device.h"
+#include "device/driver/driver_library.h"
 
 namespace kvbm::test {
 

@@ -1,17 +1,17 @@
 // Transfers on a device: every path, pinned records and others, pieces of any size; wrong leaves; order on streams.
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 
 #include <algorithm>
 #include <future>
 
-#include "base/memory.h"
-#include "base/thread_executor.h"
-#include "codec/frame.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "base/memory/memory.h"
+#include "base/thread/thread_executor.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/leaf/frame.h"
+#include "codec/record/record.h"
+#include "device/memory/pinned_host.h"
 #include "device/on_device.h"
-#include "device/pinned_host.h"
 #include "support/lossy_leaves.h"
 #include "support/test_data.h"
 

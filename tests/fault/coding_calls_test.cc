@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "kvbm.h"
 #include "support/counts.h"
 #include "support/cuda_emulation/fake_kernels.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "codec/strided_stream.h"
+#include "codec/coded/strided_stream.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/cache_coding.h"
 #include "support/counts.h"

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "codec/leaf_hash.h"
-#include "device/driver_library.h"
-#include "device/landmark.h"
-#include "device/parked.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/driver/driver_library.h"
+#include "device/driver/parked.h"
+#include "device/transfer/landmark.h"
 #include "support/transfer_world.h"
 
 namespace kvbm::device::device_faults_test {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/driver_library.h"
+#include "device/driver/driver_library.h"
 #include "manager/device/layer_waits.h"
 #include "support/device_engine.h"
 

@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/thread_executor.h"
-#include "device/driver_thread.h"
-#include "device/landmark.h"
+#include "base/thread/thread_executor.h"
+#include "device/driver/driver_thread.h"
+#include "device/transfer/landmark.h"
 #include "manager/session/device_share.h"
 #include "support/transfer_world.h"
 

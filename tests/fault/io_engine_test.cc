@@ -24,9 +24,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/inline_executor.h"
-#include "base/os_file.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/io/os_file.h"
+#include "base/thread/inline_executor.h"
 #include "support/disk_world.h"
 #include "support/temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "codec/record.h"
+#include "codec/record/record.h"
 #include "target.h"
 
 namespace attributes_fuzz {

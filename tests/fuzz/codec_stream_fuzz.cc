@@ -2,8 +2,8 @@
 // are and the checksum is put right.
 #include <vector>
 
-#include "codec/coded_stream.h"
-#include "codec/leaf_hash.h"
+#include "codec/coded/coded_stream.h"
+#include "codec/hash/leaf_hash.h"
 #include "target.h"
 
 namespace codec_stream_fuzz {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "../support/opaque_leaves.h"
-#include "base/random.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/coded/coded_record.h"
+#include "codec/hash/leaf_hash.h"
 #include "target.h"
 
 namespace coded_record_fuzz {

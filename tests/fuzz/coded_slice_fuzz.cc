@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "cluster/session/coded_slice.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 #include "target.h"
 
 namespace coded_slice_fuzz {

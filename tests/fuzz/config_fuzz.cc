@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "base/config/config.h"
 #include "manager/common/options.h"
 #include "target.h"
 

@@ -1,6 +1,6 @@
 // A stranger's messages: one after the other into a responder and, with another first byte, into an initiator. Nothing
 // of it may establish a connection with a side that has a key.
-#include "cluster/handshake.h"
+#include "cluster/admission/handshake.h"
 
 #include <cstring>
 #include <vector>

@@ -1,11 +1,11 @@
 // Facts that a node sends about its host over a link, and messages on the host's socket. Accepted ones encode to the
 // same bytes.
-#include "cluster/host_facts.h"
+#include "cluster/same_host/host_facts.h"
 
 #include <cstring>
 #include <vector>
 
-#include "cluster/wire.h"
+#include "cluster/wire/wire.h"
 #include "target.h"
 
 namespace host_facts_fuzz {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/key.h"
+#include "codec/record/key.h"
 #include "target.h"
 
 namespace key_fuzz {

@@ -1,7 +1,7 @@
 // The text of a key file. What is refused says why and never a key; what is taken seals with a key that opens.
 #include <string>
 
-#include "codec/seal.h"
+#include "codec/seal/seal.h"
 #include "target.h"
 
 namespace key_ring_fuzz {

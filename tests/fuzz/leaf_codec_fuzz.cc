@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "codec/frame.h"
-#include "codec/leaf_codec.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/leaf/frame.h"
 #include "target.h"
 
 namespace leaf_codec_fuzz {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/delta.h"
-#include "codec/frame.h"
-#include "codec/leaf_hash.h"
-#include "codec/quantize.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/leaf/frame.h"
+#include "codec/lossy/delta.h"
+#include "codec/lossy/quantize.h"
 #include "target.h"
 
 namespace lossy_codec_fuzz {

@@ -1,5 +1,5 @@
 // Any text as a list of members. What is accepted is accepted again as it is written out, and is the same.
-#include "cluster/membership.h"
+#include "cluster/placement/membership.h"
 #include "target.h"
 
 namespace membership_fuzz {

@@ -1,6 +1,6 @@
 // The text of a key file. An accepted key prints as the same text. The error for a refused one does not quote the
 // text, which may be a secret.
-#include "cluster/pool_key.h"
+#include "cluster/admission/pool_key.h"
 
 #include <cctype>
 #include <string>

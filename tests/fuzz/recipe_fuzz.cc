@@ -1,6 +1,6 @@
 // The text of a recipe, from configuration or a caller. What is taken is the same again when written and read.
 #include "../support/recipe_text.h"
-#include "codec/recipe.h"
+#include "codec/coded/recipe.h"
 #include "target.h"
 
 namespace recipe_fuzz {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/record.h"
+#include "codec/record/record.h"
 #include "target.h"
 
 namespace record_fuzz {

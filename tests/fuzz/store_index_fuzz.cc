@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 #include "target.h"
 #include "tier/store/store_format.h"
 #include "tier/store/store_index.h"

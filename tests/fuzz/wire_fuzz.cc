@@ -1,5 +1,5 @@
 // Any body, into every decoder. What one accepts encodes to the same bytes again.
-#include "cluster/wire.h"
+#include "cluster/wire/wire.h"
 
 #include <cstring>
 #include <vector>

@@ -10,8 +10,8 @@
 #include <future>
 #include <thread>
 
-#include "base/os_file.h"
-#include "base/thread_executor.h"
+#include "base/io/os_file.h"
+#include "base/thread/thread_executor.h"
 #include "support/disk_world.h"
 #include "support/temp_dir.h"
 

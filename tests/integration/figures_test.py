@@ -40,7 +40,7 @@ MATCH = "# A list.\nMatch\tlib/manager/match.h\tlib/manager/match.h\n"
 LOAD = "Load\tlib/manager/load.h\tlib/manager/load.h"
 FILES = {
     "include/kvbm.h": "/* One.\n * Two. */\n\nint call(void); // beside\nint other(void);\n",
-    "lib/base/mutex.h": "class Mutex { std::mutex mutex_; };\n",
+    "lib/base/thread/mutex.h": "class Mutex { std::mutex mutex_; };\n",
     "lib/base/a.h": "// Comment.\nstruct A { Mutex mutex_; };  // struct No {};\nstruct Declared;\nenum class E { one };\n",
     "lib/manager/manager.h": "struct Manager {};\n",
     "lib/manager/manager.cc": '#include "manager/manager.h"\n#include "manager/edge.h"\n',
@@ -56,7 +56,7 @@ FILES = {
     "lib/manager/match.h": "struct Match {};\n",
     "lib/manager/match.cc": '#include "manager/match.h"\n#include "manager/load.h"\n',
     "lib/capi/long.cc": LONG,
-    "lib/device/device.cc": "int device();\n",
+    "lib/device/context/device.cc": "int device();\n",
     "tools/tool.cc": '#include "manager/manager.h"\n',
     "ucx_transport/u.cc": "static std::mutex lock;\n",
     "tools/figures_shapes.tsv": MATCH + LOAD + "\tlib/manager/match.h\n",

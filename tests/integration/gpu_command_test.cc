@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "codec/zstd_leaf.h"
+#include "codec/lossless/zstd_leaf.h"
 #include "support/run_command.h"
 
 namespace gpu_command_test {

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "cluster/pool_key.h"
+#include "cluster/admission/pool_key.h"
 #include "support/pool_member.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
-#include "base/random.h"
-#include "cluster/handshake.h"
+#include "base/crypto/random.h"
+#include "cluster/admission/handshake.h"
 #include "copy/tcp/frame.h"
 #include "support/pool_keys.h"
 #include "support/other_user.h"

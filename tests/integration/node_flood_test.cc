@@ -17,9 +17,9 @@
 #include <functional>
 #include <thread>
 
-#include "base/random.h"
-#include "cluster/handshake.h"
-#include "cluster/pool_key.h"
+#include "base/crypto/random.h"
+#include "cluster/admission/handshake.h"
+#include "cluster/admission/pool_key.h"
 #include "copy/tcp/frame.h"
 #include "support/counts.h"
 #include "support/faulty_proxy.h"

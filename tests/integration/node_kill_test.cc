@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/counts.h"
 #include "support/member_process.h"
 #include "support/promise.h"

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/counts.h"
 #include "support/faulty_proxy.h"
 #include "support/pool_member.h"

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "benchmark/node_pair.h"
 #include "benchmark/statistics.h"
 #include "support/child_signal.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 #include "support/faulty_proxy.h"
 #include "support/pool_member.h"

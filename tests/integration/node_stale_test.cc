@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/counts.h"
 #include "support/pool_member.h"
 

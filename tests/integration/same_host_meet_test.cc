@@ -1,5 +1,5 @@
-// Services that meet on one machine (cluster/same_host.h), on real sockets. Tokens prove their identity, pools are
-// exchanged, and any other caller gets nothing. Waits are bounded by kPatience and end on events.
+// Services that meet on one machine (cluster/same_host/same_host.h), on real sockets. Tokens prove their identity,
+// pools are exchanged, and any other caller gets nothing. Waits are bounded by kPatience and end on events.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-#include "cluster/same_host.h"
+#include "cluster/same_host/same_host.h"
 #include "copy/local/unix_transport.h"
 #include "support/fake_cuda/log_lines.h"
 #include "support/pool_records.h"

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "copy/tcp/tcp_transport.h"
 #include "support/child_signal.h"
 #include "support/transport_side.h"

@@ -21,7 +21,7 @@ TEST(UcxProcess, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #include <cstdio>
 #include <cstring>
 
-#include "base/signal_keeper.h"
+#include "base/process/signal_keeper.h"
 #include "copy/transport_module.h"
 #include "support/transport_process.h"
 #include "support/transport_side.h"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "../unit/block/block_fixture.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::block::block_table_test {
 namespace {

@@ -22,12 +22,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/batch_lock.h"
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/prefetch.h"
 #include "base/status.h"
-#include "base/thread_number.h"
+#include "base/thread/batch_lock.h"
+#include "base/thread/mutex.h"
+#include "base/thread/thread_number.h"
 #include "policy/eviction.h"
 #include "policy/hinted.h"
 #include "policy/hints.h"

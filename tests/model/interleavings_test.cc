@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/counts.h"
 
 namespace kvbm::model::interleavings_test {

@@ -13,9 +13,9 @@
 #include <set>
 #include <thread>
 
-#include "base/os_file.h"
-#include "base/thread_executor.h"
-#include "codec/key.h"
+#include "base/io/os_file.h"
+#include "base/thread/thread_executor.h"
+#include "codec/record/key.h"
 #include "manager/lower/offload.h"
 #include "manager/manager.h"
 #include "manager/operation/load.h"

@@ -1,13 +1,13 @@
 // Links over the transport table and the simulated network: three nodes that dial each other, fetch, are cut off,
 // frozen and killed.
-#include "cluster/link_hub.h"
+#include "cluster/link/link_hub.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "cluster/backoff.h"
-#include "codec/leaf_hash.h"
+#include "cluster/mesh/backoff.h"
+#include "codec/hash/leaf_hash.h"
 #include "support/fake_cuda/log_lines.h"
 #include "support/link_world.h"
 #include "support/sim_network.h"

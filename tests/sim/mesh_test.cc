@@ -1,10 +1,10 @@
 // Meshes of two dozen nodes and more on one thread from a seed: which nodes a lookup asks in a pool too large to ask
 // all of them, and members that join and leave while the mesh runs.
-#include "cluster/mesh.h"
+#include "cluster/mesh/mesh.h"
 
 #include <gtest/gtest.h>
 
-#include "cluster/peer_tier.h"
+#include "cluster/tier/peer_tier.h"
 #include "support/link_world.h"
 #include "support/sim_network.h"
 

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "codec/zstd_leaf.h"
+#include "codec/lossless/zstd_leaf.h"
 #include "manager/host/host_record.h"
 #include "support/counts.h"
 #include "support/node_world.h"

@@ -4,13 +4,13 @@
 
 #include <cstring>
 
-#include "cluster/coded_source.h"
-#include "cluster/link_coder.h"
-#include "cluster/mesh.h"
-#include "cluster/peer_tier.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
-#include "codec/zstd_leaf.h"
+#include "cluster/coding/coded_source.h"
+#include "cluster/coding/link_coder.h"
+#include "cluster/mesh/mesh.h"
+#include "cluster/tier/peer_tier.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/lossless/zstd_leaf.h"
+#include "codec/record/record.h"
 #include "support/link_world.h"
 #include "support/sim_executor.h"
 #include "support/sim_network.h"

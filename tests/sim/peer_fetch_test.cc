@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cluster/mesh.h"
-#include "cluster/peer_tier.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "cluster/mesh/mesh.h"
+#include "cluster/tier/peer_tier.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "support/link_world.h"
 #include "support/sim_executor.h"
 #include "support/sim_network.h"

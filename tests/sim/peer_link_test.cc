@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cluster/backoff.h"
-#include "codec/leaf_hash.h"
+#include "cluster/mesh/backoff.h"
+#include "codec/hash/leaf_hash.h"
 #include "support/link_world.h"
 
 namespace kvbm::test::peer_link_test {

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "cluster/locations.h"
-#include "cluster/membership.h"
-#include "cluster/placement.h"
+#include "cluster/placement/locations.h"
+#include "cluster/placement/membership.h"
+#include "cluster/placement/placement.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 

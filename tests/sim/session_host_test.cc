@@ -15,10 +15,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cluster/link_coder.h"
-#include "cluster/mesh.h"
+#include "cluster/coding/link_coder.h"
+#include "cluster/mesh/mesh.h"
+#include "cluster/mesh/session_host.h"
 #include "cluster/session/slice.h"
-#include "cluster/session_host.h"
 #include "support/coded_records.h"
 #include "support/counts.h"
 #include "support/forged_bulk.h"

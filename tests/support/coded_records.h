@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/coded/coded_record.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::codec::coded_records {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/os_file.h"
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/io/os_file.h"
+#include "base/thread/thread_executor.h"
 #include "layout/engine_forms.h"
 #include "manager/device/device_caches.h"
 #include "manager/manager.h"

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/family_table.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "base/family/family_table.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "support/opaque_leaves.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::test {
 

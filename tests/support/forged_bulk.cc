@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 
 namespace kvbm::test {
 

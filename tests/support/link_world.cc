@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 #include "copy/transport_abi.h"
 
 namespace kvbm::test {

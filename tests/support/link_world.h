@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/peer_link.h"
+#include "cluster/link/peer_link.h"
 #include "support/sim_executor.h"
 
 namespace kvbm::test {

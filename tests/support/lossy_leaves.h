@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::test {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codec/key.h"
+#include "codec/record/key.h"
 #include "manager/host/host_record.h"
 #include "manager/operation/load.h"
 #include "manager/operation/lookup.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cluster/channel.h"
-#include "cluster/handshake.h"
-#include "codec/key.h"
+#include "cluster/admission/handshake.h"
+#include "cluster/wire/channel.h"
+#include "codec/record/key.h"
 #include "copy/transport_abi.h"
 
 namespace kvbm::test {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/hmac.h"
-#include "base/random.h"
+#include "base/crypto/hmac.h"
+#include "base/crypto/random.h"
 #include "support/sim_network.h"
 
 namespace kvbm::test {

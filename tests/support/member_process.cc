@@ -14,7 +14,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/child_signal.h"
 
 namespace kvbm::test {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "codec/zstd_leaf.h"
+#include "codec/lossless/zstd_leaf.h"
 #include "manager/host/host_record.h"
 #include "manager/node/take.h"
 #include "manager/operation/lookup.h"

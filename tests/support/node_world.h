@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cluster/coded_source.h"
-#include "cluster/mesh.h"
-#include "cluster/peer_tier.h"
+#include "cluster/coding/coded_source.h"
+#include "cluster/mesh/mesh.h"
+#include "cluster/tier/peer_tier.h"
 #include "manager/manager.h"
 #include "manager/node/node_source.h"
 #include "support/sim_disk.h"

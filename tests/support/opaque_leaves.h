@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "codec/record.h"
+#include "codec/record/record.h"
 
 namespace kvbm::test {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/executor.h"
+#include "base/thread/executor.h"
 #include "tier/tier.h"
 
 namespace kvbm::test {

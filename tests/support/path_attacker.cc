@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cluster/channel.h"
+#include "cluster/wire/channel.h"
 #include "copy/frame_guard.h"
 #include "copy/tcp/frame.h"
 #include "support/forged_bulk.h"

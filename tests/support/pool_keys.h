@@ -1,4 +1,5 @@
-// Keys of pools for tests, as `kvbm key new` would have made them (lib/cluster/pool_key.h), and files with one.
+// Keys of pools for tests, as `kvbm key new` would have made them (lib/cluster/admission/pool_key.h), and files with
+// one.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 
 namespace kvbm::test {
 

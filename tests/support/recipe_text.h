@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "codec/recipe.h"
+#include "codec/coded/recipe.h"
 
 namespace kvbm::test {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "cluster/session/coded_slice.h"
 #include "support/sim_executor.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::test {
 

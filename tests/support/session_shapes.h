@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
 #include "layout/engine_forms.h"

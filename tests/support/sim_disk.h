@@ -1,4 +1,4 @@
-// A disk in memory on the simulation's executor: base/file.h with latency, faults, kills and power
+// A disk in memory on the simulation's executor: base/io/file.h with latency, faults, kills and power
 // cuts from the seed. Sparse: only pages that were written take memory.
 //
 //   SimExecutor sim(seed);
@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "support/sim_executor.h"
 
 namespace kvbm::test {

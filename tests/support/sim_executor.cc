@@ -1,6 +1,6 @@
 #include "support/sim_executor.h"
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::test {
 

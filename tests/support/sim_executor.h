@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/random.h"
-#include "base/task_queue.h"
+#include "base/crypto/random.h"
+#include "base/thread/executor.h"
+#include "base/thread/task_queue.h"
 
 namespace kvbm::test {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "support/cuda_emulation/fake_kernels.h"
 
 namespace kvbm::test {

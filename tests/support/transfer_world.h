@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "base/mutex.h"
-#include "base/random.h"
-#include "base/task_queue.h"
-#include "base/thread_executor.h"
-#include "device/device.h"
-#include "device/pinned_host.h"
-#include "device/stream_point.h"
-#include "device/transfers.h"
+#include "base/crypto/random.h"
+#include "base/thread/mutex.h"
+#include "base/thread/task_queue.h"
+#include "base/thread/thread_executor.h"
+#include "device/context/device.h"
+#include "device/memory/pinned_host.h"
+#include "device/transfer/stream_point.h"
+#include "device/transfer/transfers.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace kvbm::test {

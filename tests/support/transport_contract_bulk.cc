@@ -1,7 +1,7 @@
 // Posts and pushes.
 #include <algorithm>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/transport_contract.h"
 
 namespace kvbm::test {

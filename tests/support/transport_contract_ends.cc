@@ -1,5 +1,5 @@
 // How connections and transports end, with work on its way.
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/transport_contract.h"
 
 namespace kvbm::test {

@@ -6,9 +6,9 @@
 
 #include "benchmark/kv_sample.h"
 #include "benchmark/statistics.h"
-#include "codec/coded_stream.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
+#include "codec/coded/coded_stream.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "benchmark/kv_sample.h"
 #include "benchmark/scratch.h"
 #include "benchmark/statistics.h"

@@ -4,10 +4,10 @@
 #include <array>
 #include <memory>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/codec.h"
 #include "benchmark/statistics.h"
-#include "codec/seal.h"
+#include "codec/seal/seal.h"
 
 namespace kvbm::benchmark {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/statistics.h"
-#include "codec/copy_hint.h"
-#include "codec/record.h"
+#include "codec/hash/copy_hint.h"
+#include "codec/record/record.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {

@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kHeadBytes = 4096;  // of a record of these sizes: one page (lib/tier/disk/README.md)
 constexpr uint64_t kRoundBytes = 128 * kMiB;
-// Bytes that the library keeps in flight, of reads and of writes (base/uring_io.cc).
+// Bytes that the library keeps in flight, of reads and of writes (base/io/uring_io.cc).
 constexpr uint64_t kFlight = 8 * kMiB;
 constexpr uint32_t kReopenBatch = 4096;
 constexpr uint64_t kReopenBlockBytes = 4096;

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "benchmark/statistics.h"
 
 namespace kvbm::benchmark {

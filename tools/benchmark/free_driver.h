@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "device/driver.h"
+#include "device/driver/driver.h"
 
 namespace kvbm::benchmark {
 

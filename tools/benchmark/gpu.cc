@@ -11,7 +11,7 @@
 #include "benchmark/gpu_pace.h"
 #include "benchmark/gpu_world.h"
 #include "benchmark/statistics.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::benchmark {
 

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "benchmark/row.h"
-#include "device/driver.h"
+#include "device/driver/driver.h"
 
 namespace kvbm::benchmark {
 

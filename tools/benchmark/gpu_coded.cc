@@ -7,8 +7,8 @@
 #include "benchmark/gpu_bound.h"
 #include "benchmark/kv_sample.h"
 #include "benchmark/statistics.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::benchmark {
 

@@ -7,10 +7,10 @@
 #include "benchmark/gpu_bound.h"
 #include "benchmark/kv_sample.h"
 #include "benchmark/statistics.h"
-#include "codec/coded_stream.h"
-#include "codec/strided_bytes.h"
-#include "codec/zstd_leaf.h"
-#include "device/block_coder.h"
+#include "codec/coded/coded_stream.h"
+#include "codec/coded/strided_bytes.h"
+#include "codec/lossless/zstd_leaf.h"
+#include "device/coder/block_coder.h"
 
 namespace kvbm::benchmark {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "base/log.h"
-#include "base/os_file.h"
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/io/os_file.h"
+#include "base/telemetry/log.h"
+#include "base/thread/thread_executor.h"
 #include "benchmark/free_driver.h"
 #include "benchmark/statistics.h"
 #include "layout/engine_forms.h"

@@ -9,7 +9,7 @@
 #include "benchmark/gpu_bound.h"
 #include "benchmark/gpu_image.h"
 #include "benchmark/statistics.h"
-#include "device/kernel_set.h"
+#include "device/kernels/kernel_set.h"
 #include "device/kernels/leaf_job.h"
 
 namespace kvbm::benchmark {

@@ -5,11 +5,11 @@
 #include <numeric>
 #include <utility>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "benchmark/statistics.h"
-#include "codec/record.h"
-#include "device/device_link.h"
-#include "device/transfer_work.h"
+#include "codec/record/record.h"
+#include "device/context/device_link.h"
+#include "device/transfer/transfer_work.h"
 #include "manager/device/device_flight.h"
 
 namespace kvbm::benchmark {

@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/log.h"
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "base/status.h"
-#include "base/thread_executor.h"
+#include "base/telemetry/log.h"
+#include "base/thread/thread_executor.h"
 #include "benchmark/gpu.h"
-#include "device/device.h"
-#include "device/leaf_table.h"
-#include "device/pinned_host.h"
-#include "device/transfers.h"
+#include "device/context/device.h"
+#include "device/memory/pinned_host.h"
+#include "device/transfer/leaf_table.h"
+#include "device/transfer/transfers.h"
 
 namespace kvbm::benchmark {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/statistics.h"
 #include "benchmark/store.h"
-#include "codec/copy_hint.h"
-#include "codec/record.h"
+#include "codec/hash/copy_hint.h"
+#include "codec/record/record.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "benchmark/statistics.h"
-#include "codec/key.h"
+#include "codec/record/key.h"
 
 namespace kvbm::benchmark {
 namespace {

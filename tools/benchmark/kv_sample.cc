@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "tensor/compress.h"
 
 namespace kvbm::benchmark {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "base/status.h"
 #include "layout/element.h"
 

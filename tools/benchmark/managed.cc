@@ -8,8 +8,8 @@
 
 #include "benchmark/statistics.h"
 #include "benchmark/store.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {

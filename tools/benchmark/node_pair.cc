@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "benchmark/store.h"
 
 namespace kvbm::benchmark {

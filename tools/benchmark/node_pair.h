@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/fd.h"
-#include "base/memory.h"
+#include "base/io/fd.h"
+#include "base/memory/memory.h"
 #include "base/status.h"
 #include "benchmark/socket_child.h"
 #include "kvbm.h"

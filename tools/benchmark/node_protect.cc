@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "base/memory.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/memory/memory.h"
 #include "benchmark/node_pair.h"
 #include "benchmark/scratch.h"
 #include "benchmark/socket_child.h"
 #include "benchmark/statistics.h"
-#include "cluster/pool_key.h"
+#include "cluster/admission/pool_key.h"
 #include "terminal/progress.h"
 #include "terminal/temp_directory.h"
 

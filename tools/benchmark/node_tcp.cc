@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/node_pair.h"
 #include "benchmark/socket_child.h"
 #include "benchmark/statistics.h"

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <thread>
 
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/thread/thread_executor.h"
 #include "benchmark/beside_store.h"
 #include "benchmark/disk_store.h"
 #include "benchmark/statistics.h"

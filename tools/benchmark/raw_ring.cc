@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmark/statistics.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::benchmark {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
-#include "base/fd.h"
-#include "base/file.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/io/fd.h"
+#include "base/io/file.h"
 #include "benchmark/node_pair.h"
 #include "benchmark/statistics.h"
 #include "terminal/progress.h"

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <string>
 
-#include "base/memory.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/memory/memory.h"
 #include "benchmark/statistics.h"
 #include "cluster/session/plan.h"
 #include "cluster/session/slice.h"

@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "base/errno_status.h"
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/statistics.h"
 #include "copy/tcp/tcp_transport.h"
 #include "copy/transport.h"

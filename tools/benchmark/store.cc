@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "tier/host/host_arena.h"
 
 namespace kvbm::benchmark {

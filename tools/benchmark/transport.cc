@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/socket_child.h"
 #include "benchmark/statistics.h"
 #include "terminal/progress.h"

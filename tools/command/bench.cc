@@ -26,7 +26,7 @@
 #include "benchmark/same_host.h"
 #include "benchmark/session.h"
 #include "benchmark/transport.h"
-#include "device/driver_library.h"
+#include "device/driver/driver_library.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/config.h"
-#include "base/machine_limits.h"
+#include "base/config/config.h"
+#include "base/process/machine_limits.h"
 #include "kvbm.h"
 #include "terminal/json_text.h"
 

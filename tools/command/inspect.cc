@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/inline_executor.h"
-#include "base/os_file.h"
+#include "base/io/os_file.h"
+#include "base/thread/inline_executor.h"
 #include "node/node_stats.h"
 #include "terminal/json_text.h"
 #include "terminal/progress.h"

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/fd.h"
-#include "base/random.h"
-#include "cluster/pool_key.h"
+#include "base/crypto/random.h"
+#include "base/io/fd.h"
+#include "cluster/admission/pool_key.h"
 #include "command/registry.h"
 #include "terminal/json_text.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/edit_distance.h"
+#include "base/config/edit_distance.h"
 
 namespace kvbm::command {
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/machine_limits.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/process/machine_limits.h"
 #include "command/node.h"
 #include "session/side.h"
 #include "terminal/json_text.h"

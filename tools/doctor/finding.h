@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/machine_limits.h"
+#include "base/process/machine_limits.h"
 
 namespace kvbm::doctor {
 

@@ -1,8 +1,8 @@
-#include "base/peer_memory.h"
-#include "device/cufile_library.h"
-#include "device/device.h"
-#include "device/driver_library.h"
-#include "device/kernel_image.h"
+#include "base/memory/peer_memory.h"
+#include "device/context/device.h"
+#include "device/driver/driver_library.h"
+#include "device/kernels/kernel_image.h"
+#include "device/storage/cufile_library.h"
 #include "doctor/finding.h"
 #include "terminal/quantity.h"
 

@@ -1,7 +1,7 @@
 // Checks whether nodes of this machine can read each other's host memory in place.
 #include <sys/socket.h>
 
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 #include "copy/local/peer_process.h"
 #include "doctor/finding.h"
 #include "manager/node/local_node.h"

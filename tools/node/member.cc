@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "codec/key.h"
+#include "codec/record/key.h"
 #include "terminal/quantity.h"
 
 namespace kvbm::node {

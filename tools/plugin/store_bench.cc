@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::plugin {
 

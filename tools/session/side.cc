@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
 #include "layout/engine_forms.h"
 
 namespace kvbm::session {

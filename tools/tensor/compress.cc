@@ -4,8 +4,8 @@
 #include <cstring>
 #include <new>
 
-#include "base/memory.h"
-#include "codec/leaf_hash.h"
+#include "base/memory/memory.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::tensor {
 

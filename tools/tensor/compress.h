@@ -8,7 +8,7 @@
 #include "tensor/container.h"
 #include "tensor/file_io.h"
 #include "tensor/kept_lossless.h"
-#include "codec/leaf_codec.h"
+#include "codec/coded/leaf_codec.h"
 
 namespace kvbm::tensor {
 

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "codec/coded_stream.h"
+#include "codec/coded/coded_stream.h"
 #include "tensor/tensor_file.h"
 
 namespace kvbm::tensor {

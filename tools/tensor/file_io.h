@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace kvbm::tensor {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/coded_stream.h"
+#include "codec/coded/coded_stream.h"
 #include "tensor/tensor_file.h"
 
 namespace kvbm::tensor {

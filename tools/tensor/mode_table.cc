@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "benchmark/statistics.h"
 #include "terminal/progress.h"
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "kvbm.h"
 #include "replay/store_replay.h"
 #include "top/heat.h"

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::trace {
 namespace {

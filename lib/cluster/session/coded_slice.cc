@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session {
 namespace {

@@ -16,7 +16,7 @@
 #include "cluster/session/link.h"
 #include "cluster/session/slice.h"
 #include "cluster/session/wire.h"
-#include "codec/coded_record.h"
+#include "codec/coded/coded_record.h"
 
 namespace kvbm::cluster::session {
 

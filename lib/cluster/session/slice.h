@@ -11,7 +11,7 @@
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
 #include "cluster/session/mover.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session {
 

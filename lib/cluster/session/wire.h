@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session {
 
@@ -101,7 +101,7 @@ struct PullEntry {
   Extent extent;
   uint8_t ways = 0;
 };
-// Coding that answers to pulls may have, as in a fetch (cluster/wire.h, Coding); zero: plain.
+// Coding that answers to pulls may have, as in a fetch (cluster/wire/wire.h, Coding); zero: plain.
 struct SliceCoding {
   uint8_t mode = 0;     // codec::Mode
   uint8_t flags = 0;    // 1: the decode side opens sealed slices

@@ -14,8 +14,8 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "copy/local/remote_pool.h"
 
 namespace kvbm::copy::local {

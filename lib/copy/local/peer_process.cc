@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/errno_status.h"
-#include "base/ownership.h"
+#include "base/io/ownership.h"
 
 namespace kvbm::copy::local {
 

@@ -2,7 +2,7 @@
 //
 // The peer must belong to this user: an admitted peer may read all of a pool, and a process of the same user could read
 // this one's memory anyway. Both sides check, so root is no exception: a process of root does not trust another user's
-// data. A peer of another user namespace has the number that this one maps it to (base/ownership.h).
+// data. A peer of another user namespace has the number that this one maps it to (base/io/ownership.h).
 //
 // The credentials are those of connect(2) and listen(2). The pidfd comes from the socket if the kernel supports it
 // (SO_PEERPIDFD, Linux 6.5). Earlier kernels open it by number. That number can name another process only if the peer
@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace kvbm::copy::local {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/errno_status.h"
-#include "base/shared_memory.h"
-#include "codec/record.h"
+#include "base/memory/shared_memory.h"
+#include "codec/record/record.h"
 
 namespace kvbm::copy::local {
 

@@ -1,8 +1,8 @@
 // A host tier of another process on this host, mapped read-only, and the message that offers it.
 //
-// Invariant: the mapping is of sealed memory (base/shared_memory.h): it can neither shrink nor get holes, so reading it
-// never faults, even after its owner has died. It lives as long as this object. Readers verify the bytes (fetch.h): the
-// owner may reuse any slot at any moment.
+// Invariant: the mapping is of sealed memory (base/memory/shared_memory.h): it can neither shrink nor get holes, so
+// reading it never faults, even after its owner has died. It lives as long as this object. Readers verify the bytes
+// (fetch.h): the owner may reuse any slot at any moment.
 // Thread: any. Budget: payload() and head() are arithmetic; alive() is one system call.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "base/fd.h"
 #include "base/ids.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 #include "tier/host/host_arena.h"
 

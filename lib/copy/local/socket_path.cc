@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/errno_status.h"
-#include "base/mutex.h"
-#include "base/ownership.h"
+#include "base/io/ownership.h"
+#include "base/thread/mutex.h"
 #include "copy/local/peer_process.h"
 
 namespace kvbm::copy::local {

@@ -13,7 +13,7 @@
 
 #include <string>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace kvbm::copy::local {

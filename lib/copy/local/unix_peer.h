@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 #include "copy/local/frame.h"
 #include "copy/local/peer_process.h"

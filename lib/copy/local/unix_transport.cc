@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/crypto/random.h"
 #include "base/errno_status.h"
-#include "base/random.h"
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 
 namespace kvbm::copy::local {
 

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
-#include "base/mutex.h"
+#include "base/io/fd.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "copy/local/remote_pool.h"
 #include "copy/local/socket_path.h"
 #include "copy/local/unix_peer.h"

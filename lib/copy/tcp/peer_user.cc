@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "base/ownership.h"
+#include "base/io/ownership.h"
 #include "copy/tcp/address.h"
 
 namespace kvbm::copy::tcp {

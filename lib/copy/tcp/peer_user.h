@@ -7,7 +7,7 @@
 // be taken for root's, although the kernel reports user 0 for it.
 //
 // A peer that is not found is a stranger: it is in another network namespace, on another machine, or gone. So is a peer
-// that the kernel reports under the number of all users that a user namespace does not map (base/ownership.h). A
+// that the kernel reports under the number of all users that a user namespace does not map (base/io/ownership.h). A
 // process that forwards connections (a proxy, a tunnel) counts as the peer, with any process behind it.
 //
 // Thread: one at a time; calls do not block. Cost: 10 us a request; if /proc is read, its length, kMostTable at most.
@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace kvbm::copy::tcp {

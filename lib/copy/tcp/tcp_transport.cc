@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/errno_status.h"
-#include "base/listen_refusal.h"
+#include "base/io/listen_refusal.h"
 #include "copy/tcp/address.h"
 
 namespace kvbm::copy::tcp {

@@ -1,5 +1,5 @@
-// The 64 bytes that begin every coded leaf, read and checked as codec/frame.cc does. They are copied once and only the
-// copy is read, so that the bytes used are those checked, even if the memory changes meanwhile.
+// The 64 bytes that begin every coded leaf, read and checked as codec/leaf/frame.cc does. They are copied once and only
+// the copy is read, so that the bytes used are those checked, even if the memory changes meanwhile.
 #pragma once
 
 #include "device/kernels/coded_plain.cuh"

@@ -18,7 +18,7 @@ constexpr uint32_t kStripeRows = 16;
 constexpr uint32_t kStripeVectors = 8;  // of a thread: kStripeRows * kHashRowBytes / 32 threads / 16 bytes
 constexpr uint64_t kHashRowStep = 0xD1342543DE82EF95ULL;
 
-// Returns output n of SplitMix64 seeded with 0: codec/kernel.h, leaf_hash_constant.
+// Returns output n of SplitMix64 seeded with 0: codec/hash/kernel.h, leaf_hash_constant.
 __device__ __forceinline__ uint64_t hash_constant(uint32_t n) {
   uint64_t z = (uint64_t{n} + 1) * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

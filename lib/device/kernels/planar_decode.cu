@@ -1,8 +1,8 @@
 // kvbm_decode_planar: decodes coded leaves of codec 1 into device memory, and hashes the plain bytes on the way.
 //
 // A warp decodes a leaf; the warps of a launch take jobs by stride. The reference is planar_decode() of
-// codec/planar.cc: the kernel refuses and accepts the same leaves, with the same bytes. Launch shapes and bounds:
-// CODEC.md.
+// codec/lossless/planar.cc: the kernel refuses and accepts the same leaves, with the same bytes. Launch shapes and
+// bounds: CODEC.md.
 #include "device/kernels/planar_blocks.cuh"
 #include "device/kernels/planar_signs.cuh"
 

@@ -1,4 +1,4 @@
-// Header of a planar leaf of shape 1 to 8, or 17, checked as codec/planar.cc does. Format: codec/README.md.
+// Header of a planar leaf of shape 1 to 8, or 17, checked as codec/lossless/planar.cc does. Format: codec/README.md.
 #pragma once
 
 #include "device/kernels/coded_frame.cuh"

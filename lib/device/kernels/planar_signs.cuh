@@ -1,5 +1,5 @@
 // Planar leaves with coded signs (shape 17): turns the decoded blocks in working memory into elements again. Reference:
-// codec/planar_signs.inc. Format: codec/README.md.
+// codec/lossless/planar_signs.inc. Format: codec/README.md.
 //
 // A sign equals that of the row before, or not: a chain over the rows, and none over the channels. So a lane takes a
 // column of words down the rows, and the words of neighbouring lanes are contiguous.
@@ -9,7 +9,7 @@
 
 namespace kvbm::device::kernels {
 
-// Masks and shifts of codec/planar_signs.inc; `ones` has a one in each element of a word.
+// Masks and shifts of codec/lossless/planar_signs.inc; `ones` has a one in each element of a word.
 struct SignForm {
   uint32_t ones, sign, exponent, low, down, up;
 };

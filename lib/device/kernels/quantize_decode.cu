@@ -1,5 +1,5 @@
 // kvbm_dequantize: decodes leaves of codec 3 without an entropy stage (fp8, int8, int6, int4) into device memory, and
-// hashes the plain bytes on the way. A warp a leaf. The reference is quantize_decode() of codec/quantize.cc.
+// hashes the plain bytes on the way. A warp a leaf. The reference is quantize_decode() of codec/lossy/quantize.cc.
 #include "device/kernels/quantize_map.cuh"
 
 namespace kvbm::device::kernels {

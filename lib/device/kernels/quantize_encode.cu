@@ -1,5 +1,6 @@
 // kvbm_quantize: codes leaves of bf16, fp16 or fp32 in device memory as leaves of codec 3 without an entropy stage
-// (fp8, int8, int6, int4). Header, scales and numbers are the bytes that quantize_encode() of codec/quantize.cc writes.
+// (fp8, int8, int6, int4). Header, scales and numbers are the bytes that quantize_encode() of codec/lossy/quantize.cc
+// writes.
 //
 // A warp codes a leaf and reads it twice: for the largest magnitude of each unit, and for the numbers. If the leaf
 // changes between, the only promise is that the coded leaf decodes to the bytes of its hash.
@@ -8,7 +9,7 @@
 namespace kvbm::device::kernels {
 
 // Limits of quantising: leaves with larger or smaller maxima, or with NaNs, are not quantised
-// (codec/quantize_scales.h).
+// (codec/lossy/quantize_scales.h).
 constexpr uint32_t kLeastMaximum = 77U << 23;       // 2^-50
 constexpr uint32_t kMostMaximum = 177U << 23;       // 2^50
 constexpr uint32_t kMostHalfMaximum = 142U << 23;   // 2^15, of fp16
@@ -101,7 +102,7 @@ __device__ inline double weight_of(uint64_t maxima, uint32_t units, uint32_t lan
   return sum / units;
 }
 
-// Returns worth() of codec/quantize.cc: a line between powers of two, in doubles.
+// Returns worth() of codec/lossy/quantize.cc: a line between powers of two, in doubles.
 __device__ inline double worth_of(const UnitMap& map) {
   const double bits = 16.0 / map.rows - 16.0 / map.row;
   const double exponent = __dadd_rn(__dmul_rn(2, bits), 8);
@@ -110,7 +111,7 @@ __device__ inline double worth_of(const UnitMap& map) {
   return __dmul_rn((1 + exponent) - whole, power);
 }
 
-// Limit of cut_heads(), as in codec/quantize.cc: a scale of a channel serves at most kMostRows rows.
+// Limit of cut_heads(), as in codec/lossy/quantize.cc: a scale of a channel serves at most kMostRows rows.
 constexpr uint32_t kMostRows = 256;
 
 __device__ inline void cut_heads(UnitMap& map) {

@@ -1,4 +1,5 @@
-// Maps values to their scales, and gives the layout of a quantised leaf: as codec/quantize_kernel.h and quantize.cc.
+// Maps values to their scales, and gives the layout of a quantised leaf: as codec/lossy/quantize_kernel.h and
+// quantize.cc.
 #pragma once
 
 #include "device/kernels/coded_frame.cuh"

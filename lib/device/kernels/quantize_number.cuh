@@ -1,5 +1,5 @@
-// Converts elements and small numbers to and from float, one value at a time, as codec/quantize_number.h does. Each
-// operation is rounded by itself, whatever the compiler's options for fused ones. A test compares all values.
+// Converts elements and small numbers to and from float, one value at a time, as codec/lossy/quantize_number.h does.
+// Each operation is rounded by itself, whatever the compiler's options for fused ones. A test compares all values.
 #pragma once
 
 #include "device/kernels/coded_plain.cuh"

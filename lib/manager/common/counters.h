@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/metrics.h"
 #include "base/status.h"
-#include "base/thread_number.h"
+#include "base/telemetry/metrics.h"
+#include "base/thread/thread_number.h"
 
 namespace kvbm::manager {
 

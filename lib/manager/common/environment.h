@@ -2,10 +2,10 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/executor.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/io/file.h"
+#include "base/telemetry/log.h"
+#include "base/thread/executor.h"
 
 namespace kvbm::manager {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <span>
 
-#include "base/family_table.h"
-#include "base/mutex.h"
+#include "base/family/family_table.h"
+#include "base/thread/mutex.h"
 #include "copy/queue.h"
 
 namespace kvbm::manager {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/fd.h"
-#include "base/ownership.h"
+#include "base/io/fd.h"
+#include "base/io/ownership.h"
 
 namespace kvbm::manager {
 

@@ -1,6 +1,6 @@
 // Key files: node.key_file and seal.key_file.
 //
-// The file must belong to this user and be unreadable for others (base/ownership.h). A link is not followed, and
+// The file must belong to this user and be unreadable for others (base/io/ownership.h). A link is not followed, and
 // anything but a plain file is refused without blocking on it. The destructor wipes the text from memory.
 #pragma once
 

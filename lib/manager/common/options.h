@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/family_table.h"
-#include "base/machine_limits.h"
+#include "base/config/config.h"
+#include "base/family/family_table.h"
+#include "base/process/machine_limits.h"
 #include "copy/frame_guard.h"
 #include "policy/admission.h"
 #include "policy/eviction.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "codec/seal.h"
+#include "codec/seal/seal.h"
 #include "manager/common/options.h"
 
 namespace kvbm::manager {

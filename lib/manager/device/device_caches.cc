@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "device/block_coder.h"
-#include "device/device.h"
-#include "device/device_link.h"
-#include "device/device_memory.h"
-#include "device/driver_library.h"
-#include "device/driver_watch.h"
-#include "device/pinned_host.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "base/thread/memory_wait.h"
+#include "device/coder/block_coder.h"
+#include "device/context/device.h"
+#include "device/context/device_link.h"
+#include "device/driver/driver_library.h"
+#include "device/driver/driver_watch.h"
+#include "device/memory/device_memory.h"
+#include "device/memory/pinned_host.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/transfers.h"
 
 namespace kvbm::manager {
 

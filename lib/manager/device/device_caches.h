@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "manager/common/environment.h"
 #include "manager/common/options.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/function.h"
-#include "base/mutex.h"
-#include "device/transfers.h"
+#include "base/thread/mutex.h"
+#include "device/transfer/transfers.h"
 
 namespace kvbm::manager {
 

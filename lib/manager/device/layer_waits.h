@@ -9,7 +9,7 @@
 #include <list>
 #include <memory>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::device {
 class Landmark;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::manager {
 

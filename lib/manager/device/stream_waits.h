@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "base/executor.h"
 #include "base/function.h"
-#include "base/mutex.h"
-#include "device/device.h"
-#include "device/stream_point.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
+#include "device/context/device.h"
+#include "device/transfer/stream_point.h"
 
 namespace kvbm::manager {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/memory_wait.h"
-#include "codec/leaf_hash.h"
+#include "base/thread/memory_wait.h"
+#include "codec/hash/leaf_hash.h"
 #include "manager/host/host_tier.h"
 
 namespace kvbm::manager {

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {

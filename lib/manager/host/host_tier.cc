@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/memory_wait.h"
-#include "codec/record.h"
+#include "base/thread/memory_wait.h"
+#include "codec/record/record.h"
 #include "policy/eviction.h"
 
 namespace kvbm::manager {

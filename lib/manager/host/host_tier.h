@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "manager/common/counters.h"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/file.h"
-#include "base/memory.h"
-#include "base/mutex.h"
+#include "base/io/file.h"
+#include "base/memory/memory.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::manager {
 
@@ -53,7 +53,7 @@ class LandingStaging {
   // Returns the bytes in use within the limit.
   [[nodiscard]] uint64_t used_bytes() const { return memory_->used_bytes(); }
   // Half of the host, and little of a large one: blocks stay here for milliseconds. A disk needs 16 MiB to be busy
-  // (base/uring_io.cc), and as much again is verified and copied meanwhile.
+  // (base/io/uring_io.cc), and as much again is verified and copied meanwhile.
   [[nodiscard]] static uint64_t limit_for(uint64_t host_bytes) noexcept;
 
  private:

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/host/host_record.h"
 #include "manager/host/host_tier.h"
 

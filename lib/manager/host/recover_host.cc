@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "manager/host/host_record.h"
 #include "manager/host/host_tier.h"
 

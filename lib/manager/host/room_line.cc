@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/host/host_tier.h"
 
 namespace kvbm::manager {

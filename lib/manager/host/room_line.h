@@ -26,8 +26,8 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "block/quotas.h"
 
 namespace kvbm::manager {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::manager {
 

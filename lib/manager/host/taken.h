@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/function.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "block/block_table.h"
 
 namespace kvbm::manager {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::manager {
 

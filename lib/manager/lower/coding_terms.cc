@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/frame.h"
+#include "base/thread/memory_wait.h"
+#include "codec/leaf/frame.h"
 
 namespace kvbm::manager {
 

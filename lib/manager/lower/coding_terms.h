@@ -17,8 +17,8 @@
 #include <span>
 
 #include "base/ids.h"
-#include "base/mutex.h"
-#include "codec/coded_record.h"
+#include "base/thread/mutex.h"
+#include "codec/coded/coded_record.h"
 #include "layout/record_shape.h"
 #include "tier/coded/coded_tier.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/lower_tiers.h"
 #include "manager/lower/offload.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "cluster/peer_tier.h"
+#include "base/thread/memory_wait.h"
+#include "cluster/tier/peer_tier.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/coding_terms.h"
 #include "manager/lower/offload.h"

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/host/host_record.h"
 #include "manager/lower/lower_tiers.h"
 

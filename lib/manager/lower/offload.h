@@ -7,7 +7,7 @@
 // leave a quarter of the host, not counting what callers ask for. Batches are formed so that blocks stored together
 // lie together below. A block is written by one batch at a time: a second entry for it waits for that write and gets
 // its outcome. Lock: `mutex_`; never held while the tier or a callback is called. Callers have completed already and
-// learn nothing of a failed offload: everything here waits for memory (base/memory_wait.h).
+// learn nothing of a failed offload: everything here waits for memory (base/thread/memory_wait.h).
 //
 // Records that a tier above evicts (take_over.cc) are in that tier's memory and are sent at once; that tier bounds
 // them.
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "block/block_table.h"
 #include "manager/common/options.h"
 #include "policy/admission.h"

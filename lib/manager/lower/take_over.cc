@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/record.h"
+#include "base/thread/memory_wait.h"
+#include "codec/record/record.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/lower_tiers.h"
 #include "manager/lower/offload.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "block/quotas.h"
 
 namespace kvbm::block {

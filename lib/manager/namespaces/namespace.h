@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "block/quotas.h"
-#include "codec/key.h"
-#include "codec/recipe.h"
+#include "codec/coded/recipe.h"
+#include "codec/record/key.h"
 #include "layout/geometry.h"
 #include "layout/record_shape.h"
 #include "manager/namespaces/accounts.h"

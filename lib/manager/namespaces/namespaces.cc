@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/coding_terms.h"
 #include "tier/disk/superblock.h"

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/function.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "block/quotas.h"
-#include "cluster/record_source.h"
+#include "cluster/link/record_source.h"
 #include "manager/namespaces/accounts.h"
 #include "manager/namespaces/epoch_table.h"
 #include "manager/namespaces/namespace.h"

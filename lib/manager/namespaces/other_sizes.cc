@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "layout/shard.h"
 
 namespace kvbm::manager {

@@ -1,4 +1,4 @@
-// Frees family ids that are no longer used (base/family_table.h explains why that is safe). So a table of 65,536
+// Frees family ids that are no longer used (base/family/family_table.h explains why that is safe). So a table of 65,536
 // serves any number of namespaces, epochs and peers, one after the other.
 //
 // Owners that are asked which ids they use: slots of the host; tiers that store records; handles of namespaces, which
@@ -7,7 +7,7 @@
 // blocks a stored block began with. Operations in flight keep ids as well. Writing operations hold slots. Reading
 // operations hold a handle, or their records are in a tier. One with neither, for so long that the table is searched
 // twice, finds nothing.
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/lower/coding_terms.h"
 #include "manager/namespaces/namespaces.h"
 

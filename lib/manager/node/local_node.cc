@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/errno_status.h"
-#include "base/fd.h"
-#include "base/ownership.h"
-#include "cluster/mapped_pools.h"
+#include "base/io/fd.h"
+#include "base/io/ownership.h"
+#include "cluster/same_host/mapped_pools.h"
 
 namespace kvbm::manager {
 

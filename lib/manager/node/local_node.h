@@ -1,5 +1,5 @@
 // Sharing of memory with other nodes of the same machine: whether the host tier can be shared, where the node's
-// socket is, and the service that meets the others there (cluster/same_host.h).
+// socket is, and the service that meets the others there (cluster/same_host/same_host.h).
 //
 // Set-up only; blocks on files. A node without any of this works as well, over its links. So a problem here is not an
 // error of the node; it is reported in the log and in its peers' why().
@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "cluster/same_host.h"
+#include "cluster/same_host/same_host.h"
 #include "manager/common/environment.h"
 #include "manager/common/options.h"
 #include "tier/host/host_arena.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "cluster/peer_tier.h"
+#include "cluster/tier/peer_tier.h"
 #include "manager/operation/lend.h"
 #include "manager/operation/prefix.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cluster/survey.h"
+#include "cluster/mesh/survey.h"
 #include "manager/namespaces/namespace.h"
 
 namespace kvbm::manager {

@@ -1,5 +1,5 @@
-// Watches an address file (cluster/membership.h) for a node: reads it once a second, and reports the members when
-// they have changed. A file that is unreadable or malformed is logged once and changes nothing.
+// Watches an address file (cluster/placement/membership.h) for a node: reads it once a second, and reports the members
+// when they have changed. A file that is unreadable or malformed is logged once and changes nothing.
 //
 // Thread: any; reads are made on the core's executor, one at a time. Budget: one read of the file a second.
 #pragma once
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "cluster/membership.h"
+#include "cluster/placement/membership.h"
 #include "manager/common/environment.h"
 
 namespace kvbm::manager {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "base/function.h"
 #include "base/ids.h"
 #include "base/status.h"

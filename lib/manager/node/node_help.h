@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "copy/completion.h"
 #include "copy/transport_thread.h"
 #include "manager/operation/operation.h"

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/metrics.h"
-#include "cluster/link_coder.h"
-#include "cluster/mesh_counts.h"
-#include "cluster/peer_commons.h"
-#include "cluster/session_host.h"
+#include "base/telemetry/metrics.h"
+#include "cluster/coding/link_coder.h"
+#include "cluster/mesh/mesh_counts.h"
+#include "cluster/mesh/session_host.h"
+#include "cluster/tier/peer_commons.h"
 #include "manager/node/node.h"
 
 namespace kvbm::manager {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "cluster/link_coder.h"
-#include "cluster/mesh.h"
-#include "cluster/same_host.h"
+#include "cluster/coding/link_coder.h"
+#include "cluster/mesh/mesh.h"
+#include "cluster/same_host/same_host.h"
 
 namespace kvbm::manager {
 

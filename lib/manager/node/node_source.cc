@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/peer_tier.h"
-#include "codec/record.h"
+#include "cluster/tier/peer_tier.h"
+#include "codec/record/record.h"
 #include "manager/host/host_record.h"
 #include "manager/operation/lend.h"
 #include "manager/stack/stats.h"

@@ -12,8 +12,8 @@
 #include <map>
 #include <memory>
 
-#include "base/executor.h"
-#include "cluster/record_source.h"
+#include "base/thread/executor.h"
+#include "cluster/link/record_source.h"
 #include "manager/namespaces/namespaces.h"
 #include "manager/stack/tier_stack.h"
 

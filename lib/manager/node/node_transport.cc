@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/mesh.h"
+#include "cluster/mesh/mesh.h"
 #include "copy/tcp/tcp_transport.h"
 #include "copy/transport_module.h"
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/host/host_record.h"
 #include "manager/host/room_line.h"
 #include "manager/stack/onboard.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "cluster/peer_tier.h"
+#include "cluster/tier/peer_tier.h"
 #include "manager/node/node_source.h"
 #include "manager/stack/tier_stack.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "device/device.h"
-#include "device/landmark.h"
-#include "device/transfers.h"
+#include "device/context/device.h"
+#include "device/transfer/landmark.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/stack/tier_stack.h"
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "codec/record.h"
-#include "device/driver.h"
-#include "device/leaf_table.h"
+#include "codec/record/record.h"
+#include "device/driver/driver.h"
+#include "device/transfer/leaf_table.h"
 #include "layout/arrangement.h"
 #include "layout/plan.h"
 #include "manager/device/layer_waits.h"

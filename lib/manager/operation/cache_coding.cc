@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "codec/leaf_codec.h"
-#include "codec/quantize_scales.h"
-#include "codec/strided_stream.h"
-#include "device/block_coder.h"
-#include "device/device.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/coded/strided_stream.h"
+#include "codec/lossy/quantize_scales.h"
+#include "device/coder/block_coder.h"
+#include "device/context/device.h"
 #include "manager/device/device_caches.h"
 #include "manager/lower/coding_terms.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "codec/coded_stream.h"
-#include "device/stream_point.h"
+#include "codec/coded/coded_stream.h"
+#include "device/transfer/stream_point.h"
 #include "manager/operation/cache.h"
 
 namespace kvbm::manager {

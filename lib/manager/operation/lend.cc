@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/mapped_pools.h"
-#include "cluster/peer_tier.h"
-#include "codec/record.h"
+#include "cluster/same_host/mapped_pools.h"
+#include "cluster/tier/peer_tier.h"
+#include "codec/record/record.h"
 #include "manager/host/host_record.h"
 #include "manager/stack/onboard.h"
 #include "manager/stack/tier_stack.h"

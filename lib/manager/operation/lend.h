@@ -22,7 +22,7 @@ class TierStack;
 struct Lent {
   Code code = Code::miss;  // ok, miss, damaged, no_room, deadline, closed, ...
   SlotId slot = kNoSlot;   // with ok: a reference for the receiver to release (HostTier::release)
-  ConstBytes head;         // codec/record.h
+  ConstBytes head;         // codec/record/record.h
   ConstBytes payload;
 };
 

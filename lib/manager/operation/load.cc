@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_hash.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/host/host_record.h"
 #include "manager/operation/load_storage.h"

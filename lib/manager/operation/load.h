@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "codec/copy_hint.h"
-#include "codec/record.h"
+#include "codec/hash/copy_hint.h"
+#include "codec/record/record.h"
 #include "manager/device/layer_waits.h"
 #include "manager/operation/cache.h"
 #include "manager/operation/match.h"

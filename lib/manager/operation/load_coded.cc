@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
-#include "device/transfers.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/load.h"
 #include "manager/stack/tier_stack.h"

@@ -8,10 +8,10 @@
 #include <deque>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/leaf_hash.h"
-#include "device/device.h"
-#include "device/transfers.h"
+#include "base/thread/memory_wait.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/context/device.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/device_flight.h"
 #include "manager/operation/load.h"

@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/file.h"
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
+#include "base/io/file.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
 #include "copy/cost.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/load_storage.h"
 #include "manager/stack/tier_stack.h"

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "base/file.h"
-#include "device/storage_reads.h"
+#include "base/io/file.h"
+#include "device/storage/storage_reads.h"
 #include "manager/operation/load.h"
 
 namespace kvbm::manager {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/lower/offload.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/onboard.h"

@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::manager {
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/executor.h"
 #include "base/function.h"
+#include "base/thread/executor.h"
 #include "copy/completion.h"
 #include "manager/common/counters.h"
 

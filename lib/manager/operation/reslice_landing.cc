@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/file.h"
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_hash.h"
+#include "base/io/file.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
+#include "codec/hash/leaf_hash.h"
 #include "manager/host/host_record.h"
 #include "manager/stack/tier_stack.h"
 

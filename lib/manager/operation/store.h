@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "block/block_table.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 #include "manager/host/newcomers.h"
 #include "manager/host/room_line.h"
 #include "manager/operation/cache.h"

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "device/device.h"
-#include "device/transfers.h"
+#include "base/thread/memory_wait.h"
+#include "device/context/device.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/device_flight.h"
 #include "manager/operation/store.h"

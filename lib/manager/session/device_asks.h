@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/function.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "cluster/session/mover.h"
-#include "device/device.h"
+#include "device/context/device.h"
 #include "manager/session/links_turn.h"
 
 namespace kvbm::manager {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "device/direct_memory.h"
+#include "device/memory/direct_memory.h"
 #include "manager/session/kept_memory.h"
 
 namespace kvbm::manager {

@@ -1,13 +1,13 @@
 // Memory of a device that the transport of links reads and writes by itself for a session's payloads (GPUDirect RDMA,
-// device/direct_memory.h). It is kvbm's own, never an engine's tensors, because a late transfer may still write to it.
-// It is allocated, and freed after its last use, on the device's own thread. Results arrive on the links' thread, and
-// not at all once that is gone. Thread: any.
+// device/memory/direct_memory.h). It is kvbm's own, never an engine's tensors, because a late transfer may still write
+// to it. It is allocated, and freed after its last use, on the device's own thread. Results arrive on the links'
+// thread, and not at all once that is gone. Thread: any.
 #pragma once
 
 #include <memory>
 
 #include "cluster/session/mover.h"
-#include "device/device.h"
+#include "device/context/device.h"
 #include "manager/session/device_asks.h"
 #include "manager/session/links_turn.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "device/own_memory.h"
+#include "device/memory/own_memory.h"
 #include "manager/session/device_asks.h"
 #include "manager/session/kept_memory.h"
 

@@ -1,5 +1,5 @@
-// Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/ipc.h), or two
-// managers of one process, on one device (device/own_memory.h).
+// Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/memory/ipc.h),
+// or two managers of one process, on one device (device/memory/own_memory.h).
 //
 // The prefill side allocates memory and sends its name; the decode side maps it. It is never an engine's tensors: a
 // mapping can be written as well as read, and much of what engines allocate has no name. The message holds the memory
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cluster/session/mover.h"
-#include "device/device.h"
-#include "device/ipc.h"
+#include "device/context/device.h"
+#include "device/memory/ipc.h"
 #include "manager/session/links_turn.h"
 
 namespace kvbm::manager {

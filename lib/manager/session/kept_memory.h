@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "base/executor.h"
-#include "base/memory_wait.h"
+#include "base/thread/executor.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::manager {
 

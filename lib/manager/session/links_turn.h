@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "base/executor.h"
 #include "base/function.h"
-#include "base/mutex.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::manager {
 

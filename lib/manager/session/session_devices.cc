@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "device/device.h"
-#include "device/driver_watch.h"
-#include "device/pinned_host.h"
-#include "device/transfers.h"
+#include "device/context/device.h"
+#include "device/driver/driver_watch.h"
+#include "device/memory/pinned_host.h"
+#include "device/transfer/transfers.h"
 
 namespace kvbm::manager {
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/log.h"
-#include "base/memory.h"
-#include "base/mutex.h"
+#include "base/memory/memory.h"
+#include "base/telemetry/log.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
 #include "manager/common/options.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/stream_waits.h"

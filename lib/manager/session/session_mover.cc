@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::manager {
 

@@ -1,4 +1,5 @@
-// Moves slices of sessions between a device's memory and staging: cluster/session's mover over device/transfers.
+// Moves slices of sessions between a device's memory and staging: cluster/session's mover over
+// device/transfer/transfers.
 //
 // The wire's leaves are cut at positions, the device's at blocks, so one leaf of a slice is often several runs. The
 // device hashes each run from the registers that it stores. If a leaf is one run, that is the leaf's hash and the CPU
@@ -22,11 +23,11 @@
 #include <string>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/memory.h"
-#include "base/mutex.h"
+#include "base/memory/memory.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
 #include "cluster/session/mover.h"
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 #include "manager/session/device_direct.h"
 #include "manager/session/device_share.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cluster/session_host.h"
-#include "device/device.h"
-#include "device/transfers.h"
+#include "cluster/mesh/session_host.h"
+#include "device/context/device.h"
+#include "device/transfer/transfers.h"
 #include "layout/shard.h"
 #include "manager/operation/cache.h"
 #include "manager/session/links_turn.h"

@@ -1,6 +1,6 @@
 // Prefill->decode sessions of a node: an attached cache's blocks of a request are offered to other nodes, or are read
 // from them into the cache. Translates caches and block ids for cluster/session. Turns calls of any thread into tasks
-// of the links' thread, where cluster/session_host does the work.
+// of the links' thread, where cluster/mesh/session_host does the work.
 //
 // Blocks in device memory are copied by the device's mover (session_mover.h). With a stream, publishing and opening
 // happen when the stream has reached the point at which it was during the call, and not before.
@@ -21,10 +21,10 @@
 #include "base/clock.h"
 #include "base/function.h"
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread/mutex.h"
 #include "cluster/session/requests.h"
-#include "device/driver.h"
+#include "device/driver/driver.h"
 
 namespace kvbm {
 class Executor;

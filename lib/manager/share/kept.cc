@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/lower/offload.h"
 #include "manager/stack/tier_stack.h"
 

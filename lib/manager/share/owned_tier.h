@@ -7,7 +7,7 @@
 #include <atomic>
 #include <memory>
 
-#include "base/executor.h"
+#include "base/thread/executor.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {

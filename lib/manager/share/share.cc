@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "cluster/mapped_pools.h"
+#include "cluster/same_host/mapped_pools.h"
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
 #include "manager/namespaces/namespaces.h"

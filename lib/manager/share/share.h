@@ -8,7 +8,7 @@
 // its host that the disk lacks to the disk; other clients offer it the blocks of theirs.
 //
 // The owner hands its host memory to its clients, which read known records there in place: one verified copy, no
-// message (cluster/mapped_pools.h). Records that are not there are sent over the link.
+// message (cluster/same_host/mapped_pools.h). Records that are not there are sent over the link.
 //
 // Life: create() edits the options, start() when the manager is made, stop() before it is shut down, the destructor
 // after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), and elections have another
@@ -24,12 +24,12 @@
 #include <string>
 #include <vector>
 
-#include "base/family_table.h"
-#include "base/file.h"
+#include "base/family/family_table.h"
 #include "base/function.h"
-#include "base/log.h"
-#include "base/mutex.h"
-#include "base/thread_executor.h"
+#include "base/io/file.h"
+#include "base/telemetry/log.h"
+#include "base/thread/mutex.h"
+#include "base/thread/thread_executor.h"
 #include "cluster/node.h"
 #include "manager/common/environment.h"
 #include "manager/common/options.h"

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <string>
 
-#include "base/executor.h"
 #include "base/status.h"
+#include "base/thread/executor.h"
 
 namespace kvbm::manager {
 

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "base/log.h"
-#include "cluster/link_hub.h"
-#include "cluster/peers.h"
+#include "base/telemetry/log.h"
+#include "cluster/link/link_hub.h"
+#include "cluster/tier/peers.h"
 #include "manager/share/share_wire.h"
 
 namespace kvbm::manager {

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::manager {
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <memory>
 
-#include "cluster/peer_tier.h"
+#include "cluster/tier/peer_tier.h"
 #include "manager/share/share_links.h"
 #include "manager/share/share_state.h"
 #include "tier/tier.h"

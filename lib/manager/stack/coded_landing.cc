@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
-#include "codec/leaf_codec.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
+#include "codec/coded/leaf_codec.h"
 #include "manager/stack/onboard.h"
 #include "manager/stack/tier_stack.h"
 

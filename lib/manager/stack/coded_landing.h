@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutex.h"
-#include "codec/opened_leaf.h"
+#include "base/thread/mutex.h"
+#include "codec/record/opened_leaf.h"
 
 namespace kvbm::codec {
 class Workspace;

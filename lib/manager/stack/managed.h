@@ -6,7 +6,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "block/block_table.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 
 namespace kvbm::manager {
 

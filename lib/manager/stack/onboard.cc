@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "base/file.h"
-#include "base/memory_wait.h"
-#include "codec/coded_record.h"
+#include "base/io/file.h"
+#include "base/thread/memory_wait.h"
+#include "codec/coded/coded_record.h"
 #include "copy/cost.h"
 #include "manager/host/host_record.h"
 #include "manager/host/newcomers.h"

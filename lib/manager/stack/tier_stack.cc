@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "manager/host/newcomers.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/offload.h"

@@ -14,9 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 #include "base/ids.h"
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 
 namespace kvbm::manager {
 

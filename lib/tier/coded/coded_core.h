@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "tier/coded/coded_tier.h"
 #include "tier/coded/hand_on.h"
 #include "tier/coded/staging.h"

@@ -1,5 +1,5 @@
 // A tier around another one. It codes and seals records on their way down and returns plain ones. README.md has the
-// rules; codec/coded_record.h describes what is stored.
+// rules; codec/coded/coded_record.h describes what is stored.
 //
 // The layer above sees only plain records, also of records that an earlier configuration stored: a tier that codes
 // nothing still decodes coded records, or refuses them. Encoding and decoding run on the executor, never on the
@@ -10,11 +10,11 @@
 #include <functional>
 #include <memory>
 
-#include "base/executor.h"
-#include "base/log.h"
-#include "base/random.h"
-#include "codec/coded_record.h"
-#include "codec/seal.h"
+#include "base/crypto/random.h"
+#include "base/telemetry/log.h"
+#include "base/thread/executor.h"
+#include "codec/coded/coded_record.h"
+#include "codec/seal/seal.h"
 #include "tier/coded/tier_choice.h"
 #include "tier/tier.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace kvbm::tier::coded {
 

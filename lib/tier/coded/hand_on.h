@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "codec/coded_record.h"
+#include "codec/coded/coded_record.h"
 #include "tier/tier.h"
 
 namespace kvbm::tier::coded {

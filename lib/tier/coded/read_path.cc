@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/memory_wait.h"
-#include "codec/leaf_hash.h"
+#include "base/thread/memory_wait.h"
+#include "codec/hash/leaf_hash.h"
 #include "tier/coded/coded_core.h"
 
 namespace kvbm::tier::coded {

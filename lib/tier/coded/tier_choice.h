@@ -27,7 +27,7 @@
 #include <optional>
 
 #include "base/ids.h"
-#include "codec/leaf_codec.h"
+#include "codec/coded/leaf_codec.h"
 
 namespace kvbm::tier::coded {
 

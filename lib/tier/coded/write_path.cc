@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "tier/coded/coded_core.h"
 
 namespace kvbm::tier::coded {

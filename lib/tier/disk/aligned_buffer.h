@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace kvbm::tier::disk {
 

@@ -16,8 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/mutex.h"
-#include "codec/record.h"
+#include "base/thread/mutex.h"
+#include "codec/record/record.h"
 #include "tier/disk/aligned_buffer.h"
 #include "tier/disk/bandwidth.h"
 #include "tier/disk/disk_index.h"

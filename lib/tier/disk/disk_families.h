@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/family_cell.h"
+#include "base/family/family_cell.h"
 #include "base/ids.h"
 
 namespace kvbm::tier::disk {

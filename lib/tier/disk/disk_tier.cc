@@ -1,6 +1,6 @@
 #include "tier/disk/disk_tier.h"
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {
@@ -8,7 +8,7 @@ namespace {
 
 // Remedy for the machine's administrator.
 const char* remedy(Code code, const std::string& message) noexcept {
-  // Messages about ownership and permissions already have their own (base/ownership.h).
+  // Messages about ownership and permissions already have their own (base/io/ownership.h).
   if (message.find("chmod") != std::string::npos || message.find("chown") != std::string::npos) return "";
   switch (code) {
     case Code::in_use:

@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "base/executor.h"
-#include "base/family_table.h"
-#include "base/file.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/family/family_table.h"
+#include "base/io/file.h"
+#include "base/thread/executor.h"
 #include "tier/tier.h"
 
 namespace kvbm::tier::disk {

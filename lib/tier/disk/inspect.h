@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/function.h"
+#include "base/io/file.h"
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
 

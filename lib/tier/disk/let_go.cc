@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {

@@ -2,8 +2,8 @@
 // record is checked before its item is ok.
 #include <algorithm>
 
-#include "base/memory_wait.h"
-#include "codec/leaf_hash.h"
+#include "base/thread/memory_wait.h"
+#include "codec/hash/leaf_hash.h"
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {

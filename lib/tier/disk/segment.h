@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "tier/disk/segment_format.h"
 
 namespace kvbm::tier::disk {

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "codec/record.h"
+#include "codec/record/record.h"
 
 namespace kvbm::tier::disk {
 

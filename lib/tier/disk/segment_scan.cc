@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::tier::disk {
 namespace {

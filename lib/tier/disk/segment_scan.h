@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "tier/disk/aligned_buffer.h"
 #include "tier/disk/segment_format.h"
 

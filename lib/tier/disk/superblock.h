@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/ids.h"
+#include "base/io/file.h"
 #include "base/status.h"
 
 namespace kvbm::tier::disk {

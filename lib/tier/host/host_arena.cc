@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/file.h"
-#include "codec/record.h"
+#include "base/io/file.h"
+#include "codec/record/record.h"
 
 namespace kvbm::tier {
 

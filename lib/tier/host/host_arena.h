@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
-#include "base/memory.h"
+#include "base/memory/memory.h"
 #include "base/status.h"
 #include "tier/host/host_file.h"
 

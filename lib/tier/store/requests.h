@@ -16,9 +16,9 @@
 #include <memory>
 #include <string>
 
-#include "base/executor.h"
-#include "base/mutex.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/thread/executor.h"
+#include "base/thread/mutex.h"
 #include "tier/store/object_store.h"
 #include "tier/tier.h"
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/thread/mutex.h"
 #include "tier/store/found_names.h"
 #include "tier/store/requests.h"
 #include "tier/store/store_index.h"

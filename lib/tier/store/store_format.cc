@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codec/key.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/key.h"
+#include "codec/record/record.h"
 
 namespace kvbm::tier::store {
 

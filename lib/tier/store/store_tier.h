@@ -11,10 +11,10 @@
 #include <memory>
 #include <string>
 
-#include "base/executor.h"
-#include "base/family_table.h"
-#include "base/log.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/family/family_table.h"
+#include "base/telemetry/log.h"
+#include "base/thread/executor.h"
 #include "tier/store/object_store.h"
 #include "tier/tier.h"
 

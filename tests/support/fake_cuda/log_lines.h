@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "base/telemetry/log.h"
 
 namespace kvbm::test {
 

@@ -54,7 +54,8 @@ FAKE_EXPORT void kvbm_fake_hold(CuStream stream, int on) { on != 0 ? fake().hold
 FAKE_EXPORT void kvbm_fake_capture(CuStream stream, int on) { fake().capture(stream, on != 0); }
 FAKE_EXPORT int kvbm_fake_capture_is_whole(CuStream stream) { return fake().capture_is_whole(stream) ? 1 : 0; }
 FAKE_EXPORT void kvbm_fake_wait_idle() { fake().wait_idle(); }
-// Entry that device/driver_library looks for in any driver: its own kernels, which the driver of real devices lacks.
+// Entry that device/driver/driver_library looks for in any driver: its own kernels, which the driver of real devices
+// lacks.
 FAKE_EXPORT const void* kvbm_driver_kernels() { return table().own_kernels; }
 
 // A driver may think that the process is its own.

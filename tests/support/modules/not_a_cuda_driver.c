@@ -1,4 +1,4 @@
-/* Libraries that are no usable driver, one per KVBM_CASE, for device/driver_library. */
+/* Libraries that are no usable driver, one per KVBM_CASE, for device/driver/driver_library. */
 #define NO_VERSION 1
 #define LACKS_ENTRIES 2
 #define OLD 3

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/inline_executor.h"
-#include "base/os_file.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
+#include "base/io/os_file.h"
+#include "base/thread/inline_executor.h"
 #include "support/seccomp.h"
 #include "support/temp_dir.h"
 

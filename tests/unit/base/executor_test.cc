@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/inline_executor.h"
-#include "base/thread_executor.h"
+#include "base/thread/inline_executor.h"
+#include "base/thread/thread_executor.h"
 
 namespace kvbm::executor_test {
 namespace {

@@ -1,6 +1,6 @@
 // FamilyTable: families that peers name never take the room of those that this process uses. Families that nothing
 // names are freed.
-#include "base/family_table.h"
+#include "base/family/family_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/hmac.h"
+#include "base/crypto/hmac.h"
 
 #include <gtest/gtest.h>
 

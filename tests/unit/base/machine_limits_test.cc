@@ -1,5 +1,5 @@
 // Limits that control groups set on a machine, read from trees of files as containers and systemd units see them.
-#include "base/machine_limits.h"
+#include "base/process/machine_limits.h"
 
 #include <gtest/gtest.h>
 

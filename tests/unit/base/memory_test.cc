@@ -1,4 +1,4 @@
-#include "base/memory.h"
+#include "base/memory/memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 
 #include "support/temp_dir.h"
 

@@ -1,5 +1,5 @@
 // The allocations of this program are refused as often as a test says, in the way the standard gives operator new.
-#include "base/memory_wait.h"
+#include "base/thread/memory_wait.h"
 
 #include <gtest/gtest.h>
 

@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "base/family_table.h"
-#include "base/log.h"
-#include "base/metrics.h"
-#include "base/process.h"
+#include "base/family/family_table.h"
+#include "base/process/process.h"
+#include "base/telemetry/log.h"
+#include "base/telemetry/metrics.h"
 
 namespace kvbm::observe_test {
 namespace {

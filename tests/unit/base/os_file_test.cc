@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "base/inline_executor.h"
-#include "base/io_engine.h"
-#include "base/os_file.h"
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/io/io_engine.h"
+#include "base/io/os_file.h"
+#include "base/thread/inline_executor.h"
+#include "base/thread/thread_executor.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::os_file_test {

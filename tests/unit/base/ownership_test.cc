@@ -1,5 +1,5 @@
 // Directories, files and processes are this user's alone, or refused with what to do.
-#include "base/ownership.h"
+#include "base/io/ownership.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/fd.h"
-#include "base/inline_executor.h"
-#include "base/memory.h"
-#include "base/os_file.h"
-#include "base/owned_file.h"
+#include "base/io/fd.h"
+#include "base/io/os_file.h"
+#include "base/io/owned_file.h"
+#include "base/memory/memory.h"
+#include "base/thread/inline_executor.h"
 #include "support/other_user.h"
 #include "support/temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-#include "base/zeroed_array.h"
+#include "base/memory/zeroed_array.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

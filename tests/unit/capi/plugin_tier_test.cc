@@ -7,8 +7,8 @@
 #include <memory>
 #include <thread>
 
-#include "base/family_table.h"
-#include "base/thread_executor.h"
+#include "base/family/family_table.h"
+#include "base/thread/thread_executor.h"
 
 namespace kvbm::capi::plugin_tier_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/channel.h"
+#include "cluster/wire/channel.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cluster/complaint.h"
+#include "cluster/mesh/complaint.h"
 
 #include <gtest/gtest.h>
 

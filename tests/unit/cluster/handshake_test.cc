@@ -1,4 +1,4 @@
-#include "cluster/handshake.h"
+#include "cluster/admission/handshake.h"
 
 #include <gtest/gtest.h>
 

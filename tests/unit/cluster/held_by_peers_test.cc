@@ -1,7 +1,7 @@
 // HeldByPeers: what links hold together, in equal parts.
 #include <gtest/gtest.h>
 
-#include "cluster/link_types.h"
+#include "cluster/link/link_types.h"
 
 namespace kvbm::cluster::held_by_peers_test {
 namespace {

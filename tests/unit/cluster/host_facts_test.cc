@@ -1,10 +1,10 @@
-#include "cluster/host_facts.h"
+#include "cluster/same_host/host_facts.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "cluster/wire.h"
+#include "cluster/wire/wire.h"
 
 namespace kvbm::cluster::host_facts_test {
 namespace {

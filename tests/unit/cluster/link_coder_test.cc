@@ -1,9 +1,9 @@
 // Which codecs two nodes have in common: a build without zstd neither asks for it nor is given it.
-#include "cluster/link_coder.h"
+#include "cluster/coding/link_coder.h"
 
 #include <gtest/gtest.h>
 
-#include "codec/zstd_leaf.h"
+#include "codec/lossless/zstd_leaf.h"
 
 namespace kvbm::cluster::link_coder_test {
 namespace {

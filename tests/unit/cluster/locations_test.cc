@@ -1,4 +1,4 @@
-#include "cluster/locations.h"
+#include "cluster/placement/locations.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::cluster::locations_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/membership.h"
+#include "cluster/placement/membership.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cluster/mesh.h"
+#include "cluster/mesh/mesh.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The guarantees of a link, one by one; tests/sim/peer_link_test.cc tests them with faults.
-#include "cluster/peer_link.h"
+#include "cluster/link/peer_link.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
 
-#include "cluster/backoff.h"
-#include "codec/leaf_hash.h"
+#include "cluster/mesh/backoff.h"
+#include "codec/hash/leaf_hash.h"
 #include "support/link_world.h"
 
 namespace kvbm::cluster::peer_link_test {

@@ -1,12 +1,12 @@
-#include "cluster/peer_places.h"
+#include "cluster/tier/peer_places.h"
 
 #include <gtest/gtest.h>
 
 #include <span>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/record.h"
+#include "base/crypto/random.h"
+#include "codec/record/record.h"
 
 namespace kvbm::cluster::peer_places_test {
 namespace {

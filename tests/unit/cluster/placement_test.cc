@@ -1,4 +1,4 @@
-#include "cluster/placement.h"
+#include "cluster/placement/placement.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::cluster::placement_test {
 namespace {

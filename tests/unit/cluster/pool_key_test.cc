@@ -1,4 +1,4 @@
-#include "cluster/pool_key.h"
+#include "cluster/admission/pool_key.h"
 
 #include <gtest/gtest.h>
 

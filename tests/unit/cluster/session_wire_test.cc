@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "cluster/session/slice.h"
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session::session_wire_test {
 namespace {

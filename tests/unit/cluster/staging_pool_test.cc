@@ -1,4 +1,4 @@
-#include "cluster/staging_pool.h"
+#include "cluster/link/staging_pool.h"
 
 #include <gtest/gtest.h>
 

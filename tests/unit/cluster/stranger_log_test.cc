@@ -1,4 +1,4 @@
-#include "cluster/stranger_log.h"
+#include "cluster/admission/stranger_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "cluster/wire.h"
+#include "cluster/wire/wire.h"
 
 #include <gtest/gtest.h>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::cluster::wire::wire_test {
 namespace {

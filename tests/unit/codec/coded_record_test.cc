@@ -1,4 +1,4 @@
-#include "codec/coded_record.h"
+#include "codec/coded/coded_record.h"
 
 #include <gtest/gtest.h>
 

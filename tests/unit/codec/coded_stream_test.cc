@@ -1,11 +1,11 @@
-#include "codec/coded_stream.h"
+#include "codec/coded/coded_stream.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
 
 namespace kvbm::codec::coded_stream_test {
 namespace {

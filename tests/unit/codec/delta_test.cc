@@ -1,11 +1,11 @@
-#include "codec/delta.h"
+#include "codec/lossy/delta.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "codec/quantize.h"
-#include "codec/quantize_kernel.h"
+#include "codec/lossy/quantize.h"
+#include "codec/lossy/quantize_kernel.h"
 #include "support/lossy_leaves.h"
 
 namespace kvbm::codec::delta_test {

@@ -1,4 +1,4 @@
-#include "codec/key.h"
+#include "codec/record/key.h"
 
 #include <gtest/gtest.h>
 

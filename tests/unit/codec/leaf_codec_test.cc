@@ -1,4 +1,4 @@
-#include "codec/leaf_codec.h"
+#include "codec/coded/leaf_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
-#include "codec/planar.h"
-#include "codec/planar_rows.h"
-#include "codec/zstd_leaf.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/lossless/planar.h"
+#include "codec/lossless/planar_rows.h"
+#include "codec/lossless/zstd_leaf.h"
 
 namespace kvbm::codec::leaf_codec_test {
 namespace {

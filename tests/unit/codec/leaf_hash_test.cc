@@ -1,4 +1,4 @@
-#include "codec/leaf_hash.h"
+#include "codec/hash/leaf_hash.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/copy_hint.h"
+#include "base/crypto/random.h"
+#include "codec/hash/copy_hint.h"
 
 namespace kvbm::codec::leaf_hash_test {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "codec/coded_record.h"
-#include "codec/zstd_leaf.h"
+#include "codec/coded/coded_record.h"
+#include "codec/lossless/zstd_leaf.h"
 #include "support/coded_records.h"
 
 namespace kvbm::codec::opened_record_test {

@@ -1,5 +1,5 @@
 // Planar leaves: every kernel, every element, real and odd values, and what damage does.
-#include "codec/planar.h"
+#include "codec/lossless/planar.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
-#include "codec/planar_kernel.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/lossless/planar_kernel.h"
 
 namespace kvbm::codec::planar_test {
 namespace {

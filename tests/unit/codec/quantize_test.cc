@@ -1,11 +1,11 @@
-#include "codec/quantize.h"
+#include "codec/lossy/quantize.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "codec/quantize_kernel.h"
-#include "codec/quantize_number.h"
+#include "codec/lossy/quantize_kernel.h"
+#include "codec/lossy/quantize_number.h"
 #include "support/lossy_leaves.h"
 
 namespace kvbm::codec::quantize_test {

@@ -1,10 +1,10 @@
-#include "codec/recipe.h"
+#include "codec/coded/recipe.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "support/recipe_text.h"
 
 namespace kvbm::codec::recipe_test {

@@ -1,4 +1,4 @@
-#include "codec/record.h"
+#include "codec/record/record.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <array>
 #include <string>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
 #include "support/opaque_leaves.h"
 
 namespace kvbm::codec::record_test {

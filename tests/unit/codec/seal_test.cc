@@ -1,4 +1,4 @@
-#include "codec/seal.h"
+#include "codec/seal/seal.h"
 
 #include <gtest/gtest.h>
 

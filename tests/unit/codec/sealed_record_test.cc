@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/coded_record.h"
+#include "codec/coded/coded_record.h"
 #include "support/coded_records.h"
 
 namespace kvbm::codec::sealed_record_test {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "codec/coded_stream.h"
-#include "codec/zstd_leaf.h"
+#include "codec/coded/coded_stream.h"
+#include "codec/lossless/zstd_leaf.h"
 
 namespace kvbm::codec::stream_vectors_test {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "codec/key.h"
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/key.h"
+#include "codec/record/record.h"
 #include "support/coded_records.h"
 
 namespace kvbm::codec::vectors_test {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "copy/ring.h"
 
 namespace kvbm::copy::flat_table_test {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/signal_keeper.h"
+#include "base/process/signal_keeper.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::copy::transport_module_test {

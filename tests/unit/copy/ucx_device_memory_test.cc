@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/peer_memory.h"
+#include "base/memory/peer_memory.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::ucx::ucx_device_memory_test {

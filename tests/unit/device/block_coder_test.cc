@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/strided_stream.h"
-#include "codec/zstd_leaf.h"
-#include "device/block_coder.h"
-#include "device/landmark.h"
-#include "device/parked.h"
+#include "base/crypto/random.h"
+#include "codec/coded/strided_stream.h"
+#include "codec/lossless/zstd_leaf.h"
+#include "device/coder/block_coder.h"
+#include "device/driver/parked.h"
+#include "device/transfer/landmark.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 

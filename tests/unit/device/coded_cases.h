@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/random.h"
-#include "codec/frame.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
+#include "base/crypto/random.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/leaf/frame.h"
 #include "device/kernels/codec_job.h"
 #include "support/cuda_emulation/kernels.h"
 #include "support/lossy_leaves.h"

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "codec/frame.h"
-#include "codec/leaf_codec.h"
-#include "codec/leaf_hash.h"
-#include "device/transfers.h"
+#include "codec/coded/leaf_codec.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/leaf/frame.h"
+#include "device/transfer/transfers.h"
 #include "support/lossy_leaves.h"
 #include "support/transfer_world.h"
 

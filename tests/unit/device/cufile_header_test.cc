@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "device/cufile.h"
+#include "device/storage/cufile.h"
 
 namespace cufile_header_test {
 namespace {

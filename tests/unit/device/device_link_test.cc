@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "device/device_link.h"
+#include "device/context/device_link.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::device::device_link_test {

@@ -1,4 +1,4 @@
-#include "device/device_memory.h"
+#include "device/memory/device_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "device/own_memory.h"
+#include "device/memory/own_memory.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace device_memory_test {

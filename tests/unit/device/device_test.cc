@@ -1,13 +1,13 @@
-#include "device/device.h"
+#include "device/context/device.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <thread>
 
-#include "device/driver_error.h"
-#include "device/kernel_image.h"
-#include "device/kernel_set.h"
+#include "device/driver/driver_error.h"
+#include "device/kernels/kernel_image.h"
+#include "device/kernels/kernel_set.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 #include "support/fake_cuda/log_lines.h"

@@ -1,6 +1,6 @@
 // Device memory that network cards reach: what the device supports, and the steps before kernels read what a card has
 // written.
-#include "device/direct_memory.h"
+#include "device/memory/direct_memory.h"
 
 #include <gtest/gtest.h>
 

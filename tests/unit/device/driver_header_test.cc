@@ -10,7 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "device/driver_library.h"
+#include "device/driver/driver_library.h"
 
 namespace driver_header_test {
 namespace {

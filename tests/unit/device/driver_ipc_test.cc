@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "device/device.h"
-#include "device/driver_library.h"
+#include "device/context/device.h"
+#include "device/driver/driver_library.h"
 
 namespace driver_ipc_test {
 namespace {

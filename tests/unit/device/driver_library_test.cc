@@ -1,4 +1,4 @@
-#include "device/driver_library.h"
+#include "device/driver/driver_library.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/signal_keeper.h"
-#include "device/device.h"
+#include "base/process/signal_keeper.h"
+#include "device/context/device.h"
 #include "support/fake_cuda/fake_library.h"
 
 namespace driver_library_test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device/kernel_image.h"
+#include "device/kernels/kernel_image.h"
 #include "support/fatbin.h"
 
 namespace kvbm::device::embedded_kernels_test {

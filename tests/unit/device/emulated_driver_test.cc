@@ -1,4 +1,4 @@
-// Emulated kernels behind the fake driver's table, as device/kernel_set launches them.
+// Emulated kernels behind the fake driver's table, as device/kernels/kernel_set launches them.
 #include <gtest/gtest.h>
 
 #include "kernel_cases.h"

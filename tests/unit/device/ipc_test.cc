@@ -1,5 +1,5 @@
 // Memory described to another process and mapped there: exports, the number of opens, and refusals.
-#include "device/ipc.h"
+#include "device/memory/ipc.h"
 
 #include <gtest/gtest.h>
 

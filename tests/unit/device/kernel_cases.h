@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/random.h"
-#include "codec/leaf_hash.h"
-#include "device/driver.h"
+#include "base/crypto/random.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/driver/driver.h"
 #include "device/kernels/leaf_job.h"
 #include "layout/engine_forms.h"
 #include "layout/plan.h"

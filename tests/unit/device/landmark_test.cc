@@ -1,5 +1,5 @@
 // Streams of the engine that wait for the marks of a batch: by a word on the device, or by the event of an issued part.
-#include "device/landmark.h"
+#include "device/transfer/landmark.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 #include "support/transfer_world.h"
 
 namespace kvbm::device::landmark_test {

@@ -1,12 +1,12 @@
 // Leaves described once: their jobs equal jobs made of each run by itself, and groups end where they must.
-#include "device/leaf_table.h"
+#include "device/transfer/leaf_table.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "base/random.h"
-#include "device/transfer_work.h"
+#include "base/crypto/random.h"
+#include "device/transfer/transfer_work.h"
 
 namespace kvbm::device::leaf_table_test {
 namespace {

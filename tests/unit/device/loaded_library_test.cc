@@ -1,4 +1,4 @@
-#include "device/loaded_library.h"
+#include "device/driver/loaded_library.h"
 
 #include <gtest/gtest.h>
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "codec/leaf_hash.h"
-#include "device/landmark.h"
-#include "device/leaf_table.h"
-#include "device/transfer_work.h"
-#include "device/transfers.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/transfer/landmark.h"
+#include "device/transfer/leaf_table.h"
+#include "device/transfer/transfer_work.h"
+#include "device/transfer/transfers.h"
 #include "support/transfer_world.h"
 
 namespace kvbm::device::many_leaves_test {

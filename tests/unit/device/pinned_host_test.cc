@@ -1,9 +1,9 @@
-#include "device/pinned_host.h"
+#include "device/memory/pinned_host.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "device/device_memory.h"
+#include "device/memory/device_memory.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace pinned_host_test {

@@ -1,13 +1,13 @@
-// Compares kvbm_quantize and kvbm_dequantize, from their own source, with codec/quantize: bytes, scales, refusals and
-// hashes.
+// Compares kvbm_quantize and kvbm_dequantize, from their own source, with codec/lossy/quantize: bytes, scales, refusals
+// and hashes.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
 
-#include "codec/quantize.h"
-#include "codec/quantize_number.h"
+#include "codec/lossy/quantize.h"
+#include "codec/lossy/quantize_number.h"
 #include "coded_cases.h"
 
 namespace kvbm::device::quantize_kernel_test {

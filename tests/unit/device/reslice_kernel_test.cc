@@ -1,7 +1,7 @@
 // kvbm_copy_runs: runs to runs, and tensor-parallel re-slicing by layout::Reslice's moves.
 #include <gtest/gtest.h>
 
-#include "device/copy_jobs.h"
+#include "device/kernels/copy_jobs.h"
 #include "kernel_cases.h"
 #include "layout/reslice.h"
 

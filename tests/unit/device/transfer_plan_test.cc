@@ -1,4 +1,4 @@
-#include "device/transfer_plan.h"
+#include "device/transfer/transfer_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::device::transfer_plan_test {
 namespace {

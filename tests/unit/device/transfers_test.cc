@@ -1,4 +1,4 @@
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "codec/leaf_hash.h"
-#include "device/landmark.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/transfer/landmark.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/transfer_world.h"
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/peer_memory.h"
-#include "device/kernel_image.h"
+#include "base/memory/peer_memory.h"
+#include "device/kernels/kernel_image.h"
 #include "doctor/finding.h"
 #include "support/fake_cuda/fake_library.h"
 

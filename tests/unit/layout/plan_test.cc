@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "layout/engine_forms.h"
 #include "layout/shard.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "layout/shard.h"
 
 namespace kvbm::layout::record_shape_test {

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "layout/shard.h"
 
 namespace kvbm::layout::reslice_test {

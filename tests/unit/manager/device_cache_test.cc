@@ -9,8 +9,8 @@
 #include <atomic>
 #include <thread>
 
-#include "device/device.h"
-#include "device/transfers.h"
+#include "device/context/device.h"
+#include "device/transfer/transfers.h"
 #include "manager/host/host_record.h"
 #include "manager/stack/managed.h"
 #include "support/device_engine.h"

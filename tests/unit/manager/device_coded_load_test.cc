@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/transfers.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"

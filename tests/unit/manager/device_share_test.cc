@@ -11,10 +11,10 @@
 #include <future>
 #include <thread>
 
-#include "base/thread_executor.h"
-#include "codec/leaf_hash.h"
-#include "device/driver_thread.h"
-#include "device/transfers.h"
+#include "base/thread/thread_executor.h"
+#include "codec/hash/leaf_hash.h"
+#include "device/driver/driver_thread.h"
+#include "device/transfer/transfers.h"
 #include "support/cuda_emulation/fake_kernels.h"
 
 namespace kvbm::test::device_share_test {

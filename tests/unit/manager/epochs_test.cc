@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <thread>
 
-#include "base/thread_executor.h"
+#include "base/thread/thread_executor.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "codec/leaf_hash.h"
-#include "codec/record.h"
+#include "codec/hash/leaf_hash.h"
+#include "codec/record/record.h"
 #include "manager/host/host_record.h"
 #include "manager/manager.h"
 #include "manager/operation/move.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "manager/operation/cache.h"
 #include "manager/operation/load.h"
 #include "manager/operation/lookup.h"

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "device/cufile_library.h"
-#include "device/storage_reads.h"
-#include "device/transfers.h"
+#include "device/storage/cufile_library.h"
+#include "device/storage/storage_reads.h"
+#include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/stack/stats.h"
 #include "support/device_engine.h"

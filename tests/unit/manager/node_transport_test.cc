@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cluster/mesh.h"
+#include "cluster/mesh/mesh.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::manager::node_transport_test {

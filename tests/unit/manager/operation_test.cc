@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/inline_executor.h"
+#include "base/thread/inline_executor.h"
 
 namespace kvbm::manager::operation_test {
 namespace {

@@ -6,9 +6,9 @@
 #include <future>
 #include <thread>
 
-#include "base/os_file.h"
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/io/os_file.h"
+#include "base/thread/thread_executor.h"
 #include "support/temp_dir.h"
 #include "tier/disk/disk_tier.h"
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <deque>
 
-#include "base/thread_executor.h"
+#include "base/thread/thread_executor.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/session_world.h"
 

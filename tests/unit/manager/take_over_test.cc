@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "codec/coded_record.h"
+#include "codec/coded/coded_record.h"
 #include "manager/host/host_record.h"
 #include "manager/manager.h"
 #include "support/sim_disk.h"

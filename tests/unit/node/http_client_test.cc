@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "node/node_stats.h"
 
 namespace kvbm::node::http_client_test {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "policy/eviction.h"
 
 namespace kvbm::policy::divided_test {

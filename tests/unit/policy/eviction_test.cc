@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "policy/admission.h"
 #include "policy/hints.h"
 #include "unit/policy/forest.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "policy/eviction.h"
 #include "policy/hinted.h"
 

@@ -12,8 +12,8 @@
 #include <iterator>
 #include <span>
 
-#include "base/random.h"
-#include "codec/zstd_leaf.h"
+#include "base/crypto/random.h"
+#include "codec/lossless/zstd_leaf.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::tensor::compress_test {

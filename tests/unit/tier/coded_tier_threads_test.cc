@@ -8,9 +8,9 @@
 #include <mutex>
 #include <vector>
 
-#include "base/os_file.h"
-#include "base/thread_executor.h"
-#include "codec/leaf_hash.h"
+#include "base/io/os_file.h"
+#include "base/thread/thread_executor.h"
+#include "codec/hash/leaf_hash.h"
 #include "support/opaque_leaves.h"
 #include "support/temp_dir.h"
 #include "tier/coded/coded_tier.h"

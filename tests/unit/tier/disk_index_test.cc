@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::tier::disk::disk_index_test {
 namespace {

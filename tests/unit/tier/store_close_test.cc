@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/random.h"
-#include "base/thread_executor.h"
+#include "base/crypto/random.h"
+#include "base/thread/thread_executor.h"
 #include "tier/store/requests.h"
 
 namespace kvbm::test::store_close_test {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::test::store_format_test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 
 namespace kvbm::test::store_index_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/thread_executor.h"
+#include "base/thread/thread_executor.h"
 #include "support/disk_world.h"
 #include "tier/store/store_tier.h"
 

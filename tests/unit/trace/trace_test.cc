@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/random.h"
+#include "base/crypto/random.h"
 #include "replay/policy_replay.h"
 #include "trace/generate.h"
 #include "trace/mooncake.h"

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 #include "support/pool_records.h"
 
 namespace kvbm::copy::local::fetch_test {

@@ -1,0 +1,187 @@
+#include "cluster/coding/slice_coder.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace kvbm::cluster {
+
+using session::SliceCoding;
+using session::SliceInSlot;
+
+namespace {
+
+constexpr size_t kScratchAlign = 64;
+// Limit of buffers kept for later slices; one for each coding thread is enough.
+constexpr size_t kMostIdle = 16;
+
+wire::Coding on_links(const SliceCoding& c) noexcept { return {c.mode, c.flags, c.codecs}; }
+
+Status why(Code code) {
+  switch (code) {
+    case Code::ok:
+      return {};
+    case Code::not_permitted:
+      return {code, "a slice is not sealed, where all must be"};
+    case Code::mismatch:
+      return {code, "a slice is sealed with a key that is not here"};
+    default:
+      return {code, "a coded slice cannot be used"};
+  }
+}
+
+}  // namespace
+
+// State shared with tasks.
+struct LinkSliceCoder::Shared {
+  struct Free {
+    void operator()(std::byte* p) const noexcept { std::free(p); }
+  };
+  struct Buffer {
+    std::unique_ptr<std::byte, Free> memory;
+    size_t bytes = 0;
+  };
+  explicit Shared(std::shared_ptr<LinkCoder> c) : coder(std::move(c)) {}
+
+  const std::shared_ptr<LinkCoder> coder;
+  Mutex mutex;
+  Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
+  std::vector<std::shared_ptr<Arena>> kept KVBM_GUARDED_BY(mutex);
+  std::vector<Buffer> idle KVBM_GUARDED_BY(mutex);
+};
+
+// Work memory of a task.
+class LinkSliceCoder::Scratch {
+ public:
+  Scratch(Shared& of, const SliceInSlot& slice) : of_(of) {
+    const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
+    {
+      MutexLock lock(of_.mutex);
+      if (!of_.idle.empty()) {
+        buffer_ = std::move(of_.idle.back());
+        of_.idle.pop_back();
+      }
+    }
+    if (buffer_.bytes >= bytes) return;
+    buffer_ = {};
+    buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, bytes)));
+    buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
+  }
+  ~Scratch() {
+    if (buffer_.memory == nullptr) return;
+    MutexLock lock(of_.mutex);
+    if (of_.idle.size() < kMostIdle) of_.idle.push_back(std::move(buffer_));
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  // Empty if memory was refused.
+  [[nodiscard]] MutableBytes bytes() const noexcept { return {buffer_.memory.get(), buffer_.bytes}; }
+
+ private:
+  Shared& of_;
+  Shared::Buffer buffer_;
+};
+
+LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
+    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder)) {
+  MutexLock lock(shared_->mutex);
+  shared_->links = &links;
+  shared_->idle.reserve(kMostIdle);
+}
+
+LinkSliceCoder::~LinkSliceCoder() { detach(); }
+
+void LinkSliceCoder::keep(std::shared_ptr<Arena> staging) {
+  MutexLock lock(shared_->mutex);
+  shared_->kept.push_back(std::move(staging));
+}
+
+void LinkSliceCoder::detach() {
+  MutexLock lock(shared_->mutex);
+  shared_->links = nullptr;
+}
+
+void LinkSliceCoder::post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done) {
+  options_.core->post([shared = shared_, work = std::move(work), done = std::move(done)]() mutable {
+    auto [status, bytes] = work(*shared);
+    MutexLock lock(shared->mutex);
+    if (shared->links == nullptr) return;
+    shared->links->post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
+      done(status, bytes);
+    });
+  });
+}
+
+LinkSliceCoder::Asked LinkSliceCoder::ask(session::PeerId peer, uint64_t bytes, bool again) {
+  const NodeId node = node_of(peer);
+  LinkCoder& coder = *options_.coder;
+  const bool near = coder.options().automatic && options_.in_place && options_.in_place(node);
+  const LinkCoder::Asked how =
+      again || near ? coder.ask_as_it_is() : coder.ask(node, bytes, false, LinkCoder::Use::slices);
+  Asked out;
+  out.bytes = bytes;
+  out.coding = {how.coding.mode, how.coding.flags, how.coding.codecs};
+  out.asked_ns = how.ticket.asked_ns;
+  out.of = how.choice;
+  return out;
+}
+
+bool LinkSliceCoder::take_plain(session::PeerId peer) { return options_.coder->take(node_of(peer), false, false); }
+
+void LinkSliceCoder::ended(const Asked& asked, Came how) {
+  if (asked.of == nullptr) return;
+  LinkCoder::Asked was;
+  was.coding = on_links(asked.coding);
+  const copy::Way way = asked.coding.mode != 0 ? copy::Way::coded : copy::Way::plain;
+  was.ticket = {asked.asked_ns, asked.bytes, way};
+  was.choice = static_cast<copy::CodecChoice*>(asked.of);
+  options_.coder->answered(was, how == Came::coded, how == Came::no ? 0 : asked.bytes);
+}
+
+void LinkSliceCoder::decode(session::PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) {
+  post(
+      [slice, bytes, node = node_of(peer)](Shared& shared) -> std::pair<Status, uint64_t> {
+        const Scratch scratch(shared, slice);
+        if (scratch.bytes().empty()) return {Status(Code::no_memory, "no memory to decode a slice in"), 0};
+        Status status = session::decode_slice(
+            slice, bytes, scratch.bytes(),
+            [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
+              return why(shared.coder->decode_record(node, false, coded, stored, head, payload));
+            });
+        return {std::move(status), bytes};
+      },
+      std::move(done));
+}
+
+LinkSliceCoder::Plan LinkSliceCoder::plan(const SliceCoding& coding) const {
+  switch (options_.coder->plan(on_links(coding))) {
+    case LinkCoder::Plan::plain:
+      return Plan::plain;
+    case LinkCoder::Plan::coded:
+      return Plan::coded;
+    case LinkCoder::Plan::refused:
+      break;
+  }
+  return Plan::refused;
+}
+
+void LinkSliceCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) {
+  post(
+      [slice, recipe = options_.coder->lossless(on_links(coding))](Shared& shared) -> std::pair<Status, uint64_t> {
+        const Scratch scratch(shared, slice);
+        if (scratch.bytes().empty()) {
+          if (!shared.coder->seals()) shared.coder->count_declined();
+          return {Status(shared.coder->seals() ? Code::no_memory : Code::again, "no memory to code a slice in"), 0};
+        }
+        auto coded = session::encode_slice(
+            slice, scratch.bytes(),
+            [&](const codec::HeadView& head, ConstBytes payload, const codec::RecordForm& form, MutableBytes out_head,
+                MutableBytes out_payload) {
+              return shared.coder->encode_record(head, payload, form, recipe, out_head, out_payload);
+            });
+        if (!coded.ok()) return {coded.status(), 0};
+        return {Status(), coded.value()};
+      },
+      std::move(done));
+}
+
+}  // namespace kvbm::cluster

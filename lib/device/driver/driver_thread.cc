@@ -1,0 +1,89 @@
+#include "device/driver/driver_thread.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "base/process/process.h"
+#include "base/thread/memory_wait.h"
+#include "base/thread/mutex.h"
+#include "base/thread/thread_executor.h"
+#include "device/driver/parked.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr uint64_t kHourNs = 3'600'000'000'000;
+
+struct Marker {
+  Mutex mutex;
+  std::condition_variable changed;
+  bool reached KVBM_GUARDED_BY(mutex) = false;
+};
+
+struct Ending {
+  std::unique_ptr<ThreadExecutor> thread;
+  uint64_t limit_ns;
+
+  void run() {
+    const MemoryWait patient;
+    if (!has_run(*thread, limit_ns)) park(std::shared_ptr<ThreadExecutor>(std::move(thread)));
+    thread.reset();
+  }
+  static void* entry(void* self) {
+    std::unique_ptr<Ending>(static_cast<Ending*>(self))->run();
+    return nullptr;
+  }
+};
+
+// Ends the thread with the last reference to it.
+struct ThreadEnd {
+  uint64_t limit_ns;
+  std::shared_ptr<ForkGuard> fork_guard;
+  void operator()(ThreadExecutor* thread) const {
+    if (fork_guard->forked()) return;  // its thread is the parent's
+    const MemoryWait patient;
+    std::unique_ptr<Ending> ending(new Ending{std::unique_ptr<ThreadExecutor>(thread), limit_ns});
+    if (!thread->is_current()) return ending->run();
+    // A thread cannot wait for its own end.
+    pthread_t other{};
+    if (start_thread(other, "kvbm-ending", &Ending::entry, ending.get()).ok()) {
+      (void)ending.release();
+      pthread_detach(other);
+    } else {
+      park(std::shared_ptr<ThreadExecutor>(std::move(ending->thread)));
+    }
+  }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Executor>> start_driver_thread(const char* name, uint64_t limit_ns) {
+  auto made = ThreadExecutor::create(name, 1);
+  if (!made.ok()) return made.status();
+  return std::shared_ptr<Executor>(made.value().release(), ThreadEnd{limit_ns, std::make_shared<ForkGuard>()});
+}
+
+bool has_run(Executor& thread, uint64_t limit_ns) {
+  auto marker = std::make_shared<Marker>();
+  thread.post([marker] {
+    MutexLock lock(marker->mutex);
+    marker->reached = true;
+    marker->changed.notify_all();
+  });
+  // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
+  const auto until = std::chrono::system_clock::now() + std::chrono::nanoseconds(std::min(limit_ns, kHourNs));
+  MutexLock lock(marker->mutex);
+  while (!marker->reached) {
+    std::unique_lock<std::mutex> native(marker->mutex.native(), std::adopt_lock);
+    const bool late = marker->changed.wait_until(native, until) == std::cv_status::timeout;
+    native.release();
+    if (late && limit_ns != kNever) return marker->reached;
+  }
+  return true;
+}
+
+}  // namespace kvbm::device

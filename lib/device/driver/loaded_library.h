@@ -1,0 +1,76 @@
+// Libraries of the system that are found while the process runs (libcuda, libcufile): a table of entries, filled once
+// for each path. None is ever unloaded: they keep threads of their own, and a library that could not begin does not
+// begin later in this process. The signal handlers of the process are restored after a load. Thread: any.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/process/signal_keeper.h"
+#include "base/status.h"
+#include "base/thread/mutex.h"
+
+namespace kvbm::device {
+
+// One entry of a table of pointers to functions, and the name under which a library exports it.
+struct TableEntry {
+  const char* entry;   // "cuMemAlloc"
+  const char* symbol;  // "cuMemAlloc_v2"
+  size_t offset;       // in the table
+  bool required;       // else null if a library lacks it
+};
+
+// Loads a library; if it fails, unsupported with `what` and the loader's own words.
+Result<void*> open_library(const std::string& path, const char* what);
+// Fills every entry of `table`; returns the names of the missing required entries, "a, b".
+std::string fill_table(void* library, std::span<const TableEntry> entries, void* table);
+
+class LibraryLoading {
+ protected:
+  // Serialises loads: two at once would each take the other's handlers for the host's.
+  inline static Mutex mutex_;
+};
+
+// Libraries by path. Lives as long as the process, because streams may still run when it ends. Lock: mutex_, held over
+// a load.
+template <class Library>
+class LoadedLibraries : private LibraryLoading {
+ public:
+  using Load = Status (*)(const std::string& path, Library* out);
+  explicit LoadedLibraries(Load load) : load_(load) {}
+
+  // Returns one answer per path for ever, also a refusal.
+  Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    std::unique_ptr<Loaded>& loaded = by_path_[path];
+    if (!loaded) {
+      auto fresh = std::make_unique<Loaded>();
+      const SignalKeeper keeper;
+      fresh->status = load_(path, &fresh->library);
+      loaded = std::move(fresh);
+    }
+    if (!loaded->status.ok()) return loaded->status;
+    return static_cast<const Library*>(&loaded->library);
+  }
+  [[nodiscard]] bool has_any() const KVBM_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    for (const auto& [path, loaded] : by_path_) {
+      if (loaded != nullptr && loaded->status.ok()) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Loaded {
+    Library library;
+    Status status;
+  };
+  const Load load_;
+  std::map<std::string, std::unique_ptr<Loaded>> by_path_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::device
