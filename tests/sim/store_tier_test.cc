@@ -603,6 +603,21 @@ TEST(StoreTierAhead, a_read_ahead_that_hangs_costs_a_load_no_more_than_its_own) 
   EXPECT_EQ(r.stats().ahead_used_bytes, 0U);
 }
 
+TEST(StoreTierAhead, a_record_that_is_larger_than_its_memory_is_passed_over) {
+  StoreTierOptions options;
+  options.ahead_bytes = 5400;  // more than a record, and less than the buffer for one
+  Reader r(8, options);
+  const auto small = std::make_unique<Host>(r.sim, r.bucket, r.asked, 0, StoreTierOptions{}, 3000);
+  small->put({201}, 10 * kSecond, true);
+  r.sim.run_for(3 * kSecond);
+  ASSERT_EQ(r.host->found({1, 2, 201}).size(), 3U);
+  r.host->get({1}, 10 * kSecond, true, &r.right);
+  r.answer_all();
+  r.sim.run_for(kSecond);
+  EXPECT_GT(r.stats().ahead_bytes, 3000U);
+  EXPECT_LT(r.stats().ahead_bytes, kBytes);
+}
+
 TEST(StoreTierAhead, it_can_be_switched_off_and_has_half_of_the_memory_at_most) {
   StoreTierOptions options;
   options.ahead_bytes = 0;

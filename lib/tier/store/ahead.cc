@@ -48,7 +48,7 @@ StoreCore::FlightRef StoreCore::next_ahead() {
   while (const RecordName* const name = found_->first(at_ns)) {
     const StorePlace place = index_.find(*name);
     const Stamp* const stamp = place.found() ? &index_.stamp(place.pack) : nullptr;
-    if (stamp == nullptr || place.bytes() > std::min(options_.ahead_bytes, kMaxRange) || is_read(*stamp, place)) {
+    if (stamp == nullptr || buffer_bytes(place.bytes()) > options_.ahead_bytes || is_read(*stamp, place)) {
       found_->remove(*name);
       continue;
     }
