@@ -64,7 +64,7 @@ class S3StoreTest : public ::testing::TestWithParam<S3Server::Kind> {
     GTEST_SKIP() << "the store for S3 was not built: libcurl4-openssl-dev is missing";
 #else
     if (S3Server::program(GetParam()).empty())
-      GTEST_SKIP() << name_of(GetParam()) << " is not installed (tools/setup --stores)";
+      GTEST_SKIP() << name_of(GetParam()) << " is not installed (tools/setup --all-stores)";
     if (GetParam() == S3Server::Kind::minio && ::getenv("KVBMTEST_LONG") == nullptr)
       GTEST_SKIP() << "minio is for the nightly run";
     ASSERT_TRUE(server_.start(GetParam())) << server_.log();
