@@ -36,6 +36,7 @@
 #include "manager/share/share_election.h"
 #include "manager/share/share_links.h"
 #include "manager/share/share_state.h"
+#include "manager/stack/unflushed.h"
 #include "tier/tier.h"
 
 namespace kvbm::copy {
