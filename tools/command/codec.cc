@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "codec/coded/leaf_codec.h"
 #include "tensor/compress.h"
 #include "tensor/mode_table.h"
 #include "terminal/interrupt.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/coded/leaf_codec.h"
 #include "codec/hash/leaf_hash.h"
 #include "codec/lossless/zstd_leaf.h"
 

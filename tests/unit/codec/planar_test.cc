@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/crypto/random.h"
+#include "codec/coded/leaf_codec.h"
 #include "codec/hash/leaf_hash.h"
 #include "codec/lossless/planar_kernel.h"
 

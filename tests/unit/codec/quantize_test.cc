@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codec/coded/leaf_codec.h"
 #include "codec/lossy/quantize_kernel.h"
 #include "codec/lossy/quantize_number.h"
 #include "support/lossy_leaves.h"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "codec/coded/leaf_codec.h"
 #include "coded_cases.h"
 
 namespace kvbm::device::planar_kernel_test {
