@@ -1,4 +1,4 @@
-// The store for Redis on a real server, Redis and Valkey: everything that its table promises, and what happens while the server does not.
+// The store for Redis on Redis and Valkey: what its table promises, and what happens while the server does not answer.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <set>
