@@ -195,8 +195,10 @@ TEST_F(NodeCommand, a_file_that_was_said_to_be_stored_is_there_and_the_older_one
     for (const auto& [name, bytes] : {older, newer}) {
       const Ran put = run("put" + peer + name + " '" + make(name, bytes) + "'");
       EXPECT_EQ(put.exit_code, 0) << put.text;
-      EXPECT_EQ(run("exists" + peer + name).exit_code, 0) << name;
-      EXPECT_EQ(run("get" + peer + name + " -o /dev/null").exit_code, 0) << name;
+      const Ran there = run("exists" + peer + name);
+      EXPECT_EQ(there.exit_code, 0) << name << ": " << there.text;
+      const Ran got = run("get" + peer + name + " -o /dev/null");
+      EXPECT_EQ(got.exit_code, 0) << name << ": " << got.text;
     }
     const Ran said = run("exists" + peer + older.first);
     // Some blocks are left, but without the first one they are unreachable.

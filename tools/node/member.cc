@@ -111,6 +111,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   ns.geometry = options.geometry;
   status = kvbm_namespace_open(made->manager_, &ns, &made->ns_, &error);
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
+  made->options_ = options;
   made->block_bytes_ = options.block_bytes;
   made->fetched_at_once_ = std::max<uint64_t>(options.host_bytes / options.block_bytes / 4, 1);
   made->shared_ = !options.share.empty();
@@ -275,9 +276,13 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   }
   if (!shared_) return ask_kept(keys.value());
   if (share_role() == "the owner") return Kept{on_disk_ ? on_disk(keys.value()) : 0, n};
-  // A lookup would find the blocks in this member's own host, which ends with it. The flush asked the owner for each
-  // block.
-  return Kept{status == KVBM_OK ? n : n - std::min<uint64_t>(n, metric("kvbm_share_not_kept_total")), n};
+  // The flushes asked the owner for each block. It may have evicted the first ones for the last ones since, and what this
+  // member learned of them then is out of date. A member that has learned nothing asks the owner again.
+  const size_t not_kept = status == KVBM_OK ? 0 : std::min<uint64_t>(n, metric("kvbm_share_not_kept_total"));
+  const auto other = open(options_);
+  const auto there = other.ok() ? other.value()->find(keys.value(), false, kAskNs, nullptr) : other.status();
+  if (!there.ok()) return there.status();
+  return Kept{std::min(n - not_kept, there.value()), n};
 }
 
 // Stores the blocks from `first` on that fit this member's host, and moves them to their destination. They may then

@@ -126,6 +126,7 @@ class Member {
   kvbm_context_t* context_ = nullptr;
   kvbm_manager_t* manager_ = nullptr;
   kvbm_namespace_t* ns_ = nullptr;
+  MemberOptions options_;
   uint64_t block_bytes_ = 0;
   size_t fetched_at_once_ = 1;  // blocks
   uint32_t peers_tier_ = 0;

@@ -69,10 +69,12 @@ void TakenBlocks::trim(uint32_t tick) {
   table_.release(std::span(gone).first(n), tick);
 }
 
-// Takes the oldest block that has children by now, or the oldest.
+// Takes the oldest block that has children by now. Else the oldest without its parent here: the beginning of a put
+// stays longer than blocks of it that landed before their parents. Else the oldest.
 TakenBlocks::Kept TakenBlocks::take_end() {
   auto which = std::find_if(ends_.begin(), ends_.end(),
                             [this](const Kept& end) { return !end.apart && table_.is_followed(end.slot); });
+  if (which == ends_.end()) which = std::find_if(ends_.begin(), ends_.end(), [](const Kept& end) { return end.apart; });
   if (which == ends_.end()) which = ends_.begin();
   const Kept end = *which;
   ends_.erase(which);
@@ -104,21 +106,25 @@ void TakenBlocks::evicted(std::span<const block::Evicted> gone, uint8_t own) noe
   lost_.fetch_add(static_cast<uint64_t>(lost), std::memory_order_relaxed);
 }
 
-bool TakenBlocks::let_go_some(uint32_t tick) {
+bool TakenBlocks::let_go_some(uint64_t seen, uint32_t tick) {
   // A share, so that many blocks do not take too many rounds.
   constexpr size_t kShare = 32;
   size_t n = 0;
+  MutexLock one_at_a_time(trim_mutex_);
+  if (releases() != seen) return true;
   {
     MutexLock lock(mutex_);
     const size_t all = ends_.size() + kept_.size();
     n = std::min(all, std::max<size_t>(all / kShare, 1));
   }
   drop(n, tick);
+  releases_.fetch_add(1, std::memory_order_release);  // pairs with releases()
   return n != 0;
 }
 
 uint64_t TakenBlocks::expire(uint64_t now_ns, uint32_t tick) {
   size_t over = 0;
+  MutexLock one_at_a_time(trim_mutex_);
   {
     MutexLock lock(mutex_);
     for (const std::deque<Kept>* some : {&ends_, &kept_}) {
@@ -138,7 +144,6 @@ uint64_t TakenBlocks::expire(uint64_t now_ns, uint32_t tick) {
 
 void TakenBlocks::drop(size_t n, uint32_t tick) {
   std::array<SlotId, kReleased> slots;
-  MutexLock one_at_a_time(trim_mutex_);
   while (n != 0) {
     size_t some = 0;
     {

@@ -41,9 +41,16 @@ class TakenBlocks {
   // Counts evicted blocks that are lost. `own`: on-tier flags of this node's own tiers.
   void evicted(std::span<const block::Evicted> gone, uint8_t own) noexcept;
   [[nodiscard]] uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
-  // Releases the oldest blocks, few at a time: the end of a chain can be evicted first. False: no block was kept.
-  bool let_go_some(uint32_t tick);
-  void let_go_all(uint32_t tick) { drop(SIZE_MAX, tick); }
+  // Counts calls that released blocks.
+  [[nodiscard]] uint64_t releases() const noexcept { return releases_.load(std::memory_order_acquire); }
+  // Releases the oldest blocks, few at a time: the end of a chain can be evicted first. `seen`: releases() before the
+  // allocation that failed. If another thread has released some since, releases none, because an allocation may succeed
+  // now. False: no block was kept.
+  bool let_go_some(uint64_t seen, uint32_t tick);
+  void let_go_all(uint32_t tick) {
+    MutexLock one_at_a_time(trim_mutex_);
+    drop(SIZE_MAX, tick);
+  }
   // Releases blocks that have been kept for kKeptNs. Returns the time of the next one; kNever: none is left.
   uint64_t expire(uint64_t now_ns, uint32_t tick);
 
@@ -54,7 +61,7 @@ class TakenBlocks {
     bool apart = false;  // its parent was missing when it was looked for
   };
   // Releases the oldest `n`.
-  void drop(size_t n, uint32_t tick);
+  void drop(size_t n, uint32_t tick) KVBM_REQUIRES(trim_mutex_);
   void trim(uint32_t tick) KVBM_EXCLUDES(trim_mutex_);
   [[nodiscard]] Kept take_end() KVBM_REQUIRES(mutex_);
   // Makes a block the child of its parent if it arrived first. False: the parent is not here.
@@ -68,6 +75,7 @@ class TakenBlocks {
   const std::unique_ptr<std::atomic<uint32_t>[]> given_;
   std::atomic<bool> any_given_{false};
   std::atomic<uint64_t> lost_{0};
+  std::atomic<uint64_t> releases_{0};  // changed under trim_mutex_
   Mutex trim_mutex_;
   Mutex mutex_;
   std::deque<Kept> ends_ KVBM_GUARDED_BY(mutex_);  // older blocks that have no children, or had no parent here

@@ -17,8 +17,10 @@ Code TierStack::allocate(block::AccountId account, std::span<SlotId> out, std::v
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
+  uint64_t releases = host_.taken().releases();
   Code code = host_.table().allocate(account, out, &gone, host_.tick(), evicting);
-  while (code == Code::no_room && evicting && host_.taken().let_go_some(host_.tick())) {
+  while (code == Code::no_room && evicting && host_.taken().let_go_some(releases, host_.tick())) {
+    releases = host_.taken().releases();
     code = host_.table().allocate(account, out, &gone, host_.tick());
   }
   if (code == Code::ok && host_.recovered().any()) {
@@ -51,8 +53,10 @@ size_t TierStack::slots_to_store_in(block::AccountId account, size_t n, Code& wh
   if (const size_t most = room(); most == n) return n;
   const MemoryWait reported;
   const block::AccountId whose = why == Code::over_quota ? account : block::kSharedAccount;
+  uint64_t releases = host_.taken().releases();
   for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
-  while (room() == 0 && lower_.offloading_blocks() == 0 && host_.taken().let_go_some(host_.tick())) {
+  while (room() == 0 && lower_.offloading_blocks() == 0 && host_.taken().let_go_some(releases, host_.tick())) {
+    releases = host_.taken().releases();
     for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
   }
   return room();

@@ -75,6 +75,22 @@ TEST_F(Taken, it_gives_way_oldest_first_where_there_would_be_no_room) {
   EXPECT_EQ(need(kSlots), Code::ok) << "nothing is kept that others need";
 }
 
+// Two threads find no room at once. What the first releases is enough for both.
+TEST_F(Taken, threads_that_find_no_room_at_once_release_no_more_than_they_need) {
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) take(n);
+  std::vector<SlotId> used(kSlots - kSlots / 2);
+  ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, used, nullptr), Code::ok);
+  TakenBlocks& taken = manager_->host().taken();
+  const uint64_t seen = taken.releases();
+  EXPECT_TRUE(taken.let_go_some(seen, 0));
+  EXPECT_TRUE(taken.let_go_some(seen, 0)) << "it tries again before it releases more";
+  EXPECT_FALSE(kept(100));
+  EXPECT_TRUE(kept(101));
+  EXPECT_TRUE(taken.let_go_some(taken.releases(), 0));
+  EXPECT_FALSE(kept(101));
+  manager_->host().release(used);
+}
+
 TEST_F(Taken, no_more_than_half_of_the_host_is_kept) {
   for (uint64_t n = 100; n < 100 + kSlots; ++n) take(n);
   ASSERT_EQ(need(kSlots / 2), Code::ok);
@@ -122,6 +138,13 @@ TEST_F(Taken, the_first_block_stays_while_what_follows_it_lands_out_of_order) {
   EXPECT_TRUE(kept(1)) << "nothing else keeps it";
   EXPECT_TRUE(kept(3)) << "its parent is not here";
   EXPECT_FALSE(kept(4)) << "block 5 keeps it";
+}
+
+// As long as the second block is on its way, the parts after it have no parent here.
+TEST_F(Taken, the_first_block_stays_though_many_parts_land_before_the_second_block) {
+  land(1, 0);
+  for (uint64_t n = 3; n < 3 + 2 * kSlots; n += 2) land(n, n - 1);
+  EXPECT_TRUE(kept(1));
 }
 
 TEST_F(Taken, a_block_that_landed_before_its_parent_follows_it_in_the_end) {
