@@ -85,38 +85,41 @@ struct GetItem {
   MutableBytes payload;
   uint32_t head_bytes = 0;     // out
   uint64_t payload_bytes = 0;  // out
-  // out, if the batch has receiver_borrows: the payload, in the tier's own memory, valid while `lender` is held.
-  // `payload` was not written then.
+  // out, if the receiver borrows: the payload, in the tier's own memory, valid while `lender` is held. `payload` was
+  // not written then.
   ConstBytes lent;
   std::shared_ptr<void> lender;
-  // out, if the batch has receiver_reads: where the payload can be read. `payload` was not written.
+  // out, if the receiver reads files: where the payload can be read. `payload` was not written.
   FilePlace file;
-  // out, if the batch has receiver_decodes: the leaves of a record that is handed on coded, at their offsets in
-  // `payload` or in `lent`. `head` is then that of the plain record (codec::open_record), and payload_bytes its plain
-  // size. Empty: the payload is plain.
+  // out, if the receiver decodes: the leaves of a record that is handed on coded, at their offsets in `payload` or in
+  // `lent`. `head` is then that of the plain record (codec::open_record), and payload_bytes its plain size. Empty: the
+  // payload is plain.
   std::vector<codec::OpenedLeaf> coded;
 };
 
 // Returns true if a receiver decodes a leaf of that codec; at least the first 64 coded bytes are given. Thread: any.
 using DecodesLeaf = std::function<bool(codec::LeafCodec, ConstBytes)>;
 
+// Abilities of the receiver of a batch. A tier may make use of them and need not. All others need `verifies`.
+struct Accepts {
+  // Compares every leaf with its hash as it copies, and calls reject() for damaged ones. So the tier may skip its own
+  // pass over the payload; it still checks heads.
+  bool verifies = false;
+  // Reads each payload once and releases it soon, so a tier that has it in memory may lend it.
+  bool borrows = false;
+  // Reads the payloads itself (GetItem::file); the tier reads heads only. Only for a tier that reads_from_files().
+  // Coded records are returned as they are stored: their head says so.
+  bool files = false;
+  // Says which leaves the receiver decodes itself; it compares them as codec::open_record() requires. A tier may hand
+  // on a record if the receiver decodes most of it. Null: the receiver decodes none.
+  DecodesLeaf decodes;
+};
+
 struct GetBatch {
   std::vector<GetItem> items;  // in the order wanted; neighbours are read together
   std::vector<Code> status;    // ok, miss, damaged, io_error, deadline, ...
   uint64_t deadline_ns = kNever;
-  // The receiver compares every leaf with its hash as it copies, and calls reject() for damaged ones. So the tier may
-  // skip its own pass over the payload; it still checks heads.
-  bool receiver_checks_leaves = false;
-  // Needs receiver_checks_leaves. The receiver reads each payload once and releases it soon, so a tier that has it in
-  // memory may lend it.
-  bool receiver_borrows = false;
-  // Needs receiver_checks_leaves. The tier reads heads only; the receiver reads the payloads itself (GetItem::file).
-  // Only for a tier that reads_from_files(). Coded records are returned as they are stored: their head says so.
-  bool receiver_reads = false;
-  // Needs receiver_checks_leaves. Says which leaves the receiver decodes itself; it compares them as
-  // codec::open_record() requires. A tier may hand on a record if the receiver decodes most of it. Null: the receiver
-  // decodes none.
-  DecodesLeaf receiver_decodes;
+  Accepts accepts;
   UniqueFunction<void(GetBatch&)> done;
 };
 
@@ -266,7 +269,7 @@ class Tier {
   // reader then calls get(). Thread: any.
   virtual void in_place(std::span<InPlace> /*items*/) noexcept {}
   virtual void read_in_place(std::span<const InPlace> /*items*/) noexcept {}
-  // True if get() can say where payloads lie in files (GetBatch::receiver_reads).
+  // True if get() can say where payloads lie in files (Accepts::files).
   [[nodiscard]] virtual bool reads_from_files() const noexcept { return false; }
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;

@@ -135,7 +135,7 @@ std::vector<InFile> heads_of(RealTier& t, uint64_t first, uint64_t count) {
     item.head = out[i].head.span();
     batch->items.push_back(std::move(item));
   }
-  batch->receiver_checks_leaves = batch->receiver_reads = true;
+  batch->accepts.verifies = batch->accepts.files = true;
   std::promise<void> done;
   batch->done = [&](tier::GetBatch& b) {
     for (uint64_t i = 0; i < count; ++i) {

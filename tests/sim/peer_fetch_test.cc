@@ -119,8 +119,8 @@ struct World {
                            uint64_t deadline_ns = kNever) {
     auto got = std::make_shared<Got>();
     auto batch = std::make_unique<tier::GetBatch>();
-    batch->receiver_checks_leaves = checks;
-    batch->receiver_borrows = borrows;
+    batch->accepts.verifies = checks;
+    batch->accepts.borrows = borrows;
     batch->deadline_ns = deadline_ns;
     batch->items.resize(n);
     got->heads.assign(n, std::vector<std::byte>(16384));

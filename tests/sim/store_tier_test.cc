@@ -111,7 +111,7 @@ class Host {
       batch->items.push_back(std::move(item));
     }
     batch->deadline_ns = sim_.clock().now_ns() + within;
-    batch->receiver_checks_leaves = batch->receiver_borrows = borrows;
+    batch->accepts.verifies = batch->accepts.borrows = borrows;
     ++asked_.open;
     batch->done = [this, rooms, numbers, right](tier::GetBatch& b) {
       --asked_.open;
@@ -140,7 +140,7 @@ class Host {
     // Lent bytes are checked by the receiver: what does not verify it rejects.
     const auto head = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
     const bool verifies = head.ok() && leaves_verify(head.value(), payload);
-    if (b.receiver_checks_leaves && !verifies) {
+    if (b.accepts.verifies && !verifies) {
       tier->reject(item.id, item.location);
       ++asked_.missed;
       return;

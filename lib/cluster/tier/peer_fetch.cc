@@ -80,7 +80,7 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
       commons_->places.count_miss();
     }
   }
-  op->lends = op->batch->receiver_checks_leaves && op->batch->receiver_borrows && bytes <= staging_.limit() / 2;
+  op->lends = op->batch->accepts.verifies && op->batch->accepts.borrows && bytes <= staging_.limit() / 2;
   const size_t settled = n - known.size() - here.size();
   read_here(op, here);
   if (known.empty()) return items_done(op, settled + 1);
@@ -282,7 +282,7 @@ void PeerFetch::arrived(Pieces pieces) {
   for (Piece& piece : pieces) {
     const tier::GetBatch& batch = *piece.what.op->batch;
     const size_t most = piece.coded ? kDecodeHere : kCopyHere;
-    if ((piece.what.op->lends && !piece.coded) || (batch.receiver_checks_leaves && piece.bytes <= most)) {
+    if ((piece.what.op->lends && !piece.coded) || (batch.accepts.verifies && piece.bytes <= most)) {
       end_item(piece.what, deliver(piece));
     } else {
       rest.push_back(std::move(piece));
@@ -329,7 +329,7 @@ Code PeerFetch::deliver(const Piece& piece) {
     target.head_bytes = piece.head_bytes;
     target.payload_bytes = payload.size();
     if (piece.what.op->lends) return lend(target, payload, piece.staging);
-    if (batch.receiver_checks_leaves) {
+    if (batch.accepts.verifies) {
       std::memcpy(target.payload.data(), payload.data(), payload.size());
     } else {
       const auto view = codec::HeadView::parse(head);
@@ -359,7 +359,7 @@ void PeerFetch::end_item(const Waiting& what, Code code) {
 
 void PeerFetch::items_done(const std::shared_ptr<GetOp>& op, size_t n) {
   if (op->left.fetch_sub(n, std::memory_order_acq_rel) != n) return;
-  if (op->batch->receiver_checks_leaves) {
+  if (op->batch->accepts.verifies) {
     op->batch->done(*op->batch);
     commons_->leave();
     return;

@@ -115,12 +115,13 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     std::vector<OnboardItem> some(first, first + static_cast<std::ptrdiff_t>(n));
     next_ += n;
     landing_.fetch_add(n, std::memory_order_relaxed);
-    onboard(stack_, tier_, std::move(some), std::move(room), deadline_ns_, Landing::taken, {},
+    onboard(stack_, tier_, std::move(some), std::move(room), deadline_ns_, {},
             [self = shared_from_this(), n](std::vector<Landed> landed) {
               self->landed_(std::move(landed));
               self->landing_.fetch_sub(n, std::memory_order_release);
               self->wake();
-            });
+            },
+            true);
     return true;
   }
 

@@ -180,8 +180,7 @@ void LoadOperation::request_more() {
       continue;
     }
     onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
-            std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
-            device_decodes(),
+            std::min(deadline_ns(), weighed_.give_up_ns), accepts(),
             [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
@@ -209,6 +208,14 @@ LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<Onb
   wanted.resize(n);
   placed_.fetch_add(n, std::memory_order_relaxed);
   return room;
+}
+
+tier::Accepts LoadOperation::accepts() const {
+  tier::Accepts can;
+  can.verifies = true;
+  can.borrows = request_.keep_below;
+  can.decodes = device_decodes();
+  return can;
 }
 
 Identity LoadOperation::identity(const Item& item) const noexcept {

@@ -103,6 +103,8 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
+  // Returns what this load can do with records that are read through host memory.
+  [[nodiscard]] tier::Accepts accepts() const;
   [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
   void landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results);
   bool next_item(Item& item);

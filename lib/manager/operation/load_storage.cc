@@ -80,8 +80,8 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
   trip->ticket = stack_.lower().cost(trip->tier).asked(host_.env().clock().now_ns(), bytes);
   batch->status.assign(batch->items.size(), Code::internal);
   batch->deadline_ns = deadline_ns();
-  batch->receiver_checks_leaves = true;
-  batch->receiver_reads = true;
+  batch->accepts.verifies = true;
+  batch->accepts.files = true;
   batch->done = [trip](tier::GetBatch& heads) { trip->load->read_payloads(trip, heads); };
   stack_.lower().tier(trip->tier).get(std::move(batch));
   return true;

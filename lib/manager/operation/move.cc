@@ -97,8 +97,8 @@ void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
   }
   std::vector<OnboardItem> items;
   for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
-  onboard(stack_, tier, std::move(items), std::move(room), deadline_ns(), Landing::registered,
-          {}, [self](std::vector<Landed> came) { self->landed(std::move(came)); });
+  onboard(stack_, tier, std::move(items), std::move(room), deadline_ns(), {},
+          [self](std::vector<Landed> came) { self->landed(std::move(came)); });
 }
 
 void PrefetchOperation::landed(std::vector<Landed> landed) {

@@ -147,7 +147,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       if (batch == nullptr) {
         batch = std::make_unique<tier::GetBatch>();
         batch->deadline_ns = deadline_ns_;
-        batch->receiver_checks_leaves = true;
+        batch->accepts.verifies = true;
       }
       tier::GetItem wanted;
       wanted.id = {match_->keys()[item.key], from.plan.family};

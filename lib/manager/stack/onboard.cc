@@ -26,7 +26,8 @@ struct FreeAligned {
 struct Arrival {
   std::shared_ptr<TierStack> stack;
   TierIndex tier = 0;
-  Landing landing = Landing::registered;
+  bool registers = true;
+  bool waits = false;  // as TierStack::Bringer
   std::vector<OnboardItem> items;
   std::vector<uint64_t> marks;  // Invalidations::mark, parallel to items
   LandingRoom room;
@@ -85,8 +86,8 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     } else if (one.code == Code::ok) {
       one.code = settle_head(host, one.slot, arrival.tier, head);
     }
-    if (one.code == Code::ok && is_registered(arrival.landing))
-      one.code = register_landed(stack, one.slot, arrival.items[i].id, one.mark, arrival.landing == Landing::taken);
+    if (one.code == Code::ok && arrival.registers)
+      one.code = register_landed(stack, one.slot, arrival.items[i].id, one.mark, arrival.waits);
     if (one.code == Code::ok) {
       one.lent = batch.items[i].lent;
       one.lender = std::move(batch.items[i].lender);
@@ -160,7 +161,7 @@ Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, u
 }
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
+             std::vector<OnboardItem> items, uint64_t deadline_ns, tier::Accepts accepts,
              UniqueFunction<void(std::vector<Landed>)> done) {
   const MemoryWait until_done;
   const size_t n = items.size();
@@ -168,8 +169,7 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::Acc
   room.slots.assign(n, kNoSlot);
   const Code code = stack->lower().disabled(tier) ? Code::tier_disabled : stack->allocate(account, room.slots, nullptr);
   if (code == Code::ok) {
-    return onboard(stack, tier, std::move(items), std::move(room), deadline_ns, landing, std::move(decodes),
-                   std::move(done));
+    return onboard(stack, tier, std::move(items), std::move(room), deadline_ns, std::move(accepts), std::move(done));
   }
   auto none = std::make_shared<UniqueFunction<void(std::vector<Landed>)>>(std::move(done));
   stack->host().env().executor->post([none, code, n] {
@@ -178,14 +178,14 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::Acc
 }
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
-             uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
-             UniqueFunction<void(std::vector<Landed>)> done) {
+             uint64_t deadline_ns, tier::Accepts accepts, UniqueFunction<void(std::vector<Landed>)> done, bool waits) {
   const MemoryWait until_done;  // `done` must be called in any case
   HostTier& host = stack->host();
   auto arrival = std::make_shared<Arrival>();
   arrival->stack = stack;
   arrival->tier = tier;
-  arrival->landing = landing;
+  arrival->registers = !accepts.verifies;
+  arrival->waits = waits;
   arrival->items = std::move(items);
   arrival->done = std::move(done);
   const size_t n = arrival->items.size();
@@ -217,9 +217,7 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vecto
   auto batch = std::make_unique<tier::GetBatch>();
   uint64_t bytes = 0;
   batch->deadline_ns = deadline_ns;
-  batch->receiver_checks_leaves = !is_registered(landing);
-  batch->receiver_borrows = landing == Landing::borrowed;
-  if (!is_registered(landing)) batch->receiver_decodes = std::move(decodes);
+  batch->accepts = std::move(accepts);
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {

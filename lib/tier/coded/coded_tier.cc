@@ -40,7 +40,7 @@ void CodedTier::find(std::span<const Identity> ids, std::span<Found> out, bool t
 void CodedTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
 void CodedTier::get(std::unique_ptr<GetBatch> batch) {
   // Reads heads alone: a receiver that reads payloads itself takes plain records only.
-  if (batch->receiver_reads) return inner_->get(std::move(batch));
+  if (batch->accepts.files) return inner_->get(std::move(batch));
   core_->get(std::move(batch));
 }
 

@@ -1,7 +1,7 @@
 // The way up. Plain records are read straight into their target, coded ones into this tier's memory and decoded from
 // there.
 //
-// A receiver that decodes itself (GetBatch::receiver_decodes) is handed coded records on: hand_on.h.
+// A receiver that decodes itself (Accepts::decodes) is handed coded records on: hand_on.h.
 //
 // Only the head says whether a record is coded, and it is read together with the payload. So this is guessed: by the
 // size where all plain payloads of a family have one size, else by the last record read. A wrong guess costs a copy or
@@ -95,7 +95,7 @@ void CodedCore::place(GetOp& op, std::span<const Found> found) {
     place.staged = found[i].present && (longer || coded);
     // A receiver that decodes gets the record at the place where hand_on() leaves it. Sealed records are opened on
     // their way there.
-    const bool as_it_is = op.batch->receiver_decodes && options_.keys == nullptr && place.staged && !longer;
+    const bool as_it_is = op.batch->accepts.decodes && options_.keys == nullptr && place.staged && !longer;
     if (as_it_is) place.landing = landing_of(item.payload, place.stored_bytes);
     op.unasked.push_back(i);
   }
@@ -170,8 +170,8 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
   if (which.empty()) return nullptr;
   ask->status.assign(which.size(), Code::internal);
   ask->deadline_ns = op->batch->deadline_ns;
-  ask->receiver_checks_leaves = op->batch->receiver_checks_leaves;
-  ask->receiver_borrows = op->batch->receiver_borrows;
+  ask->accepts.verifies = op->batch->accepts.verifies;
+  ask->accepts.borrows = op->batch->accepts.borrows;
   ask->done = [self = shared_from_this(), op, which = std::move(which)](GetBatch& done) {
     self->came(op, which, done);
   };
@@ -318,12 +318,12 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
     const auto known = terms(item.id.family);
     // The inner tier compared the stored bytes with their hashes, unless the receiver does that.
     const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy,
-                                   !batch.receiver_checks_leaves};
+                                   !batch.accepts.verifies};
     std::optional<codec::Mode> mode;
     const uint64_t began = executor_.clock().now_ns();
     const Status decoded =
-        batch.receiver_decodes
-            ? hand_on(item, head.value(), from.payload, from.lender, rules, batch.receiver_decodes, workspace)
+        batch.accepts.decodes
+            ? hand_on(item, head.value(), from.payload, from.lender, rules, batch.accepts.decodes, workspace)
             : codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
                                    item.payload.first(bytes), workspace, &mode);
     if (!decoded.ok()) return refuse(decoded, from.location, item.id, header, counts);

@@ -406,7 +406,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
   }
   for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
   for (const auto& op : work.gets_done) {
-    if (on_executor && op->batch->receiver_checks_leaves)
+    if (on_executor && op->batch->accepts.verifies)
       op->batch->done(*op->batch);
     else
       executor_.post([op] { op->batch->done(*op->batch); });

@@ -77,7 +77,7 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
       GetItem& item = op->batch->items[i];
       GetOp::Place& place = op->places[i];
       ++segments_[place.segment]->reads;
-      if (op->batch->receiver_reads) lend_file(item, place);
+      if (op->batch->accepts.files) lend_file(item, place);
       const RecordPlace& record = place.record;
       extents.push_back({op, i, place.segment, record.head_page_at(), IoRun{item.head.data(), record.head_read_bytes()},
                          false, record.shares(), {}});
@@ -145,7 +145,7 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   place.record = e.place(page_of(e.location));
   item.head_bytes = place.record.head_bytes;
   item.payload_bytes = e.payload_bytes;
-  const bool head_alone = op.batch->receiver_reads;
+  const bool head_alone = op.batch->accepts.files;
   if (item.head.size() < item.head_bytes || (item.payload.size() < item.payload_bytes && !head_alone) ||
       !aligned(item.head.data()) || !aligned(item.payload.data()))
     return Code::invalid_argument;
@@ -153,7 +153,7 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   place.segment = segment_of(e.location);
   place.bytes = head_alone ? 0 : round_up(item.payload_bytes, kPage);
   place.internal = internal;
-  place.leaves = !op.batch->receiver_checks_leaves;
+  place.leaves = !op.batch->accepts.verifies;
   item.location = uint64_t{e.location} + 1;
   return Code::again;
 }

@@ -49,7 +49,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   op->batch->status.assign(n, Code::internal);
   op->state.assign(n, GetOp::waiting);
   op->open = n;
-  op->borrows = op->batch->receiver_borrows && op->batch->receiver_checks_leaves;
+  op->borrows = op->batch->accepts.borrows && op->batch->accepts.verifies;
   op->families.reserve(n);
   for (const GetItem& item : op->batch->items) op->families.push_back(families_.get(item.id.family));
   const uint64_t deadline_ns = op->batch->deadline_ns;
@@ -295,7 +295,7 @@ Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>&
     item.lender = from;
   } else {
     if (!payload.empty()) std::memcpy(item.payload.data(), payload.data(), payload.size());
-    if (!batch.receiver_checks_leaves &&
+    if (!batch.accepts.verifies &&
         check_leaves(head, ConstBytes(item.payload).first(place.payload_bytes)) != Code::ok) {
       return Code::damaged;
     }

@@ -412,7 +412,7 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
   ASSERT_TRUE(found.present);
   bool landed = false;
-  onboard(manager_->stack().keep(), 1, block::kSharedAccount, {{id, found}}, kNever, Landing::registered, nullptr,
+  onboard(manager_->stack().keep(), 1, block::kSharedAccount, {{id, found}}, kNever, {},
           [&](std::vector<Landed> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);

@@ -129,7 +129,7 @@ class CodedTierTest : public ::testing::Test {
       batch->items.push_back(item);
     }
     batch->deadline_ns = deadline;
-    batch->receiver_checks_leaves = checks;
+    batch->accepts.verifies = checks;
     batch->done = [this, targets, numbers, bytes, out, noise](tier::GetBatch& b) {
       for (size_t i = 0; i < numbers.size(); ++i) {
         Got got;

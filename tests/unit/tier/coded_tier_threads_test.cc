@@ -128,7 +128,7 @@ class CodedTierThreads : public ::testing::Test {
       batch->items.push_back(item);
     }
     batch->deadline_ns = deadline_ns;
-    batch->receiver_checks_leaves = checks;
+    batch->accepts.verifies = checks;
     begin();
     batch->done = [this, targets, first](tier::GetBatch& b) {
       std::vector<std::byte> want(kBytes);

@@ -167,7 +167,7 @@ class Engine {
       batch->items.push_back(std::move(item));
     }
     batch->deadline_ns = executor_.clock().now_ns() + 20'000'000'000;
-    batch->receiver_checks_leaves = batch->receiver_borrows = borrows;
+    batch->accepts.verifies = batch->accepts.borrows = borrows;
     latch_.add();
     batch->done = [this, rooms, first](tier::GetBatch& b) {
       for (size_t i = 0; i < b.items.size(); ++i) {
