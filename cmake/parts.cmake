@@ -16,7 +16,7 @@ endif()
 # Patterns of paths below lib/.
 set(KVBM_PART_CLUSTER "cluster/.*" "copy/(tcp|local)/.*" "copy/transport[a-z_]*" "copy/frame_guard" "manager/(node|session|share)/.*"
   "manager/operation/(lend|load_in_place)" "manager/device/stream_waits" "capi/(join|node|offer|session|session_state|share)")
-set(KVBM_PART_DEVICE "device/.*" "manager/device/device_(caches|flight)" "manager/operation/(load_(coded|device|storage)|store_device)"
+set(KVBM_PART_DEVICE "device/.*" "manager/device/device_(caches|flight)" "manager/operation/(load_(device|storage)|store_device|device_mover)"
   "capi/device")
 set(KVBM_PART_CODING "codec/(coded|leaf|lossless|lossy|seal)/.*" "tier/coded/.*"
   "manager/operation/cache_coding" "manager/stack/coded_landing" "manager/lower/coded_tiers" "manager/common/seal_keys"

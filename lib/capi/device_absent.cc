@@ -48,14 +48,14 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
 std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const { return {}; }
 
 void LoadOperation::begin_flight() {}
-bool LoadOperation::quiet() noexcept { return true; }
-Operation::Next LoadOperation::move_some() { return Next::finished; }
+LoadOperation::Entry* LoadOperation::next_in_flight(bool) { return nullptr; }
+void LoadOperation::take_back() {}
 void LoadOperation::end_flight(std::vector<SlotId>&) {}
 tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
 bool LoadOperation::past_host(const Item&) const noexcept { return false; }
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 void LoadOperation::take_back_to_host() {}
-Code LoadOperation::open_landing() { return Code::internal; }
+Code LoadOperation::open_landing(Entry&) { return Code::internal; }
 
 void StoreOperation::begin_flight() {}
 bool StoreOperation::quiet() noexcept { return true; }

@@ -4,13 +4,7 @@
 #include <utility>
 
 #include "base/thread/memory_wait.h"
-#include "codec/coded/coded_record.h"
-#include "codec/hash/leaf_hash.h"
-#include "device/storage/storage_reads.h"
-#include "device/transfer/transfers.h"
-#include "manager/device/device_caches.h"
-#include "manager/host/host_record.h"
-#include "manager/operation/load_storage.h"
+#include "codec/hash/copy_hint.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/tier_stack.h"
 
@@ -21,14 +15,16 @@ LoadOperation::LoadOperation(LoadRequest request)
                 copy::OpKind::load, request.deadline_ns),
       request_(std::move(request)),
       stack_(request_.cache->stack()),
-      host_(stack_.host()) {
+      host_(stack_.host()),
+      end_layer_(request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers) {
   const size_t units = request_.cache->units();
   n_keys_ = (request_.n_ids + units - 1) / units;
   status_.assign(n_keys_, Code::ok);
   pending_.assign(n_keys_, 0);
   uint64_t bytes = 0;
   for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
-  hint_ = codec::hint_for(bytes);
+  host_mover_.use(codec::hint_for(bytes));  // the engine reads what was loaded
+  one_.closed = true;
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -271,14 +267,25 @@ bool LoadOperation::next_item(Item& item) {
   return true;
 }
 
+// Returns the next entry to pass over; null: none has arrived. `past`: the one before is done with in this pass.
+LoadOperation::Entry* LoadOperation::next_entry(bool past) {
+  if (flight_ != nullptr) return next_in_flight(past);
+  if (!one_.closed) return &one_;
+  if (!next_item(one_.item) && !next_in_place(one_.item)) return nullptr;
+  one_.begin();
+  return &one_;
+}
+
 Operation::Next LoadOperation::step() {
-  const uint64_t began = host_.env().clock().now_ns();
-  if (!planned_) copy_ns_ = began - submitted_ns();
-  if (flight_ != nullptr) return move_some();
-  const uint64_t before = bytes_;
-  const Next next = copy_some();
+  const uint64_t now = host_.env().clock().now_ns();
+  if (!planned_) copy_ns_ = now - submitted_ns();
+  if (mover_->away() == 0) began_ns_ = now;
+  const Next next = move_some();
   tell_in_place();
-  if (bytes_ != before) copy_ns_ += host_.env().clock().now_ns() - began;
+  if (mover_->away() == 0 && bytes_ != timed_bytes_) {
+    copy_ns_ += host_.env().clock().now_ns() - began_ns_;
+    timed_bytes_ = bytes_;
+  }
   return next;
 }
 
@@ -288,31 +295,38 @@ void LoadOperation::begin() {
   if (weighs()) weigh();
 }
 
-Operation::Next LoadOperation::copy_some() {
-  // Orders the copies of this step before its end, which is the first that other threads observe of them.
-  const codec::CopiesOrdered of_all_blocks;
+// Keeps the mover busy while there is something to move.
+Operation::Next LoadOperation::move_some() {
   if (!planned_) begin();
+  take_back();
   if (weighs() && out_of_time(false)) return Next::finished;
   request_more();
-  uint64_t moved = 0;
-  while (moved < kStepBytes) {
-    if (!copying_) {
-      if (!next_item(current_) && !next_in_place(current_)) {
-        return what_next();
-      }
-      copying_ = true;
-      leaf_ = checked_ = 0;
-      bytes_before_ = bytes_;
-      const Code opened = open_item();
-      if (opened != Code::ok) {
-        close_item(opened);
-        continue;
-      }
+  if (mover_->can_send()) {
+    const bool more = walk_all();
+    if (!mover_->empty()) {
+      auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+      mover_->send([self] { self->came_back(); });
     }
-    Code code = Code::ok;
-    if (copy_item(moved, code)) close_item(code);
+    if (more) return Next::more;
   }
-  return Next::more;
+  if (mover_->away() == 0) return what_next();
+  if (weighs()) wait_at_most();
+  return Next::wait;
+}
+
+// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
+// drop the last one.
+void LoadOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  host_.env().executor->post([self = shared_from_this()] {});
+}
+
+bool LoadOperation::quiet() noexcept {
+  LeafMover::Moved dropped;
+  while (mover_->take(dropped)) {
+  }
+  return mover_->away() == 0;
 }
 
 // Decides how to go on when nothing can be copied now.
@@ -326,164 +340,6 @@ Operation::Next LoadOperation::what_next() {
   }
   if (weighs()) wait_at_most();
   return Next::wait;
-}
-
-// Reads the head of the current item and checks that the record is what the cache part expects.
-Code LoadOperation::open_item() {
-  if (current_.in_place()) return open_in_place();
-  if (current_.landing != nullptr) return open_landing();
-  head_.reset();
-  cut_otherwise_ = false;
-  const CachePart& part = request_.cache->parts()[current_.part];
-  const bool bare = current_.coded == nullptr && current_.head == nullptr;
-  if (bare && (host_.table().flags(current_.slot) & kHasHead) == 0) {
-    if (host_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
-    return check_position(false, std::nullopt, current_.key);
-  }
-  auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
-              : current_.head != nullptr  ? codec::HeadView::parse(*current_.head)
-              : current_.came_up()      ? codec::HeadView::parse(host_.arena().head(current_.slot))
-                                        : read_head(host_, current_.slot);
-  if (!head.ok()) return Code::damaged;
-  const Code fits = check_head(head.value());
-  if (fits != Code::ok) return fits;
-  cut_otherwise_ = !is_cut_alike(head.value());
-  // Only a plain record in host memory can be hashed by the processor as it is.
-  if (cut_otherwise_ && (current_.coded != nullptr || codec::is_coded(head.value()))) return Code::mismatch;
-  head_ = std::move(head).value();
-  return Code::ok;
-}
-
-// Returns true if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A
-// block that its engine registered has no part known to kvbm (codec::opaque_leaf()).
-bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
-  const CachePart& part = request_.cache->parts()[current_.part];
-  if (head.header().leaf_count != part.leaf_count()) return false;
-  const std::span<const codec::Leaf> known = part.leaves();
-  for (uint32_t i = 0; i < part.leaf_count(); ++i) {
-    uint32_t unit = 0;
-    uint32_t layer = 0;
-    const codec::Leaf wanted = known.empty() ? part.leaf(i, unit, layer) : known[i];
-    const codec::Leaf has = head.leaf(i);
-    if (has.offset != wanted.offset || has.raw_bytes != wanted.raw_bytes) return false;
-  }
-  return true;
-}
-
-// Checks a record with other leaf boundaries by its own leaves, before any of it is copied. False: there is more to
-// hash.
-bool LoadOperation::check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next, uint64_t& hashed,
-                                Code& code) {
-  for (; next < head.header().leaf_count; ++next) {
-    if (hashed >= kStepBytes) return false;
-    const codec::Leaf leaf = head.leaf(next);
-    hashed += leaf.raw_bytes;
-    if (codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes)) == leaf.hash) continue;
-    code = Code::damaged;
-    break;
-  }
-  return true;
-}
-
-Code LoadOperation::check_head(const codec::HeadView& head) const {
-  const CachePart& part = request_.cache->parts()[current_.part];
-  const codec::Header& header = head.header();
-  if (header.stored_bytes != part.payload_bytes()) return Code::mismatch;
-  if ((header.flags & codec::kLossy) != 0 && !request_.cache->ns()->options().allow_lossy) {
-    add(host_.counters().lossy_refused, 1);
-    return Code::miss;
-  }
-  const bool content = (header.flags & codec::kContentKey) != 0;
-  return check_position(content, content ? codec::find_position(head.attributes()) : std::nullopt, current_.key);
-}
-
-// Accepts a block with a position only at that position, and one without only if none is asked for.
-Code LoadOperation::check_position(bool content, const std::optional<codec::Position>& has, size_t key) const {
-  if (request_.any_position) return Code::ok;
-  const size_t k = key - request_.first_key;
-  std::optional<codec::Position> wanted;
-  if (k < request_.positions.size()) wanted = request_.positions[k];
-  if (content == wanted.has_value() && has == wanted) return Code::ok;
-  add(host_.counters().position_mismatches, 1);
-  return Code::mismatch;
-}
-
-// Copies the current item. False: there is more to copy; else `code` is the outcome.
-bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
-  const CachePart& part = request_.cache->parts()[current_.part];
-  const auto ids = ids_of(current_.part, current_.key);
-  const std::byte* payload = current_.in_place()          ? current_.place->payload.data()
-                             : current_.lender != nullptr ? current_.lent.data()
-                                                          : host_.arena().payload(current_.slot).data();
-  const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
-  code = Code::ok;
-  if (cut_otherwise_ && !check_whole(*head_, payload, checked_, moved, code)) return false;
-  if (code != Code::ok) return true;
-  for (; leaf_ < part.leaf_count(); ++leaf_) {
-    if (moved >= kStepBytes) return false;
-    uint32_t unit = 0;
-    uint32_t layer = 0;
-    const codec::Leaf leaf = part.leaf(leaf_, unit, layer);
-    const bool wanted =
-        unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < last_layer;
-    uint64_t hash = 0;
-    if (wanted) {
-      const StridedRun run = part.run(leaf_, ids[unit]);
-      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
-      bytes_ += leaf.raw_bytes;
-    } else if (current_.owns_slot() && !request_.keep_below && !cut_otherwise_) {
-      hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // the block stays in the host: every
-                                                                                   // leaf must be right
-    } else {
-      continue;
-    }
-    moved += leaf.raw_bytes;
-    // A managed block without a head yet (host.managed_hashes), or a record that was checked whole.
-    if (!head_.has_value() || cut_otherwise_) continue;
-    const codec::Leaf expected = head_->leaf(leaf_);
-    if (expected.hash == hash && expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes) continue;
-    code = Code::damaged;
-    return true;
-  }
-  code = Code::ok;
-  return true;
-}
-
-void LoadOperation::reject_item() {
-  if (!current_.came_up() && current_.landing == nullptr) return host_.quarantine(current_.slot);
-  if (current_.from == kOtherSize) return;  // made here and stored nowhere
-  const MatchPart& part = request_.match->parts()[current_.part];
-  stack_.lower().reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
-}
-
-void LoadOperation::close_item(Code code) {
-  copying_ = false;
-  if (current_.in_place() && !close_in_place(code)) return;
-  if (code == Code::damaged) reject_item();
-  if (code == Code::ok) ++loads_;
-  if (current_.came_up()) {
-    const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
-    const bool keep = code == Code::ok && !request_.keep_below && current_.owns_slot();
-    if (keep && current_.coded != nullptr) {
-      stack_.late_decoder().keep({id, current_.from, current_.location, current_.mark, current_.slot,
-                                                      std::move(current_.coded)});
-    } else {
-      // A block that the host cannot keep has reached the engine all the same.
-      if (keep) (void)register_landed(stack_, current_.slot, id, current_.mark);
-      if (current_.owns_slot()) host_.release({&current_.slot, 1});
-    }
-    current_.lender.reset();
-    placed_.fetch_sub(1, std::memory_order_release);
-  }
-  if (current_.landing != nullptr) {
-    request_.cache->device()->storage()->checked(code != Code::damaged);
-    current_.landing.reset();
-  }
-  current_.coded.reset();
-  current_.head.reset();
-  current_.place = nullptr;
-  current_.lender.reset();
-  settle(current_.key, code);
 }
 
 LoadFailure load_failure_of(Code code) noexcept {
@@ -520,9 +376,9 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     settle_failed();
     ready_.clear();
   }
-  if (copying_ && current_.owns_slot()) left.push_back(current_.slot);
+  if (!one_.closed && one_.item.owns_slot()) left.push_back(one_.item.slot);
   if (flight_ != nullptr) end_flight(left);
-  current_.lender.reset();
+  one_.item.lender.reset();
   places_.clear();  // and with them the mappings that they hold
   host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object

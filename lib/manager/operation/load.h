@@ -5,20 +5,20 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "codec/hash/copy_hint.h"
 #include "codec/record/record.h"
 #include "manager/device/layer_waits.h"
 #include "manager/operation/cache.h"
+#include "manager/operation/leaf_mover.h"
 #include "manager/operation/match.h"
 #include "manager/operation/operation.h"
 #include "manager/stack/onboard.h"
 
 namespace kvbm::device {
 class StreamPoint;
-struct LeafMove;
 }
 
 namespace kvbm::manager {
@@ -49,7 +49,7 @@ class LoadOperation final : public Operation {
  protected:
   Next step() override;
   [[nodiscard]] bool quiet() noexcept override;
-  Next copy_some();
+  Next move_some();
   Next what_next();
   void conclude(Code why, copy::Completion& completion) override;
   [[nodiscard]] bool expects() override;
@@ -59,10 +59,10 @@ class LoadOperation final : public Operation {
   struct StorageTrip;
   // One part of one key that must be moved.
   struct Item {
-    size_t part;
-    size_t key;  // in the match
-    SlotId slot;
-    TierIndex from;         // 0: the slot is the match's; else the slot's source tier,
+    size_t part = 0;
+    size_t key = 0;  // in the match
+    SlotId slot = kNoSlot;
+    TierIndex from = 0;     // 0: the slot is the match's; else the slot's source tier,
     uint64_t location = 0;  // and the record's place there; not checked yet
     uint64_t mark = 0;      // Landed::mark
     ConstBytes lent = {};   // Landed::lent
@@ -76,6 +76,31 @@ class LoadOperation final : public Operation {
     // Returns true if the item was read into memory of this process: a slot of its own, or beside the host.
     [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
     [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
+  };
+  // An item from the time it is next until it is settled.
+  struct Entry {
+    Item item;
+    std::optional<codec::HeadView> head;  // none: a managed block without a head
+    std::byte* payload = nullptr;
+    size_t number = 0;       // for the mover
+    uint64_t moved = 0;      // bytes that were copied at once
+    uint32_t checked = 0;    // leaves of the head that are checked, if it is cut otherwise
+    uint32_t next_leaf = 0;
+    uint32_t away = 0;  // leaves in flight
+    Code code = Code::ok;
+    bool cut_otherwise = false;  // the head's leaves have other boundaries than the part's
+    bool opened = false;
+    bool sent = false;    // all its leaves are sent
+    bool closed = false;  // settled too; only if a stream waits for layers may leaves still be overwritten
+    // Begins with another item, which is in place.
+    void begin() noexcept {
+      head.reset();
+      payload = nullptr;
+      moved = 0;
+      checked = next_leaf = away = 0;
+      code = Code::ok;
+      cut_otherwise = opened = sent = closed = false;
+    }
   };
   // An item that could not be read.
   struct Failed {
@@ -115,40 +140,35 @@ class LoadOperation final : public Operation {
   void ask_for_heads(size_t first, size_t n) const;
   [[nodiscard]] size_t head_bytes(size_t index) const noexcept;
   Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
-  bool copy_item(uint64_t& moved, Code& code);
-  Code open_item();
-  [[nodiscard]] bool is_cut_alike(const codec::HeadView& head) const noexcept;
-  [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
-                                        uint64_t& hashed, Code& code);
-  Code open_in_place();
-  Code check_head(const codec::HeadView& head) const;
-  // Rejects the current item because its bytes do not match its head: its source drops the record.
-  void reject_item();
-  // Ends the current item. A verified block from below stays in the host.
-  void close_item(Code code);
-  bool close_in_place(Code code);
-  Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
+  Code open_in_place(Entry& e);
+  bool close_in_place(Entry& e);
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   void settle_failed() KVBM_REQUIRES(mutex_);
-  // load_device.cc, load_coded.cc; for a cache on a device
+  [[nodiscard]] Entry* next_entry(bool past);
+  void came_back();
+  // load_walk.cc
+  bool walk_all();
+  bool walk(Entry& e, uint64_t& spent);
+  [[nodiscard]] uint32_t wanted_block(std::span<const uint32_t> ids, uint32_t unit, uint32_t layer) const noexcept;
+  bool overwrite(Entry& e);
+  void open(Entry& e);
+  Code open_item(Entry& e);
+  [[nodiscard]] bool is_cut_alike(const codec::HeadView& head, const Item& item) const noexcept;
+  [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
+                                        uint64_t& hashed, Code& code);
+  Code check_head(const codec::HeadView& head, const Item& item) const;
+  Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
+  void fail(Entry& e, Code code);
+  void close_if_back(Entry& e);
+  void close(Entry& e);
+  void reject(const Item& item);
+  // load_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
-  void came_back();
-  Next move_some();
+  [[nodiscard]] Entry* next_in_flight(bool past);
   [[nodiscard]] tier::DecodesLeaf device_decodes() const;
-  [[nodiscard]] Code name_coded(const CodedLanding& coded, uint32_t leaf, std::byte* payload, device::LeafMove& move,
-                                std::shared_ptr<void>& own);
   void take_back();
-  bool add_leaves();
-  bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
-  uint32_t add_many_of(size_t entry, uint32_t last_layer, std::byte* payload, std::span<const uint32_t> ids, bool compared);
-  [[nodiscard]] bool next_entry();
-  bool poison_leaves_of(size_t entry, uint32_t last_layer);
-  void open_entry(size_t entry);
-  void fail_entry(size_t entry, Code code);
-  void close_entry(size_t entry);
-  void close_if_back(size_t entry);
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
   // load_storage.cc; for a cache on a device: reads from a disk that bypass host memory
@@ -157,7 +177,7 @@ class LoadOperation final : public Operation {
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
   void take_back_to_host();
-  [[nodiscard]] Code open_landing();
+  [[nodiscard]] Code open_landing(Entry& e);
   // load_cost.cc; only with compute_block_ns
   struct Want {
     size_t k;  // key from first_key on
@@ -202,7 +222,6 @@ class LoadOperation final : public Operation {
   TierStack& stack_;
   HostTier& host_;
   size_t n_keys_ = 0;
-  codec::CopyHint hint_;  // the engine reads what was loaded
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
@@ -228,16 +247,15 @@ class LoadOperation final : public Operation {
   size_t next_head_ = 0;
   std::vector<std::byte> large_head_room_;  // for a head that does not fit there, when its item is current
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
-  std::unique_ptr<codec::Workspace> coder_;  // null until the processor must decode a leaf of a coded record
-  bool copying_ = false;
-  Item current_{};
-  uint32_t leaf_ = 0;
-  std::optional<codec::HeadView> head_;
-  bool cut_otherwise_ = false;  // head_'s leaves have other boundaries than the part's
-  uint32_t checked_ = 0;        // leaves of head_ that are checked
+  HostScatter host_mover_;
+  LeafMover* mover_ = &host_mover_;    // or that of flight_
+  Entry one_;                          // of a mover that works at once: the entry that it works on, unless closed
+  const uint32_t end_layer_;           // the layer behind the last one wanted
+  uint32_t last_layer_ = UINT32_MAX;   // of this pass over the entries
   uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
-  uint64_t bytes_before_ = 0;  // bytes_ before the current item
+  uint64_t timed_bytes_ = 0;   // of bytes_, as far as their time is in copy_ns_
+  uint64_t began_ns_ = 0;      // when the mover had nothing away last, and a step began
   uint64_t copy_ns_ = 0;       // from submission until work began, plus the time of the steps
   uint32_t asked_ = 0;         // batches requested
   Weighed weighed_;

@@ -179,10 +179,10 @@ void LoadOperation::probe(size_t from, uint64_t now) {
     if (item.key - request_.first_key < from || !stack_.lower().cost(item.from).probe_due(now)) continue;
     const MatchPart& part = request_.match->parts()[item.part];
     auto stack = stack_.keep();
-    tier::Accepts accepts;
-    accepts.verifies = request_.keep_below;  // registers no block then
+    tier::Accepts can;
+    can.verifies = request_.keep_below;  // registers no block then
     onboard(stack, item.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
-            now + copy::SourceCost::kStaleNs, std::move(accepts),
+            now + copy::SourceCost::kStaleNs, std::move(can),
             [stack, match = request_.match](std::vector<Landed> landed) {
               for (const Landed& one : landed) {
                 if (one.code == Code::ok) stack->host().release({&one.slot, 1});

@@ -83,7 +83,7 @@ Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
 // Reports the outcome of the records read since the last call to their tiers. Batched: a fence between two copies
 // would wait for the stores of the first.
 void LoadOperation::tell_in_place() {
-  const size_t end = next_in_place_ - (copying_ && current_.in_place() ? 1 : 0);
+  const size_t end = next_in_place_ - (!one_.closed && one_.item.in_place() ? 1 : 0);
   while (told_in_place_ != end) {
     const size_t first = told_in_place_;
     const TierIndex tier = in_place_[first].from;
@@ -99,29 +99,31 @@ void LoadOperation::tell_in_place() {
   }
 }
 
-Code LoadOperation::open_in_place() {
+Code LoadOperation::open_in_place(Entry& e) {
   const Head& taken = heads_[(next_in_place_ - 1) % heads_.size()];
+  const tier::InPlace& place = *e.item.place;
+  e.payload = const_cast<std::byte*>(place.payload.data());  // only read
   Code code = taken.code;
-  cut_otherwise_ = false;
   if (code == Code::ok) {
-    head_ = taken.view;
+    e.head = taken.view;
   } else if (code == Code::no_room) {
-    large_head_room_.resize(current_.place->head.size());
-    code = take_head(*current_.place, large_head_room_, head_);
+    large_head_room_.resize(place.head.size());
+    code = take_head(place, large_head_room_, e.head);
   }
-  if (code == Code::ok) code = check_head(*head_);
+  if (code == Code::ok) code = check_head(*e.head, e.item);
   // The owner may write the record between hashing and copying, so it is read by a message instead.
-  return code == Code::ok && !is_cut_alike(*head_) ? Code::miss : code;
+  return code == Code::ok && !is_cut_alike(*e.head, e.item) ? Code::miss : code;
 }
 
 // Returns false if the record was gone when it was read; it is then requested by a message.
-bool LoadOperation::close_in_place(Code code) {
-  current_.place->code = code;
-  current_.place->bytes = code == Code::ok ? head_->header().stored_bytes : 0;
-  if (code == Code::ok || code == Code::mismatch) return true;
-  bytes_ = bytes_before_;
-  current_.place = nullptr;
-  below_.push_back(std::move(current_));
+bool LoadOperation::close_in_place(Entry& e) {
+  tier::InPlace& place = *e.item.place;
+  place.code = e.code;
+  place.bytes = e.code == Code::ok ? request_.cache->parts()[e.item.part].payload_bytes() : 0;
+  if (e.code == Code::ok || e.code == Code::mismatch) return true;
+  bytes_ -= e.moved;
+  e.item.place = nullptr;
+  below_.push_back(std::move(e.item));
   return false;
 }
 

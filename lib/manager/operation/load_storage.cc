@@ -171,14 +171,13 @@ void LoadOperation::take_back_to_host() {
   below_.insert(below_.begin(), items.begin(), items.end());
 }
 
-Code LoadOperation::open_landing() {
-  head_.reset();
-  cut_otherwise_ = false;
-  auto head = codec::HeadView::parse(current_.landing->bytes());
+Code LoadOperation::open_landing(Entry& e) {
+  e.payload = e.item.landing->piece.data();
+  auto head = codec::HeadView::parse(e.item.landing->bytes());
   if (!head.ok()) return Code::damaged;
-  Code fits = check_head(head.value());
-  if (fits == Code::ok && !is_cut_alike(head.value())) fits = Code::mismatch;
-  if (fits == Code::ok) head_ = std::move(head).value();
+  Code fits = check_head(head.value(), e.item);
+  if (fits == Code::ok && !is_cut_alike(head.value(), e.item)) fits = Code::mismatch;
+  if (fits == Code::ok) e.head = std::move(head).value();
   return fits;
 }
 
