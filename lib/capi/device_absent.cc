@@ -55,7 +55,6 @@ tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
 bool LoadOperation::past_host(const Item&) const noexcept { return false; }
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 void LoadOperation::take_back_to_host() {}
-Code LoadOperation::open_landing(Entry&) { return Code::internal; }
 
 void StoreOperation::begin_flight() {}
 bool StoreOperation::quiet() noexcept { return true; }

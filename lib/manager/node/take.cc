@@ -22,7 +22,7 @@ constexpr uint64_t kTakeNs = 10'000'000'000;
 class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taking> {
  public:
   Taking(std::shared_ptr<TierStack> stack, TierIndex tier, std::vector<OnboardItem> items,
-         UniqueFunction<void(std::vector<Landed>)> landed, UniqueFunction<void()> done)
+         UniqueFunction<void(std::vector<Delivery>)> landed, UniqueFunction<void()> done)
       : stack_(std::move(stack)),
         host_(stack_->host()),
         tier_(tier),
@@ -116,7 +116,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
     next_ += n;
     landing_.fetch_add(n, std::memory_order_relaxed);
     onboard(stack_, tier_, std::move(some), std::move(room), deadline_ns_, {},
-            [self = shared_from_this(), n](std::vector<Landed> landed) {
+            [self = shared_from_this(), n](std::vector<Delivery> landed) {
               self->landed_(std::move(landed));
               self->landing_.fetch_sub(n, std::memory_order_release);
               self->wake();
@@ -131,7 +131,7 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
   const std::vector<OnboardItem> items_;
   const uint64_t deadline_ns_;
   const uint64_t place_;
-  UniqueFunction<void(std::vector<Landed>)> landed_;
+  UniqueFunction<void(std::vector<Delivery>)> landed_;
   UniqueFunction<void()> done_;
   size_t next_ = 0;
   Code code_ = Code::no_room;
@@ -200,10 +200,10 @@ void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, clus
   tier.learn(link.peer(), taken);
   const auto taking = std::make_shared<Taking>(
       stack, index, std::move(items),
-      [stack, of_nodes, index](std::vector<Landed> landed) {
+      [stack, of_nodes, index](std::vector<Delivery> landed) {
         const MemoryWait nobody_to_tell;
         std::vector<SlotId> came;
-        for (const Landed& one : landed) {
+        for (const Delivery& one : landed) {
           if (one.code != Code::ok) continue;
           came.push_back(one.slot);
           // A block that was stored here meanwhile does not count as given, so it is offered on.

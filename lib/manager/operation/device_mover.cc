@@ -11,7 +11,7 @@
 #include "device/context/device.h"
 #include "device/transfer/leaf_table.h"
 #include "device/transfer/transfers.h"
-#include "manager/stack/coded_landing.h"
+#include "manager/stack/delivery.h"
 
 namespace kvbm::manager {
 

@@ -82,7 +82,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
     if (items.empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
     onboard(stack_, tier, std::move(items), std::move(room), deadline_ns_, {},
-            [self = shared_from_this(), tier, where = std::move(where)](std::vector<Landed> landed) {
+            [self = shared_from_this(), tier, where = std::move(where)](std::vector<Delivery> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
                 self->lent_[where[k]].code = landed[k].code;
                 self->lent_[where[k]].slot = landed[k].slot;

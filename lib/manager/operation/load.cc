@@ -75,14 +75,17 @@ void LoadOperation::plan() {
         continue;
       }
       ++pending_[k];
+      // Records that are to stay in the host are read into a slot first; a device reads from memory of this process.
+      const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
+      Item item{p, key};
+      item.got.from = tier;
       if (tier == 0) {
-        ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
+        item.got.slot = request_.match->parts()[p].slots[key];
+        ready_.push_back(std::move(item));
+      } else if (in_place) {
+        in_place_.push_back(std::move(item));
       } else {
-        // Records that are to stay in the host are read into a slot first; a device reads from memory of this
-        // process.
-        const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
-        if (in_place) in_place_.push_back({p, key, kNoSlot, tier});
-        if (!in_place) below_.push_back({p, key, kNoSlot, tier});
+        below_.push_back(std::move(item));
       }
     }
   }
@@ -172,12 +175,12 @@ void LoadOperation::request_more() {
       std::vector<ResliceItem> made;
       for (const Item& item : items) made.push_back({item.part, item.key});
       onboard_resliced(request_.match, std::move(made), std::move(room), std::min(deadline_ns(), weighed_.give_up_ns), false,
-                       [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
+                       [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
     onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
             std::min(deadline_ns(), weighed_.give_up_ns), accepts(),
-            [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
+            [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
 
@@ -218,7 +221,7 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results) {
+void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results) {
   std::vector<SlotId> late;
   {
     MutexLock lock(mutex_);
@@ -233,9 +236,8 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
       } else if (over_) {
         if (results[i].slot != kNoSlot) late.push_back(results[i].slot);
       } else {
-        ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
-                          results[i].mark, results[i].lent, std::move(results[i].lender),
-                          std::move(results[i].coded), std::move(results[i].head)});
+        items[i].got = std::move(results[i]);
+        ready_.push_back(std::move(items[i]));
       }
     }
     arrived_.store(true, std::memory_order_release);
@@ -371,14 +373,14 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     over_ = true;
     reading = landing_ != 0;
     for (const Item& item : ready_) {
-      if (item.owns_slot()) left.push_back(item.slot);
+      if (item.got.owns_slot()) left.push_back(item.got.slot);
     }
     settle_failed();
     ready_.clear();
   }
-  if (!one_.closed && one_.item.owns_slot()) left.push_back(one_.item.slot);
+  if (!one_.closed && one_.item.got.owns_slot()) left.push_back(one_.item.got.slot);
   if (flight_ != nullptr) end_flight(left);
-  one_.item.lender.reset();
+  one_.item.got.keep.reset();
   places_.clear();  // and with them the mappings that they hold
   host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object

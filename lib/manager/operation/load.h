@@ -15,6 +15,7 @@
 #include "manager/operation/leaf_mover.h"
 #include "manager/operation/match.h"
 #include "manager/operation/operation.h"
+#include "manager/stack/delivery.h"
 #include "manager/stack/onboard.h"
 
 namespace kvbm::device {
@@ -55,33 +56,18 @@ class LoadOperation final : public Operation {
   [[nodiscard]] bool expects() override;
 
  private:
-  struct StorageLanding;
   struct StorageTrip;
   // One part of one key that must be moved.
   struct Item {
     size_t part = 0;
-    size_t key = 0;  // in the match
-    SlotId slot = kNoSlot;
-    TierIndex from = 0;     // 0: the slot is the match's; else the slot's source tier,
-    uint64_t location = 0;  // and the record's place there; not checked yet
-    uint64_t mark = 0;      // Landed::mark
-    ConstBytes lent = {};   // Landed::lent
-    std::shared_ptr<void> lender = {};
-    std::shared_ptr<const CodedLanding> coded = {};  // Landed::coded
-    std::shared_ptr<const std::vector<std::byte>> head = {};  // Landed::head
-    tier::InPlace* place = nullptr;  // record read in place, without a slot: one of places_
-    std::shared_ptr<StorageLanding> landing = {};  // record read into device memory, without a slot
+    size_t key = 0;        // in the match
     bool by_host = false;  // must be read through host memory
-    [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
-    // Returns true if the item was read into memory of this process: a slot of its own, or beside the host.
-    [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
-    [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
+    Delivery got = {};     // until the record has arrived, only the tier that it comes from
   };
   // An item from the time it is next until it is settled.
   struct Entry {
     Item item;
     std::optional<codec::HeadView> head;  // none: a managed block without a head
-    std::byte* payload = nullptr;
     size_t number = 0;       // for the mover
     uint64_t moved = 0;      // bytes that were copied at once
     uint32_t checked = 0;    // leaves of the head that are checked, if it is cut otherwise
@@ -95,7 +81,6 @@ class LoadOperation final : public Operation {
     // Begins with another item, which is in place.
     void begin() noexcept {
       head.reset();
-      payload = nullptr;
       moved = 0;
       checked = next_leaf = away = 0;
       code = Code::ok;
@@ -131,7 +116,7 @@ class LoadOperation final : public Operation {
   // Returns what this load can do with records that are read through host memory.
   [[nodiscard]] tier::Accepts accepts() const;
   [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
-  void landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results);
+  void landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
   void find_in_place();
@@ -162,6 +147,7 @@ class LoadOperation final : public Operation {
   void fail(Entry& e, Code code);
   void close_if_back(Entry& e);
   void close(Entry& e);
+  void give_back(Entry& e);
   void reject(const Item& item);
   // load_device.cc; for a cache on a device
   struct Flight;
@@ -177,7 +163,6 @@ class LoadOperation final : public Operation {
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
   void take_back_to_host();
-  [[nodiscard]] Code open_landing(Entry& e);
   // load_cost.cc; only with compute_block_ns
   struct Want {
     size_t k;  // key from first_key on

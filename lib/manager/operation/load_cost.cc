@@ -161,8 +161,8 @@ void LoadOperation::leave_from(size_t k) {
   {
     MutexLock lock(mutex_);
     for (const Item& item : ready_) {
-      if (beyond(item) && item.owns_slot()) slots.push_back(item.slot);
-      if (beyond(item) && item.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
+      if (beyond(item) && item.got.owns_slot()) slots.push_back(item.got.slot);
+      if (beyond(item) && item.got.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
     }
     std::erase_if(ready_, beyond);
   }
@@ -174,17 +174,17 @@ void LoadOperation::leave_from(size_t k) {
 void LoadOperation::probe(size_t from, uint64_t now) {
   uint32_t seen = 0;
   for (const Item& item : below_) {
-    if (item.from == kOtherSize || (seen >> item.from & 1U) != 0) continue;
-    seen |= 1U << item.from;
-    if (item.key - request_.first_key < from || !stack_.lower().cost(item.from).probe_due(now)) continue;
+    if (item.got.from == kOtherSize || (seen >> item.got.from & 1U) != 0) continue;
+    seen |= 1U << item.got.from;
+    if (item.key - request_.first_key < from || !stack_.lower().cost(item.got.from).probe_due(now)) continue;
     const MatchPart& part = request_.match->parts()[item.part];
     auto stack = stack_.keep();
     tier::Accepts can;
     can.verifies = request_.keep_below;  // registers no block then
-    onboard(stack, item.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
+    onboard(stack, item.got.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
             now + copy::SourceCost::kStaleNs, std::move(can),
-            [stack, match = request_.match](std::vector<Landed> landed) {
-              for (const Landed& one : landed) {
+            [stack, match = request_.match](std::vector<Delivery> landed) {
+              for (const Delivery& one : landed) {
                 if (one.code == Code::ok) stack->host().release({&one.slot, 1});
               }
             });

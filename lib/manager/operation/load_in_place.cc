@@ -17,8 +17,8 @@ void LoadOperation::find_in_place() {
     places_[i].location = request_.match->parts()[item.part].found[item.key].location;
   }
   for (size_t first = 0, last = 0; first < in_place_.size(); first = last) {
-    const TierIndex tier = in_place_[first].from;
-    while (last < in_place_.size() && in_place_[last].from == tier) ++last;
+    const TierIndex tier = in_place_[first].got.from;
+    while (last < in_place_.size() && in_place_[last].got.from == tier) ++last;
     stack_.lower().tier(tier).in_place(std::span(places_).subspan(first, last - first));
   }
   size_t kept = 0;
@@ -29,7 +29,8 @@ void LoadOperation::find_in_place() {
     }
     if (kept != i) places_[kept] = std::move(places_[i]);
     in_place_[kept] = in_place_[i];
-    in_place_[kept].place = &places_[kept];
+    in_place_[kept].got.place = Delivery::Place::foreign;
+    in_place_[kept].got.payload = places_[kept].payload.data();
     ++kept;
   }
   in_place_.resize(kept);
@@ -83,13 +84,13 @@ Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
 // Reports the outcome of the records read since the last call to their tiers. Batched: a fence between two copies
 // would wait for the stores of the first.
 void LoadOperation::tell_in_place() {
-  const size_t end = next_in_place_ - (!one_.closed && one_.item.in_place() ? 1 : 0);
+  const size_t end = next_in_place_ - (!one_.closed && one_.item.got.place == Delivery::Place::foreign ? 1 : 0);
   while (told_in_place_ != end) {
     const size_t first = told_in_place_;
-    const TierIndex tier = in_place_[first].from;
+    const TierIndex tier = in_place_[first].got.from;
     uint64_t records = 0;
     uint64_t bytes = 0;
-    for (; told_in_place_ != end && in_place_[told_in_place_].from == tier; ++told_in_place_) {
+    for (; told_in_place_ != end && in_place_[told_in_place_].got.from == tier; ++told_in_place_) {
       records += places_[told_in_place_].code == Code::ok ? 1 : 0;
       bytes += places_[told_in_place_].bytes;
     }
@@ -101,12 +102,11 @@ void LoadOperation::tell_in_place() {
 
 Code LoadOperation::open_in_place(Entry& e) {
   const Head& taken = heads_[(next_in_place_ - 1) % heads_.size()];
-  const tier::InPlace& place = *e.item.place;
-  e.payload = const_cast<std::byte*>(place.payload.data());  // only read
   Code code = taken.code;
   if (code == Code::ok) {
     e.head = taken.view;
   } else if (code == Code::no_room) {
+    const tier::InPlace& place = places_[next_in_place_ - 1];
     large_head_room_.resize(place.head.size());
     code = take_head(place, large_head_room_, e.head);
   }
@@ -117,12 +117,11 @@ Code LoadOperation::open_in_place(Entry& e) {
 
 // Returns false if the record was gone when it was read; it is then requested by a message.
 bool LoadOperation::close_in_place(Entry& e) {
-  tier::InPlace& place = *e.item.place;
+  tier::InPlace& place = places_[next_in_place_ - 1];
   place.code = e.code;
   place.bytes = e.code == Code::ok ? request_.cache->parts()[e.item.part].payload_bytes() : 0;
   if (e.code == Code::ok || e.code == Code::mismatch) return true;
   bytes_ -= e.moved;
-  e.item.place = nullptr;
   below_.push_back(std::move(e.item));
   return false;
 }

@@ -5,8 +5,11 @@
 // Not used for weighed loads: their batches must be abortable. Records that are coded, sealed or lossy, or that do
 // not fit in the buffer, and all reads that fail are read through host memory instead.
 #include <cstdlib>
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/io/file.h"
 #include "base/thread/memory_wait.h"
 #include "codec/coded/coded_record.h"
@@ -14,10 +17,30 @@
 #include "device/storage/storage_reads.h"
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
-#include "manager/operation/load_storage.h"
+#include "manager/operation/load.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
+
+namespace {
+
+// A record that is read from a disk into device memory: its head is in host memory, its payload in device memory.
+struct StorageLanding {
+  struct Free {
+    void operator()(std::byte* p) const noexcept { std::free(p); }
+  };
+  explicit StorageLanding(uint64_t most_head_bytes)
+      : head_room(round_up(most_head_bytes, kIoAlign)),
+        head(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_room))) {}
+  [[nodiscard]] ConstBytes bytes() const noexcept { return {head.get(), head_bytes}; }
+
+  const uint64_t head_room;
+  const std::unique_ptr<std::byte, Free> head;
+  uint32_t head_bytes = 0;
+  device::StorageReads::Piece piece;
+};
+
+}  // namespace
 
 // A batch of items from its request until it is read.
 struct LoadOperation::StorageTrip {
@@ -25,6 +48,7 @@ struct LoadOperation::StorageTrip {
   TierIndex tier = 0;
   std::vector<Item> items;
   std::vector<Code> codes;                // parallel to items; again: read through host memory
+  std::vector<std::shared_ptr<StorageLanding>> landings;  // parallel to items
   std::vector<tier::FilePlace> files;     // held until everything is read
   copy::SourceCost::Ticket ticket;
   uint64_t bytes = 0;                     // counted in landing_bytes_
@@ -37,7 +61,7 @@ bool LoadOperation::past_host(const Item& item) const noexcept {
   if (device.storage() == nullptr || !device.storage()->usable()) return false;
   if (!request_.keep_below && !device.storage_for_all()) return false;
   // A record of another size is coded, or has another shape.
-  if (item.from == kOtherSize) return false;
+  if (item.got.from == kOtherSize) return false;
   const MatchPart& part = request_.match->parts()[item.part];
   return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
 }
@@ -65,8 +89,8 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
     ask.head = {landing->head.get(), landing->head_room};
     batch->items.push_back(std::move(ask));
     bytes += found.payload_bytes;
-    item.landing = std::move(landing);
-    trip->tier = item.from;
+    trip->landings.push_back(std::move(landing));
+    trip->tier = item.got.from;
     trip->items.push_back(std::move(item));
   }
   below_.insert(below_.begin(), others.begin(), others.end());
@@ -95,18 +119,20 @@ void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier
   trip->codes = batch.status;
   for (size_t i = 0; i < trip->items.size(); ++i) {
     Item& item = trip->items[i];
-    tier::GetItem& got = batch.items[i];
-    trip->files.push_back(std::move(got.file));
+    StorageLanding& landing = *trip->landings[i];
+    tier::GetItem& answer = batch.items[i];
+    trip->files.push_back(std::move(answer.file));
     if (trip->codes[i] != Code::ok) continue;
-    item.location = got.location;
-    item.landing->head_bytes = got.head_bytes;
-    const auto head = codec::HeadView::parse(item.landing->bytes());
+    item.got.location = answer.location;
+    landing.head_bytes = answer.head_bytes;
+    const auto head = codec::HeadView::parse(landing.bytes());
     const uint64_t expected = request_.cache->parts()[item.part].payload_bytes();
-    const bool plain = head.ok() && !codec::is_coded(head.value()) && (head.value().header().flags & codec::kLossy) == 0 &&
-                       head.value().header().stored_bytes == expected && got.payload_bytes == expected;
+    const bool plain = head.ok() && !codec::is_coded(head.value()) &&
+                       (head.value().header().flags & codec::kLossy) == 0 &&
+                       head.value().header().stored_bytes == expected && answer.payload_bytes == expected;
     trip->codes[i] = Code::again;
     if (!plain || trip->files[i].fd < 0) continue;
-    reads.push_back({trip->files[i].fd, trip->files[i].offset, round_up(expected, kIoAlign), &item.landing->piece, false});
+    reads.push_back({trip->files[i].fd, trip->files[i].offset, round_up(expected, kIoAlign), &landing.piece, false});
     which.push_back(i);
   }
   // Continues on the executor: dropping the last reference to the load may end the manager, which a storage thread
@@ -139,10 +165,13 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
       if (trip.codes[i] == Code::ok) {
         bytes += request_.cache->parts()[item.part].payload_bytes();
         ++records;
+        item.got.code = Code::ok;
+        item.got.place = Delivery::Place::device;
+        item.got.payload = trip.landings[i]->piece.data();
+        item.got.head = trip.landings[i]->bytes();
+        item.got.keep = std::move(trip.landings[i]);
         ready_.push_back(std::move(item));
       } else if (trip.codes[i] == Code::again) {
-        item.landing.reset();
-        item.location = 0;
         item.by_host = true;
         to_host_.push_back(std::move(item));
       } else {
@@ -152,7 +181,7 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
     }
     arrived_.store(true, std::memory_order_release);
   }
-  trip.items.clear();
+  trip.landings.clear();
   stack_.lower().cost(trip.tier).answered(host_.env().clock().now_ns(), trip.ticket,
                                     late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
   add(host_.counters().tiers[trip.tier].loads, records);
@@ -169,16 +198,6 @@ void LoadOperation::take_back_to_host() {
     items.swap(to_host_);
   }
   below_.insert(below_.begin(), items.begin(), items.end());
-}
-
-Code LoadOperation::open_landing(Entry& e) {
-  e.payload = e.item.landing->piece.data();
-  auto head = codec::HeadView::parse(e.item.landing->bytes());
-  if (!head.ok()) return Code::damaged;
-  Code fits = check_head(head.value(), e.item);
-  if (fits == Code::ok && !is_cut_alike(head.value(), e.item)) fits = Code::mismatch;
-  if (fits == Code::ok) e.head = std::move(head).value();
-  return fits;
 }
 
 }  // namespace kvbm::manager

@@ -37,11 +37,14 @@ bool LoadOperation::walk(Entry& e, uint64_t& spent) {
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
   Code code = Code::ok;
-  if (e.cut_otherwise && !check_whole(*e.head, e.payload, e.checked, spent, code)) return false;
+  const Delivery& got = e.item.got;
+  if (e.cut_otherwise && !check_whole(*e.head, got.payload, e.checked, spent, code)) return false;
   const bool compared = e.head.has_value() && !e.cut_otherwise;
-  const LeafRecord record{e.payload, compared ? &*e.head : nullptr, e.item.coded.get(), e.item.landing != nullptr};
+  // Nothing writes to a record that is loaded.
+  const LeafRecord record{const_cast<std::byte*>(got.payload), compared ? &*e.head : nullptr, got.coded.get(),
+                          got.place == Delivery::Place::device};
   // A block that stays in the host must be right as a whole. The host checks all of a coded one when it decodes it.
-  const bool all_checked = compared && e.item.owns_slot() && !request_.keep_below && record.coded == nullptr;
+  const bool all_checked = compared && got.owns_slot() && !request_.keep_below && record.coded == nullptr;
   while (code == Code::ok && e.next_leaf < part.leaf_count()) {
     uint32_t unit = 0;
     uint32_t layer = 0;
@@ -65,7 +68,7 @@ bool LoadOperation::walk(Entry& e, uint64_t& spent) {
     if (all_checked) {
       spent += leaf.raw_bytes;
       const codec::Leaf expected = e.head->leaf(e.next_leaf);
-      const bool right = codec::leaf_hash(ConstBytes(e.payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
+      const bool right = codec::leaf_hash(ConstBytes(got.payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
       code = right ? Code::ok : Code::damaged;
     }
     ++e.next_leaf;
@@ -109,30 +112,26 @@ void LoadOperation::open(Entry& e) {
   if (code != Code::ok) fail(e, code);
 }
 
-// Finds the record of an item and its head, and checks that it is what the cache part expects.
+// Finds the head of an item's record, and checks that the record is what the cache part expects.
 Code LoadOperation::open_item(Entry& e) {
-  const Item& item = e.item;
-  if (item.in_place()) return open_in_place(e);
-  if (item.landing != nullptr) return open_landing(e);
-  // Borrowed memory is only read, as every record that is loaded.
-  e.payload = item.lender != nullptr ? const_cast<std::byte*>(item.lent.data())
-                                     : host_.arena().payload(item.slot).data();
-  const CachePart& part = request_.cache->parts()[item.part];
-  const bool bare = item.coded == nullptr && item.head == nullptr;
-  if (bare && (host_.table().flags(item.slot) & kHasHead) == 0) {
-    if (host_.table().payload_bytes(item.slot) != part.payload_bytes()) return Code::mismatch;
-    return check_position(false, std::nullopt, item.key);
+  using Place = Delivery::Place;
+  Delivery& got = e.item.got;
+  if (got.place == Place::foreign) return open_in_place(e);
+  const bool of_match = got.place == Place::match;
+  if (of_match) got.payload = host_.arena().payload(got.slot).data();
+  if (of_match && (host_.table().flags(got.slot) & kHasHead) == 0) {
+    const uint64_t expected = request_.cache->parts()[e.item.part].payload_bytes();
+    if (host_.table().payload_bytes(got.slot) != expected) return Code::mismatch;
+    return check_position(false, std::nullopt, e.item.key);
   }
-  auto head = item.coded != nullptr  ? codec::HeadView::parse(item.coded->head)
-              : item.head != nullptr ? codec::HeadView::parse(*item.head)
-              : item.came_up()       ? codec::HeadView::parse(host_.arena().head(item.slot))
-                                     : read_head(host_, item.slot);
+  auto head = of_match ? read_head(host_, got.slot) : codec::HeadView::parse(got.head);
   if (!head.ok()) return Code::damaged;
-  const Code fits = check_head(head.value(), item);
+  const Code fits = check_head(head.value(), e.item);
   if (fits != Code::ok) return fits;
-  e.cut_otherwise = !is_cut_alike(head.value(), item);
+  e.cut_otherwise = !is_cut_alike(head.value(), e.item);
   // Only a plain record in host memory can be hashed by the processor as it is.
-  if (e.cut_otherwise && (item.coded != nullptr || codec::is_coded(head.value()))) return Code::mismatch;
+  const bool hashable = got.coded == nullptr && got.place != Place::device && !codec::is_coded(head.value());
+  if (e.cut_otherwise && !hashable) return Code::mismatch;
   e.head = std::move(head).value();
   return Code::ok;
 }
@@ -205,41 +204,39 @@ void LoadOperation::close_if_back(Entry& e) {
 
 // Settles the entry's item. A verified block from below stays in the host.
 void LoadOperation::close(Entry& e) {
-  Item& item = e.item;
+  using Place = Delivery::Place;
+  Delivery& got = e.item.got;
   e.closed = true;
   e.head.reset();
-  if (item.in_place() && !close_in_place(e)) return;
-  if (e.code == Code::damaged) reject(item);
+  if (got.place == Place::foreign && !close_in_place(e)) return;
+  if (e.code == Code::damaged) reject(e.item);
   if (e.code == Code::ok) ++loads_;
-  if (item.came_up()) {
-    const bool keep = e.code == Code::ok && !request_.keep_below && item.owns_slot();
-    if (keep && item.coded != nullptr) {
-      stack_.late_decoder().keep(
-          {identity(item), item.from, item.location, item.mark, item.slot, std::move(item.coded)});
-    } else {
-      // A block that the host cannot keep has reached the engine all the same.
-      if (keep) (void)register_landed(stack_, item.slot, identity(item), item.mark);
-      if (item.owns_slot()) host_.release({&item.slot, 1});
-    }
-    item.lender.reset();
+  got.keep.reset();
+  if (got.came_up()) {
+    give_back(e);
     placed_.fetch_sub(1, std::memory_order_release);
   }
-  if (item.landing != nullptr) {
-    request_.cache->device()->storage()->checked(e.code != Code::damaged);
-    item.landing.reset();
-  }
-  item.coded.reset();
-  item.head.reset();
-  item.place = nullptr;
-  item.lender.reset();
-  settle(item.key, e.code);
+  if (got.place == Place::device) request_.cache->device()->storage()->checked(e.code != Code::damaged);
+  got.coded.reset();
+  settle(e.item.key, e.code);
+}
+
+// Keeps a verified record from below in the host, or ends the reference to its slot.
+void LoadOperation::give_back(Entry& e) {
+  Delivery& got = e.item.got;
+  if (!got.owns_slot()) return;
+  const bool keep = e.code == Code::ok && !request_.keep_below;
+  if (keep && got.coded != nullptr) return stack_.late_decoder().keep(identity(e.item), std::move(got));
+  // A block that the host cannot keep has reached the engine all the same.
+  if (keep) (void)register_landed(stack_, identity(e.item), got);
+  host_.release({&got.slot, 1});
 }
 
 // Rejects an item because its bytes do not match its head: its source drops the record.
 void LoadOperation::reject(const Item& item) {
-  if (!item.came_up() && item.landing == nullptr) return host_.quarantine(item.slot);
-  if (item.from == kOtherSize) return;  // made here and stored nowhere
-  stack_.lower().reject(item.from, identity(item), item.location);
+  if (item.got.place == Delivery::Place::match) return host_.quarantine(item.got.slot);
+  if (item.got.from == kOtherSize) return;  // made here and stored nowhere
+  stack_.lower().reject(item.got.from, identity(item), item.got.location);
 }
 
 }  // namespace kvbm::manager

@@ -93,17 +93,17 @@ void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
     std::vector<ResliceItem> made;
     for (const size_t key : keys) made.push_back({0, key});
     return onboard_resliced(match_, std::move(made), std::move(room), deadline_ns(), true,
-                            [self](std::vector<Landed> came) { self->landed(std::move(came)); });
+                            [self](std::vector<Delivery> came) { self->landed(std::move(came)); });
   }
   std::vector<OnboardItem> items;
   for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
   onboard(stack_, tier, std::move(items), std::move(room), deadline_ns(), {},
-          [self](std::vector<Landed> came) { self->landed(std::move(came)); });
+          [self](std::vector<Delivery> came) { self->landed(std::move(came)); });
 }
 
-void PrefetchOperation::landed(std::vector<Landed> landed) {
+void PrefetchOperation::landed(std::vector<Delivery> landed) {
   std::vector<SlotId> slots;
-  for (const Landed& one : landed) {
+  for (const Delivery& one : landed) {
     if (one.code == Code::ok) slots.push_back(one.slot);
   }
   for (const SlotId slot : slots) {

@@ -29,7 +29,7 @@ class PrefetchOperation final : public Operation, public RoomSeeker {
   void plan();
   Next bring_some();
   void ask(std::span<const size_t> keys, LandingRoom room);
-  void landed(std::vector<Landed> landed);
+  void landed(std::vector<Delivery> landed);
   void end_wait(bool got_some);
   std::shared_ptr<TierStack> stack_;
   HostTier& host_;

@@ -53,7 +53,7 @@ struct Joined {
 class Reslicing : public std::enable_shared_from_this<Reslicing> {
  public:
   Reslicing(std::shared_ptr<Match> match, std::vector<ResliceItem> items, LandingRoom room, uint64_t deadline_ns,
-            bool registered, UniqueFunction<void(std::vector<Landed>)> done)
+            bool registered, UniqueFunction<void(std::vector<Delivery>)> done)
       : match_(std::move(match)),
         stack_(match_->stack()),
         host_(stack_.host()),
@@ -187,12 +187,13 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   void make_one(size_t i) {
     const MemoryWait until_done;
     const size_t at = group_first_ + i;
-    Landed& one = landed_[at];
+    Delivery& one = landed_[at];
+    one.from = kOtherSize;
     one.slot = room_.slots[at];
+    one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
     one.code = make(i);
     if (one.code == Code::ok && registered_) {
-      one.code = register_landed(stack_, one.slot, {match_->keys()[items_[at].key], part_of(items_[at]).plan.family},
-                                 one.mark);
+      one.code = register_landed(stack_, {match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);
     }
     if (one.code != Code::ok) give_back(at);
     sources_[i] = {};
@@ -207,11 +208,11 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   }
 
   void give_back(size_t at) {
-    Landed& one = landed_[at];
+    Delivery& one = landed_[at];
     if (one.slot != kNoSlot) host_.release({&one.slot, 1});
     one.slot = kNoSlot;
     if (room_.slots[at] == kNoSlot) room_.staged[at] = nullptr;
-    one.lender = nullptr;
+    one.keep = nullptr;
   }
 
   Code make(size_t i) {
@@ -224,7 +225,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     if (code == Code::ok) code = join(sources_[i].shards, joined);
     if (code == Code::mismatch) part.size->refused.store(true, std::memory_order_relaxed);
     if (code != Code::ok) return code;
-    Landed& one = landed_[at];
+    Delivery& one = landed_[at];
     const MutableBytes out = one.slot != kNoSlot ? host_.arena().payload(one.slot) : room_.staged[at]->bytes;
     if (out.size() < shape_of(item).payload_bytes()) return Code::mismatch;
     cut(part, sources_[i].shards, out);
@@ -322,7 +323,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     }
   }
 
-  Code finish_record(const ResliceItem& item, Joined& joined, MutableBytes payload, Landed& one,
+  Code finish_record(const ResliceItem& item, Joined& joined, MutableBytes payload, Delivery& one,
                      std::shared_ptr<StagedBlock> staged) {
     const layout::RecordShape& shape = shape_of(item);
     std::vector<codec::Leaf> leaves(shape.leaf_count());
@@ -346,12 +347,9 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     }
     auto head = encode_head(host_, facts, leaves, joined.attributes);
     if (!head.ok()) return head.status().code();
-    if (one.slot != kNoSlot) return settle_head(host_, one.slot, kOtherSize, head.value());
-    if ((facts.flags & codec::kLossy) != 0) host_.note_lossy();
-    one.head = std::make_shared<const std::vector<std::byte>>(std::move(head).value());
-    one.lent = staged->bytes;
-    one.lender = std::move(staged);
-    return Code::ok;
+    one.payload = payload.data();
+    one.keep = std::move(staged);
+    return settle_head(host_, one, head.value());
   }
 
   void finish() {
@@ -369,10 +367,10 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   HostTier& host_;
   const std::vector<ResliceItem> items_;
   LandingRoom room_;
-  std::vector<Landed> landed_;
+  std::vector<Delivery> landed_;
   const uint64_t deadline_ns_;
   const bool registered_;
-  UniqueFunction<void(std::vector<Landed>)> done_;
+  UniqueFunction<void(std::vector<Delivery>)> done_;
   size_t group_first_ = 0;
   size_t next_ = 0;
   std::vector<Block> sources_;  // of the group
@@ -382,7 +380,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 }  // namespace
 
 void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceItem> items, LandingRoom room,
-                      uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Landed>)> done) {
+                      uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Delivery>)> done) {
   const MemoryWait until_done;  // which is called whatever happens
   const auto reslicing = std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered,
                                                      std::move(done));

@@ -24,6 +24,6 @@ struct ResliceItem {
 // block, of more up to 32 MiB. A record without the part's shape is a mismatch, and its size is not used any more: it
 // may be opaque, coded, cut otherwise, or of shards that do not fit together. `done` runs once on the executor.
 void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceItem> items, LandingRoom room,
-                      uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Landed>)> done);
+                      uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Delivery>)> done);
 
 }  // namespace kvbm::manager

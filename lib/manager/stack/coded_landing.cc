@@ -11,18 +11,18 @@
 
 namespace kvbm::manager {
 
-void LateDecoder::keep(Landed landed) {
+void LateDecoder::keep(const Identity& id, Delivery record) {
   const MemoryWait until_it_is_queued;
   HostTier& host = stack_.host();
   const uint64_t most = std::min<uint64_t>(host.arena().slots() / 8, kMostBytes / host.arena().block_bytes());
-  const SlotId slot = landed.slot;
+  const SlotId slot = record.slot;
   bool taken = false;
   bool begin = false;
   {
     MutexLock lock(mutex_);
     taken = !host.closing() && slots_ < std::max<uint64_t>(most, 1);
     if (taken) {
-      waiting_.push_back(std::move(landed));
+      waiting_.push_back({id, std::move(record)});
       ++slots_;
       begin = tasks_ < kTasks;
       if (begin) ++tasks_;
@@ -45,18 +45,18 @@ void LateDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
 void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
   const MemoryWait until_released;
   HostTier& host = stack_.host();
-  Landed landed;
+  Waiting one;
   {
     MutexLock lock(mutex_);
     if (waiting_.empty()) {
       --tasks_;
       return;
     }
-    landed = std::move(waiting_.front());
+    one = std::move(waiting_.front());
     waiting_.pop_front();
   }
-  if (!host.closing()) decode(landed, *workspace);
-  host.release({&landed.slot, 1});
+  if (!host.closing()) decode(one, *workspace);
+  host.release({&one.record.slot, 1});
   {
     MutexLock lock(mutex_);
     --slots_;
@@ -64,21 +64,22 @@ void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
   post(std::move(workspace));
 }
 
-void LateDecoder::decode(Landed& landed, codec::Workspace& workspace) {
+void LateDecoder::decode(Waiting& one, codec::Workspace& workspace) {
   HostTier& host = stack_.host();
-  const auto head = codec::HeadView::parse(landed.coded->head);
+  Delivery& record = one.record;
+  const auto head = codec::HeadView::parse(record.coded->head);
   Status s = head.ok() ? Status() : head.status();
-  const MutableBytes room = host.arena().payload(landed.slot);
-  if (s.ok()) s = codec::decode_opened(head.value(), landed.coded->leaves, room, workspace);
+  const MutableBytes room = host.arena().payload(record.slot);
+  if (s.ok()) s = codec::decode_opened(head.value(), record.coded->leaves, room, workspace);
   if (s.ok()) {
-    const Code settled = settle_head(host, landed.slot, landed.tier, landed.coded->head);
+    const Code settled = settle_head(host, record, record.coded->head);
     // A record that the host cannot keep is still in the tier below.
-    if (settled == Code::ok) (void)register_landed(stack_, landed.slot, landed.id, landed.mark);
+    if (settled == Code::ok) (void)register_landed(stack_, one.id, record);
     add(host.counters().decoded_late, 1);
     return;
   }
   // The device decoded only the leaves that were wanted; the others may be damaged.
-  if (s.code() == Code::damaged) stack_.lower().reject(landed.tier, landed.id, landed.location);
+  if (s.code() == Code::damaged) stack_.lower().reject(record.from, one.id, record.location);
 }
 
 }  // namespace kvbm::manager

@@ -12,11 +12,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <vector>
 
 #include "base/ids.h"
 #include "base/thread/mutex.h"
-#include "codec/record/opened_leaf.h"
+#include "manager/stack/delivery.h"
 
 namespace kvbm::codec {
 class Workspace;
@@ -26,38 +25,29 @@ namespace kvbm::manager {
 
 class TierStack;
 
-struct CodedLanding {
-  std::vector<std::byte> head;            // of the plain record
-  std::vector<codec::OpenedLeaf> leaves;  // offsets are relative to the slot's payload, or to the borrowed bytes
-};
-
 class LateDecoder {
  public:
-  // A slot with a coded record that a device has decoded. The slot's reference is passed along with it.
-  struct Landed {
-    Identity id;
-    TierIndex tier = 0;     // source tier
-    uint64_t location = 0;  // place in that tier
-    uint64_t mark = 0;      // Invalidations::mark at the time of the request
-    SlotId slot = kNoSlot;
-    std::shared_ptr<const CodedLanding> coded;
-  };
   explicit LateDecoder(TierStack& stack) : stack_(stack) {}
-  // Queues the record to be decoded into its slot and registered, or releases the slot if too much is queued.
-  void keep(Landed landed);
+  // Queues a record that a device has decoded, to be decoded into its slot and registered; or releases the slot if too
+  // much is queued.
+  void keep(const Identity& id, Delivery record);
 
  private:
+  struct Waiting {
+    Identity id;
+    Delivery record;
+  };
   // Limit of concurrent tasks: loads in progress have priority. And of slots in use: an eighth of the host's, and at
   // most so many bytes.
   static constexpr uint32_t kTasks = 2;
   static constexpr uint64_t kMostBytes = 64ULL << 20;
   void post(std::unique_ptr<codec::Workspace> workspace);
   void work(std::unique_ptr<codec::Workspace> workspace);
-  void decode(Landed& landed, codec::Workspace& workspace);
+  void decode(Waiting& one, codec::Workspace& workspace);
 
   TierStack& stack_;
   Mutex mutex_;
-  std::deque<Landed> waiting_ KVBM_GUARDED_BY(mutex_);
+  std::deque<Waiting> waiting_ KVBM_GUARDED_BY(mutex_);
   uint32_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t slots_ KVBM_GUARDED_BY(mutex_) = 0;  // waiting or being decoded
 };

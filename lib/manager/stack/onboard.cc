@@ -34,7 +34,7 @@ struct Arrival {
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
   copy::SourceCost::Ticket ticket;
-  UniqueFunction<void(std::vector<Landed>)> done;
+  UniqueFunction<void(std::vector<Delivery>)> done;
 };
 
 // Reports the outcome of a batch to the tier's cost.
@@ -53,14 +53,53 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   stack.lower().cost(arrival.tier).answered(stack.host().env().clock().now_ns(), arrival.ticket, how, got);
 }
 
-// Keeps the head of a record beside the host with the record; no other operation sees it.
-Code keep_head(HostTier& host, ConstBytes head, Landed& one) {
-  const auto view = codec::HeadView::parse(head);
-  if (!view.ok()) return Code::damaged;
-  if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
-  if ((view.value().header().flags & codec::kLossy) != 0) host.note_lossy();
-  one.head = std::make_shared<const std::vector<std::byte>>(head.begin(), head.end());
-  return Code::ok;
+// Head of a record beside the host, and what keeps its payload. No other operation sees them.
+struct BesideHost {
+  std::vector<std::byte> head;
+  std::shared_ptr<void> payload;
+};
+
+// Returns the deliveries of a batch that could not be read.
+std::vector<Delivery> undelivered(size_t n, Code code) {
+  std::vector<Delivery> all(n);
+  for (Delivery& one : all) one.code = code;
+  return all;
+}
+
+// Passes on what was read for one item, or says why it was not read. Not registered yet.
+Delivery deliver(Arrival& arrival, tier::GetBatch& batch, size_t i) {
+  HostTier& host = arrival.stack->host();
+  tier::GetItem& got = batch.items[i];
+  Delivery one;
+  one.code = batch.status[i];
+  one.from = arrival.tier;
+  one.slot = arrival.room.slots[i];
+  one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
+  one.location = got.location;
+  one.mark = arrival.marks[i];
+  std::shared_ptr<StagedBlock> staged;
+  if (one.slot == kNoSlot) staged = std::move(arrival.room.staged[i]);
+  if (one.code != Code::ok) return one;
+  if (got.lender != nullptr) {
+    one.payload = got.lent.data();
+    one.keep = std::move(got.lender);
+  } else if (staged != nullptr) {
+    one.payload = staged->bytes.data();
+    one.keep = std::move(staged);
+  } else {
+    one.payload = host.arena().payload(one.slot).data();
+  }
+  const ConstBytes head(arrival.heads.get() + arrival.head_at[i], got.head_bytes);
+  if (got.coded.empty()) {
+    one.code = settle_head(host, one, head);
+    return one;
+  }
+  auto coded = std::make_shared<CodedLanding>();
+  coded->head.assign(head.begin(), head.end());
+  coded->leaves = std::move(got.coded);
+  one.head = coded->head;
+  one.coded = std::move(coded);
+  return one;
 }
 
 // Ends a batch. Places are passed to the receiver or released before `done` runs.
@@ -69,32 +108,14 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   HostTier& host = stack.host();
   learn(arrival, batch);
   TierCounters& counters = host.counters().tiers[arrival.tier];
-  std::vector<Landed> landed(arrival.items.size());
+  std::vector<Delivery> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
-    Landed& one = landed[i];
-    one = {batch.status[i], arrival.room.slots[i], batch.items[i].location, arrival.marks[i], {}, {}, {}, {}};
-    std::shared_ptr<StagedBlock> staged;
-    if (one.slot == kNoSlot) staged = std::move(arrival.room.staged[i]);
-    const ConstBytes head(arrival.heads.get() + arrival.head_at[i], batch.items[i].head_bytes);
-    if (one.code == Code::ok && !batch.items[i].coded.empty()) {
-      auto coded = std::make_shared<CodedLanding>();
-      coded->head.assign(head.begin(), head.end());
-      coded->leaves = std::move(batch.items[i].coded);
-      one.coded = std::move(coded);
-    } else if (one.code == Code::ok && staged != nullptr) {
-      one.code = keep_head(host, head, one);
-    } else if (one.code == Code::ok) {
-      one.code = settle_head(host, one.slot, arrival.tier, head);
+    Delivery& one = landed[i];
+    one = deliver(arrival, batch, i);
+    if (one.code == Code::ok && arrival.registers) {
+      one.code = register_landed(stack, arrival.items[i].id, one, arrival.waits);
     }
-    if (one.code == Code::ok && arrival.registers)
-      one.code = register_landed(stack, one.slot, arrival.items[i].id, one.mark, arrival.waits);
     if (one.code == Code::ok) {
-      one.lent = batch.items[i].lent;
-      one.lender = std::move(batch.items[i].lender);
-      if (one.lender == nullptr && staged != nullptr) {
-        one.lent = staged->bytes;
-        one.lender = std::move(staged);
-      }
       add(counters.loads, 1);
       add(counters.load_bytes, batch.items[i].payload_bytes);
       continue;
@@ -102,34 +123,47 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
     if (one.slot != kNoSlot) host.release({&one.slot, 1});
     one.slot = kNoSlot;
+    one.keep = nullptr;
   }
   arrival.done(std::move(landed));
 }
 
 }  // namespace
 
-Code settle_head(HostTier& host, SlotId slot, TierIndex tier, ConstBytes head) {
+Code settle_head(HostTier& host, Delivery& one, ConstBytes head) {
   const auto view = codec::HeadView::parse(head);
-  const MutableBytes room = host.arena().head(slot);
-  if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
+  if (!view.ok()) return Code::damaged;
+  const SlotId slot = one.slot;
+  if (slot != kNoSlot && head.size() > host.arena().head(slot).size()) return Code::mismatch;
   if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
   if ((view.value().header().flags & codec::kLossy) != 0) host.note_lossy();
+  if (slot == kNoSlot) {
+    auto beside = std::make_shared<BesideHost>();
+    beside->head.assign(head.begin(), head.end());
+    beside->payload = std::move(one.keep);
+    one.head = beside->head;
+    one.keep = std::move(beside);
+    return Code::ok;
+  }
   if ((view.value().header().flags & codec::kContentKey) != 0) host.note_positions();
+  const MutableBytes room = host.arena().head(slot);
   host.arena().clear_head(slot);
   std::memcpy(room.data(), head.data(), head.size());
+  one.head = room.first(head.size());
   host.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
   const Code completed = host.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
-  host.table().set_flags(slot, static_cast<uint8_t>(tier == kOtherSize ? kHasHead : kHasHead | on_tier_flag(tier)));
+  const bool below = one.from != kOtherSize;
+  host.table().set_flags(slot, static_cast<uint8_t>(below ? kHasHead | on_tier_flag(one.from) : kHasHead));
   return Code::ok;
 }
 
-Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, uint64_t mark, bool waits) {
+Code register_landed(TierStack& stack, const Identity& id, Delivery& one, bool waits) {
   HostTier& host = stack.host();
-  if (host.invalidations().since(id.family, mark)) return Code::ok;
+  if (host.invalidations().since(id.family, one.mark)) return Code::ok;
   const MemoryWait registered;  // nothing may fail from here on: references must be released, and a findable block
                                 // marked for restarts
-  const auto view = codec::HeadView::parse(host.arena().head(inout_slot));
+  const auto view = codec::HeadView::parse(host.arena().head(one.slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
   Newcomers newcomer(host, (view.value().header().flags & codec::kLossy) != 0);
@@ -144,17 +178,17 @@ Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, u
   what.tick = host.tick();
   Code code = Code::ok;
   [[maybe_unused]] const Code all =
-      stack.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
+      stack.publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
   if (parent_slot != kNoSlot) host.release({&parent_slot, 1});
   if (code == Code::ok) host.unit_index().add(id.family, id.key, units);
-  if (code == Code::ok && host.invalidations().since(id.family, mark)) {
+  if (code == Code::ok && host.invalidations().since(id.family, one.mark)) {
     host.table().erase(id.family, {&id.key, 1});
     host.events().publish(copy::EventKind::removed, 0, {&id, 1});
   } else if (code == Code::ok) {
-    host.keep_over_restart(inout_slot);
+    host.keep_over_restart(one.slot);
     // The source tier may have evicted the record before there was a block to unmark.
     for (TierIndex i = 1; i <= stack.lower().count(); ++i) {
-      if ((host.table().flags(inout_slot) & on_tier_flag(i)) != 0) stack.lower().offloader(i).confirm({&inout_slot, 1});
+      if ((host.table().flags(one.slot) & on_tier_flag(i)) != 0) stack.lower().offloader(i).confirm({&one.slot, 1});
     }
   }
   return code == Code::exists ? Code::ok : code;
@@ -162,7 +196,7 @@ Code register_landed(TierStack& stack, SlotId& inout_slot, const Identity& id, u
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, tier::Accepts accepts,
-             UniqueFunction<void(std::vector<Landed>)> done) {
+             UniqueFunction<void(std::vector<Delivery>)> done) {
   const MemoryWait until_done;
   const size_t n = items.size();
   LandingRoom room;
@@ -171,14 +205,15 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::Acc
   if (code == Code::ok) {
     return onboard(stack, tier, std::move(items), std::move(room), deadline_ns, std::move(accepts), std::move(done));
   }
-  auto none = std::make_shared<UniqueFunction<void(std::vector<Landed>)>>(std::move(done));
-  stack->host().env().executor->post([none, code, n] {
-    (*none)(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
+  auto told = std::make_shared<UniqueFunction<void(std::vector<Delivery>)>>(std::move(done));
+  stack->host().env().executor->post([told, code, n] {
+    (*told)(undelivered(n, code));
   });
 }
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
-             uint64_t deadline_ns, tier::Accepts accepts, UniqueFunction<void(std::vector<Landed>)> done, bool waits) {
+             uint64_t deadline_ns, tier::Accepts accepts, UniqueFunction<void(std::vector<Delivery>)> done,
+             bool waits) {
   const MemoryWait until_done;  // `done` must be called in any case
   HostTier& host = stack->host();
   auto arrival = std::make_shared<Arrival>();
@@ -210,7 +245,7 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vecto
     }
     arrival->room = {};
     host.env().executor->post([arrival, code, n] {
-      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
+      arrival->done(undelivered(n, code));
     });
     return;
   }

@@ -413,7 +413,7 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   ASSERT_TRUE(found.present);
   bool landed = false;
   onboard(manager_->stack().keep(), 1, block::kSharedAccount, {{id, found}}, kNever, {},
-          [&](std::vector<Landed> blocks) {
+          [&](std::vector<Delivery> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);
             EXPECT_EQ(blocks[0].code, Code::ok);

@@ -39,8 +39,11 @@ class Taken : public test::SmallManager {
     if (parent != 0) facts.parent = key(parent);
     facts.payload_bytes = kBlock;
     ASSERT_EQ(make_head(manager_->host(), slot, facts, {}), Code::ok);
-    ASSERT_EQ(register_landed(manager_->stack(), slot, {key(n), family_}, manager_->host().invalidations().mark(family_), true), Code::ok);
-    manager_->stack().keep_taken({&slot, 1});
+    Delivery record;
+    record.slot = slot;
+    record.mark = manager_->host().invalidations().mark(family_);
+    ASSERT_EQ(register_landed(manager_->stack(), {key(n), family_}, record, true), Code::ok);
+    manager_->stack().keep_taken({&record.slot, 1});
   }
   [[nodiscard]] SlotId slot_of(uint64_t n) {
     const SlotId slot = manager_->host().acquire_one(family_, key(n));
