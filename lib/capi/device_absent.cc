@@ -57,10 +57,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 void LoadOperation::take_back_to_host() {}
 
 void StoreOperation::begin_flight() {}
-bool StoreOperation::quiet() noexcept { return true; }
-bool StoreOperation::is_lost() const noexcept { return false; }
 size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
-Operation::Next StoreOperation::move_some() { return Next::finished; }
 void StoreOperation::let_go(std::span<const SlotId> slots) { host_.release(slots); }
 
 }  // namespace kvbm::manager

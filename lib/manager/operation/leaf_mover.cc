@@ -17,4 +17,14 @@ LeafMover::Added HostScatter::add(size_t /*number*/, const LeafRecord& record, c
   return added;
 }
 
+LeafMover::Added HostGather::add(size_t /*number*/, const LeafRecord& record, const LeafPlace& place) {
+  const StridedRun run = place.part.run(place.index, place.block);
+  Added added;
+  added.leaves = 1;
+  added.moved = added.spent = place.leaf.raw_bytes;
+  added.hash = codec::gather_hashed(record.payload + place.leaf.offset, {&run, 1}, codec::CopyHint::automatic,
+                                    codec::CopyOrder::later);
+  return added;
+}
+
 }  // namespace kvbm::manager

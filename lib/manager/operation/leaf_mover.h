@@ -22,7 +22,7 @@ struct CodedLanding;
 
 // A record with leaves to move. The payload lives until its last leaf is back, the rest through the call.
 struct LeafRecord {
-  std::byte* payload = nullptr;           // only read on the way into the pages
+  std::byte* payload = nullptr;           // only read on the way into pages
   const codec::HeadView* head = nullptr;  // its hashes are compared; null: nothing is compared
   const CodedLanding* coded = nullptr;    // null: the payload is plain
   bool on_device = false;                 // the payload is memory of the device
@@ -91,6 +91,12 @@ class HostScatter final : public LeafMover {
 
  private:
   codec::CopyHint hint_ = codec::CopyHint::automatic;
+};
+
+// Copies leaves out of pages into records. The caller orders the copies.
+class HostGather final : public LeafMover {
+ public:
+  Added add(size_t number, const LeafRecord& record, const LeafPlace& place) override;
 };
 
 }  // namespace kvbm::manager

@@ -66,7 +66,7 @@ Operation::Next StoreOperation::step() {
   if (request_.keys.empty()) return Next::finished;
   if (part_ == plans_.size()) return await_handover();
   if (!chunk_open_ && open_chunk() == Next::wait) return Next::wait;
-  const Next copied = flight_ != nullptr ? move_some() : copy_some();
+  const Next copied = move_some();
   if (copied != Next::finished) return copied;
   const size_t keys = present_.size();
   close_chunk();
@@ -179,6 +179,8 @@ Operation::Next StoreOperation::open_chunk() {
     cut_chunk(0);
     return Next::wait;
   }
+  moving_.assign(fresh_.size(), {});
+  leaves_.resize(fresh_.size() * request_.cache->parts()[part_].leaf_count());
   at_ = 0;
   leaf_ = 0;
   chunk_open_ = true;
@@ -212,7 +214,7 @@ std::vector<size_t> StoreOperation::find_missing() {
     const size_t key = chunk_first_ + i;
     if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
     Code has = has_block(part_, key);
-    if (has == Code::ok && flight_ != nullptr && is_lost()) has = Code::tier_disabled;
+    if (has == Code::ok && mover_->is_lost()) has = Code::tier_disabled;
     if (has == Code::invalid_argument || has == Code::tier_disabled) fail(key, has);
     if (has == Code::ok) missing.push_back(key);
   }
@@ -339,38 +341,113 @@ void StoreOperation::cut_chunk(size_t keys) {
   host_.table().release(left, host_.tick());
 }
 
-// Copies until the chunk is done (finished) or a step's worth of bytes is (more).
-Operation::Next StoreOperation::copy_some() {
+// Keeps the mover busy until every fresh record of the chunk is back.
+Operation::Next StoreOperation::move_some() {
+  take_back();
+  if (!mover_->can_send()) return Next::wait;
+  const bool more = walk();
+  if (!mover_->empty()) {
+    auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+    mover_->send([self] { self->came_back(); });
+  }
+  if (more) return Next::more;
+  if (mover_->away() != 0) return Next::wait;
+  drop_failed();
+  return Next::finished;
+}
+
+// Passes leaves of the chunk to the mover. True: there are more, for another step.
+bool StoreOperation::walk() {
+  const codec::CopiesOrdered of_this_step;  // the next step may run on another thread
   const CachePart& part = request_.cache->parts()[part_];
-  uint64_t moved = 0;
+  uint64_t spent = 0;
   for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
     const Fresh& fresh = fresh_[at_];
     const auto ids = ids_of(part_, fresh.key);
+    const std::span<codec::Leaf> leaves = leaves_of(at_);
     if (leaf_ == 0) {
       host_.arena().clear_head(fresh.slot);
-      leaves_.resize(part.leaf_count());
+      std::copy(part.leaves().begin(), part.leaves().end(), leaves.begin());  // for leaves that go along with others
     }
-    std::byte* payload = host_.arena().payload(fresh.slot).data();
-    for (; leaf_ < part.leaf_count(); ++leaf_) {
-      if (moved >= kStepBytes) {
-        codec::order_copies();  // the next step may run on another thread
-        return Next::more;
-      }
+    LeafRecord record;
+    record.payload = host_.arena().payload(fresh.slot).data();
+    while (leaf_ < part.leaf_count()) {
+      if (spent >= kStepBytes) return true;
       uint32_t unit = 0;
       uint32_t layer = 0;
-      codec::Leaf& leaf = leaves_[leaf_];
+      codec::Leaf& leaf = leaves[leaf_];
       leaf = part.leaf(leaf_, unit, layer);
-      const StridedRun run = part.run(leaf_, ids[unit]);
-      leaf.hash =
-          codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic, codec::CopyOrder::later);
-      moved += leaf.raw_bytes;
+      const LeafMover::Added added = mover_->add(at_, record, {part, leaf_, leaf, ids[unit], UINT32_MAX});
+      if (added.leaves == 0) return true;
+      leaf.hash = added.hash;
+      moving_[at_].back += added.leaves - added.away;
+      spent += added.spent;
+      leaf_ += added.leaves;
     }
-    codec::order_copies();  // before a head vouches for these bytes
-    const Code code = finish_record(fresh, leaves_);
-    if (code != Code::ok) fail(fresh.key, code);
-    bytes_ += part.payload_bytes();
+    if (moving_[at_].back == part.leaf_count()) complete(at_);
   }
-  return Next::finished;
+  return false;
+}
+
+// Takes the hashes of leaves that are back.
+void StoreOperation::take_back() {
+  LeafMover::Moved moved;
+  while (mover_->take(moved)) {
+    lost_ = lost_ || moved.code == Code::tier_disabled;
+    Moving& moving = moving_[moved.record];
+    if (moved.code != Code::ok) moving.code = moved.code;
+    const std::span<codec::Leaf> leaves = leaves_of(moved.record);
+    for (size_t i = 0; i < moved.hashes.size(); ++i) leaves[moved.first + i].hash = moved.hashes[i];
+    moving.back += moved.leaves;
+    if (moving.back == leaves.size()) complete(moved.record);
+  }
+}
+
+std::span<codec::Leaf> StoreOperation::leaves_of(size_t fresh) noexcept {
+  const size_t n = request_.cache->parts()[part_].leaf_count();
+  return std::span(leaves_).subspan(fresh * n, n);
+}
+
+// Writes the head of a record that has all its leaves.
+void StoreOperation::complete(size_t fresh) {
+  Moving& moving = moving_[fresh];
+  codec::order_copies();  // before a head vouches for these bytes
+  if (moving.code == Code::ok) moving.code = finish_record(fresh_[fresh], leaves_of(fresh));
+  if (moving.code == Code::ok) bytes_ += request_.cache->parts()[part_].payload_bytes();
+}
+
+// Drops records that have no head: their slots have undefined content.
+void StoreOperation::drop_failed() {
+  const auto is_good = [](const Moving& moving) { return moving.code == Code::ok; };
+  if (std::all_of(moving_.begin(), moving_.end(), is_good)) return;
+  std::vector<SlotId> failed;
+  failed.reserve(fresh_.size());  // no allocation can fail half way
+  size_t kept = 0;
+  for (size_t i = 0; i < fresh_.size(); ++i) {
+    const Code code = moving_[i].code;
+    if (code == Code::ok) {
+      fresh_[kept++] = fresh_[i];
+      continue;
+    }
+    fail(fresh_[i].key, code);
+    failed.push_back(fresh_[i].slot);
+  }
+  fresh_.resize(kept, {});
+  let_go(failed);
+}
+
+// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
+// drop the last one.
+void StoreOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  host_.env().executor->post([self = shared_from_this()] {});
+}
+
+bool StoreOperation::quiet() noexcept {
+  LeafMover::Moved dropped;
+  while (mover_->take(dropped)) lost_ = lost_ || dropped.code == Code::tier_disabled;
+  return mover_->away() == 0;
 }
 
 Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves) {

@@ -12,6 +12,7 @@
 #include "manager/host/newcomers.h"
 #include "manager/host/room_line.h"
 #include "manager/operation/cache.h"
+#include "manager/operation/leaf_mover.h"
 #include "manager/operation/operation.h"
 
 namespace kvbm::device {
@@ -58,6 +59,11 @@ class StoreOperation final : public Operation, public RoomSeeker {
     size_t key;
     SlotId slot;
   };
+  // Progress of its copy. Its head is written only when all its leaves are back.
+  struct Moving {
+    uint32_t back = 0;  // leaves
+    Code code = Code::ok;
+  };
 
   // Outcome for blocks that a tier below must have before the store completes; shared with that tier's reports.
   struct Handover {
@@ -83,20 +89,20 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void end_wait(bool got_some);
   void give_up(std::span<const size_t> missing, Code code);
   void cut_chunk(size_t keys);
-  Next copy_some();
+  Next move_some();
+  bool walk();
+  void take_back();
+  void complete(size_t fresh);
+  [[nodiscard]] std::span<codec::Leaf> leaves_of(size_t fresh) noexcept;
+  void drop_failed();
+  void came_back();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
   Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
   // store_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
-  void came_back();
   void let_go(std::span<const SlotId> slots);
-  [[nodiscard]] bool is_lost() const noexcept;
-  Next move_some();
-  void take_back();
-  bool add_leaves();
-  void drop_failed();
   void fail(size_t key, Code code);
   [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;
@@ -118,7 +124,11 @@ class StoreOperation final : public Operation, public RoomSeeker {
   size_t at_ = 0;       // index in fresh_ of the record being copied
   uint32_t leaf_ = 0;   // its next leaf
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
-  std::vector<codec::Leaf> leaves_;
+  HostGather host_mover_;
+  LeafMover* mover_ = &host_mover_;  // or that of flight_
+  bool lost_ = false;                // leaves did not come back because the device was lost
+  std::vector<Moving> moving_;       // parallel to fresh_
+  std::vector<codec::Leaf> leaves_;  // of all records in fresh_, one record after the other
   SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
   SlotId sent_down_ = kNoSlot;  // the last one that was written back to be released
   bool follows_nothing_ = false;  // the previous block is in no tier
