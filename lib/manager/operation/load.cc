@@ -234,7 +234,7 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
         failed_.push_back({items[i].part, items[i].key, results[i].code});
         placed_.fetch_sub(1, std::memory_order_release);
       } else if (over_) {
-        if (results[i].slot != kNoSlot) late.push_back(results[i].slot);
+        results[i].leave(late);
       } else {
         items[i].got = std::move(results[i]);
         ready_.push_back(std::move(items[i]));
@@ -301,7 +301,7 @@ void LoadOperation::begin() {
 Operation::Next LoadOperation::move_some() {
   if (!planned_) begin();
   take_back();
-  if (weighs() && out_of_time(false)) return Next::finished;
+  if (out_of_time(false)) return Next::finished;
   request_more();
   if (mover_->can_send()) {
     const bool more = walk_all();
@@ -312,7 +312,7 @@ Operation::Next LoadOperation::move_some() {
     if (more) return Next::more;
   }
   if (mover_->away() == 0) return what_next();
-  if (weighs()) wait_at_most();
+  wait_at_most();
   return Next::wait;
 }
 
@@ -333,14 +333,14 @@ bool LoadOperation::quiet() noexcept {
 
 // Decides how to go on when nothing can be copied now.
 Operation::Next LoadOperation::what_next() {
-  if (weighs() && out_of_time(true)) return Next::finished;
+  if (out_of_time(true)) return Next::finished;
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
     if (may_ask()) return Next::more;
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
-  if (weighs()) wait_at_most();
+  wait_at_most();
   return Next::wait;
 }
 
@@ -372,13 +372,11 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     MutexLock lock(mutex_);
     over_ = true;
     reading = landing_ != 0;
-    for (const Item& item : ready_) {
-      if (item.got.owns_slot()) left.push_back(item.got.slot);
-    }
+    for (const Item& item : ready_) item.got.leave(left);
     settle_failed();
     ready_.clear();
   }
-  if (!one_.closed && one_.item.got.owns_slot()) left.push_back(one_.item.got.slot);
+  if (!one_.closed) one_.item.got.leave(left);
   if (flight_ != nullptr) end_flight(left);
   one_.item.got.keep.reset();
   places_.clear();  // and with them the mappings that they hold

@@ -110,8 +110,10 @@ void LoadOperation::weigh_again() {
   if (choice.total_ns + w.slack_ns / 2 < rest.back()) leave_from(w.settled + choice.keys);
 }
 
-// Returns true if nothing still missing is worth waiting for. `idle`: everything that was read has been copied.
+// Returns true if nothing still missing is worth waiting for: never of a load that is not weighed. `idle`: everything
+// that was read has been copied.
 bool LoadOperation::out_of_time(bool idle) {
+  if (!weighs()) return false;
   Weighed& w = weighed_;
   const uint64_t now = host_.env().clock().now_ns() - submitted_ns();
   const size_t before = w.settled;
@@ -139,6 +141,7 @@ uint64_t LoadOperation::latest(uint64_t last_ns) const noexcept {
 
 // Wakes this operation when it is too late to wait longer. One timer at a time: one that fires early sets the next.
 void LoadOperation::wait_at_most() {
+  if (!weighs()) return;
   Weighed& w = weighed_;
   const uint64_t at = submitted_ns() + latest(w.last_ns);
   const uint64_t now = host_.env().clock().now_ns();
@@ -161,8 +164,9 @@ void LoadOperation::leave_from(size_t k) {
   {
     MutexLock lock(mutex_);
     for (const Item& item : ready_) {
-      if (beyond(item) && item.got.owns_slot()) slots.push_back(item.got.slot);
-      if (beyond(item) && item.got.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
+      if (!beyond(item)) continue;
+      item.got.leave(slots);
+      if (item.got.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
     }
     std::erase_if(ready_, beyond);
   }

@@ -102,7 +102,7 @@ void LoadOperation::take_back() {
 // whatever the outcome.
 void LoadOperation::end_flight(std::vector<SlotId>& left) {
   for (const Entry& e : flight_->entries) {
-    if (!e.closed && e.item.got.owns_slot()) left.push_back(e.item.got.slot);
+    if (!e.closed) e.item.got.leave(left);
   }
   flight_->entries.clear();
   if (request_.layers == nullptr) return;

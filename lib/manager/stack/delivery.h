@@ -43,6 +43,10 @@ struct Delivery {
   std::shared_ptr<void> keep;
 
   [[nodiscard]] bool owns_slot() const noexcept { return place == Place::slot; }
+  // Adds the slot of a record that is not used, if it has one, to those that the receiver releases.
+  void leave(std::vector<SlotId>& slots) const {
+    if (owns_slot()) slots.push_back(slot);
+  }
   // Returns true for a record that was read from below into memory of the host or beside it.
   [[nodiscard]] bool came_up() const noexcept { return place == Place::slot || place == Place::beside; }
 };
