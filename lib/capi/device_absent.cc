@@ -54,7 +54,6 @@ void LoadOperation::end_flight(std::vector<SlotId>&) {}
 tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
 bool LoadOperation::past_host(const Item&) const noexcept { return false; }
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
-void LoadOperation::take_back_to_host() {}
 
 void StoreOperation::begin_flight() {}
 size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }

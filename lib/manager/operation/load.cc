@@ -126,11 +126,12 @@ bool LoadOperation::may_ask() const noexcept {
 // Keeps a few batches in flight, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
   const MemoryWait counted;  // items taken off below_ must reach landed()
-  take_back_to_host();
   for (;;) {
     uint64_t left = 0;
     {
       MutexLock lock(mutex_);
+      below_.insert(below_.begin(), to_host_.begin(), to_host_.end());
+      to_host_.clear();
       if (!may_ask()) return;
       left = bytes_left();
       ++landing_;
@@ -221,23 +222,29 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
+// Takes over a batch that was read. Thread: any.
 void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results) {
   std::vector<SlotId> late;
   {
     MutexLock lock(mutex_);
     --landing_;
     landing_bytes_ -= bytes;
-    landing_blocks_ -= items.size();
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
-      if (results[i].code != Code::ok) {
-        failed_.push_back({items[i].part, items[i].key, results[i].code});
-        placed_.fetch_sub(1, std::memory_order_release);
-      } else if (over_) {
-        results[i].leave(late);
-      } else {
-        items[i].got = std::move(results[i]);
+      Delivery& one = results[i];
+      const bool placed = one.came_up();
+      if (placed) --landing_blocks_;
+      if (one.code == Code::ok && over_) {
+        one.leave(late);
+      } else if (one.code == Code::ok) {
+        items[i].got = std::move(one);
         ready_.push_back(std::move(items[i]));
+      } else if (one.code == Code::again && !placed) {  // the device could not read it
+        items[i].by_host = true;
+        to_host_.push_back(std::move(items[i]));
+      } else {
+        failed_.push_back({items[i].part, items[i].key, one.code});
+        if (placed) placed_.fetch_sub(1, std::memory_order_release);
       }
     }
     arrived_.store(true, std::memory_order_release);

@@ -162,7 +162,6 @@ class LoadOperation final : public Operation {
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
-  void take_back_to_host();
   // load_cost.cc; only with compute_block_ns
   struct Want {
     size_t k;  // key from first_key on

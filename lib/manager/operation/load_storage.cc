@@ -151,53 +151,31 @@ void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier
 }
 
 void LoadOperation::landed_on_device(StorageTrip& trip) {
+  const MemoryWait until_landed;
   using Answer = copy::SourceCost::Answer;
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool late = false;
-  {
-    MutexLock lock(mutex_);
-    --landing_;
-    landing_bytes_ -= trip.bytes;
-    ++landed_;
-    for (size_t i = 0; i < trip.items.size() && !over_; ++i) {
-      Item& item = trip.items[i];
-      if (trip.codes[i] == Code::ok) {
-        bytes += request_.cache->parts()[item.part].payload_bytes();
-        ++records;
-        item.got.code = Code::ok;
-        item.got.place = Delivery::Place::device;
-        item.got.payload = trip.landings[i]->piece.data();
-        item.got.head = trip.landings[i]->bytes();
-        item.got.keep = std::move(trip.landings[i]);
-        ready_.push_back(std::move(item));
-      } else if (trip.codes[i] == Code::again) {
-        item.by_host = true;
-        to_host_.push_back(std::move(item));
-      } else {
-        late = late || trip.codes[i] == Code::deadline;
-        failed_.push_back({item.part, item.key, trip.codes[i]});
-      }
-    }
-    arrived_.store(true, std::memory_order_release);
+  std::vector<Delivery> results(trip.items.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    Delivery& one = results[i];
+    one = trip.items[i].got;
+    one.code = trip.codes[i];
+    one.place = Delivery::Place::device;
+    late = late || one.code == Code::deadline;
+    if (one.code != Code::ok) continue;
+    bytes += request_.cache->parts()[trip.items[i].part].payload_bytes();
+    ++records;
+    one.payload = trip.landings[i]->piece.data();
+    one.head = trip.landings[i]->bytes();
+    one.keep = std::move(trip.landings[i]);
   }
   trip.landings.clear();
   stack_.lower().cost(trip.tier).answered(host_.env().clock().now_ns(), trip.ticket,
                                     late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
   add(host_.counters().tiers[trip.tier].loads, records);
   add(host_.counters().tiers[trip.tier].load_bytes, bytes);
-  wake();
-}
-
-// Requests items that could not be read into the device again, through the host.
-void LoadOperation::take_back_to_host() {
-  if (flight_ == nullptr) return;
-  std::vector<Item> items;
-  {
-    MutexLock lock(mutex_);
-    items.swap(to_host_);
-  }
-  below_.insert(below_.begin(), items.begin(), items.end());
+  landed(std::move(trip.items), trip.bytes, std::move(results));
 }
 
 }  // namespace kvbm::manager

@@ -62,7 +62,10 @@ struct BesideHost {
 // Returns the deliveries of a batch that could not be read.
 std::vector<Delivery> undelivered(size_t n, Code code) {
   std::vector<Delivery> all(n);
-  for (Delivery& one : all) one.code = code;
+  for (Delivery& one : all) {
+    one.code = code;
+    one.place = Delivery::Place::beside;
+  }
   return all;
 }
 
