@@ -119,7 +119,7 @@ bool LoadOperation::may_ask() const noexcept {
   const uint64_t most = std::clamp(host_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
   if (landing_ != 0 && landing_blocks_ >= host_.arena().slots() / 2) return false;  // other loads need slots, too
   if (landing_ == 0) return true;
-  const bool shrinks = !is_store(request_.match->tier_of(below_.front().part, below_.front().key));
+  const bool shrinks = !is_store(below_.front().got.from);
   return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
 }
 
@@ -136,18 +136,16 @@ void LoadOperation::request_more() {
       left = bytes_left();
       ++landing_;
     }
-    const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
-    const TierIndex tier = tier_of(below_.front());
-    const bool wanted_past = past_host(below_.front());
-    const bool past = wanted_past && stack_.lower().tier(tier).reads_from_files();
+    const TierIndex tier = below_.front().got.from;
+    const bool past = past_host(below_.front());
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
     const uint64_t most = batch_bytes(tier, left);
     // The first batches are small, so that a source slower than measured shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
-    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
-           (bytes < most || items.empty()) && past_host(below_.front()) == wanted_past) {
+    while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
+           (bytes < most || items.empty()) && past_host(below_.front()) == past) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];

@@ -54,7 +54,7 @@ struct LoadOperation::StorageTrip {
   uint64_t bytes = 0;                     // counted in landing_bytes_
 };
 
-// Checks everything except whether the tier has files.
+// Returns true if the device reads the record from a file.
 bool LoadOperation::past_host(const Item& item) const noexcept {
   if (flight_ == nullptr || item.by_host || weighs()) return false;
   const AttachedDevice& device = *request_.cache->device();
@@ -63,7 +63,8 @@ bool LoadOperation::past_host(const Item& item) const noexcept {
   // A record of another size is coded, or has another shape.
   if (item.got.from == kOtherSize) return false;
   const MatchPart& part = request_.match->parts()[item.part];
-  return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
+  if (part.found[item.key].payload_bytes != request_.cache->parts()[item.part].payload_bytes()) return false;
+  return stack_.lower().tier(item.got.from).reads_from_files();
 }
 
 // Requests the heads of the items that fit in the device's buffer; the others are read through the host. False: none
