@@ -66,8 +66,13 @@ class LoadOperation final : public Operation {
   };
   // An item from the time it is next until it is settled.
   struct Entry {
+    Entry() = default;
+    Entry(const Entry&) = delete;  // its record points to its head
+    Entry& operator=(const Entry&) = delete;
     Item item;
     std::optional<codec::HeadView> head;  // none: a managed block without a head
+    LeafRecord record;                    // for the mover, once it is opened
+    bool all_checked = false;             // leaves that are not wanted must be right, too
     size_t number = 0;       // for the mover
     uint64_t moved = 0;      // bytes that were copied at once
     uint32_t checked = 0;    // leaves of the head that are checked, if it is cut otherwise

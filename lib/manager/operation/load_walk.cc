@@ -37,24 +37,17 @@ bool LoadOperation::walk(Entry& e, uint64_t& spent) {
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
   Code code = Code::ok;
-  const Delivery& got = e.item.got;
-  if (e.cut_otherwise && !check_whole(*e.head, got.payload, e.checked, spent, code)) return false;
-  const bool compared = e.head.has_value() && !e.cut_otherwise;
-  // Nothing writes to a record that is loaded.
-  const LeafRecord record{const_cast<std::byte*>(got.payload), compared ? &*e.head : nullptr, got.coded.get(),
-                          got.place == Delivery::Place::device};
-  // A block that stays in the host must be right as a whole. The host checks all of a coded one when it decodes it.
-  const bool all_checked = compared && got.owns_slot() && !request_.keep_below && record.coded == nullptr;
+  if (e.cut_otherwise && !check_whole(*e.head, e.record.payload, e.checked, spent, code)) return false;
   while (code == Code::ok && e.next_leaf < part.leaf_count()) {
     uint32_t unit = 0;
     uint32_t layer = 0;
     const codec::Leaf leaf = part.leaf(e.next_leaf, unit, layer);
-    // Checked before full(): if a layer exactly fills a batch, that batch must carry the layer's mark.
+    // Comes before add(): if a layer exactly fills a batch, that batch must carry the layer's mark.
     if (layer > last_layer_) return true;
     if (spent >= kStepBytes) return false;
     if (const uint32_t block = wanted_block(ids, unit, layer); block != kNoBlock) {
       const LeafMover::Added added =
-          mover_->add(e.number, record, {part, e.next_leaf, leaf, block, std::min(last_layer_, end_layer_ - 1)});
+          mover_->add(e.number, e.record, {part, e.next_leaf, leaf, block, std::min(last_layer_, end_layer_ - 1)});
       bytes_ += added.moved;
       e.moved += added.moved;
       e.away += added.away;
@@ -65,10 +58,10 @@ bool LoadOperation::walk(Entry& e, uint64_t& spent) {
       e.next_leaf += added.leaves;
       continue;
     }
-    if (all_checked) {
+    if (e.all_checked) {
       spent += leaf.raw_bytes;
       const codec::Leaf expected = e.head->leaf(e.next_leaf);
-      const bool right = codec::leaf_hash(ConstBytes(got.payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
+      const bool right = codec::leaf_hash(ConstBytes(e.record.payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
       code = right ? Code::ok : Code::damaged;
     }
     ++e.next_leaf;
@@ -109,7 +102,15 @@ bool LoadOperation::overwrite(Entry& e) {
 void LoadOperation::open(Entry& e) {
   e.opened = true;
   const Code code = mover_->is_lost() ? Code::tier_disabled : open_item(e);
-  if (code != Code::ok) fail(e, code);
+  if (code != Code::ok) return fail(e, code);
+  const Delivery& got = e.item.got;
+  const bool compared = e.head.has_value() && !e.cut_otherwise;
+  e.record.payload = const_cast<std::byte*>(got.payload);  // nothing writes to a record that is loaded
+  e.record.head = compared ? &*e.head : nullptr;
+  e.record.coded = got.coded.get();
+  e.record.on_device = got.place == Delivery::Place::device;
+  // A block that stays in the host must be right as a whole. The host checks all of a coded one when it decodes it.
+  e.all_checked = compared && got.owns_slot() && !request_.keep_below && got.coded == nullptr;
 }
 
 // Finds the head of an item's record, and checks that the record is what the cache part expects.
