@@ -1,6 +1,7 @@
 #include "manager/operation/store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/thread/memory_wait.h"
@@ -10,6 +11,15 @@
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
+
+namespace {
+
+// Adds slots to `to`, without the places that are empty.
+void add_held(std::span<const SlotId> slots, std::vector<SlotId>& to) {
+  std::copy_if(slots.begin(), slots.end(), std::back_inserter(to), [](SlotId slot) { return slot != kNoSlot; });
+}
+
+}  // namespace
 
 StoreOperation::StoreOperation(StoreRequest request)
     : Operation(*request.cache->stack().host().env().executor, request.cache->stack().host().counters(),
@@ -334,9 +344,7 @@ void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
 void StoreOperation::cut_chunk(size_t keys) {
   std::vector<SlotId> left;
   left.reserve(present_.size());
-  for (size_t i = keys; i < present_.size(); ++i) {
-    if (present_[i] != kNoSlot) left.push_back(present_[i]);
-  }
+  add_held(std::span(present_).subspan(keys), left);
   present_.resize(keys);
   host_.table().release(left, host_.tick());
 }
@@ -498,13 +506,9 @@ void StoreOperation::close_chunk() {
   // The last block of the chunk is the parent of the next chunk's first: keep its reference.
   const SlotId keep = before;
   std::vector<SlotId> done;
-  if (last_ != kNoSlot) done.push_back(last_);
-  for (const SlotId slot : present_) {
-    if (slot != kNoSlot) done.push_back(slot);
-  }
-  for (const Fresh& fresh : fresh_) {
-    if (fresh.slot != kNoSlot) done.push_back(fresh.slot);
-  }
+  add_held({&last_, 1}, done);
+  add_held(present_, done);
+  for (const Fresh& fresh : fresh_) add_held({&fresh.slot, 1}, done);
   if (keep != kNoSlot) host_.table().retain({&keep, 1});
   last_ = keep;
   sent_down_ = kNoSlot;
@@ -551,10 +555,8 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
 
 void StoreOperation::conclude(Code why, copy::Completion& completion) {
   std::vector<SlotId> left;
-  if (last_ != kNoSlot) left.push_back(last_);
-  for (const SlotId slot : present_) {
-    if (slot != kNoSlot) left.push_back(slot);
-  }
+  add_held({&last_, 1}, left);
+  add_held(present_, left);
   host_.release(left);
   left.clear();
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
