@@ -312,21 +312,13 @@ Operation::Next LoadOperation::move_some() {
     const bool more = walk_all();
     if (!mover_->empty()) {
       auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
-      mover_->send([self] { self->came_back(); });
+      mover_->send([self] { self->wake_from_transfer(); });
     }
     if (more) return Next::more;
   }
   if (mover_->away() == 0) return what_next();
   wait_at_most();
   return Next::wait;
-}
-
-// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
-// drop the last one.
-void LoadOperation::came_back() {
-  wake();
-  const MemoryWait nobody_to_tell;
-  host_.env().executor->post([self = shared_from_this()] {});
 }
 
 bool LoadOperation::quiet() noexcept {

@@ -136,7 +136,6 @@ class LoadOperation final : public Operation {
   void settle(size_t key, Code code);
   void settle_failed() KVBM_REQUIRES(mutex_);
   [[nodiscard]] Entry* next_entry(bool past);
-  void came_back();
   // load_walk.cc
   bool walk_all();
   bool walk(Entry& e, uint64_t& spent);

@@ -82,6 +82,12 @@ void Operation::wake() {
   }
 }
 
+void Operation::wake_from_transfer() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  executor_.post([self = shared_from_this()] {});
+}
+
 Code Operation::interrupted() const noexcept {
   if (cancelled_.load(std::memory_order_relaxed)) return Code::cancelled;
   if (expired_.load(std::memory_order_relaxed)) return Code::deadline;

@@ -55,6 +55,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] virtual bool expects() { return false; }
   // Signals that an input of step() has arrived. Thread: any.
   void wake();
+  // Signals it at the end of a transfer. Posts a reference to the executor, because a transfer thread must not drop the
+  // last one.
+  void wake_from_transfer();
   [[nodiscard]] uint64_t deadline_ns() const noexcept { return deadline_ns_; }
   [[nodiscard]] uint64_t submitted_ns() const noexcept { return submitted_ns_; }
 

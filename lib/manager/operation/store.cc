@@ -356,7 +356,7 @@ Operation::Next StoreOperation::move_some() {
   const bool more = walk();
   if (!mover_->empty()) {
     auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-    mover_->send([self] { self->came_back(); });
+    mover_->send([self] { self->wake_from_transfer(); });
   }
   if (more) return Next::more;
   if (mover_->away() != 0) return Next::wait;
@@ -442,14 +442,6 @@ void StoreOperation::drop_failed() {
   }
   fresh_.resize(kept, {});
   let_go(failed);
-}
-
-// Runs when a batch has ended. Thread: any. Posts a reference to the executor, because a transfer thread must not
-// drop the last one.
-void StoreOperation::came_back() {
-  wake();
-  const MemoryWait nobody_to_tell;
-  host_.env().executor->post([self = shared_from_this()] {});
 }
 
 bool StoreOperation::quiet() noexcept {

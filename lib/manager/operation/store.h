@@ -95,7 +95,6 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void complete(size_t fresh);
   [[nodiscard]] std::span<codec::Leaf> leaves_of(size_t fresh) noexcept;
   void drop_failed();
-  void came_back();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
   Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
