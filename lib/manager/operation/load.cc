@@ -237,8 +237,8 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
       } else if (one.code == Code::ok) {
         items[i].got = std::move(one);
         ready_.push_back(std::move(items[i]));
-      } else if (one.code == Code::again && !placed) {  // the device could not read it
-        items[i].by_host = true;
+      } else if (one.code == Code::again && !placed) {
+        items[i].got = std::move(one);
         to_host_.push_back(std::move(items[i]));
       } else {
         failed_.push_back({items[i].part, items[i].key, one.code});

@@ -60,9 +60,9 @@ class LoadOperation final : public Operation {
   // One part of one key that must be moved.
   struct Item {
     size_t part = 0;
-    size_t key = 0;        // in the match
-    bool by_host = false;  // must be read through host memory
-    Delivery got = {};     // until the record has arrived, only the tier that it comes from
+    size_t key = 0;  // in the match
+    // Until the record has arrived, only the tier that it comes from; and code again: the device could not read it.
+    Delivery got = {};
   };
   // An item from the time it is next until it is settled.
   struct Entry {

@@ -56,7 +56,7 @@ struct LoadOperation::StorageTrip {
 
 // Returns true if the device reads the record from a file.
 bool LoadOperation::past_host(const Item& item) const noexcept {
-  if (flight_ == nullptr || item.by_host || weighs()) return false;
+  if (flight_ == nullptr || item.got.code == Code::again || weighs()) return false;
   const AttachedDevice& device = *request_.cache->device();
   if (device.storage() == nullptr || !device.storage()->usable()) return false;
   if (!request_.keep_below && !device.storage_for_all()) return false;
@@ -80,7 +80,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
     auto landing = std::make_shared<StorageLanding>(found.head_bytes);
     landing->piece = request_.cache->device()->storage()->reserve(round_up(found.payload_bytes, kIoAlign));
     if (!landing->piece || landing->head == nullptr) {
-      item.by_host = true;
+      item.got.code = Code::again;
       others.push_back(std::move(item));
       continue;
     }
