@@ -1,27 +1,33 @@
 # Parts of the library that can be left out: -DKVBM_WITH_<PART>=OFF. Of a part that is left out the sources below are not
 # compiled; lib/capi/<part>_absent.cc is compiled instead, which has what the rest still calls, and says what is missing.
 # The C interface stays whole: calls of an absent part answer KVBM_ERR_UNSUPPORTED.
-option(KVBM_WITH_CLUSTER "Build nodes, pools, shared tier sets, and sessions between nodes" ON)
+option(KVBM_WITH_SESSIONS "Build prefill to decode sessions between nodes" ON)
+option(KVBM_WITH_CLUSTER "Build nodes, pools and shared tier sets" ON)
 option(KVBM_WITH_DEVICE "Build caches in the memory of GPUs" ON)
 option(KVBM_WITH_CODING "Build codecs and sealing" ON)
-# Nodes use the classes of devices, for sessions, and both use codecs. Until there are seams between them, the parts can be
-# left out in this order.
+# Sessions run between nodes, nodes use the classes of devices, and both use codecs. So the parts can be left out in this
+# order.
+if(KVBM_WITH_SESSIONS AND NOT KVBM_WITH_CLUSTER)
+  message(FATAL_ERROR "KVBM_WITH_CLUSTER=OFF needs KVBM_WITH_SESSIONS=OFF: sessions run between nodes")
+endif()
 if(KVBM_WITH_CLUSTER AND NOT KVBM_WITH_DEVICE)
-  message(FATAL_ERROR "KVBM_WITH_DEVICE=OFF needs KVBM_WITH_CLUSTER=OFF: sessions between nodes use devices")
+  message(FATAL_ERROR "KVBM_WITH_DEVICE=OFF needs KVBM_WITH_CLUSTER=OFF: nodes use devices")
 endif()
 if(KVBM_WITH_DEVICE AND NOT KVBM_WITH_CODING)
   message(FATAL_ERROR "KVBM_WITH_CODING=OFF needs KVBM_WITH_CLUSTER=OFF and KVBM_WITH_DEVICE=OFF: links and devices use codecs")
 endif()
 
 # Patterns of paths below lib/.
-set(KVBM_PART_CLUSTER "cluster/.*" "copy/(tcp|local)/.*" "copy/transport[a-z_]*" "copy/frame_guard" "manager/(node|session|share)/.*"
-  "manager/operation/(lend|load_in_place)" "manager/device/stream_waits" "capi/(join|node|offer|session|session_state|share)")
+set(KVBM_PART_SESSIONS "cluster/session/.*" "cluster/mesh/session_host" "cluster/coding/slice_coder" "manager/session/.*"
+  "manager/device/stream_waits" "capi/(offer|session|session_state)")
+set(KVBM_PART_CLUSTER "cluster/.*" "copy/(tcp|local)/.*" "copy/transport[a-z_]*" "copy/frame_guard" "manager/(node|share)/.*"
+  "manager/operation/(lend|load_in_place)" "capi/(join|node|share)")
 set(KVBM_PART_DEVICE "device/.*" "manager/device/device_(caches|flight)" "manager/operation/(load_(device|storage)|store_device|device_mover)"
   "capi/device")
 set(KVBM_PART_CODING "codec/(coded|leaf|lossless|lossy|seal)/.*" "tier/coded/.*"
   "manager/operation/cache_coding" "manager/stack/coded_landing" "manager/lower/coded_tiers" "manager/common/seal_keys"
   "copy/codec_choice" "capi/(codec|cache_coding)")
-set(KVBM_PARTS CLUSTER DEVICE CODING)
+set(KVBM_PARTS SESSIONS CLUSTER DEVICE CODING)
 
 set(KVBM_PARTS_LEFT_OUT "")
 foreach(part ${KVBM_PARTS})

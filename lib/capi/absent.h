@@ -7,7 +7,9 @@
 namespace kvbm::capi {
 
 inline constexpr const char* kNoCluster =
-    "this library was built without nodes, shared tier sets and sessions (KVBM_WITH_CLUSTER=OFF)";
+    "this library was built without nodes and shared tier sets (KVBM_WITH_CLUSTER=OFF)";
+inline constexpr const char* kNoSessions =
+    "this library was built without prefill to decode sessions (KVBM_WITH_SESSIONS=OFF)";
 inline constexpr const char* kNoDevice = "this library was built without caches on GPUs (KVBM_WITH_DEVICE=OFF)";
 inline constexpr const char* kNoCoding = "this library was built without codecs and sealing (KVBM_WITH_CODING=OFF)";
 

@@ -1,4 +1,4 @@
-// Stands in for nodes, pools, shared tier sets and sessions in a build without them. A manager that asks for one of
+// Stands in for nodes, pools and shared tier sets in a build without them. A manager that asks for one of
 // them is not made, so no object of their classes exists.
 #include "capi/absent.h"
 #include "capi/join.h"
@@ -78,35 +78,5 @@ kvbm_status_t kvbm_manager_locate(kvbm_manager_t*, kvbm_namespace_t*, const kvbm
   return absent(nullptr, kNoCluster);
 }
 kvbm_status_t kvbm_manager_share(kvbm_manager_t*, kvbm_share_t*) { return absent(nullptr, kNoCluster); }
-
-kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t*, uint32_t) { return absent(nullptr, kNoCluster); }
-kvbm_status_t kvbm_offer_open(kvbm_cache_t*, const kvbm_request_id_t*, const uint32_t*, size_t,
-                              const kvbm_offer_options_t*, kvbm_queue_t*, uint64_t, kvbm_offer_t**, kvbm_error_t* err) {
-  return absent(err, kNoCluster);
-}
-kvbm_status_t kvbm_offer_publish(kvbm_offer_t*, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, kvbm_error_t* err) {
-  return absent(err, kNoCluster);
-}
-kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t*, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, void*,
-                                           kvbm_error_t* err) {
-  return absent(err, kNoCluster);
-}
-kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t*, kvbm_error_t* err) { return absent(err, kNoCluster); }
-kvbm_status_t kvbm_offer_abort(kvbm_offer_t*, const char*) { return absent(nullptr, kNoCluster); }
-kvbm_status_t kvbm_offer_wait(kvbm_offer_t*, uint64_t, kvbm_error_t* err) { return absent(err, kNoCluster); }
-void kvbm_offer_release(kvbm_offer_t*) {}
-
-kvbm_status_t kvbm_session_options_init(kvbm_session_options_t*, uint32_t) { return absent(nullptr, kNoCluster); }
-kvbm_status_t kvbm_session_open(kvbm_cache_t*, const kvbm_request_id_t*, const uint32_t*, size_t, const kvbm_source_t*,
-                                size_t, const kvbm_session_options_t*, kvbm_queue_t*, uint64_t, kvbm_session_t**,
-                                kvbm_error_t* err) {
-  return absent(err, kNoCluster);
-}
-kvbm_status_t kvbm_session_wait(kvbm_session_t*, uint64_t, kvbm_error_t* err) { return absent(err, kNoCluster); }
-kvbm_status_t kvbm_session_wait_layer(kvbm_session_t*, uint32_t, uint32_t, uint64_t, kvbm_error_t* err) {
-  return absent(err, kNoCluster);
-}
-kvbm_status_t kvbm_session_abort(kvbm_session_t*, const char*) { return absent(nullptr, kNoCluster); }
-void kvbm_session_release(kvbm_session_t*) {}
 
 }  // extern "C"

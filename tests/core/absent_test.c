@@ -47,13 +47,13 @@ static void sessions(void) {
   uint32_t ids[1] = {0};
   kvbm_offer_t *offer = NULL;
   kvbm_session_t *session = NULL;
-  if (KVBM_WITH_CLUSTER) SKIP("sessions are built");
+  if (KVBM_WITH_SESSIONS) SKIP("sessions are built");
   memset(&request, 1, sizeof request);
   OK(engine_open_tiers(&e, 8, NULL, 0));
-  ABSENT(kvbm_offer_open(e.cache, &request, ids, 1, NULL, NULL, 0, &offer, &check_error), "CLUSTER");
-  ABSENT(kvbm_session_open(e.cache, &request, ids, 1, &source, 1, NULL, NULL, 0, &session, &check_error), "CLUSTER");
+  ABSENT(kvbm_offer_open(e.cache, &request, ids, 1, NULL, NULL, 0, &offer, &check_error), "SESSIONS");
+  ABSENT(kvbm_session_open(e.cache, &request, ids, 1, &source, 1, NULL, NULL, 0, &session, &check_error), "SESSIONS");
   CHECK(offer == NULL && session == NULL);
-  ABSENT_LAST(kvbm_offer_abort(NULL, NULL), "CLUSTER");
+  ABSENT_LAST(kvbm_offer_abort(NULL, NULL), "SESSIONS");
   kvbm_offer_release(NULL);
   kvbm_session_release(NULL);
   engine_close(&e);

@@ -28,8 +28,7 @@
 #include "manager/node/node_source.h"
 #include "manager/node/node_transport.h"
 #include "manager/node/take.h"
-#include "manager/session/session_devices.h"
-#include "manager/session/sessions.h"
+#include "manager/session/node_sessions.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -100,26 +99,13 @@ std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   return coder;
 }
 
-// Returns the function that registers device memory with the transport; empty if the transport cannot, or must not.
-std::function<Status(MutableBytes)> Node::device_memory_of_links() const {
-  using Rdma = NodeOptions::DeviceRdma;
-  copy::Transport& transport = thread_->transport();
-  const bool takes = (transport.features() & KVBM_TRANSPORT_DEVICE) != 0;
-  if (!takes && options_.device_rdma == Rdma::on && env_.log != nullptr) {
-    env_.log->write(LogLevel::warning, "node",
-                    "device.rdma is on, and the transport takes no device memory: " + transport.describe());
-  }
-  if (!takes || options_.device_rdma == Rdma::off) return nullptr;
-  return [&transport](MutableBytes memory) { return transport.add_device_memory(memory).status(); };
-}
-
 Node::~Node() {
   stop();
   if (help_ != nullptr) help_->end();
   if (sessions_ != nullptr) sessions_->close();
   // The links make their last calls while their thread ends. They go to the mesh, and from there to the source.
   thread_.reset();
-  session_host_.reset();
+  sessions_.reset();
   mesh_.reset();
 }
 
@@ -136,22 +122,14 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   thread_ = std::move(thread).value();
   help_ = std::make_shared<NodeHelp>(*thread_);
   mesh_->attach(thread_->transport(), *thread_);
-  cluster::SessionHost::Options session_options;
-  session_options.staging_bytes = options_.session_staging_bytes;
-  const auto boot = options_.device_ipc ? boot_ : DeviceShare::BootId{};
-  session_devices_ =
-      std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log, boot, options_.device_rdma);
-  session_options.add_device_memory = device_memory_of_links();
-  session_options.staging_mapped = [devices = session_devices_.get()](std::shared_ptr<Arena> arena) {
-    devices->add_staging(std::move(arena));
-  };
   coder_ = make_coder();
-  session_options.coder = coder_;
-  session_options.core = env_.executor;
-  session_options.in_place = [pools = pools_](const cluster::NodeId& node) { return pools->of(node) != nullptr; };
-  session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
-  mesh_->serve_sessions(session_host_.get());
-  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, *session_devices_);
+  NodeSessions::Options sessions;
+  sessions.staging_bytes = options_.session_staging_bytes;
+  if (options_.device_ipc) sessions.boot = boot_;
+  sessions.rdma = options_.device_rdma;
+  sessions.coder = coder_;
+  sessions.in_place = [pools = pools_](const cluster::NodeId& node) { return pools->of(node) != nullptr; };
+  sessions_ = NodeSessions::create(env_, std::move(sessions), *mesh_, *thread_);
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;
   options.replicas = options_.replicas;
@@ -240,7 +218,7 @@ void Node::stop() {
   thread_->post_and_wait([this] { mesh_->end(); });  // from here on no call reaches same_host_
   same_host_.reset();
   if (coded_source_ != nullptr) coded_source_->detach();
-  session_host_->detach();
+  if (sessions_ != nullptr) sessions_->detach();
   source_->detach();
 }
 
@@ -288,9 +266,11 @@ std::vector<NodeRow> Node::nodes() {
 
 cluster::SessionCounts Node::session_counts() {
   cluster::SessionCounts out;
-  thread_->post_and_wait([&] { out = session_host_->counts(); });
+  if (sessions_ != nullptr) thread_->post_and_wait([&] { out = sessions_->counts(); });
   return out;
 }
+
+Sessions& Node::sessions() noexcept { return sessions_->sessions(); }
 
 cluster::MeshCounts Node::counts() {
   cluster::MeshCounts out;

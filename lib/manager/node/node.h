@@ -8,12 +8,10 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/family/family_table.h"
 #include "base/function.h"
 #include "base/ids.h"
@@ -41,7 +39,6 @@ class PeerLink;
 class PeerTier;
 class SameHost;
 struct SessionCounts;
-class SessionHost;
 }  // namespace kvbm::cluster
 
 namespace kvbm::manager {
@@ -51,9 +48,9 @@ class MembersFile;
 class Namespaces;
 class NodeHelp;
 struct NodeRow;
+class NodeSessions;
 class NodeSource;
 class Operation;
-class SessionDevices;
 class Sessions;
 class TierStack;
 
@@ -92,15 +89,14 @@ class Node {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept;
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
-  // Prefill->decode sessions with other nodes; valid from start() on.
-  [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
+  // Prefill->decode sessions with other nodes; valid from start() on, in a build that has sessions.
+  [[nodiscard]] Sessions& sessions() noexcept;
 
  private:
   Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh, const NodeOptions& options,
        std::shared_ptr<const codec::KeyRing> keys);
   // Returns the coder of records on links; null: they are sent plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
-  std::function<Status(MutableBytes)> device_memory_of_links() const;
   // Runs on the links' thread: a link is ready, or the other side has reported its machine.
   void meet(cluster::PeerLink& link, const cluster::HostFacts* said);
   // Passes the members of the file to the mesh, now and at every change.
@@ -115,9 +111,7 @@ class Node {
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::shared_ptr<NodeHelp> help_;
-  std::unique_ptr<cluster::SessionHost> session_host_;
-  std::unique_ptr<SessionDevices> session_devices_;
-  std::unique_ptr<Sessions> sessions_;
+  std::shared_ptr<NodeSessions> sessions_;  // null in a build without sessions
   std::shared_ptr<cluster::LinkCoder> coder_;
   std::unique_ptr<NodeSource> source_;
   std::unique_ptr<cluster::CodedSource> coded_source_;  // around source_, if there is a coder
