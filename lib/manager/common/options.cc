@@ -89,6 +89,42 @@ void add_protection(std::vector<OptionRow>& rows) {
                   "machine may be unprotected (node.protect = off, or UCX)."});
 }
 
+// Adds options of the transport between nodes.
+void add_transport(std::vector<OptionRow>& rows) {
+  rows.push_back({"node.transport",
+                  OptionType::choice,
+                  "auto",
+                  "What carries the links, the same on all nodes of a pool; auto: ucx where RDMA is here and "
+                  "node.ucx_devices names it, else tcp.",
+                  0,
+                  0,
+                  {"auto", "tcp", "ucx"}});
+  rows.push_back({"node.ucx_devices", OptionType::string, "",
+                  "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback "
+                  "alone. UCX trusts every process that reaches its ports."});
+  rows.push_back({"node.ucx_transports", OptionType::string, "",
+                  "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
+  rows.push_back({"node.ucx_module", OptionType::string, "",
+                  "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
+}
+
+// Adds options of reading between nodes of one machine.
+void add_in_place(std::vector<OptionRow>& rows) {
+  rows.push_back(
+      {"node.local",
+       OptionType::choice,
+       "auto",
+       "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
+       "read this one's.",
+       0,
+       0,
+       {"auto", "off"}});
+  rows.push_back({"node.local_directory", OptionType::string, "",
+                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
+                  "kvbm-<user id> in the directory for temporary files."});
+}
+
+// Adds options of a node among others, and of sharing on one host.
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
       {"node.listen", OptionType::string, "",
@@ -118,36 +154,11 @@ void add_neighbours(std::vector<OptionRow>& rows) {
       {"node.peers_file_join", OptionType::boolean, "false",
        "Write this node into node.peers_file at start, and take it out at the end; needs node.listen and node.name."});
   rows.push_back({"node.replicas", OptionType::count, "1", "Homes that a block is offered to.", 1, 7});
-  rows.push_back({"node.transport",
-                  OptionType::choice,
-                  "auto",
-                  "What carries the links, the same on all nodes of a pool; auto: ucx where RDMA is here and "
-                  "node.ucx_devices names it, else tcp.",
-                  0,
-                  0,
-                  {"auto", "tcp", "ucx"}});
-  rows.push_back({"node.ucx_devices", OptionType::string, "",
-                  "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback "
-                  "alone. UCX trusts every process that reaches its ports."});
-  rows.push_back({"node.ucx_transports", OptionType::string, "",
-                  "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
-  rows.push_back({"node.ucx_module", OptionType::string, "",
-                  "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
+  add_transport(rows);
   rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
                   "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.",
                   4 << 20, kMaxBytes});
-  rows.push_back(
-      {"node.local",
-       OptionType::choice,
-       "auto",
-       "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
-       "read this one's.",
-       0,
-       0,
-       {"auto", "off"}});
-  rows.push_back({"node.local_directory", OptionType::string, "",
-                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
-                  "kvbm-<user id> in the directory for temporary files."});
+  add_in_place(rows);
   rows.push_back({"node.codec",
                   OptionType::choice,
                   "off",
@@ -156,6 +167,42 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   0,
                   0,
                   {"off", "auto", "fast", "default", "max", "zstd"}});
+}
+
+// Adds options of reading disks into devices.
+void add_device_storage(std::vector<OptionRow>& rows) {
+  rows.push_back({"device.storage",
+                  OptionType::choice,
+                  "auto",
+                  "Reading disks straight into a device (GPUDirect Storage, cuFile): for loads that do not keep blocks "
+                  "in the host, where the kernel has nvidia-fs; never; or, on, for all loads into devices, also where "
+                  "cuFile can only copy.",
+                  0,
+                  0,
+                  {"auto", "off", "on"}});
+  rows.push_back({"device.storage_library", OptionType::string, "",
+                  "The library of cuFile, a path; empty: libcufile.so.0 as the system finds it."});
+}
+
+// Adds options of sessions between devices.
+void add_device_sessions(std::vector<OptionRow>& rows) {
+  rows.push_back({"device.ipc",
+                  OptionType::choice,
+                  "auto",
+                  "Sessions between two processes of one machine go from device memory to device memory (CUDA IPC) "
+                  "where the driver allows it; or never.",
+                  0,
+                  0,
+                  {"auto", "off"}});
+  rows.push_back({"device.rdma",
+                  OptionType::choice,
+                  "auto",
+                  "Sessions between machines: network cards read and write kvbm's own device memory (GPUDirect RDMA) "
+                  "where the transport of node.transport and the device say that they can; never; or, on, also where "
+                  "the device does not say so.",
+                  0,
+                  0,
+                  {"auto", "off", "on"}});
 }
 
 // Adds options of attached caches in device memory.
@@ -192,34 +239,8 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.lost_after", OptionType::duration, "10s",
                   "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
                   3'600'000'000'000});
-  rows.push_back({"device.storage",
-                  OptionType::choice,
-                  "auto",
-                  "Reading disks straight into a device (GPUDirect Storage, cuFile): for loads that do not keep blocks "
-                  "in the host, where the kernel has nvidia-fs; never; or, on, for all loads into devices, also where "
-                  "cuFile can only copy.",
-                  0,
-                  0,
-                  {"auto", "off", "on"}});
-  rows.push_back({"device.storage_library", OptionType::string, "",
-                  "The library of cuFile, a path; empty: libcufile.so.0 as the system finds it."});
-  rows.push_back({"device.ipc",
-                  OptionType::choice,
-                  "auto",
-                  "Sessions between two processes of one machine go from device memory to device memory (CUDA IPC) where "
-                  "the driver allows it; or never.",
-                  0,
-                  0,
-                  {"auto", "off"}});
-  rows.push_back({"device.rdma",
-                  OptionType::choice,
-                  "auto",
-                  "Sessions between machines: network cards read and write kvbm's own device memory (GPUDirect RDMA) "
-                  "where the transport of node.transport and the device say that they can; never; or, on, also where "
-                  "the device does not say so.",
-                  0,
-                  0,
-                  {"auto", "off", "on"}});
+  add_device_storage(rows);
+  add_device_sessions(rows);
 }
 
 std::vector<OptionRow> make_schema() {
@@ -287,6 +308,96 @@ AdmissionKind admission_named(const std::string& name) {
   return AdmissionKind::all;
 }
 
+void read_host(const OptionSet& config, Options& out) {
+  const auto& values = config.values;
+  out.host.capacity_bytes = values.at("host.capacity").number;
+  out.host.block_bytes = values.at("host.block_bytes").number;
+  out.host.file = values.at("host.file").text;
+  out.host.huge_pages = values.at("host.huge_pages").number != 0;
+  out.host.interleave = values.at("host.interleave").number != 0;
+  out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
+  out.policy = values.at("host.policy").text;
+  out.hash_managed = values.at("host.managed_hashes").text == "at_register";
+  out.room_wait_ns = values.at("host.room_wait").number;
+}
+
+void read_node(const OptionSet& config, NodeOptions& out) {
+  const auto& values = config.values;
+  out.listen = values.at("node.listen").text;
+  out.peers = split(values.at("node.peers").text);
+  out.key_file = values.at("node.key_file").text;
+  const std::string& protect = values.at("node.protect").text;
+  if (protect == "authenticate") out.protect = copy::Protection::authenticate;
+  if (protect == "encrypt") out.protect = copy::Protection::encrypt;
+  if (protect == "off") out.protect = copy::Protection::off;
+  out.trusted_network = values.at("node.trusted_network").number != 0;
+  out.name = values.at("node.name").text;
+  out.pool = values.at("node.pool").text;
+  out.staging_bytes = values.at("node.staging").number;
+  out.session_staging_bytes = values.at("node.session_staging").number;
+  out.admission = admission_named(values.at("node.admission").text);
+  out.peers_file = values.at("node.peers_file").text;
+  out.peers_file_join = values.at("node.peers_file_join").number != 0;
+  out.replicas = static_cast<uint32_t>(values.at("node.replicas").number);
+  out.transport = values.at("node.transport").text;
+  out.ucx_devices = values.at("node.ucx_devices").text;
+  out.ucx_transports = values.at("node.ucx_transports").text;
+  out.ucx_module = values.at("node.ucx_module").text;
+  out.local = values.at("node.local").text == "auto";
+  out.local_directory = values.at("node.local_directory").text;
+  out.codec = values.at("node.codec").text;
+  out.device_ipc = values.at("device.ipc").text == "auto";
+  using Rdma = NodeOptions::DeviceRdma;
+  const std::string& rdma = values.at("device.rdma").text;
+  if (rdma != "auto") out.device_rdma = rdma == "on" ? Rdma::on : Rdma::off;
+}
+
+void read_share(const OptionSet& config, ShareOptions& out) {
+  out.on = config.values.at("share").text == "on";
+  out.directory = config.values.at("share_directory").text;
+  out.ask_ns = config.values.at("share_ask").number;
+}
+
+void read_device(const OptionSet& config, DeviceOptions& out) {
+  const auto& values = config.values;
+  const std::string& cuda = values.at("device.cuda").text;
+  if (cuda != "auto") out.use = cuda == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
+  out.library = values.at("device.library").text;
+  out.multiprocessors = static_cast<uint32_t>(values.at("device.multiprocessors").number);
+  out.staging_bytes = values.at("device.staging").number;
+  out.staged_run_bytes = values.at("device.staged_run").number;
+  out.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
+  out.decode = values.at("device.decode").number != 0;
+  out.lost_after_ns = values.at("device.lost_after").number;
+  const std::string& storage = values.at("device.storage").text;
+  if (storage != "auto") out.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
+  out.storage_library = values.at("device.storage_library").text;
+}
+
+Result<TierOptions> tier_from(const OptionSet& entry) {
+  const auto& values = entry.values;
+  TierOptions tier;
+  tier.path = values.at("path").text;
+  tier.url = values.at("url").text;
+  if (tier.path.empty() == tier.url.empty()) {
+    return Status(Code::bad_config,
+                  tier.path.empty() ? "a [[tier]] has no path and no url" : "a [[tier]] has a path and a url",
+                  "say where its directory is, as path = \"...\", or which store it is, as url = \"...\"");
+  }
+  tier.capacity_bytes = values.at("capacity").number;
+  if (!tier.url.empty() && values.at("capacity").origin == "default") tier.capacity_bytes = 0;
+  if (!tier.path.empty() && tier.capacity_bytes < kMinDiskBytes) {
+    return Status(Code::bad_config, "a [[tier]] is too small", "capacity of " + tier.path + " is at least 1MiB");
+  }
+  tier.write_bytes_per_s = values.at("write_bytes_per_s").number;
+  tier.read_bytes_per_s = values.at("read_bytes_per_s").number;
+  tier.admission = admission_named(values.at("admission").text);
+  tier.admission_uses = static_cast<uint32_t>(values.at("admission_uses").number);
+  tier.codec = values.at("codec").text;
+  tier.codec_for_space = values.at("codec_goal").text == "space";
+  return tier;
+}
+
 }  // namespace
 
 const char* admission_name(AdmissionKind kind) noexcept {
@@ -329,82 +440,18 @@ std::span<const OptionRow> option_schema() {
 }
 
 Result<Options> options_from(const OptionSet& config) {
-  const auto& values = config.values;
   Options out;
-  out.host.capacity_bytes = values.at("host.capacity").number;
-  out.host.block_bytes = values.at("host.block_bytes").number;
-  out.host.file = values.at("host.file").text;
-  out.host.huge_pages = values.at("host.huge_pages").number != 0;
-  out.host.interleave = values.at("host.interleave").number != 0;
-  out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
-  out.policy = values.at("host.policy").text;
-  out.hash_managed = values.at("host.managed_hashes").text == "at_register";
-  out.room_wait_ns = values.at("host.room_wait").number;
-  out.node.listen = values.at("node.listen").text;
-  out.node.peers = split(values.at("node.peers").text);
-  out.node.key_file = values.at("node.key_file").text;
-  const std::string& protect = values.at("node.protect").text;
-  if (protect == "authenticate") out.node.protect = copy::Protection::authenticate;
-  if (protect == "encrypt") out.node.protect = copy::Protection::encrypt;
-  if (protect == "off") out.node.protect = copy::Protection::off;
-  out.node.trusted_network = values.at("node.trusted_network").number != 0;
-  out.node.name = values.at("node.name").text;
-  out.node.pool = values.at("node.pool").text;
-  out.node.staging_bytes = values.at("node.staging").number;
-  out.node.session_staging_bytes = values.at("node.session_staging").number;
-  out.node.admission = admission_named(values.at("node.admission").text);
-  out.share.on = values.at("share").text == "on";
-  out.share.directory = values.at("share_directory").text;
-  out.share.ask_ns = values.at("share_ask").number;
-  out.node.peers_file = values.at("node.peers_file").text;
-  out.node.peers_file_join = values.at("node.peers_file_join").number != 0;
-  out.node.replicas = static_cast<uint32_t>(values.at("node.replicas").number);
-  out.node.transport = values.at("node.transport").text;
-  out.node.ucx_devices = values.at("node.ucx_devices").text;
-  out.node.ucx_transports = values.at("node.ucx_transports").text;
-  out.node.ucx_module = values.at("node.ucx_module").text;
-  out.node.local = values.at("node.local").text == "auto";
-  out.node.local_directory = values.at("node.local_directory").text;
-  out.node.codec = values.at("node.codec").text;
-  const std::string& cuda = values.at("device.cuda").text;
-  if (cuda != "auto") out.device.use = cuda == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
-  out.device.library = values.at("device.library").text;
-  out.device.multiprocessors = static_cast<uint32_t>(values.at("device.multiprocessors").number);
-  out.device.staging_bytes = values.at("device.staging").number;
-  out.device.staged_run_bytes = values.at("device.staged_run").number;
-  out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
-  out.device.decode = values.at("device.decode").number != 0;
-  out.device.lost_after_ns = values.at("device.lost_after").number;
-  const std::string& storage = values.at("device.storage").text;
-  if (storage != "auto") out.device.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
-  out.device.storage_library = values.at("device.storage_library").text;
-  out.node.device_ipc = values.at("device.ipc").text == "auto";
-  using Rdma = NodeOptions::DeviceRdma;
-  const std::string& rdma = values.at("device.rdma").text;
-  if (rdma != "auto") out.node.device_rdma = rdma == "on" ? Rdma::on : Rdma::off;
-  out.seal_key_file = values.at("seal.key_file").text;
+  read_host(config, out);
+  read_node(config, out.node);
+  read_share(config, out.share);
+  read_device(config, out.device);
+  out.seal_key_file = config.values.at("seal.key_file").text;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {
-    TierOptions tier;
-    tier.path = entry.values.at("path").text;
-    tier.url = entry.values.at("url").text;
-    if (tier.path.empty() == tier.url.empty()) {
-      return Status(Code::bad_config, tier.path.empty() ? "a [[tier]] has no path and no url" : "a [[tier]] has a path and a url",
-                    "say where its directory is, as path = \"...\", or which store it is, as url = \"...\"");
-    }
-    tier.capacity_bytes = entry.values.at("capacity").number;
-    if (!tier.url.empty() && entry.values.at("capacity").origin == "default") tier.capacity_bytes = 0;
-    if (!tier.path.empty() && tier.capacity_bytes < kMinDiskBytes) {
-      return Status(Code::bad_config, "a [[tier]] is too small", "capacity of " + tier.path + " is at least 1MiB");
-    }
-    tier.write_bytes_per_s = entry.values.at("write_bytes_per_s").number;
-    tier.read_bytes_per_s = entry.values.at("read_bytes_per_s").number;
-    tier.admission = admission_named(entry.values.at("admission").text);
-    tier.admission_uses = static_cast<uint32_t>(entry.values.at("admission_uses").number);
-    tier.codec = entry.values.at("codec").text;
-    tier.codec_for_space = entry.values.at("codec_goal").text == "space";
-    out.tiers.push_back(std::move(tier));
+    auto tier = tier_from(entry);
+    if (!tier.ok()) return tier.status();
+    out.tiers.push_back(std::move(tier).value());
   }
   return out;
 }
