@@ -140,6 +140,46 @@ class Taking final : public RoomSeeker, public std::enable_shared_from_this<Taki
   std::atomic<uint32_t> wakes_{0};
 };
 
+// Returns true if records that are read from tier `from` go on to another tier below.
+bool goes_on(TierStack& stack, TierIndex from) {
+  bool any = false;
+  for (TierIndex t = 1; t <= stack.lower().count(); ++t) {
+    const AdmissionKind admission = stack.host().options().tiers[t - 1U].admission;
+    const bool all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
+    any = any || (all && t != from && !stack.lower().out_of_use(t));
+  }
+  return any;
+}
+
+// Returns true if the host has a copy of an offered block that makes reading it needless.
+bool has_good_copy(HostTier& host, const Identity& id, TierIndex index, bool of_nodes) {
+  const SlotId here = host.acquire_one(id.family, id.key);
+  if (here == kNoSlot) return false;
+  // A lossy block here gives way to an uncoded one, if that is offered. A block of an earlier process that fails
+  // verification counts as missing: otherwise the other node would evict the only good copy.
+  const bool good = host.trust(here);
+  const bool lossy = good && host.has_lossy() && lies_lossy(host, here);
+  // The offering node evicts its copy now. A copy that a node gave before is not offered on either.
+  const bool given = of_nodes && good && (host.table().flags(here) & on_tier_flag(index)) != 0;
+  if (given) host.taken().given({&here, 1});
+  host.release({&here, 1});
+  return good && !lossy;
+}
+
+// Keeps the offered blocks that were read.
+void keep_landed(TierStack& stack, std::span<const Landed> landed, TierIndex index, bool of_nodes) {
+  const MemoryWait nobody_to_tell;
+  std::vector<SlotId> came;
+  for (const Delivery& one : landed) {
+    if (one.code != Code::ok) continue;
+    came.push_back(one.slot);
+    // A block that was stored here meanwhile does not count as given, so it is offered on.
+    const bool given = of_nodes && (stack.host().table().flags(one.slot) & on_tier_flag(index)) != 0;
+    if (given) stack.host().taken().given({&one.slot, 1});
+  }
+  stack.keep_taken(came);
+}
+
 }  // namespace
 
 void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cluster::PeerTier& tier,
@@ -155,13 +195,7 @@ void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, clus
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
   // Blocks that go on to a tier below pass through the host in parts.
-  bool goes_on = false;
-  for (TierIndex t = 1; t <= stack->lower().count(); ++t) {
-    const AdmissionKind admission = host.options().tiers[t - 1U].admission;
-    const bool all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
-    goes_on = goes_on || (all && t != index && !stack->lower().out_of_use(t));
-  }
-  const size_t most = goes_on ? SIZE_MAX : host.arena().slots();
+  const size_t most = goes_on(*stack, index) ? SIZE_MAX : host.arena().slots();
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
     if (one.id.family == kNoFamily) continue;  // the table of families was full
@@ -169,18 +203,7 @@ void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, clus
                       one.item.head_bytes <= host.arena().head(0).size();
     if (!fits || taken.size() >= most) continue;
     want.push_back(i);
-    const SlotId here = host.acquire_one(one.id.family, one.id.key);
-    if (here != kNoSlot) {
-      // A lossy block here gives way to an uncoded one, if that is offered. A block of an earlier process that fails
-      // verification counts as missing: otherwise the other node would evict the only good copy.
-      const bool good = host.trust(here);
-      const bool lossy = good && host.has_lossy() && lies_lossy(host, here);
-      // The offering node evicts its copy now. A copy that a node gave before is not offered on either.
-      const bool given = of_nodes && good && (host.table().flags(here) & on_tier_flag(index)) != 0;
-      if (given) host.taken().given({&here, 1});
-      host.release({&here, 1});
-      if (good && !lossy) continue;
-    }
+    if (has_good_copy(host, one.id, index, of_nodes)) continue;
     tier::Found found;
     found.present = true;
     found.head_bytes = one.item.head_bytes;
@@ -200,18 +223,7 @@ void take_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, clus
   tier.learn(link.peer(), taken);
   const auto taking = std::make_shared<Taking>(
       stack, index, std::move(items),
-      [stack, of_nodes, index](std::vector<Delivery> landed) {
-        const MemoryWait nobody_to_tell;
-        std::vector<SlotId> came;
-        for (const Delivery& one : landed) {
-          if (one.code != Code::ok) continue;
-          came.push_back(one.slot);
-          // A block that was stored here meanwhile does not count as given, so it is offered on.
-          const bool given = of_nodes && (stack->host().table().flags(one.slot) & on_tier_flag(index)) != 0;
-          if (given) stack->host().taken().given({&one.slot, 1});
-        }
-        stack->keep_taken(came);
-      },
+      [stack, of_nodes, index](const std::vector<Delivery>& landed) { keep_landed(*stack, landed, index, of_nodes); },
       [release, links] { links.post(release); });
   taking->begin();
 }
