@@ -167,7 +167,7 @@ bool has_good_copy(HostTier& host, const Identity& id, TierIndex index, bool of_
 }
 
 // Keeps the offered blocks that were read.
-void keep_landed(TierStack& stack, std::span<const Landed> landed, TierIndex index, bool of_nodes) {
+void keep_landed(TierStack& stack, std::span<const Delivery> landed, TierIndex index, bool of_nodes) {
   const MemoryWait nobody_to_tell;
   std::vector<SlotId> came;
   for (const Delivery& one : landed) {
