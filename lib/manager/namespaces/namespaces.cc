@@ -1,7 +1,6 @@
 #include "manager/namespaces/namespaces.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -159,19 +158,7 @@ Status Namespaces::raise_epochs(std::span<cluster::EpochWord> words, uint32_t ma
   bool leaves_nothing = false;
   {
     MutexLock raising(raising_);
-    const auto census = take_row_census(words.size());
-    EpochTable::Plan plan;
-    {
-      MutexLock lock(mutex_);
-      EpochTable::Needed needed = [this, &census](const NamespaceId& base)
-                                      KVBM_NO_TSA { return need_of_row(*census, base); };
-      epochs_.begin();
-      for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
-      if (!plan.rows.empty()) epochs_.add_unwritten(plan);
-      // True if the old epoch is 0, or left no records.
-      leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
-                       (words[0].known == 0 || epochs_.is_clean(words[0].base));
-    }
+    const EpochTable::Plan plan = plan_epochs(words, may_add, speaker, leaves_nothing);
     if (words.size() == 1 && words[0].code == Code::at_limit) {
       return {Code::at_limit, "the tiers keep epochs of 4,096 namespaces, and all of these are open: close some"};
     }
@@ -180,47 +167,85 @@ Status Namespaces::raise_epochs(std::span<cluster::EpochWord> words, uint32_t ma
       return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
     }
     if (plan.rows.empty()) return {};
-    for (const auto& tier : stack_.lower().all()) {
-      const Status set = tier->set_epochs(plan.rows, plan.forgotten, plan.floored);
-      if (set.ok()) continue;
-      for (cluster::EpochWord& word : words) {
-        if (word.code == Code::ok && word.known < word.epoch) word.code = set.code();
-        word.added = false;
-      }
-      return set;
-    }
-    MutexLock lock(mutex_);
-    epochs_.commit(plan);
-    for (const NamespaceId& base : plan.forgotten) {
-      if (epochs_.epoch(base) == 0) host_.arena().forget_epoch(base);
-    }
-    for (const tier::EpochRow& row : plan.rows) {
-      const auto handles = live_handles(row.base);
-      if (!handles.empty()) epochs_.own(row.base);
-      host_.arena().set_epoch(row.base, row.epoch, row.foreign && handles.empty());
-      for (const auto& handle : handles) {
-        if (handle->epoch() >= row.epoch) continue;
-        ended.insert(handle->id());
-        handle->advance(row.epoch);
-      }
-    }
+    if (Status written = write_epochs(plan, words); !written.ok()) return written;
+    ended = commit_epochs(plan);
   }
   for (cluster::EpochWord& word : words) {
     if (word.code == Code::ok) word.known = std::max(word.known, word.epoch);
   }
-  // No lookup finds these blocks any more; erasing them only frees their space.
-  for (const NamespaceId& id : ended) {
-    const Status erased = erase_families_of(id);
-    leaves_nothing = leaves_nothing && erased.ok();
-    if (erased.ok() || erased.code() == Code::unsupported) continue;
-    host_.env().log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
-  }
-  for (const NamespaceId& id : ended) host_.events().cleared(id);
+  leaves_nothing = erase_ended(ended) && leaves_nothing;
   if (leaves_nothing && !ended.empty()) {
     MutexLock lock(mutex_);
     epochs_.note_clean(words[0].base, words[0].known);
   }
   return host_.arena().sync();
+}
+
+// Plans all words. `leaves_nothing`: the only word ends an epoch that left no records.
+EpochTable::Plan Namespaces::plan_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker,
+                                         bool& leaves_nothing) {
+  const auto census = take_row_census(words.size());
+  EpochTable::Plan plan;
+  MutexLock lock(mutex_);
+  EpochTable::Needed needed = [this, &census](const NamespaceId& base)
+                                  KVBM_NO_TSA { return need_of_row(*census, base); };
+  epochs_.begin();
+  for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
+  if (!plan.rows.empty()) epochs_.add_unwritten(plan);
+  // True if the old epoch is 0, or left no records.
+  leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
+                   (words[0].known == 0 || epochs_.is_clean(words[0].base));
+  return plan;
+}
+
+// Writes a plan into all tiers, up to the first one that fails. Then words that were to be raised get its code.
+Status Namespaces::write_epochs(const EpochTable::Plan& plan, std::span<cluster::EpochWord> words) {
+  for (const auto& tier : stack_.lower().all()) {
+    const Status set = tier->set_epochs(plan.rows, plan.forgotten, plan.floored);
+    if (set.ok()) continue;
+    for (cluster::EpochWord& word : words) {
+      if (word.code == Code::ok && word.known < word.epoch) word.code = set.code();
+      word.added = false;
+    }
+    return set;
+  }
+  return {};
+}
+
+// Makes a plan that all tiers have the state of this process. Returns the namespaces, at their old epochs, of handles
+// that it moved on.
+std::set<NamespaceId> Namespaces::commit_epochs(const EpochTable::Plan& plan) {
+  std::set<NamespaceId> ended;
+  MutexLock lock(mutex_);
+  epochs_.commit(plan);
+  for (const NamespaceId& base : plan.forgotten) {
+    if (epochs_.epoch(base) == 0) host_.arena().forget_epoch(base);
+  }
+  for (const tier::EpochRow& row : plan.rows) {
+    const auto handles = live_handles(row.base);
+    if (!handles.empty()) epochs_.own(row.base);
+    host_.arena().set_epoch(row.base, row.epoch, row.foreign && handles.empty());
+    for (const auto& handle : handles) {
+      if (handle->epoch() >= row.epoch) continue;
+      ended.insert(handle->id());
+      handle->advance(row.epoch);
+    }
+  }
+  return ended;
+}
+
+// Erases the records of ended epochs. No lookup finds these blocks any more, so this only frees their space. False:
+// some stay.
+bool Namespaces::erase_ended(const std::set<NamespaceId>& ended) {
+  bool all = true;
+  for (const NamespaceId& id : ended) {
+    const Status erased = erase_families_of(id);
+    all = all && erased.ok();
+    if (erased.ok() || erased.code() == Code::unsupported) continue;
+    host_.env().log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
+  }
+  for (const NamespaceId& id : ended) host_.events().cleared(id);
+  return all;
 }
 
 // Plans one word. Sets `known` to this process's epoch, and `epoch` of a word that is to be written to a higher one.

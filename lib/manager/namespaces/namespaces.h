@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -95,6 +96,11 @@ class Namespaces {
   uint64_t epoch_here(const NamespaceId& base_id) KVBM_REQUIRES(mutex_);
   uint64_t epoch_to_open(const NamespaceId& base_id) KVBM_REQUIRES(mutex_);
   Status raise_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker);
+  EpochTable::Plan plan_epochs(std::span<cluster::EpochWord> words, uint32_t may_add, Speaker speaker,
+                               bool& leaves_nothing) KVBM_REQUIRES(raising_) KVBM_EXCLUDES(mutex_);
+  Status write_epochs(const EpochTable::Plan& plan, std::span<cluster::EpochWord> words) KVBM_REQUIRES(raising_);
+  std::set<NamespaceId> commit_epochs(const EpochTable::Plan& plan) KVBM_REQUIRES(raising_) KVBM_EXCLUDES(mutex_);
+  bool erase_ended(const std::set<NamespaceId>& ended);
   void plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
                   EpochTable::Needed& needed) KVBM_REQUIRES(raising_, mutex_);
   std::shared_ptr<const RowCensus> take_row_census(size_t words) KVBM_REQUIRES(raising_) KVBM_EXCLUDES(mutex_);
