@@ -229,6 +229,69 @@ uint32_t group_after(const PlanarPlan& plan, uint32_t block) noexcept {
   return plan.blocks - block < plan.group_blocks ? plan.blocks - block : plan.group_blocks;
 }
 
+// Parts of the loops below, always inlined: their counters stay in registers.
+#define KVBM_INLINE __attribute__((always_inline)) inline
+
+// Returns the codes of the next block. `at`: bits of the open streams so far.
+template <uint32_t kLevels, uint32_t kFull>
+KVBM_INLINE Vector read_codes(const std::byte* full, size_t full_bytes, const std::byte* streams,
+                              uint64_t (&at)[kLevels], const LevelLimits<kLevels, kFull>& limits) noexcept {
+  Vector codes = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (uint32_t l = 0; l < kLevels; ++l) {
+    __mmask64 bit;
+    if (l < kFull) {
+      bit = _cvtu64_mask64(load_word(full + l * full_bytes));
+    } else {
+      const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
+      const uint32_t n = ones_of(open);
+      bit = _cvtu64_mask64(_pdep_u64(take_bits(streams, at[l], n), open));
+      at[l] += n;
+    }
+    codes = _mm512_mask_add_epi8(codes, bit, codes, repeat(1U << (kLevels - 1 - l)));
+  }
+  return codes;
+}
+
+template <uint32_t kLevels, uint32_t kFull>
+KVBM_INLINE void write_codes(Vector codes, std::byte* full, size_t full_bytes, std::byte* streams,
+                             BitWriter (&writers)[kLevels], const LevelLimits<kLevels, kFull>& limits) noexcept {
+#pragma GCC unroll 8
+  for (uint32_t l = 0; l < kLevels; ++l) {
+    const uint64_t ones = _cvtmask64_u64(_mm512_test_epi8_mask(codes, repeat(1U << (kLevels - 1 - l))));
+    if (l < kFull) {
+      store_word(full + l * full_bytes, ones);
+      continue;
+    }
+    const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
+    writers[l].put(streams, _pext_u64(ones, open), ones_of(open));
+  }
+}
+
+// Returns top bytes: symbols, and their raw bits behind them.
+template <uint32_t kRaw>
+KVBM_INLINE Vector join_bits(Vector symbols, const std::byte* bits) noexcept {
+  Vector top = _mm512_and_si512(_mm512_slli_epi16(symbols, kRaw), repeat(0xFF & ~((1U << kRaw) - 1)));
+#pragma GCC unroll 8
+  for (uint32_t b = 0; b < kRaw; ++b) {
+    const __mmask64 bit = _cvtu64_mask64(load_word(bits + size_t{8} * b));
+    top = _mm512_mask_add_epi8(top, bit, top, repeat(1U << (kRaw - 1 - b)));
+  }
+  return top;
+}
+
+// Returns the symbols of top bytes; stores the raw bits.
+template <uint32_t kRaw>
+KVBM_INLINE Vector split_bits(Vector top, std::byte* bits) noexcept {
+#pragma GCC unroll 8
+  for (uint32_t b = 0; b < kRaw; ++b) {
+    store_word(bits + size_t{8} * b, _cvtmask64_u64(_mm512_test_epi8_mask(top, repeat(1U << (kRaw - 1 - b)))));
+  }
+  return _mm512_and_si512(_mm512_srli_epi16(top, kRaw), repeat(0xFF >> kRaw));
+}
+
+#undef KVBM_INLINE
+
 template <uint32_t kWidth, uint32_t kRaw, uint32_t kLevels, uint32_t kFull, bool kPacked = false>
 void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept {
   const RankTable<kLevels> ranks(plan.rank);
@@ -252,20 +315,7 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
     block += group;
     for (const std::byte* const end = raw + size_t{group} * kBlock * kWidth; raw != end; raw += kBlock * kWidth) {
       if constexpr (kFull < kLevels) fetch<kWidth, _MM_HINT_T0>(raw, kBlocksAhead * kBlock * kWidth);
-      Vector codes = _mm512_setzero_si512();
-#pragma GCC unroll 8
-      for (uint32_t l = 0; l < kLevels; ++l) {
-        __mmask64 bit;
-        if (l < kFull) {
-          bit = _cvtu64_mask64(load_word(full + l * full_bytes));
-        } else {
-          const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-          const uint32_t n = ones_of(open);
-          bit = _cvtu64_mask64(_pdep_u64(take_bits(streams, at[l], n), open));
-          at[l] += n;
-        }
-        codes = _mm512_mask_add_epi8(codes, bit, codes, repeat(1U << (kLevels - 1 - l)));
-      }
+      const Vector codes = read_codes<kLevels, kFull>(full, full_bytes, streams, at, limits);
       full += 8;
       const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
       const Vector index = _mm512_add_epi8(ranks.of(codes), walk.classes());
@@ -273,12 +323,7 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
       top = _mm512_mask_expand_epi8(top, escaped, load(escapes));
       escapes += ones_of(_cvtmask64_u64(escaped));
       if constexpr (kRaw != 0) {
-        top = _mm512_and_si512(_mm512_slli_epi16(top, kRaw), repeat(0xFF & ~((1U << kRaw) - 1)));
-#pragma GCC unroll 8
-        for (uint32_t b = 0; b < kRaw; ++b) {
-          const __mmask64 bit = _cvtu64_mask64(load_word(bits + size_t{8} * b));
-          top = _mm512_mask_add_epi8(top, bit, top, repeat(1U << (kRaw - 1 - b)));
-        }
+        top = join_bits<kRaw>(top, bits);
         bits += size_t{8} * kRaw;
       }
       join<kWidth, kPacked>(top, low, plane_bytes, raw);
@@ -323,29 +368,15 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
       Vector top = split<kWidth>(raw, low, plane_bytes);
       if constexpr (kWidth > 1) low += kBlock;
       if constexpr (kRaw != 0) {
-#pragma GCC unroll 8
-        for (uint32_t b = 0; b < kRaw; ++b) {
-          store_word(bits + size_t{8} * b,
-                     _cvtmask64_u64(_mm512_test_epi8_mask(top, repeat(1U << (kRaw - 1 - b)))));
-        }
+        top = split_bits<kRaw>(top, bits);
         bits += size_t{8} * kRaw;
-        top = _mm512_and_si512(_mm512_srli_epi16(top, kRaw), repeat(0xFF >> kRaw));
       }
       const Vector place = _mm512_sub_epi8(top, base);
       const Vector index = _mm512_add_epi8(place, walk.classes());
       const Vector found = _mm512_permutex2var_epi8(codes_low, index, codes_high);
       const Vector codes =
           _mm512_mask_mov_epi8(escape, _mm512_cmplt_epu8_mask(place, repeat(kMaxSymbols)), found);
-#pragma GCC unroll 8
-      for (uint32_t l = 0; l < kLevels; ++l) {
-        const uint64_t ones = _cvtmask64_u64(_mm512_test_epi8_mask(codes, repeat(1U << (kLevels - 1 - l))));
-        if (l < kFull) {
-          store_word(full + l * full_bytes, ones);
-          continue;
-        }
-        const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-        writers[l].put(streams, _pext_u64(ones, open), ones_of(open));
-      }
+      write_codes<kLevels, kFull>(codes, full, full_bytes, streams, writers, limits);
       full += 8;
       const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
       store(escapes, _mm512_maskz_compress_epi8(escaped, top));
