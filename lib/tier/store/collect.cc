@@ -84,50 +84,18 @@ void StoreCore::elect(std::vector<WriterSign> signs) {
 }
 
 void StoreCore::collect() {
-  std::vector<std::pair<Stamp, uint64_t>> packs;
+  Packs packs;
   std::vector<Stamp> indexes;
   {
     MutexLock lock(mutex_);
     if (!elected_ || collecting_ || closing_) return;
-    const uint64_t ms = unix_ms();
-    const uint64_t oldest_ms = options_.ttl_s != 0 && ms > options_.ttl_s * 1000 ? ms - options_.ttl_s * 1000 : 0;
-    const Stamp* const oldest = index_.oldest();
-    const bool too_much = options_.capacity_bytes != 0 && index_.stored_bytes() > options_.capacity_bytes;
-    const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
-    // Runs for every pack that was written: nearly always nothing is to be removed.
-    if (oldest != nullptr && !too_much && !too_old &&
-        (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
-      return;
-    }
-    uint64_t left = index_.stored_bytes();
-    uint64_t keeps = ms;  // packs from here on stay
-    index_.for_each_pack([&](const Stamp& stamp, uint64_t bytes) {
-      const bool goes = packs.size() < kRoundObjects && (stamp.ms < oldest_ms || (options_.capacity_bytes != 0 && left > options_.capacity_bytes));
-      if (!goes) {
-        keeps = std::min(keeps, stamp.ms);
-        return;
-      }
-      packs.emplace_back(stamp, bytes);
-      left -= bytes;
-    });
-    // An index object names packs that are older than itself.
-    for (const Stamp& stamp : known_indexes_) {
-      if (stamp.ms >= std::min(keeps, ms - std::min(ms, kOverlapMs)) || indexes.size() == kRoundObjects) break;
-      indexes.push_back(stamp);
-    }
+    find_old(packs, indexes);
     if (packs.empty() && indexes.empty()) return;
     collecting_ = true;
   }
   const auto left = std::make_shared<std::atomic<size_t>>(packs.size() + indexes.size());
   const auto ended = [self = shared_from_this(), left] {
-    if (left->fetch_sub(1) != 1) return;
-    bool more = false;
-    {
-      MutexLock lock(self->mutex_);
-      self->collecting_ = false;
-      more = self->options_.capacity_bytes != 0 && self->index_.stored_bytes() > self->options_.capacity_bytes;
-    }
-    if (more && !self->requests_->backs_off()) self->collect();
+    if (left->fetch_sub(1) == 1) self->collected();
   };
   for (const auto& [stamp, bytes] : packs) {
     remove(stamped_name(kPackPrefix, stamp), false, [self = shared_from_this(), stamp = stamp, bytes = bytes, ended](Code code) {
@@ -148,6 +116,46 @@ void StoreCore::collect() {
       ended();
     });
   }
+}
+
+// Finds what one round removes.
+void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
+  const uint64_t ms = unix_ms();
+  const uint64_t oldest_ms = options_.ttl_s != 0 && ms > options_.ttl_s * 1000 ? ms - options_.ttl_s * 1000 : 0;
+  const Stamp* const oldest = index_.oldest();
+  const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
+  // Runs for every pack that was written: nearly always nothing is to be removed.
+  if (oldest != nullptr && !exceeds_capacity(index_.stored_bytes()) && !too_old &&
+      (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
+    return;
+  }
+  uint64_t left = index_.stored_bytes();
+  uint64_t keeps = ms;  // packs from here on stay
+  index_.for_each_pack([&](const Stamp& stamp, uint64_t bytes) {
+    const bool goes = packs.size() < kRoundObjects && (stamp.ms < oldest_ms || exceeds_capacity(left));
+    if (!goes) {
+      keeps = std::min(keeps, stamp.ms);
+      return;
+    }
+    packs.emplace_back(stamp, bytes);
+    left -= bytes;
+  });
+  // An index object names packs that are older than itself.
+  for (const Stamp& stamp : known_indexes_) {
+    if (stamp.ms >= std::min(keeps, ms - std::min(ms, kOverlapMs)) || indexes.size() == kRoundObjects) break;
+    indexes.push_back(stamp);
+  }
+}
+
+// Ends a round, and begins another one if that left too much.
+void StoreCore::collected() {
+  bool more = false;
+  {
+    MutexLock lock(mutex_);
+    collecting_ = false;
+    more = exceeds_capacity(index_.stored_bytes());
+  }
+  if (more && !requests_->backs_off()) collect();
 }
 
 // Removes packs that no index object names: their writer ended before it could write one. They are removed an hour

@@ -189,7 +189,13 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void collect_later();
   void sign();
   void elect(std::vector<WriterSign> signs);
+  using Packs = std::vector<std::pair<Stamp, uint64_t>>;  // with their bytes
   void collect();
+  void find_old(Packs& packs, std::vector<Stamp>& indexes) KVBM_REQUIRES(mutex_);
+  void collected();
+  [[nodiscard]] bool exceeds_capacity(uint64_t bytes) const noexcept {
+    return options_.capacity_bytes != 0 && bytes > options_.capacity_bytes;
+  }
   void collect_unnamed();
   void remove(std::string name, bool listed, std::function<void(Code)> done);
 
