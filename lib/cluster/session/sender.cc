@@ -279,36 +279,39 @@ void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
     ++stats_.late_messages;
     return;
   }
-  const RequestId request = known->second;
-  const uint16_t rank = m.header.sink_rank;
-  Offer* offer = find(request);
-  Sink* sink = find(SinkName{request, rank, m.header.session});
+  const SinkName name{known->second, m.header.sink_rank, m.header.session};
+  Offer* offer = find(name.request);
+  Sink* sink = find(name);
   if (offer == nullptr || sink == nullptr) return;
   if (m.header.sequence < sink->in) return;  // a repeated message
   if (m.header.sequence != sink->in) {
     ++stats_.protocol_errors;
-    end_sink(*offer, rank, SinkState::failed, Status(Code::damaged, "a message of the session is missing"), true);
+    end_sink(*offer, name.rank, SinkState::failed, Status(Code::damaged, "a message of the session is missing"), true);
   } else {
     ++sink->in;
-    if (const auto* pull = std::get_if<Pull>(&m.body)) {
-      pulled(*offer, rank, *sink, *pull);
-    } else if (std::get_if<Done>(&m.body) != nullptr) {
-      end_sink(*offer, rank, SinkState::done, {}, false);
-    } else if (const auto* map = std::get_if<Map>(&m.body)) {
-      share(*offer, rank, *sink, *map);
-    } else if (const auto* released = std::get_if<Release>(&m.body)) {
-      for (auto& s : sharings_) {
-        for (size_t i = 0; s->slots != nullptr && i < released->tags.size(); ++i) {
-          s->slots->release({request, rank, m.header.session}, released->tags[i]);
-        }
-      }
-    } else if (const auto* abort = std::get_if<Abort>(&m.body)) {
-      end_sink(*offer, rank, SinkState::failed, Status(abort->code, "a decode rank gave up", abort->text), false);
-    }
+    answer(*offer, name, *sink, m.body);
   }
   end_offer_if_due(*offer);
-  forget_if_quiet(request);
+  forget_if_quiet(name.request);
   pump();
+}
+
+void Sender::answer(Offer& offer, const SinkName& name, Sink& sink, const Body& body) {
+  if (const auto* pull = std::get_if<Pull>(&body)) {
+    pulled(offer, name.rank, sink, *pull);
+  } else if (std::get_if<Done>(&body) != nullptr) {
+    end_sink(offer, name.rank, SinkState::done, {}, false);
+  } else if (const auto* map = std::get_if<Map>(&body)) {
+    share(offer, name.rank, sink, *map);
+  } else if (const auto* released = std::get_if<Release>(&body)) {
+    for (auto& s : sharings_) {
+      for (size_t i = 0; s->slots != nullptr && i < released->tags.size(); ++i) {
+        s->slots->release(name, released->tags[i]);
+      }
+    }
+  } else if (const auto* abort = std::get_if<Abort>(&body)) {
+    end_sink(offer, name.rank, SinkState::failed, Status(abort->code, "a decode rank gave up", abort->text), false);
+  }
 }
 
 void Sender::on_writable(PeerId peer) { outbox_.writable(peer); }

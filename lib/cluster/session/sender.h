@@ -181,6 +181,8 @@ class Sender {
   void refuse(PeerId peer, const Header& header, const Status& why, uint32_t sequence = 0);
   void accept(Offer& offer, uint16_t rank, Sink& sink);
   void send(Sink& sink, uint16_t rank, const Body& body);
+  // Handles the next message of a decode rank's session, behind its open.
+  void answer(Offer& offer, const SinkName& name, Sink& sink, const Body& body);
   void pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull);
   Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
   static Status must_be_sealed();
