@@ -58,6 +58,21 @@ Result<std::optional<session::LocalPart>> local_part(const CachePart& part, size
   return std::optional(std::move(local));
 }
 
+// Returns the session that a request asks for, without its `done`. Moves out of the request.
+cluster::SessionHost::Session session_of(Sessions::ReceiveRequest& request) {
+  cluster::SessionHost::Session open;
+  open.request.request = request.request;
+  open.request.facts = std::move(request.what.facts);
+  open.request.targets = std::move(request.what.parts);
+  open.request.sink_rank = request.rank;
+  open.request.sink_count = request.ranks;
+  open.request.deadline_ns = request.deadline_ns;
+  if (request.budget_bytes != 0) open.request.budget_bytes = request.budget_bytes;
+  open.sources = std::move(request.sources);
+  open.layer_ready = std::move(request.layer_ready);
+  return open;
+}
+
 }  // namespace
 
 uint64_t SessionParts::layer_bytes(Component component) const {
@@ -207,6 +222,11 @@ void Sessions::use_device(const Cache& cache, SessionParts& what) {
   for (session::LocalPart& part : what.parts) part.map.mover = &mover;
 }
 
+void Sessions::receipt_ended() {
+  MutexLock lock(mutex_);
+  --receiving_;
+}
+
 void Sessions::offer_ended(const OfferKey& key) {
   MutexLock lock(mutex_);
   offers_.erase(key);
@@ -257,23 +277,11 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
     if (!point.ok()) return point.status();
     after = std::move(point).value();
   }
-  auto open = std::make_unique<cluster::SessionHost::Session>();
-  open->request.request = request.request;
-  open->request.facts = std::move(request.what.facts);
-  open->request.targets = std::move(request.what.parts);
-  open->request.sink_rank = request.rank;
-  open->request.sink_count = request.ranks;
-  open->request.deadline_ns = request.deadline_ns;
-  if (request.budget_bytes != 0) open->request.budget_bytes = request.budget_bytes;
-  open->sources = std::move(request.sources);
-  open->layer_ready = std::move(request.layer_ready);
+  auto open = std::make_unique<cluster::SessionHost::Session>(session_of(request));
   open->done = [this, handle, cache = std::move(request.cache),
                 done = std::move(request.done)](const Status& end) mutable {
     handle->ended_.store(true, std::memory_order_relaxed);
-    {
-      MutexLock lock(mutex_);
-      --receiving_;
-    }
+    receipt_ended();
     done(end);
   };
   {
@@ -299,8 +307,7 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
                             });
     }
   } catch (...) {
-    MutexLock lock(mutex_);
-    --receiving_;
+    receipt_ended();
     throw;
   }
   return handle;

@@ -153,6 +153,7 @@ class Sessions {
   friend class SessionReceipt;
   using OfferKey = std::pair<uint16_t, cluster::session::RequestId>;
   void offer_ended(const OfferKey& key);
+  void receipt_ended();
   void use_device(const Cache& cache, SessionParts& what);
 
   cluster::SessionHost& host_;
