@@ -1,5 +1,6 @@
 # Parts of the library that can be left out: -DKVBM_WITH_<PART>=OFF. Of a part that is left out the sources below are not
-# compiled; lib/capi/<part>_absent.cc is compiled instead, which has what the rest still calls, and says what is missing.
+# compiled; lib/capi/absent/<part>_absent.cc is compiled instead, which has what the rest still calls, and says what is
+# missing.
 # The C interface stays whole: calls of an absent part answer KVBM_ERR_UNSUPPORTED.
 option(KVBM_WITH_SESSIONS "Build prefill to decode sessions between nodes" ON)
 option(KVBM_WITH_CLUSTER "Build nodes, pools and shared tier sets" ON)
@@ -46,7 +47,7 @@ function(kvbm_leave_out list)
         list(FILTER sources EXCLUDE REGEX "/lib/${pattern}\\.cc$")
       endforeach()
     else()
-      list(FILTER sources EXCLUDE REGEX "/lib/capi/${name}_absent\\.cc$")
+      list(FILTER sources EXCLUDE REGEX "/lib/capi/absent/${name}_absent\\.cc$")
     endif()
   endforeach()
   set(${list} "${sources}" PARENT_SCOPE)

@@ -7,9 +7,9 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/join.h"
-#include "capi/plugin_policy.h"
-#include "capi/plugin_tier.h"
-#include "capi/store.h"
+#include "capi/plugin/plugin_policy.h"
+#include "capi/plugin/plugin_tier.h"
+#include "capi/plugin/store.h"
 #include "manager/node/node.h"
 #include "manager/share/share.h"
 

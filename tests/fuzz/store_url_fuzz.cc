@@ -1,5 +1,5 @@
 // Input: the URL of a store.
-#include "capi/store_url.h"
+#include "capi/plugin/store_url.h"
 #include "target.h"
 
 namespace store_url_fuzz {

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "capi/store_module.h"
-#include "capi/store_url.h"
+#include "capi/plugin/store_module.h"
+#include "capi/plugin/store_url.h"
 #include "support/other_user.h"
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"

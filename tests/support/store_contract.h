@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/store_module.h"
+#include "capi/plugin/store_module.h"
 #include "plugin/store_check.h"
 
 namespace kvbm::test {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "capi/store_module.h"
-#include "capi/store_url.h"
+#include "capi/plugin/store_module.h"
+#include "capi/plugin/store_url.h"
 #include "plugin/store_check.h"
 #include "terminal/json_text.h"
 #include "terminal/safe_text.h"

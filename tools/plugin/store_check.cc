@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "capi/store.h"
+#include "capi/plugin/store.h"
 #include "plugin/store_bench.h"
 
 namespace kvbm::plugin {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/store_url.h"
+#include "capi/plugin/store_url.h"
 #include "kvbm_plugin.h"
 #include "plugin/store_runner.h"
 

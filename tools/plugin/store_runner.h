@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "capi/store_module.h"
-#include "capi/store_url.h"
+#include "capi/plugin/store_module.h"
+#include "capi/plugin/store_url.h"
 #include "kvbm_plugin.h"
 
 namespace kvbm::plugin {

@@ -1,5 +1,5 @@
 // Interface of a store: objects by name, written whole, read in ranges, listed in order. Implemented by the C table of
-// kvbm_plugin.h (capi/table_store.h) and by the simulated store of the tests.
+// kvbm_plugin.h (capi/plugin/table_store.h) and by the simulated store of the tests.
 #pragma once
 
 #include <cstdint>

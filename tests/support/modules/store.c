@@ -1,4 +1,4 @@
-/* Libraries that are stores, or nearly (KVBM_CASE), for capi/store_module. */
+/* Libraries that are stores, or nearly (KVBM_CASE), for capi/plugin/store_module. */
 #include <stddef.h>
 
 #include "kvbm_plugin.h"

@@ -1,5 +1,5 @@
 // A caller's policy in C, under a block table: no block is lost to it, whatever is done with its choices.
-#include "capi/plugin_policy.h"
+#include "capi/plugin/plugin_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A plug-in tier ends on the core's executor, whichever thread its last call ended on.
-#include "capi/plugin_tier.h"
+#include "capi/plugin/plugin_tier.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "capi/store_module.h"
+#include "capi/plugin/store_module.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // A store's C table, contained: what it finishes twice, never, or with lengths that cannot be.
-#include "capi/table_store.h"
+#include "capi/plugin/table_store.h"
 
 #include <gtest/gtest.h>
 

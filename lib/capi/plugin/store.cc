@@ -1,11 +1,11 @@
-#include "capi/store.h"
+#include "capi/plugin/store.h"
 
 #include <array>
 #include <utility>
 
-#include "capi/store_module.h"
-#include "capi/store_url.h"
-#include "capi/table_store.h"
+#include "capi/plugin/store_module.h"
+#include "capi/plugin/store_url.h"
+#include "capi/plugin/table_store.h"
 #include "tier/store/store_tier.h"
 
 namespace kvbm::capi {

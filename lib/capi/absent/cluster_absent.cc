@@ -1,6 +1,6 @@
 // Stands in for nodes, pools and shared tier sets in a build without them. A manager that asks for one of
 // them is not made, so no object of their classes exists.
-#include "capi/absent.h"
+#include "capi/absent/absent.h"
 #include "capi/join.h"
 #include "cluster/mesh/survey.h"
 #include "cluster/same_host/mapped_pools.h"

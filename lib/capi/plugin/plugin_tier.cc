@@ -1,4 +1,4 @@
-#include "capi/plugin_tier.h"
+#include "capi/plugin/plugin_tier.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "capi/plugin_policy.h"
+#include "capi/plugin/plugin_policy.h"
 
 #include <algorithm>
 #include <array>

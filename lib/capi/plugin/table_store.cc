@@ -1,4 +1,4 @@
-#include "capi/table_store.h"
+#include "capi/plugin/table_store.h"
 
 #include <algorithm>
 #include <chrono>

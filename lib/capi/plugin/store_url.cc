@@ -1,4 +1,4 @@
-#include "capi/store_url.h"
+#include "capi/plugin/store_url.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 // Stands in for caches on GPUs in a build without them. No device is ever opened, so all tensors are host memory, and
 // what acts on a device is never called.
-#include "capi/absent.h"
+#include "capi/absent/absent.h"
 #include "device/coder/block_coder.h"
 #include "device/context/device.h"
 #include "device/storage/storage_reads.h"

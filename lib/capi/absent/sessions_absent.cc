@@ -1,5 +1,5 @@
 // Stands in for prefill->decode sessions in a build without them: a node makes none.
-#include "capi/absent.h"
+#include "capi/absent/absent.h"
 #include "cluster/mesh/session_host.h"
 #include "manager/session/node_sessions.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "capi/store_url.h"
+#include "capi/plugin/store_url.h"
 #include "kvbm_plugin.h"
 
 namespace kvbm::capi {
