@@ -9,9 +9,9 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/host/host_record.h"
-#include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/stack/managed.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::Code;
 using kvbm::Key;
@@ -112,7 +112,7 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (here != KVBM_OK) return here;
     if (n_blocks == 0) return KVBM_OK;
     if (out_blocks == nullptr) return invalid("out_blocks is NULL");
-    TierStack& stack = manager->tenancy->manager->stack();
+    TierStack& stack = manager->tenancy->stack();
     HostTier& host = stack.host();
     if (n_blocks > host.table().slots()) {
       return kvbm::capi::fail(nullptr, {Code::no_room, "the host tier has fewer blocks",
@@ -140,7 +140,7 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     if (repeats(blocks, n_blocks)) return invalid(kRepeated);
     const uint64_t limit = host.arena().block_bytes();
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
@@ -172,7 +172,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (given.priority > KVBM_PRIORITY_KEEP) return invalid("options.priority is not a KVBM_PRIORITY_* value");
     if (n_blocks == 0) return KVBM_OK;
     if (!is_batch(inout_blocks, n_blocks, keys)) return invalid(kNoBatch);
-    TierStack& stack = manager->tenancy->manager->stack();
+    TierStack& stack = manager->tenancy->stack();
     HostTier& host = stack.host();
     if (repeats(inout_blocks, n_blocks)) return invalid(kRepeated);
     kvbm::manager::ManagedBlocks what;
@@ -215,7 +215,7 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_views)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     for (size_t i = 0; i < n_blocks; ++i) {
       kvbm::block::Seen seen;
       const Code code = kvbm::block::look_at(host.holds(), host.table(), blocks[i], &seen);
@@ -233,7 +233,7 @@ kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* bloc
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     Slots slots(n_blocks);
     const Code code = kvbm::block::retain_held(host.holds(), host.table(), {blocks, n_blocks}, slots);
     if (code != Code::ok) return to_c(code);
@@ -245,7 +245,7 @@ kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* bl
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     constexpr size_t kPage = 128;
     Code first = Code::ok;
     for (size_t at = 0; at < n_blocks; at += kPage) {
@@ -270,7 +270,7 @@ kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* 
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(blocks, n_blocks, out_weak)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     Slots slots(n_blocks);
     PerBlock<uint32_t> generations(n_blocks);
     const Code code = kvbm::block::name_held(host.holds(), host.table(), {blocks, n_blocks}, slots, generations);
@@ -284,7 +284,7 @@ kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* we
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || !is_batch(weak, n_blocks, out_blocks)) return invalid(kNoBatch);
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    HostTier& host = manager->tenancy->manager->host();
+    HostTier& host = manager->tenancy->stack().host();
     std::vector<Hold> holds(n_blocks);
     for (size_t i = 0; i < n_blocks; ++i) {
       const Code code = host.holds().resolve(weak[i], &holds[i]);

@@ -14,11 +14,11 @@
 #include "capi/stream_point.h"
 #include "layout/engine_forms.h"
 #include "manager/device/device_caches.h"
-#include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/operation/load.h"
 #include "manager/operation/match.h"
 #include "manager/operation/store.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::Code;
 using kvbm::Result;
@@ -239,12 +239,12 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
       if (!part.ok()) return fail(err, in_part(i, part.status()));
       parts.push_back(std::move(part).value());
     }
-    auto device = find_device(manager->tenancy->manager->devices(), given);
+    auto device = find_device(manager->tenancy->devices(), given);
     if (!device.ok()) return fail(err, device.status());
     if (device.value() == nullptr) {
       if (const Status there = check_host_memory(given); !there.ok()) return fail(err, there);
     }
-    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager->stack().keep(), ns->ns, std::move(parts),
+    auto cache = kvbm::manager::Cache::create(manager->tenancy->stack().keep(), ns->ns, std::move(parts),
                                               std::move(device).value());
     if (!cache.ok()) return fail(err, cache.status());
     *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::capi::Gate>()};

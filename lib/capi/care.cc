@@ -4,10 +4,11 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/operation/lookup.h"
 #include "manager/operation/move.h"
+#include "manager/stack/pins.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::FamilyId;
 using kvbm::Key;
@@ -56,7 +57,7 @@ kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t* manager, kvbm_namespace_t* n
   return guarded(nullptr, [&]() -> kvbm_status_t {
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const auto stack = manager->tenancy->manager->stack().keep();
+    const auto stack = manager->tenancy->stack().keep();
     kvbm::manager::LookupRequest request;
     request.mode = kvbm::manager::LookupMode::each;
     request.uncounted = true;
@@ -74,7 +75,7 @@ kvbm_status_t kvbm_manager_offload(kvbm_manager_t* manager, kvbm_namespace_t* ns
   return guarded(nullptr, [&]() -> kvbm_status_t {
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const auto stack = manager->tenancy->manager->stack().keep();
+    const auto stack = manager->tenancy->stack().keep();
     const size_t tiers = stack->lower().count();
     if (tier == 0 || tier > tiers) {
       return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "there is no such tier below the host tier",
@@ -93,7 +94,7 @@ kvbm_status_t kvbm_manager_drop(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     if (out_n != nullptr) *out_n = 0;
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
-    const size_t n = manager->tenancy->manager->stack().drop(s.plan.family, s.keys);
+    const size_t n = manager->tenancy->stack().drop(s.plan.family, s.keys);
     if (out_n != nullptr) *out_n = n;
     return KVBM_OK;
   });
@@ -105,7 +106,7 @@ kvbm_status_t kvbm_manager_hint(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     const Subject s = subject(manager, ns, part, keys, n_keys);
     if (s.status != KVBM_OK) return s.status;
     if (priority > KVBM_PRIORITY_KEEP) return kvbm::capi::invalid("priority is not a KVBM_PRIORITY_* value");
-    manager->tenancy->manager->stack().hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
+    manager->tenancy->stack().hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
     return KVBM_OK;
   });
 }
@@ -119,10 +120,10 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
     if (s.status != KVBM_OK) return s.status;
     if (out_pin == nullptr) return kvbm::capi::invalid("out_pin is NULL");
     *out_pin = 0;
-    auto& core = *manager->tenancy->manager;
     size_t count = 0;
-    const uint64_t deadline = kvbm::deadline_after(core.env().clock(), timeout_ns);
-    const kvbm::Code code = core.pins().pin(s.plan.family, s.keys, owner, deadline, *out_pin, count, ns->ns->options().allow_lossy);
+    const uint64_t deadline = kvbm::deadline_after(manager->tenancy->context->executor->clock(), timeout_ns);
+    const kvbm::Code code = manager->tenancy->pins().pin(s.plan.family, s.keys, owner, deadline, *out_pin, count,
+                                                         ns->ns->options().allow_lossy);
     if (out_n != nullptr) *out_n = count;
     return to_c(code);
   });
@@ -132,7 +133,7 @@ kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    return to_c(manager->tenancy->manager->pins().unpin(pin));
+    return to_c(manager->tenancy->pins().unpin(pin));
   });
 }
 
@@ -141,7 +142,7 @@ kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, 
     if (out_n != nullptr) *out_n = 0;
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    const size_t n = manager->tenancy->manager->pins().unpin_owner(owner);
+    const size_t n = manager->tenancy->pins().unpin_owner(owner);
     if (out_n != nullptr) *out_n = n;
     return KVBM_OK;
   });

@@ -106,6 +106,13 @@ Tenancy::~Tenancy() {
   share.reset();
 }
 
+manager::TierStack& Tenancy::stack() const noexcept { return manager->stack(); }
+manager::Namespaces& Tenancy::namespaces() const noexcept { return manager->namespaces(); }
+manager::Pins& Tenancy::pins() const noexcept { return manager->pins(); }
+manager::DeviceCaches& Tenancy::devices() const noexcept { return manager->devices(); }
+const manager::ShareState& Tenancy::share_state() const noexcept { return manager->share(); }
+manager::Observed Tenancy::observed() const noexcept { return manager->observed(); }
+
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
                             std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
                             uint64_t* out_operation) {

@@ -35,16 +35,22 @@ struct NodeAnswer;
 }
 namespace kvbm::manager {
 class Cache;
+class DeviceCaches;
 struct Environment;
 class LowerTiers;
 class Manager;
 class Match;
 class Namespace;
+class Namespaces;
 class Node;
+struct Observed;
 class Operation;
 struct Part;
 struct PartPlan;
+class Pins;
 class Share;
+struct ShareState;
+class TierStack;
 }  // namespace kvbm::manager
 
 namespace kvbm::capi {
@@ -111,6 +117,14 @@ struct Tenancy {
   // allocation.
   std::shared_ptr<Waiter> closed;
   ~Tenancy();
+
+  // Parts of the manager: calls include those that they use, and not the manager.
+  [[nodiscard]] manager::TierStack& stack() const noexcept;
+  [[nodiscard]] manager::Namespaces& namespaces() const noexcept;
+  [[nodiscard]] manager::Pins& pins() const noexcept;
+  [[nodiscard]] manager::DeviceCaches& devices() const noexcept;
+  [[nodiscard]] const manager::ShareState& share_state() const noexcept;
+  [[nodiscard]] manager::Observed observed() const noexcept;
 };
 
 // Runs an operation: with a queue it is submitted, without one this thread runs it and waits.

@@ -163,7 +163,7 @@ kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
     if (manager == nullptr) return fail(err, Code::invalid_argument, "manager is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
     if (here != KVBM_OK) return here;
-    return fail(err, manager->tenancy->manager->stack().erase_all());
+    return fail(err, manager->tenancy->stack().erase_all());
   });
 }
 

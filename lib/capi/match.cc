@@ -7,11 +7,11 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/operation/cache.h"
 #include "manager/operation/load_cost.h"
 #include "manager/operation/lookup.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::invalid;
@@ -51,11 +51,11 @@ kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
   const std::span<const kvbm::Key> asked(reinterpret_cast<const kvbm::Key*>(keys), n_keys);
   if (!request.host_only) kvbm::capi::ask_owner_and_wait(*tenancy, parts, asked);
   if (ask_nodes_ns != 0 && !request.host_only) {
-    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(tenancy->manager->lower(), parts, asked), ask_nodes_ns);
+    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(tenancy->stack().lower(), parts, asked), ask_nodes_ns);
   }
   if (!request.host_only) kvbm::capi::ask_for_other_sizes(*tenancy, *ns, parts, asked, ask_nodes_ns);
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
-  auto match = kvbm::manager::look_up(tenancy->manager->stack().keep(), ns, parts, asked, request);
+  auto match = kvbm::manager::look_up(tenancy->stack().keep(), ns, parts, asked, request);
   *out_n = match != nullptr ? match->hits() : 0;
   *out_match = match != nullptr ? new kvbm_match{tenancy, std::move(match)} : nullptr;
   return KVBM_OK;

@@ -5,7 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/manager.h"
+#include "manager/namespaces/namespaces.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;
@@ -46,7 +46,7 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     core.epoch = given.epoch;
     core.quota_bytes = given.quota_bytes;
     core.quota_mode = given.quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
-    auto ns = manager->tenancy->manager->namespaces().open(std::move(core));
+    auto ns = manager->tenancy->namespaces().open(std::move(core));
     if (!ns.ok()) return fail(err, ns.status());
     *out_namespace = new kvbm_namespace{manager->tenancy, std::move(ns).value(), given.weak_hashes == 1};
     return kvbm::capi::done(err);
@@ -68,7 +68,7 @@ kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t* ns, kvbm_error_t* err)
     if (ns == nullptr) return fail(err, Code::invalid_argument, "ns is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*ns->tenancy->context, err);
     if (here != KVBM_OK) return here;
-    return fail(err, ns->tenancy->manager->namespaces().invalidate(*ns->ns));
+    return fail(err, ns->tenancy->namespaces().invalidate(*ns->ns));
   });
 }
 
@@ -77,7 +77,7 @@ kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t* ns, kvbm_error_t* err) {
     if (ns == nullptr) return fail(err, Code::invalid_argument, "ns is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*ns->tenancy->context, err);
     if (here != KVBM_OK) return here;
-    return fail(err, ns->tenancy->manager->namespaces().reset(*ns->ns));
+    return fail(err, ns->tenancy->namespaces().reset(*ns->ns));
   });
 }
 
@@ -87,7 +87,7 @@ kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t* ns, uint64_t quota_byte
     if (quota_mode > KVBM_QUOTA_REJECT) return kvbm::capi::invalid("quota_mode is not a KVBM_QUOTA_* value");
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     const auto mode = quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
-    return kvbm::capi::to_c(ns->tenancy->manager->namespaces().set_quota(*ns->ns, quota_bytes, mode).code());
+    return kvbm::capi::to_c(ns->tenancy->namespaces().set_quota(*ns->ns, quota_bytes, mode).code());
   });
 }
 

@@ -13,10 +13,10 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "cluster/mesh/survey.h"
-#include "manager/manager.h"
 #include "manager/namespaces/namespace.h"
 #include "manager/node/locate.h"
 #include "manager/node/node_row.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;
@@ -28,7 +28,7 @@ kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRe
                      kvbm_location_t* out_rows, size_t capacity, size_t* out_n) {
   std::vector<kvbm::Identity> ids = kvbm::manager::identities_of(request);
   std::vector<kvbm::cluster::NodeAnswer> answers;
-  answers.push_back(kvbm::manager::own_answer(tenancy.manager->lower(), ids));
+  answers.push_back(kvbm::manager::own_answer(tenancy.stack().lower(), ids));
   if (ask_nodes_ns != 0) {
     auto others = kvbm::capi::survey_and_wait(tenancy, std::move(ids), ask_nodes_ns);
     answers.insert(answers.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
@@ -84,7 +84,7 @@ kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t* manager, uint64_t time
     if (here != KVBM_OK) return here;
     const auto& node = manager->tenancy->node;
     if (node == nullptr) return kvbm::capi::done(err);
-    const auto& clock = manager->tenancy->manager->env().clock();
+    const auto& clock = manager->tenancy->context->executor->clock();
     const uint64_t deadline = kvbm::deadline_after(clock, timeout_ns);
     for (;;) {
       const Peers peers = peers_of(*node);

@@ -2,7 +2,6 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/manager.h"
 
 using kvbm::capi::guarded;
 using kvbm::manager::ShareRole;
@@ -17,7 +16,7 @@ kvbm_status_t kvbm_manager_share(kvbm_manager_t* manager, kvbm_share_t* out_shar
     if (manager == nullptr || out_share == nullptr) return kvbm::capi::invalid("manager or out_share is NULL");
     if (!kvbm::capi::is_struct_size(out_share->struct_size)) return kvbm::capi::invalid("out_share->struct_size is not set");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    const kvbm::manager::ShareState& state = manager->tenancy->manager->share();
+    const kvbm::manager::ShareState& state = manager->tenancy->share_state();
     kvbm_share_t out{};
     const ShareRole role = state.role.load(std::memory_order_acquire);
     out.role = static_cast<uint32_t>(role);

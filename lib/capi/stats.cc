@@ -7,9 +7,9 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/manager.h"
 #include "manager/node/node_metrics.h"
 #include "manager/stack/scan.h"
+#include "manager/stack/tier_stack.h"
 
 using kvbm::capi::guarded;
 
@@ -72,7 +72,7 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
     if (manager == nullptr || out_stats == nullptr) return kvbm::capi::invalid("manager or out_stats is NULL");
     if (!kvbm::capi::is_struct_size(out_stats->struct_size)) return kvbm::capi::invalid("out_stats->struct_size is not set");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    const kvbm::manager::Snapshot s = kvbm::manager::snapshot(manager->tenancy->manager->observed());
+    const kvbm::manager::Snapshot s = kvbm::manager::snapshot(manager->tenancy->observed());
     kvbm_manager_stats_t full{};
     full.n_tiers = s.n_tiers;
     full.lookups = s.lookups;
@@ -107,7 +107,7 @@ kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t ca
     if (out_needed != nullptr) *out_needed = 0;
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    std::string text = kvbm::manager::metrics_text(manager->tenancy->manager->observed());
+    std::string text = kvbm::manager::metrics_text(manager->tenancy->observed());
     if (manager->tenancy->node != nullptr) text += kvbm::manager::node_metrics_text(*manager->tenancy->node);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
   });
@@ -117,7 +117,7 @@ kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t* manager, kvbm_queue_t* queu
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    manager->tenancy->manager->events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
+    manager->tenancy->stack().host().events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
     return KVBM_OK;
   });
 }
@@ -131,14 +131,14 @@ kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor,
     }
     if (out_rows == nullptr || capacity == 0) return kvbm::capi::invalid("out_rows is NULL or has no room");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    auto& core = *manager->tenancy->manager;
-    if ((*inout_cursor >> 56) > core.lower().count()) {
+    kvbm::manager::TierStack& stack = manager->tenancy->stack();
+    if ((*inout_cursor >> 56) > stack.lower().count()) {
       return kvbm::capi::invalid("inout_cursor is not from a call of kvbm_manager_scan on this manager");
     }
     std::vector<kvbm::manager::ScanEntry> rows(std::min(capacity, kMostScanned));
-    const size_t n = kvbm::manager::scan(core.stack(), *inout_cursor, rows);
+    const size_t n = kvbm::manager::scan(stack, *inout_cursor, rows);
     for (size_t i = 0; i < n; ++i) {
-      const kvbm::Family& family = core.families().get(rows[i].id.family);
+      const kvbm::Family& family = stack.host().families().get(rows[i].id.family);
       kvbm_scan_row_t row{};
       std::memcpy(row.key.bytes, rows[i].id.key.bytes.data(), sizeof row.key);
       std::memcpy(row.namespace_id, family.ns.bytes.data(), sizeof row.namespace_id);
