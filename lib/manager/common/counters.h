@@ -66,12 +66,11 @@ struct Counters {
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
   Count lossy_refused{0};  // blocks in the host that a reader refused because they are lossy
-  // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier for lack of time.
+  // Coded blocks that a device decoded for a load. decoded_late: then decoded into the host as well. left_below: not
+  // put into the host, because time was short, so they are in their tier only.
   Count decoded_late{0}, left_below{0};
-  Count offload_skipped{0};  // blocks that a full offload queue or tier did not take, or that were evicted before their
-                             // turn
-  Count offload_at_limit{0};  // part of offload_skipped: the receiver has as many namespaces, components and shards as
-                              // its limit allows
+  Count offload_skipped{0};  // blocks that their tier or its queue did not take, or evicted before their turn
+  Count offload_at_limit{0};  // part of offload_skipped: the receiver can know no more families
   // Loads given the time that computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
   Count compute_saved_ns{0}, compute_lost_ns{0};

@@ -31,8 +31,7 @@ class StagedMemory {
   const bool huge_pages_;
   mutable Mutex mutex_;
   std::unique_ptr<Arena> arena_ KVBM_GUARDED_BY(mutex_);
-  std::vector<std::byte*> free_ KVBM_GUARDED_BY(mutex_);  // last in, first out: a used block is faulted in; reserved
-                                                          // for most_
+  std::vector<std::byte*> free_ KVBM_GUARDED_BY(mutex_);  // last in, first out: used ones are faulted in
   uint64_t used_ KVBM_GUARDED_BY(mutex_) = 0;             // blocks
 };
 

@@ -230,7 +230,7 @@ void LowerTiers::reject(TierIndex index, const Identity& id, uint64_t location) 
   host_.env().log->write(LogLevel::error, "manager", "a block read from a lower tier failed verification and was dropped");
 }
 
-// ---- tier::TierListener ----
+// ---- Implements tier::TierListener ----
 
 void LowerTiers::epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& row) { epochs_(row); }
 

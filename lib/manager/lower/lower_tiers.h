@@ -106,7 +106,7 @@ class LowerTiers final : public tier::TierListener {
   // tier, and the next flush offers them again.
   void sync_tiers(UniqueFunction<void(Code)> done);
 
-  // ---- tier::TierListener ----
+  // ---- Implements tier::TierListener ----
   void epoch_raised(TierIndex tier, const NamespaceEpoch& row) override;
   void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
   void disabled(TierIndex tier, const Status& why) override;
@@ -141,7 +141,7 @@ class LowerTiers final : public tier::TierListener {
   std::atomic<bool> opened_{false};       // tiers_ and offloaders_ are complete
   std::atomic<bool> sync_failed_{false};  // true until blocks have been offered again
   std::atomic<uint64_t> not_taken_reported_{0};  // the part of not_taken() that flushes have reported
-  // State of shutdown().
+  // State of shutdown(): the parts that it still waits for, and its callback.
   std::atomic<size_t> closing_parts_{0};
   UniqueFunction<void()> closed_;
 };

@@ -527,8 +527,7 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       if (gone) forgotten.push_back(entries[i].slot);
       if (!gone) stored.push_back(batch.items[i].id);
       if (!gone) marked.push_back(entries[i].slot);
-    } else if (code == Code::no_room || code == Code::at_limit) {  // all that it could reclaim is being read: not its
-                                                                   // fault
+    } else if (code == Code::no_room || code == Code::at_limit) {  // not the tier's fault: loads use all segments
       manager::add(host_.counters().offload_skipped, 1);
       if (code == Code::at_limit) manager::add(host_.counters().offload_at_limit, 1);
     } else {

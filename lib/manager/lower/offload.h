@@ -172,8 +172,7 @@ class Offloader {
   // Blocks queued by admission, by slot.
   std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);
   std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the writing batch
-  std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // entries that wait for a block being written, with
-                                                                    // references
+  std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // wait for a block being written; with references
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -76,7 +76,8 @@ class Node {
   // Asks every connected node, for routers; `done` runs once, on the links' thread.
   void survey(std::vector<Identity> ids, uint64_t deadline_ns,
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
-  // Both drive the links while they wait.
+  // Run an operation, or ask other nodes like ask(), and wait for the end. The waiting thread drives the links
+  // meanwhile.
   copy::Completion run_and_wait(Operation& operation);
   void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const;

@@ -72,7 +72,8 @@ void CachePart::describe_leaves() {
     uint32_t unit = 0;
     uint32_t layer = 0;
     leaves_.push_back(leaf(i, unit, layer));
-    // Two blocks say how far all are apart; whether there are two does not matter.
+    // The table takes the distance between two blocks from the addresses of blocks 0 and 1. These are computed only, so
+    // the cache may have a single block.
     table->add(run(i, 0), run(i, 1), leaves_.back().offset, layer, unit);
   }
   table->finish();
@@ -140,8 +141,8 @@ Status Cache::wait_layer(uint64_t operation, uint32_t layer, device::CuStream st
   }
   const bool ended = marks->ended.load(std::memory_order_acquire);
   const Status waits = device_->transfers().wait_on(marks->landmark, marks->value(layer), stream);
-  // Of a load that has ended there is nothing to wait for; a stream that cannot be given is refused all the same, not
-  // by how quick the load was.
+  // After the end of a load there is nothing to wait for, so other errors are ignored. A stream that the device cannot
+  // use is refused even then: otherwise it would be refused or not depending on how quick the load was.
   return ended && waits.code() != Code::invalid_argument ? Status() : waits;
 }
 
@@ -160,7 +161,8 @@ Status Cache::check_blocks(std::span<const uint32_t> ids, size_t per_part) const
   for (size_t p = 0; p < parts_.size(); ++p) {
     const auto list = ids.subspan(p * per_part, per_part);
     if (parts_[p].check_blocks(list).ok()) continue;
-    // kNoBlock is allowed: look again without those.
+    // CachePart::check_blocks() also refuses kNoBlock, which is allowed here. So the ids are checked once more without
+    // those.
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i] == kNoBlock || list[i] < parts_[p].blocks()) continue;
       return Status(Code::invalid_argument, "a block id is out of range",

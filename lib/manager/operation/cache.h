@@ -32,18 +32,20 @@ class CachePart {
   // The family may change when the namespace's epoch does; the caller reads it again then.
   [[nodiscard]] const PartPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] bool is_opaque() const noexcept { return pages_.has_value(); }
-  // Of a part that is not opaque.
+  // Must not be called for an opaque part, which has no arrangement.
   [[nodiscard]] const layout::Arrangement& arrangement() const noexcept { return *arrangement_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }
   [[nodiscard]] uint32_t leaf_count() const noexcept { return leaf_count_; }
   [[nodiscard]] uint32_t layers() const noexcept;
-  // The unhashed leaf and the unit of the block it lies in.
+  // Returns leaf `index` of a stored block, without a hash. Sets the engine block (`unit`) and the layer that it
+  // belongs to.
   [[nodiscard]] codec::Leaf leaf(uint32_t index, uint32_t& unit, uint32_t& layer) const noexcept;
-  // Where that leaf lies in engine block `block`; of a cache on a device, an address there. Valid ids only.
+  // Returns the memory of leaf `index` in the engine block with id `block`, which must be valid. For a cache on a
+  // device the addresses are the device's.
   [[nodiscard]] StridedRun run(uint32_t index, uint32_t block) const noexcept;
-  // All leaves as the device's transfers take many of them at once; null: the tensors are host memory.
+  // Returns all leaves in the form in which transfers take many at once. Null if the tensors are in host memory.
   [[nodiscard]] const device::LeafTable* table() const noexcept { return table_.get(); }
-  // As leaf() has them, in their order; of a part with a table.
+  // Returns the results of leaf() for all indices, in order. Filled only for a part with a table().
   [[nodiscard]] std::span<const codec::Leaf> leaves() const noexcept { return leaves_; }
   void describe_leaves();
   [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
@@ -70,15 +72,16 @@ class Cache {
   [[nodiscard]] TierStack& stack() const noexcept { return *stack_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] const std::vector<CachePart>& parts() const noexcept { return parts_; }
-  // Null: the tensors are host memory.
+  // Returns the device that the tensors lie on; null if they are in host memory.
   [[nodiscard]] const std::shared_ptr<AttachedDevice>& device() const noexcept { return device_; }
-  // Makes the marks by which streams wait for the layers [first, first + n) of a load (n = 0: all); layer_waits() keeps
-  // them. `issued`: streams wait for events alone, and their callers until the layer was issued. For caches on a device.
-  // unsupported (of those that are not `issued`), no_memory, tier_disabled.
+  // Makes the marks with which streams wait for the layers [first, first + n) of a load (n = 0: all), and keeps them in
+  // layer_waits(). Only for caches on a device. With `issued` a stream waits for an event instead of a word in memory,
+  // so wait_layer() blocks until the driver has the layer's copies. Errors: unsupported (not with `issued`), no_memory,
+  // tier_disabled.
   Result<std::shared_ptr<LayerMarks>> mark_layers(uint32_t first, uint32_t n, bool issued);
   [[nodiscard]] LayerWaits& layer_waits() noexcept { return layer_waits_; }
-  // Makes what is enqueued on `stream` from now on wait for a layer of that load. Blocks as Transfers::wait_on().
-  // stale_handle, invalid_argument.
+  // Makes work that is enqueued on `stream` from now on wait for a layer of that load. Blocks as Transfers::wait_on()
+  // does. Errors: stale_handle, invalid_argument.
   Status wait_layer(uint64_t operation, uint32_t layer, device::CuStream stream);
   // Engine blocks in one stored block.
   [[nodiscard]] uint32_t units() const noexcept { return units_; }

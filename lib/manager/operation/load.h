@@ -161,7 +161,7 @@ class LoadOperation final : public Operation {
   void take_back();
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
-  // load_storage.cc; for a cache on a device: reads from a disk that bypass host memory
+  // Members for reads from a disk straight into a device's memory, past host memory (load_storage.cc).
   [[nodiscard]] bool past_host(const Item& item) const noexcept;
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);

@@ -309,8 +309,9 @@ class Lookup {
     return i;
   }
 
-  // Releases what the hit does not need. (In mode each, a key that lacks one part is dropped from the parts that have
-  // it. It stays incomplete while they are trimmed one after the other.)
+  // Releases found blocks that are no part of the hit, for example blocks behind the gap that ends a prefix. In mode
+  // `each` a key is a hit only if every part has it, so the other parts release theirs. Releasing them part by part is
+  // safe: a key that lacked one part still lacks it afterwards.
   void trim() {
     std::vector<SlotId> spare;
     const size_t any = request_.mode == LookupMode::any ? first_present() : 0;

@@ -23,8 +23,7 @@ struct MatchPart {
   std::vector<SlotId> slots;        // kNoSlot: not in the host tier; each holds a reference
   std::vector<TierIndex> below;     // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
   std::vector<tier::Found> found;   // parallel to `below`; pinned there
-  std::vector<FromOtherSize> others;  // for a kOtherSize key, found[i].location is the index here. Empty: there is no
-                                      // such key
+  std::vector<FromOtherSize> others;  // indexed by found[i].location of a kOtherSize key
   [[nodiscard]] const FromOtherSize& other(size_t i) const noexcept;
 };
 

@@ -325,7 +325,7 @@ bool StoreOperation::let_go_of_last() {
 void StoreOperation::end_wait(bool got_some) {
   host_.room().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
-  // At least one nanosecond: it did wait.
+  // Counts at least 1 ns, because 0 stands for an operation that did not wait.
   waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
   waits_since_ns_ = 0;
 }

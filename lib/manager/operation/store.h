@@ -70,8 +70,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
     explicit Handover(size_t n) : codes(n) {}
     std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
     std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
-    std::atomic<size_t> waiting{1};  // reports to come, plus 1 until all are sent; its release pairs with step's
-                                     // acquire
+    std::atomic<size_t> waiting{1};  // reports to come, plus 1 until all are sent; pairs with the read in step()
   };
 
   void hand_over();
@@ -98,7 +97,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
   Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
-  // store_device.cc; for a cache on a device
+  // Members for a cache on a device (store_device.cc).
   struct Flight;
   void begin_flight();
   void let_go(std::span<const SlotId> slots);

@@ -17,7 +17,7 @@ class DeviceDirect {
  public:
   using Done = cluster::session::SliceMover::MemoryDone;
 
-  // whatever_it_says: tried even if the device says that cards do not reach it.
+  // `whatever_it_says`: tries to register memory even if the device reports that network cards cannot reach it.
   DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says, std::shared_ptr<LinksTurn> links);
 
   // Implements cluster/session/mover.h.

@@ -60,7 +60,8 @@ struct DeviceShare::Core {
     SharedMemory out;
     auto mapped = mappings.open(memory);
     if (!mapped.ok()) {
-      // The driver opens no handle of this process: another manager's of it.
+      // CUDA refuses to open a memory handle in the process that exported it. If another manager of this process did,
+      // its address is found here and used directly.
       auto own = mapped.status().code() == Code::unsupported ? device::OwnMemory::find(device, memory) : nullptr;
       if (own == nullptr) return mapped.status();
       out.data = address(own->address());

@@ -124,7 +124,7 @@ Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& bloc
   return out;
 }
 
-// ---- One offer ----
+// ---- SessionOffer ----
 
 Result<SessionOffer::Meant> SessionOffer::meant(Component component, uint32_t first_layer, uint32_t n_layers,
                                                 uint64_t begin, uint64_t end) const {

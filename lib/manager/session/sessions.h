@@ -106,8 +106,7 @@ class SessionReceipt {
   Sessions* sessions_ = nullptr;
   uint64_t name_ = 0;
   std::atomic<bool> ended_{false};      // as above
-  std::atomic<bool> given_up_{false};  // before it began; relaxed: the links' task that reads it runs after the call
-                                       // that sets it
+  std::atomic<bool> given_up_{false};  // before it began; relaxed: set before the task that reads it
 };
 
 class Sessions {
@@ -130,8 +129,7 @@ class Sessions {
     SessionParts what;
     std::shared_ptr<Cache> cache;
     std::vector<cluster::session::NamedSource> sources;
-    std::optional<device::CuStream> after;  // blocks are written after the stream's present work, and nothing is
-                                            // requested before
+    std::optional<device::CuStream> after;  // no request and no write before its present work has ended
     uint64_t budget_bytes = 0;  // limit of staging in use at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;

@@ -101,7 +101,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   void lend_memory();
   void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
-  // share_flush.cc
+  // Members for flushes (share_flush.cc).
   void flush_for_nobody();
   void begin_flush(std::vector<FlushDone> waiting, bool durable);
   void try_flush(const std::shared_ptr<Flush>& flush);
@@ -118,7 +118,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   [[nodiscard]] bool is(ShareRole role) const noexcept;
   void say(LogLevel level, const std::string& text) const;
 
-  // ShareElection::Host
+  // Implements ShareElection::Host.
   [[nodiscard]] bool is_owner() const override { return is(ShareRole::owner); }
   [[nodiscard]] bool is_connected() const override;
   Status try_to_own() override;
@@ -126,7 +126,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   void dial() override;
   void cannot_own(const Status& why) override;
 
-  // ShareLinks::Host
+  // Implements ShareLinks::Host.
   bool owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) override;
   ShareMessage here() override;
   void owner_lost(const Status& why, bool was_connected) override;

@@ -103,7 +103,7 @@ void ShareLinks::say(const std::weak_ptr<cluster::PeerLink>& link,
   });
 }
 
-// ---- cluster::Peers ----
+// ---- Implements cluster::Peers ----
 
 std::vector<cluster::PeerLink*> ShareLinks::ready() const {
   std::vector<cluster::PeerLink*> out;

@@ -27,7 +27,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
     virtual ~Host() = default;
     // Reports the owner. False: it cannot be used, and the link is closed. `peer` is the owner's connection.
     virtual bool owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) = 0;
-    // Returns the owner's description of itself.
+    // Returns the message with which this process, as the owner, answers a client that has just connected.
     virtual ShareMessage here() = 0;
     // Reports the end of the dialled link; it had led to the owner if was_connected.
     virtual void owner_lost(const Status& why, bool was_connected) = 0;
@@ -65,7 +65,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   [[nodiscard]] cluster::PeerLink* link_to(const cluster::NodeId& node) const override;
   size_t homes(const Key& key, std::span<cluster::PeerLink*> out) const override;
 
-  // copy::TransportListener
+  // Implements copy::TransportListener.
   void peer_accepted(copy::Peer peer, std::string_view address) override;
   void peer_connected(copy::Peer peer) override {
     dialled_peer_ = peer;
@@ -80,7 +80,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   }
   void peer_closed(copy::Peer peer, const Status& status) override { hub_->peer_closed(peer, status); }
 
-  // cluster::LinkListener
+  // Implements cluster::LinkListener.
   void link_ready(cluster::PeerLink& link) override;
   void link_ended(cluster::PeerLink& link, const Status& why) override;
   void link_offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
