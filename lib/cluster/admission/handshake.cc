@@ -5,7 +5,7 @@
 namespace kvbm::cluster {
 namespace {
 
-// Every message of a handshake, whatever its kind and version (cluster/README.md, Handshake).
+// Offsets and constants of a handshake message. All kinds and versions share them (cluster/README.md, Handshake).
 constexpr uint32_t kMagic = 0x4842564BU;  // "KVBH"
 constexpr size_t kAtKind = 4;
 constexpr size_t kAtVersion = 5;

@@ -44,8 +44,7 @@ struct CodingCounts {
     uint64_t coded = 0, plain = 0;            // records
     uint64_t raw_bytes = 0, coded_bytes = 0;  // payloads of the coded ones, before and after
     uint64_t ns = 0;                          // of coding or decoding them
-    uint64_t refused = 0;                     // refused because the peer cannot open them (given), or because they
-                                              // could not be used (taken)
+    uint64_t refused = 0;                     // of `given`: the peer cannot open them; of `taken`: unusable
   };
   Direction given, taken;
   uint64_t declined = 0;  // sent plain though coding was requested: no buffer was free

@@ -39,7 +39,7 @@ class LinkRequests {
   // Takes an answer. Not ok: the peer broke the protocol.
   Status take(const wire::Head& head, ConstBytes body);
   void received(uint64_t token, Code code, uint64_t bytes);
-  // Sends what the limits allow.
+  // Sends queued requests, as many as the peer's limits on requests in flight allow.
   void pump();
   void expire(uint64_t now_ns);
   [[nodiscard]] uint64_t next_deadline() const noexcept { return next_deadline_; }

@@ -32,7 +32,7 @@ struct FindBatch {
     uint64_t id = 0;
     uint64_t until_ns = 0;  // by this node's clock, from the arrival of the grant less the time it was in transit
   };
-  // out
+  // Results: found[i], status[i] and leases[i] belong to item i.
   std::vector<wire::FoundItem> found;
   std::vector<Code> status;
   std::vector<Lease> leases;
@@ -54,7 +54,7 @@ struct FetchItem {
   uint32_t leaves = 0;  // 0 = all from first_leaf on
   MutableBytes staging;
   uint64_t cookie = 0;
-  // out. ok: the head is checked and is this record's; the leaves are not checked.
+  // Results. ok: the head was checked and is that of the wanted record; the leaves are not checked yet.
   Code status = Code::ok;
   uint32_t head_bytes = 0;     // with no_room: the record's size
   uint64_t payload_bytes = 0;  // of the bytes that arrived; with no_room: the record's size
@@ -85,7 +85,7 @@ struct OfferBatch {
   std::vector<Item> items;  // at most kMaxOfferItems, of at most kMaxFamiliesPerMessage families
   uint64_t deadline_ns = kNever;
   uint64_t lease_ns = 0;
-  // out
+  // Results.
   uint64_t lease = 0;  // holds the records; 0: none, and the offer has failed
   Code status = Code::ok;
   std::vector<uint32_t> wanted;

@@ -89,7 +89,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   [[nodiscard]] copy::Protection protection() const noexcept { return handshake_.protection(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
 
-  // For the serving half.
+  // Called by the serving half (link_service.h).
   void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
   void epochs_taken(const std::vector<EpochWord>& words);
 

@@ -104,7 +104,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
 
   [[nodiscard]] MeshCounts counts() const;
 
-  // copy::TransportListener
+  // Implements copy::TransportListener.
   void peer_accepted(copy::Peer peer, std::string_view address) override;
   void peer_connected(copy::Peer peer) override;
   void peer_message(copy::Peer peer, ConstBytes bytes) override;
@@ -114,7 +114,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) override;
   void peer_closed(copy::Peer peer, const Status& status) override;
 
-  // LinkListener
+  // Implements LinkListener.
   void link_ready(PeerLink& link) override;
   void link_ended(PeerLink& link, const Status& why) override;
   void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,

@@ -104,7 +104,7 @@ class SessionHost final : public LinkListener, private session::Link {
   // Must run before the links' executor is destroyed: results of coding are dropped from then on.
   void detach();
 
-  // LinkListener
+  // Implements LinkListener.
   void link_ready(PeerLink& link) override;
   void link_ended(PeerLink& link, const Status& why) override;
   void link_session(PeerLink& link, ConstBytes bytes) override;
@@ -123,7 +123,7 @@ class SessionHost final : public LinkListener, private session::Link {
     session::SessionId id = 0;  // 0: waits for nodes
   };
 
-  // session::Link
+  // Implements session::Link.
   Code send(session::PeerId peer, ConstBytes message) override;
   Code post(session::PeerId peer, uint64_t tag, MutableBytes to, uint64_t token) override;
   Code push(session::PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) override;

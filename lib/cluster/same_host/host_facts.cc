@@ -19,7 +19,7 @@ bool zero(ConstBytes bytes) noexcept {
 
 }  // namespace
 
-// head | boot 16 | u32 user, u32 0 | come 16 | show 16 | path
+// Layout: head | boot id 16 | u32 user, u32 0 | token `come` 16 | token `show` 16 | path
 size_t encode(const HostFacts& facts, MutableBytes out) noexcept {
   const size_t bytes = kFactsBytes + facts.path.size();
   if (facts.path.size() > kMaxHostPath || bytes > out.size()) return 0;
@@ -55,7 +55,7 @@ Status decode(ConstBytes body, HostFacts& out) {
   return {};
 }
 
-// magic u64 | kind u32 | 0 u32 | token 16 | node 16 | incarnation u64 | 16 bytes, zero
+// Layout: magic u64 | kind u32 | 0 u32 | token 16 | node 16 | incarnation u64 | 16 bytes, zero
 void encode(const HostWord& word, std::byte* out) noexcept {
   std::memset(out, 0, kHostWordBytes);
   store_le(out, kWordMagic);

@@ -107,7 +107,7 @@ class SameHost final : private copy::TransportListener {
   void log(LogLevel level, const std::string& text) const;
   HostToken token();
 
-  // copy::TransportListener
+  // Implements copy::TransportListener.
   void peer_accepted(copy::Peer peer, std::string_view address) override;
   void peer_connected(copy::Peer peer) override;
   void peer_message(copy::Peer peer, ConstBytes bytes) override;

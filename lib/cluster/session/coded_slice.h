@@ -84,7 +84,8 @@ class SliceCoder {
   // Returns true if a plain slice that has arrived may be used.
   virtual bool take_plain(PeerId peer) = 0;
   virtual void decode(PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) = 0;
-  // Reports the outcome of every slice requested so. no: it is not here, or arrived in neither form.
+  // Reports the outcome of each slice that ask() allowed to be coded. no: the slice did not arrive, or arrived neither
+  // plain nor coded.
   enum class Came : uint8_t { no, plain, coded };
   virtual void ended(const Asked& asked, Came how) = 0;
 

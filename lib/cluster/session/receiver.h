@@ -121,7 +121,7 @@ class Receiver {
     ReceiverEvent event;
     uint32_t moving = 0;
   };
-  // One post of a transfer with two.
+  // One of the two receives of a transfer, if its front and its payload are sent apart.
   struct Post {
     bool ended = false;
     Code code = Code::ok;
@@ -140,7 +140,8 @@ class Receiver {
     SliceCoder::Asked asked = {};
     bool coded = false;  // arrived coded
     bool right = false;  // in place, and read from the rank
-    // The payload alone may be written there; then two posts are pending, of the whole, and of the payload.
+    // Device memory that the payload alone may be written to. Then two receives are pending: of the whole slice, and of
+    // the payload.
     DirectStaging::Slot direct = {};
     Post whole = {}, payload = {};
     bool is_direct = false;  // the payload was written there
@@ -235,8 +236,7 @@ class Receiver {
   std::vector<std::unique_ptr<Mapped>> mapped_;  // one a prefill rank and mover; until the connection closes
   std::deque<ReceiverEvent> events_;
   ReceiverStats stats_;
-  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for ends of movers and of decoding, which
-                                                                         // may be reported later
+  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // ends of moves and decodings may come later
 };
 
 }  // namespace kvbm::cluster::session

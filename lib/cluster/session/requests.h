@@ -72,10 +72,10 @@ struct ReceiverEvent {
   Kind kind = Kind::finished;
   SessionId session = 0;
   RequestId request;
-  // layer_ready
+  // Set for layer_ready.
   Component component = 0;
   uint16_t layer = 0;  // of the whole model
-  // finished; with ok all layers were reported before
+  // Set for finished. With ok all layers were reported before.
   Status status;
 };
 

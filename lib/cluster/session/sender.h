@@ -246,8 +246,7 @@ class Sender {
   std::vector<ConstBytes> pieces_;
   std::deque<SenderEvent> events_;
   SenderStats stats_;
-  std::shared_ptr<Sender*> self_ = std::make_shared<Sender*>(this);  // for ends of movers and of coding, which may be
-                                                                     // reported later
+  std::shared_ptr<Sender*> self_ = std::make_shared<Sender*>(this);  // ends of moves and codings may come later
 };
 
 }  // namespace kvbm::cluster::session

@@ -177,8 +177,7 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
   if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
   p.payload_bytes = payload_bytes;
-  if (!p.direct.taken()) ++stats_.slices, stats_.bytes += payload_bytes;  // else counted when it has ended well,
-                                                                          // because it may be sent again
+  if (!p.direct.taken()) ++stats_.slices, stats_.bytes += payload_bytes;  // direct: counted when it has ended well
   offer.bytes += payload_bytes;
 }
 

@@ -35,8 +35,7 @@ inline constexpr size_t kMaxReleaseTags = 512;
 // ignored.
 inline constexpr uint8_t kWayShared = 1;  // the payload stays in device memory that the decode side has mapped
 inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message has it (coded_slice.h)
-inline constexpr uint8_t kWayApart = 4;   // under a tag of its own, the pull's with kPayloadBit; only the front is sent
-                                          // under the pull's
+inline constexpr uint8_t kWayApart = 4;   // under a tag of its own: that of the pull with kPayloadBit
 inline constexpr uint64_t kPayloadBit = 0x8000;
 
 // Odd values are for the prefill side (Sender), even ones for the decode side (Receiver).

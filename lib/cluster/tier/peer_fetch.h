@@ -45,8 +45,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::vector<Place> where;
     std::atomic<size_t> left{0};
     uint64_t deadline_ns = kNever;
-    uint64_t no_room_since_ns = 0;  // a node has had no memory for this batch since then; 0: it had some for the last
-                                    // item
+    uint64_t no_room_since_ns = 0;  // since when a node has had no memory for this batch; 0: it has
     bool lends = false;
   };
   struct Waiting {

@@ -57,7 +57,7 @@ class PeerPlaces {
   void forget_family(FamilyId family);
   // Forgets ids that name no family any more: no lookup asks for their records.
   void forget_families(std::span<const FamilyId> gone);
-  // Notes that another record arrived from there.
+  // Notes that the place known for this record had another record, and forgets the place.
   void reject(const Identity& id);
 
   [[nodiscard]] tier::TierStats stats() const;
@@ -80,8 +80,7 @@ class PeerPlaces {
   mutable Mutex mutex_;
   Locations locations_ KVBM_GUARDED_BY(mutex_);
   std::map<FamilyId, uint64_t> forgotten_ KVBM_GUARDED_BY(mutex_);  // time of the last forget
-  uint16_t forgets_ KVBM_GUARDED_BY(mutex_) = 1;                    // number of forget calls for records, families and
-                                                                    // nodes; never 0
+  uint16_t forgets_ KVBM_GUARDED_BY(mutex_) = 1;                    // number of forget calls; never 0
   tier::TierStats stats_ KVBM_GUARDED_BY(mutex_);
 };
 
