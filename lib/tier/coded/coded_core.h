@@ -38,11 +38,11 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   [[nodiscard]] const CodedTierOptions& options() const noexcept { return options_; }
   // Accepts no new work; `done` runs when none of its own is in flight.
   void shutdown(UniqueFunction<void()> done);
-  // Called before the inner tier is destroyed: what it was not asked for ends as closed.
+  // Called before the inner tier is destroyed. Items that were not passed to the inner tier yet end with `closed`.
   void leave() noexcept;
 
  private:
-  // ---- write_path.cc ----
+  // ---- Writing (write_path.cc) ----
   struct PutPiece {
     bool code = false;       // by the recipe
     bool encode = false;     // the record passes encode() before it is sent
@@ -89,7 +89,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void watch_encoding() KVBM_REQUIRES(mutex_);
   void measure(PutBatch& batch);
 
-  // ---- read_path.cc ----
+  // ---- Reading (read_path.cc) ----
   struct Place {
     bool staged = false;
     Staging::Buffer staging;  // the head, then from a page boundary on the payload, unless:
@@ -161,7 +161,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;  // batches of either kind
   CodecStats counts_ KVBM_GUARDED_BY(mutex_);
   TierChoice choice_ KVBM_GUARDED_BY(mutex_);
-  // Families with terms that give no plain size, if the last record read of them was coded.
+  // Families with records of no fixed plain size, for which the last record read was coded. The next read of such a
+  // family expects a coded record.
   std::set<FamilyId> coded_ KVBM_GUARDED_BY(mutex_);
   std::set<std::string> said_ KVBM_GUARDED_BY(mutex_);  // at most kMostSaid
   std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(mutex_);

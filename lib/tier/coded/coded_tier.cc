@@ -93,7 +93,8 @@ TierStats CodedTier::stats() const {
 
 void CodedTier::shutdown(UniqueFunction<void()> done) {
   const MemoryWait nobody_to_tell;
-  // Both at once: this tier's work ends only when the inner tier ends its own.
+  // Closes both tiers at the same time, because this tier's work ends only when the inner tier ends its own. `done`
+  // runs when both have ended.
   struct Ends {
     std::atomic<int> left{2};
     UniqueFunction<void()> done;

@@ -10,7 +10,7 @@ namespace kvbm::tier::disk {
 class Bandwidth {
  public:
   explicit Bandwidth(uint64_t bytes_per_s) : rate_(bytes_per_s) {}
-  // When the next transfer may start; 0 = now.
+  // Returns when the next transfer may start; 0: now.
   uint64_t ready_at(uint64_t now_ns) noexcept {
     if (rate_ == 0 || free_at_ <= now_ns) return 0;
     return free_at_;

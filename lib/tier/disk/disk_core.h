@@ -133,7 +133,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
  public:
   DiskCore(const DiskTierOptions& options, Executor& executor, FamilyTable& families, TierListener* listener,
            TierIndex tier);
-  // Blocking; recovery.cc.
+  // Opens the directory and recovers its records (recovery.cc). Blocks.
   Status open(FileSystem& fs, Random& random);
 
   [[nodiscard]] std::string describe() const;
@@ -164,7 +164,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     uint32_t segment = 0;
   };
   struct IdentityHash {
-    // Both halves: callers' own keys may differ in one alone.
+    // Uses both halves of the key, because keys made by callers may differ in one half only.
     size_t operator()(const Identity& id) const noexcept { return id.hash() + id.key.high() * 0x9E3779B97F4A7C15ULL; }
   };
   struct Reclaim {
@@ -174,7 +174,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     std::vector<Identity> carry;  // records worth carrying, hottest first
     std::vector<bool> followed;   // by entry number: chains now being written, or written last, depend on it
     size_t next = 0;
-    // let_go.cc: records of the rest that a lower tier wants.
+    // State of the take-over by a lower tier (let_go.cc): of the records that are not carried, those that it wants.
     bool offering = false;
     bool reading = false;  // a part is being read, or taken over
     std::vector<Identity> wanted;
@@ -190,7 +190,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     bool ok = false;
   };
 
-  // disk_core.cc
+  // Members in disk_core.cc: the event loop, and the families.
   void pump() KVBM_EXCLUDES(mutex_);
   void advance(Work& work) KVBM_REQUIRES(mutex_);
   void perform(Work& work, bool on_executor = false) KVBM_EXCLUDES(mutex_);
@@ -210,7 +210,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] bool is_erased(const Family& family, uint64_t life) const KVBM_REQUIRES(mutex_);
   void unlist(const Segment& segment) KVBM_REQUIRES(mutex_);
 
-  // writer.cc
+  // Members in writer.cc: writing records.
   void note_unsynced(PutOp& op, uint32_t segment) KVBM_REQUIRES(mutex_);
   void fill_writes(Work& work) KVBM_REQUIRES(mutex_);
   bool open_segment() KVBM_REQUIRES(mutex_);
@@ -238,7 +238,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void refuse_puts(Code code, Work& work, size_t most = SIZE_MAX) KVBM_REQUIRES(mutex_);
   void link(uint32_t entry, const PutItem& item) KVBM_REQUIRES(mutex_);
 
-  // sync.cc
+  // Members in sync.cc: making records durable.
   void wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work)
       KVBM_REQUIRES(mutex_);
   void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
@@ -246,7 +246,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
       KVBM_EXCLUDES(mutex_);
   void sync_failed(uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
 
-  // reader.cc
+  // Members in reader.cc: reading records.
   struct FileHold;
   void lend_file(GetItem& item, const GetOp::Place& place) KVBM_REQUIRES(mutex_);
   void let_go_of_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
@@ -265,7 +265,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void let_go_of_reads(Work& work) KVBM_REQUIRES(mutex_);
   void expire_reads(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
 
-  // reclaim.cc
+  // Members in reclaim.cc: emptying segments and making new ones.
   void maybe_reclaim(Work& work) KVBM_REQUIRES(mutex_);
   // Entries that some records depend on as their prefix, and the bytes of these in each segment.
   struct Followed {
@@ -301,7 +301,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);
   void grow() KVBM_EXCLUDES(mutex_);
 
-  // let_go.cc
+  // Members in let_go.cc: offering evicted records to a lower tier.
   void let_go() KVBM_EXCLUDES(mutex_);
   void offer(Work& work) KVBM_REQUIRES(mutex_);
   void offer_next() KVBM_EXCLUDES(mutex_);
@@ -310,7 +310,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
       KVBM_EXCLUDES(mutex_);
   void moved(const PutBatch& batch, uint64_t bytes) KVBM_EXCLUDES(mutex_);
 
-  // recovery.cc
+  // Members in recovery.cc: opening a directory.
   Status check_directory(const std::vector<std::string>& names);
   Status load_superblock(const std::vector<std::string>& names, Random& random);
   Status load_segments(const std::vector<std::string>& names);

@@ -163,7 +163,8 @@ Result<std::unique_ptr<Segment>> DiskCore::make_file(uint32_t number) {
   segment->life = SegmentLife{directory_id_, number, 0, epoch_, 0, segment_bytes_};
   if (Status s = segment->file->allocate(segment_bytes_); !s.ok()) {
     segment->file.reset();
-    // Without this, half a segment would be left to the next open; its space is free at once.
+    // Removes the file that was only partly allocated. Otherwise the next open would find half a segment, and the file
+    // system would not get the space back now.
     (void)directory_->remove(segment_name(number)).ok();
     return s;
   }

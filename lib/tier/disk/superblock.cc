@@ -13,7 +13,8 @@ constexpr size_t kTombstoneBytes = 48;
 constexpr size_t kMarkBytes = 8;
 // Behind the longest possible lists: a writer without marks left zeros here, which mean "not foreign".
 constexpr size_t kMarksAt = kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombstones;
-// Zeros if there are none: older writers left zeros, too.
+// Offset of the floors, behind the marks. Zeros mean that no floor was raised; writers that did not know floors left
+// zeros here too.
 constexpr size_t kFloorsAt = kMarksAt + kMarkBytes * kMaxEpochs;
 static_assert(kFloorsAt + 8 * kEpochFloors + 8 <= kSuperblockSlotBytes);
 static_assert(kFloorsVersion > kFormatVersion);

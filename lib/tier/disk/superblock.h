@@ -54,7 +54,7 @@ struct Superblock {
 
 // at_limit if there are too many epochs or tombstones. `slot`: kSuperblockSlotBytes.
 Status encode_superblock(const Superblock& superblock, MutableBytes slot);
-// damaged | newer_version.
+// Errors: damaged, newer_version.
 Result<Superblock> decode_superblock(ConstBytes slot);
 
 // Returns the newest slot that verifies. damaged if neither does, newer_version if one has a newer version.

@@ -45,7 +45,8 @@ class HostFile {
   void forget_epoch(const NamespaceId& base_id) noexcept;
   [[nodiscard]] std::vector<EpochRow> epochs() const;
 
-  // Namespaces that have a row of their own.
+  // Layout of the page: a header, then kRows rows, one for each namespace with an epoch of its own. Namespaces that
+  // only peers have named get at most kForeignRows of them.
   static constexpr size_t kHeaderBytes = 64;
   static constexpr size_t kRowBytes = 24;
   static constexpr size_t kRows = (kBytes - kHeaderBytes) / kRowBytes;

@@ -89,7 +89,7 @@ void StoreCore::pump_ahead() {
     get->data = take_buffer(bytes);
     get->bytes = flight->end - flight->begin;
     get->offset = flight->begin;
-    // Urgent: it is sent at once, and a load that joins it does not wait behind packs.
+    // Sends the request as urgent, so at once: a load that joins this read must not wait behind writes of packs.
     requests_->submit(std::move(get), flight->deadline_ns, true,
                       [self = shared_from_this(), flight](Code code, std::unique_ptr<ObjectRequest> back) {
                         self->landed(flight, code, std::move(back));

@@ -166,7 +166,8 @@ void StoreCore::read_indexes() {
       stamp = next->first;
       ++reading_;
     }
-    // Most are small; a larger one is read once more, whole.
+    // Requests the first kListBytes only, because most index objects are smaller. A larger one is requested once more,
+    // with its whole size.
     auto get = request(Verb::get, stamped_name(kIndexPrefix, stamp));
     get->data = Buffer::of(kListBytes);
     get->bytes = kListBytes;

@@ -29,7 +29,7 @@ class FoundNames {
     const uint64_t place = places_[place_of(name)];
     if (is_at(place, name)) ring_[place % kNames].gone = true;
   }
-  // As remove(), but only a name that may be taken.
+  // Like remove(), but only for a name that may be taken.
   void remove_open(const RecordName& name) noexcept {
     const uint64_t place = places_[place_of(name)];
     if (place < open_ && is_at(place, name)) ring_[place % kNames].gone = true;

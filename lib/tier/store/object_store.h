@@ -33,7 +33,7 @@ struct ObjectRequest {
   uint64_t offset = 0;  // get
   uint64_t timeout_ns = 0;
   uint64_t expire_s = 0;  // put; 0: no limit
-  // Out.
+  // Results.
   Code code = Code::internal;
   uint64_t done = 0;  // get, list: bytes of data that were filled; at most `bytes`
   bool more = false;  // list: more names follow

@@ -76,7 +76,8 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
     if (found_ != nullptr) found_->open();
   }
   if (over) return give_back(op);
-  // A read in flight may have ended it already: the batch is not touched any more.
+  // Sets the batch's deadline timer. A read in flight may have ended the batch already, so it is used only through the
+  // timer's weak reference from here on.
   if (deadline_ns != kNever) {
     executor_.post_at(deadline_ns, [self = shared_from_this(), weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) self->expire_get(late);
@@ -97,7 +98,8 @@ bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Ready>&
       asked(flight, want, ready);  // may end `flight`
       return true;
     }
-    // One try of it has to fit: a read that ends then ends for all that wait for it.
+    // Joins a read only if it has time for one whole try, because a read that fails at its deadline fails for every
+    // item that waits for it.
     if (flight->deadline_ns < std::min(deadline_ns, now() + options_.timeout_ns)) continue;
     flight->wants.push_back(want);
     return true;
@@ -215,7 +217,8 @@ std::shared_ptr<ObjectRequest> StoreCore::hold(std::unique_ptr<ObjectRequest> re
             }
             self->give_buffer(std::move(gone->data));
             delete gone;
-            // Posted, so that it does not run inside the release.
+            // Posts the rest, because it may start reads and writes, and the caller that releases the memory must not
+            // run those.
             self->executor_.post([self] {
               self->pump_gets();
               self->pump_puts();

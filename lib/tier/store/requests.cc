@@ -241,7 +241,8 @@ void Requests::end(const CallRef& call, Code code, std::unique_ptr<ObjectRequest
   answer(call, code, std::move(request));
 }
 
-// Counted in telling_. Timers keep the call, so `done` and all that it holds are moved out.
+// Posts the result to the caller. The answer counts in telling_ until the caller has returned. Timers keep `call`
+// alive, so `done` is moved out of it, together with everything that `done` holds.
 void Requests::answer(const CallRef& call, Code code, std::unique_ptr<ObjectRequest> request) {
   executor_.post([self = shared_from_this(), code, done = std::move(call->done), back = std::move(request)]() mutable {
     done(code, std::move(back));

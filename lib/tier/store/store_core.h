@@ -53,7 +53,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void shutdown(UniqueFunction<void()> done);
 
  private:
-  // ---- write_path.cc ----
+  // ---- Writing (write_path.cc) ----
   struct PutOp {
     std::unique_ptr<PutBatch> batch;
     std::vector<RecordName> names;
@@ -105,7 +105,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void run(After& after);
   Stamp next_stamp() KVBM_REQUIRES(mutex_);
 
-  // ---- read_path.cc ----
+  // ---- Reading (read_path.cc) ----
   struct GetOp {
     std::unique_ptr<GetBatch> batch;
     std::vector<Family> families;
@@ -127,7 +127,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     uint64_t begin = 0, end = 0;
     uint64_t deadline_ns = 0;
     std::vector<Want> wants;
-    // Of a range that is read ahead.
+    // True for a read made ahead of any load.
     bool ahead = false;
     std::vector<StorePlace> unasked;  // records in it that no load has asked for
     uint64_t asked_bytes = 0;         // bytes of records that a load has asked for
@@ -156,7 +156,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
   void expire_get(const GetRef& op);
 
-  // ---- ahead.cc ----
+  // ---- Reading ahead (ahead.cc) ----
   void pump_ahead();
   [[nodiscard]] bool may_read_ahead() const KVBM_REQUIRES(mutex_);
   FlightRef next_ahead() KVBM_REQUIRES(mutex_);
@@ -167,7 +167,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] std::shared_ptr<ObjectRequest> drop_oldest_ahead() KVBM_REQUIRES(mutex_);
   void end_ahead();
 
-  // ---- follow.cc ----
+  // ---- Following other processes (follow.cc) ----
   struct Listing {
     std::string prefix, after;
     uint64_t names = 0;
@@ -185,7 +185,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void apply(const Stamp& stamp, const IndexObject& index);
   void learn_epochs(const std::vector<NamespaceEpoch>& rows);
 
-  // ---- collect.cc ----
+  // ---- Removing old packs (collect.cc) ----
   void collect_later();
   void sign();
   void elect(std::vector<WriterSign> signs);
@@ -246,7 +246,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;  // that have not ended
   std::vector<Buffer> spare_ KVBM_GUARDED_BY(mutex_);  // within what staged_ leaves of staging_bytes
   uint64_t spare_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
-  // Writing.
+  // Fields for writing (write_path.cc).
   std::deque<PutRef> puts_ KVBM_GUARDED_BY(mutex_);
   PackRef open_ KVBM_GUARDED_BY(mutex_);
   std::map<RecordName, PackRef> on_their_way_ KVBM_GUARDED_BY(mutex_);  // in a pack that is not in the store yet
@@ -260,17 +260,17 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool publishing_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_planned_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one failed: the next is not made at once
-  // Reading.
+  // Fields for reading (read_path.cc).
   std::deque<FlightRef> waiting_ KVBM_GUARDED_BY(mutex_);
-  // Waiting, in flight, and read ahead.
+  // All reads by their pack: those that wait, those in flight, and results read ahead.
   std::map<Stamp, std::vector<FlightRef>> flights_ KVBM_GUARDED_BY(mutex_);
   size_t loading_ KVBM_GUARDED_BY(mutex_) = 0;  // reads in flight that were asked for
-  // Reading ahead.
+  // Fields for reading ahead (ahead.cc).
   std::unique_ptr<FoundNames> found_ KVBM_GUARDED_BY(mutex_);  // null: nothing is read ahead
   std::deque<FlightRef> ahead_ KVBM_GUARDED_BY(mutex_);        // that were read, the oldest first
   uint64_t ahead_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of those in flight and of ahead_
   std::atomic<bool> takes_ahead_{false};              // found_ has names that may be taken
-  // Following.
+  // Fields for following other processes (follow.cc).
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
   std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
@@ -279,7 +279,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // an index object could not be understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
-  // Collecting.
+  // Fields for removing old packs (collect.cc).
   bool elected_ KVBM_GUARDED_BY(mutex_) = false;
   bool collecting_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_sign_ KVBM_GUARDED_BY(mutex_) = 0;

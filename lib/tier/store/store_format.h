@@ -99,7 +99,7 @@ struct IndexObject {
   }
 };
 [[nodiscard]] std::vector<std::byte> encode_index(const Stamp& stamp, const IndexObject& index);
-// damaged | newer_version. Checks counts, sizes and that every record lies within its pack.
+// Checks counts, sizes, and that every record lies within its pack. Errors: damaged, newer_version.
 Result<IndexObject> decode_index(ConstBytes bytes);
 
 }  // namespace kvbm::tier::store

@@ -81,7 +81,7 @@ void StoreCore::pump_puts() {
       MutexLock lock(mutex_);
       --op->copying;
       if (--pack->copying == 0 && pack->closed) after.packs.push_back(pack);
-      // Its deadline passed meanwhile.
+      // The put's deadline may have passed during the copy. Then the put ends with its last copy.
       if (op->over && op->copying == 0 && op->open == 0) after.puts.push_back(op);
     }
     run(after);
