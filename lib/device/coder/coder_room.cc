@@ -72,7 +72,7 @@ Status CoderRoom::make_stream() {
       !s.ok()) {
     return s;
   }
-  // Of the lowest priority, because no stream waits for it.
+  // Gives the stream the lowest priority, because no stream of the engine waits for it.
   const CuResult made = driver.cuStreamCreateWithPriority(&stream_, kCuStreamNonBlocking, least);
   if (Status s = device_->check(made, "cuStreamCreateWithPriority"); !s.ok()) return s;
   return device_->check(driver.cuEventCreate(&end_, kCuEventDisableTiming), "cuEventCreate");
@@ -87,7 +87,8 @@ CoderRoom::~CoderRoom() {
 
 void CoderRoom::set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept {
   const DeviceRun pieces = make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1);
-  // Not compared: data for the cache was checked when it was decoded into the window.
+  // Makes the job without a comparison of hashes: a leaf for the cache was compared when it was decoded into the
+  // window.
   jobs_[job] = make_leaf_job(pieces, run.count0, window() + window_at, false, 0);
 }
 

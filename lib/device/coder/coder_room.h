@@ -31,7 +31,7 @@ class CoderRoom {
   static constexpr size_t kRuns = 8192;   // of one gather or scatter
   static constexpr size_t kLeaves = 512;  // of one launch of a coder
 
-  // no_memory, tier_disabled, internal. Releases what it allocated when it fails.
+  // Releases what it allocated when it fails. Errors: no_memory, tier_disabled, internal.
   static Result<std::shared_ptr<CoderRoom>> create(std::shared_ptr<Device> device, const CoderOptions& options);
   // May run only when the device is done with all of it; otherwise the room must be parked.
   ~CoderRoom();
@@ -47,7 +47,9 @@ class CoderRoom {
   [[nodiscard]] std::byte* landing() const noexcept { return landing_->data(); }
   [[nodiscard]] uint64_t coded_bytes() const noexcept { return coded_->bytes(); }
 
-  // Sets a job between a run of the cache and the window, from job 0 on; `run` must lie in memory of the device.
+  // Fills in copy job `job`, counted from 0: it connects `run`, a run of the engine's cache in device memory, with the
+  // plain bytes at `window_at` in the window. gather() then copies from runs to the window, scatter() from the window
+  // to runs.
   void set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept;
   Status gather(size_t jobs) { return move(jobs, true); }
   Status scatter(size_t jobs) { return move(jobs, false); }

@@ -61,7 +61,7 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   if (driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device) == kCuSuccess) {
     facts.name = name.data();
   }
-  // The system writes it in small letters.
+  // Stores the PCI address in small letters, as sysfs writes it.
   if (driver.cuDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size() - 1), device) == kCuSuccess) {
     facts.pci = text(pci.data());
   }

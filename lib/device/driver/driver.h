@@ -73,7 +73,7 @@ inline constexpr CuResult kCuCaptureImplicit = 906;
 inline constexpr CuResult kCuExternalDevice = 911;
 inline constexpr CuResult kCuUnknown = 999;
 
-// CUdevice_attribute.
+// Values of CUdevice_attribute.
 inline constexpr int kCuMultiprocessors = 16;
 inline constexpr int kCuIntegrated = 18;
 inline constexpr int kCuCanMapHostMemory = 19;
@@ -98,7 +98,7 @@ inline constexpr int kCuFlushByHost = 1;    // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_O
 inline constexpr int kCuFlushCurrent = 0;   // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX
 inline constexpr int kCuFlushToOwner = 100; // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
 
-// CUpointer_attribute.
+// Values of CUpointer_attribute.
 inline constexpr int kCuPointerContext = 1;
 inline constexpr int kCuPointerMemoryType = 2;
 inline constexpr int kCuPointerDevicePointer = 3;
@@ -112,7 +112,7 @@ inline constexpr int kCuPointerMappingStart = 19;
 inline constexpr unsigned kCuMemoryHost = 1;    // CUmemorytype
 inline constexpr unsigned kCuMemoryDevice = 2;
 
-// Flags.
+// Flags that calls of the driver take.
 inline constexpr unsigned kCuHostPortable = 1;        // CU_MEMHOSTREGISTER_* and CU_MEMHOSTALLOC_*
 inline constexpr unsigned kCuHostDeviceMap = 2;
 inline constexpr unsigned kCuHostRegisterReadOnly = 8;

@@ -13,7 +13,8 @@ namespace kvbm::device {
 
 namespace {
 
-// Looks per limit; steps happen one look early, so that none is late.
+// Number of times that the watch looks at a call within its limit. The words are raised at look kRaiseAt. The device is
+// given up at look kGiveUpAt, one before the limit, so that this is never late.
 constexpr uint64_t kLooks = 8;
 constexpr uint64_t kRaiseAt = 5;
 constexpr uint64_t kGiveUpAt = 7;

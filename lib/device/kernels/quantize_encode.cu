@@ -96,7 +96,7 @@ __device__ inline double weight_of(uint64_t maxima, uint32_t units, uint32_t lan
     const uint32_t mine = begin + lane < units ? get32(maxima + 4 * (begin + lane)) : 0;
     const auto m = static_cast<double>(__uint_as_float(mine));
     const double square = __dmul_rn(m, m);
-    // Behind the last they are zero, which does not change a sum of squares.
+    // Lanes without a unit add zero, which does not change the sum.
     for (int i = 0; i < 32; ++i) sum = __dadd_rn(sum, __shfl_sync(kAllLanes, square, i));
   }
   return sum / units;

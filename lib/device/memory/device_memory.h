@@ -56,7 +56,7 @@ Result<Extent> extent_of(const StridedRun& run);
 // Device memory, not initialised.
 class DeviceMemory {
  public:
-  // no_memory, tier_disabled.
+  // Errors: no_memory, tier_disabled.
   static Result<std::unique_ptr<DeviceMemory>> allocate(std::shared_ptr<Device> device, uint64_t bytes);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
@@ -76,14 +76,14 @@ class DeviceMemory {
 // find out that the device is lost. Memory that the driver refuses to unregister stays mapped.
 class PinnedMemory {
  public:
-  // no_memory; not_permitted (the limit of locked memory); tier_disabled.
+  // Errors: no_memory, not_permitted (the limit of locked memory), tier_disabled.
   static Result<std::unique_ptr<PinnedMemory>> allocate(std::shared_ptr<Device> device, uint64_t bytes);
   ~PinnedMemory();
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
-  // Returns the device's address of it.
+  // Returns the address at which the device sees this memory.
   [[nodiscard]] CuPointer device_pointer() const noexcept { return device_pointer_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace kvbm::device {
 namespace {
 
-// Results and an attribute that only these calls return.
+// Results and an attribute of the driver that only calls for shared device memory use.
 constexpr CuResult kCuMapFailed = 205;
 constexpr CuResult kCuAlreadyMapped = 208;
 constexpr CuResult kCuPeerAccessUnsupported = 217;

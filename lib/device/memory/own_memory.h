@@ -28,7 +28,7 @@ class OwnMemory {
   OwnMemory& operator=(const OwnMemory&) = delete;
   [[nodiscard]] CuPointer address() const noexcept;
   [[nodiscard]] uint64_t bytes() const noexcept;
-  // Makes it findable under that name.
+  // Makes this memory findable by find() under that name.
   void name(const IpcMemory& said) const;
 
  private:

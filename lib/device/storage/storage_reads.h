@@ -72,7 +72,7 @@ class StorageReads {
     uint64_t failed = 0;
   };
 
-  // no_memory; unsupported: the buffer cannot be registered; tier_disabled.
+  // Errors: no_memory; unsupported (the buffer cannot be registered); tier_disabled.
   static Result<std::shared_ptr<StorageReads>> create(std::shared_ptr<Device> device, const CuFileLibrary& library,
                                                       uint64_t bytes);
   ~StorageReads();

@@ -84,14 +84,16 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   return s.code();
 }
 
-// Runs once a batch.
+// Makes writes of network cards visible to the kernels, if the batch asks for that. Does so for the first part only:
+// later parts are behind it.
 Status PartIssue::settle(TransferWork& work) {
   if (!std::exchange(work.batch.settles, false)) return {};
   Status s = settle_direct_writes(device_);
   return s.ok() || s.code() == Code::tier_disabled ? s : Status(Code::damaged, "what network cards wrote", s.message());
 }
 
-// Runs once a batch. Copies of a scatter into staging need not wait, because staging holds nothing of the caller's.
+// Makes the batch's work wait for the caller's stream, once a batch. Copies of a scatter into staging need not wait,
+// because staging holds nothing of the caller's.
 Status PartIssue::order(TransferWork& work) {
   if (work.ordered || work.batch.after == nullptr) return {};
   if (Status s = work.batch.after->order(streams_.kernels); !s.ok()) return s;

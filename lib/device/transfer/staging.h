@@ -28,14 +28,14 @@ struct TransferStreams {
 
 struct StagingPlace {
   CuPointer memory = 0;  // part_bytes on the device; 0 if everything goes mapped
-  // part_leaves each, written by the CPU and by the device.
+  // Arrays of part_leaves elements each, in pinned memory: written by the CPU (jobs) and by the device (results).
   LeafJob* jobs = nullptr;
   uint64_t* hashes = nullptr;
   uint8_t* good = nullptr;
   CuPointer jobs_device = 0, hashes_device = 0, good_device = 0;
-  // part_bytes for records that are not pinned; allocated at first use.
+  // Host memory of part_bytes for records that are not pinned; allocated at first use.
   std::unique_ptr<PinnedMemory> pinned;
-  // part_leaves each, for coded leaves; allocated at first use.
+  // Arrays of part_leaves elements each for coded leaves, in pinned memory; allocated at first use.
   std::unique_ptr<PinnedMemory> coded;
   CodedJob* coded_jobs = nullptr;
   CodedResult* coded_results = nullptr;
@@ -48,7 +48,7 @@ struct StagingPlace {
 
 class Staging {
  public:
-  // no_memory; tier_disabled. Releases what it allocated when it fails.
+  // Releases what it allocated when it fails. Errors: no_memory, tier_disabled.
   static Result<std::unique_ptr<Staging>> create(std::shared_ptr<Device> device, size_t places, uint32_t part_bytes,
                                                  size_t part_leaves, bool device_memory);
   ~Staging();

@@ -248,7 +248,8 @@ void TransferLane::issue(Place& place) {
     place.state = State::issued;
     ++issued_;
     const PlannedPart& part = part_of(place);
-    // From here on wait_for_part() finds it.
+    // The part counts as issued from here on, so wait_for_part() finds it. promise() notes that the device will reach
+    // the part's mark by itself.
     if (!place.failed && part.has_mark) {
       landmarks_->promise(*place.work->batch.landmark, place.work->batch.marks[part.mark].value);
     }

@@ -132,7 +132,8 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void arm() KVBM_REQUIRES(mutex_);
   // Returns whether an unpromised landmark keeps, or may keep, the caller's stream from the batch's point.
   [[nodiscard]] bool stands_behind_a_landmark(TransferWork& work) KVBM_REQUIRES(mutex_);
-  // Returns the batches for which only the driver knows that; it is queried without the lock.
+  // Returns the batches that may stand behind a landmark. Only the driver knows whether they do; ask_points() asks it
+  // without the lock.
   [[nodiscard]] std::vector<std::shared_ptr<TransferWork>> unsure() const KVBM_REQUIRES(mutex_);
   void ask_points(const std::vector<std::shared_ptr<TransferWork>>& works) KVBM_EXCLUDES(mutex_);
   // Schedules a call of pump(): no call of ours reports when a stream of the engine makes progress.
@@ -140,7 +141,7 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   // Finds out whether the lane makes progress. Runs on its thread.
   void look_for_stall() KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
-  // Returns false if no notification arrived until then.
+  // Sleeps until wake() or the given time. Returns false if the time came first.
   bool wait_until(std::chrono::system_clock::time_point until) KVBM_REQUIRES(mutex_);
   void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
 

@@ -43,9 +43,10 @@ struct LeafMove {
   StridedRun device;
   std::byte* record = nullptr;
   uint64_t expected = 0;  // into the device: the hash that the leaf must have
-  // Many leaves at once: [first_leaf, first_leaf + leaf_count) of block `block` as the table has them, within
-  // group_end(), one after the other at `record`. `device` is table_run(); `expected` is the place of their hashes in
-  // TransferBatch::expected. They are raw, in host memory and no poison. The table lives until `done`.
+  // Set: this entry stands for leaves [first_leaf, first_leaf + leaf_count) of engine block `block`, which the table
+  // describes. They must not reach beyond group_end(first_leaf). Then `device` is table_run(), `record` has all of
+  // these leaves one behind the other, and `expected` is the index of their first hash in TransferBatch::expected. Such
+  // leaves are raw and in host memory; `poison` is not allowed. The table must live until `done`.
   const LeafTable* table = nullptr;
   uint32_t block = 0;
   uint32_t first_leaf = 0;
@@ -147,7 +148,8 @@ struct TransferStats {
 
 class Transfers {
  public:
-  // no_memory: staging; unsupported: a device that cannot map host memory. `executor` must outlive it.
+  // `executor` must outlive the transfers. Errors: no_memory (for staging); unsupported (the device cannot map host
+  // memory).
   static Result<std::unique_ptr<Transfers>> create(std::shared_ptr<Device> device, const TransferOptions& options,
                                                    Executor& executor);
   virtual ~Transfers() = default;
