@@ -5,7 +5,7 @@
 
 namespace kvbm {
 
-// Never: a deadline that does not end.
+// Stands for a deadline that never passes.
 inline constexpr uint64_t kNever = UINT64_MAX;
 
 class Clock {

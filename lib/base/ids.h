@@ -13,7 +13,7 @@ namespace kvbm {
 struct Key {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const Key&) const = default;
-  // Compared as two words: for the array compilers would call memcmp.
+  // Compares two words, because compilers turn the comparison of the array into a call of memcmp.
   bool operator==(const Key& other) const noexcept { return low() == other.low() && high() == other.high(); }
   // Keys are uniformly distributed, so any 8 of their bytes are a hash.
   [[nodiscard]] uint64_t low() const noexcept {

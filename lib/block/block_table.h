@@ -71,8 +71,7 @@ struct Publication {
   std::span<const Key> keys{};
   Lineage lineage = Lineage::none;
   SlotId first_parent = kNoSlot;      // the caller holds a reference to it for the call
-  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
-                                      // call and held by the caller
+  std::span<const SlotId> parents{};  // `given`: a held, registered slot for each key; kNoSlot: a root
   DuplicateMode duplicates = DuplicateMode::reject;
   Precedence* precedence = nullptr;  // null: the existing block stays
   uint8_t priority = 0;  // policy::Facts::priority
@@ -127,7 +126,7 @@ class BlockTable final {
   };
   static constexpr uint32_t kMaxPools = 16;
 
-  // bad_config: no slots, no factory, or a policy name that it does not know.
+  // Errors: bad_config (no slots, no factory, or an unknown policy name).
   [[nodiscard]] static Result<std::unique_ptr<BlockTable>> create(const Options& options);
   ~BlockTable();
 

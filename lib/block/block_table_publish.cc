@@ -175,7 +175,7 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
       n, [&](size_t i) { return search[i].place; },
       [&](size_t i) {
         if (fresh.codes[i] != Code::ok) return;
-        // With the mark that its policy would set: a block with a child is seldom the first victim.
+        // Sets the child's mark in the same step as the policy would: a block with a child is seldom the first victim.
         const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild | SlotWord::kNotify : 0;
         fresh.codes[i] = list(inout[i], search[i], what, begin + i, child, &fresh.existing[i], fresh);
       });

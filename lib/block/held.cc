@@ -47,7 +47,8 @@ Code look_at(const HoldTable& holds, const BlockTable& table, HoldValue value, S
   out->slot = hold.slot;
   out->payload_bytes = table.payload_bytes(hold.slot);
   out->partial = table.state(hold.slot) == SlotState::partial;
-  // Both loads acquire: if they saw a later owner of the slot, this finds the hold ended.
+  // Both loads have acquire order. So if they saw a later owner of the slot, this second resolve finds that the hold
+  // has ended.
   return holds.resolve(value, &hold);
 }
 

@@ -37,7 +37,7 @@ struct Seen {
   bool partial = false;
   uint32_t payload_bytes = 0;  // of one that is not partial
 };
-// wrong_state: a weak hold.
+// Errors: those of HoldTable::resolve(), and wrong_state for a weak hold.
 [[nodiscard]] Code look_at(const HoldTable& holds, const BlockTable& table, HoldValue value, Seen* out) noexcept;
 
 }  // namespace kvbm::block

@@ -61,7 +61,8 @@ class HoldTable {
   // at_limit: max_holds are in use. no_memory.
   [[nodiscard]] Code create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
                             std::span<HoldValue> out);
-  // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
+  // Returns ok, invalid_argument (the value is 0), foreign_handle (the tag is another manager's) or stale_handle
+  // (ended, or never issued).
   [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
   // Resolves holds to slots. All must be valid and of one kind; wrong_state: of another kind. Returns the first
   // failure.
@@ -107,7 +108,7 @@ class HoldTable {
   class Entries {
    public:
     explicit Entries(const HoldTable& table) noexcept : table_(table) {}
-    // Null: there is no such page.
+    // Returns null if there is no such page.
     Page* page(uint32_t index) noexcept {
       const uint32_t number = index / kPageHolds;
       if (number == number_) [[likely]]

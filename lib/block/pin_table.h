@@ -43,7 +43,7 @@ class PinTable {
   // SlotWord::kMaxPins, or this kMaxPins.
   [[nodiscard]] Result<PinId> pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns)
       KVBM_EXCLUDES(lock_);
-  // stale_handle: it has ended.
+  // Returns stale_handle if the pin has ended already.
   [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
   // Ends the pins of an owner; returns them in the order of their ids.
   std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);

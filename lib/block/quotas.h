@@ -36,7 +36,7 @@ class Quotas {
     for (std::atomic<Page*>& page : pages_) delete page.load(std::memory_order_relaxed);
   }
 
-  // Null for the shared account, and for accounts that were not made.
+  // Returns null for the shared account, and for accounts that were not made.
   [[nodiscard]] Quota* find(AccountId account) const noexcept {
     if (account >= kMaxAccounts) return nullptr;
     Page* const page = pages_[account / kPage].load(std::memory_order_acquire);

@@ -116,7 +116,7 @@ class Parents {
  public:
   explicit Parents(uint32_t slots) : bits_(static_cast<uint32_t>(std::bit_width(slots))) {}
 
-  // Never kNoSlot: no slot number has all bits set.
+  // Never returns the value kNoSlot, because no slot number has all bits set.
   [[nodiscard]] uint32_t pack(SlotId slot, uint32_t generation) const noexcept {
     return static_cast<uint32_t>(slot | uint64_t{generation} << bits_);
   }

@@ -37,7 +37,7 @@ void SlotPool::start(std::unique_ptr<policy::EvictionPolicy> shared) {
   shared_ = std::move(shared);
 }
 
-// ---- policy::Residents ----
+// ---- Implements policy::Residents ----
 
 // A slot that cannot be evicted is marked in the same step, so that the thread that makes it evictable notifies the
 // policy.

@@ -189,8 +189,7 @@ kvbm_status_t kvbm_session_abort(kvbm_session_t* session, const char* reason) {
 
 void kvbm_session_release(kvbm_session_t* session) {
   if (session == nullptr || kvbm::capi::forked(*session->tenancy)) return;
-  const kvbm::MemoryWait nobody_to_tell;  // without the abort its blocks would stay lent, and the manager waits for
-                                          // them
+  const kvbm::MemoryWait nobody_to_tell;  // without the abort the manager waits for the lent blocks
   (void)kvbm_session_abort(session, "its handle was released");
   delete session;
 }

@@ -25,7 +25,7 @@ constexpr double kPrior = 0.02;
 // Lower limits of an estimate: a microsecond, and 1 TB/s.
 constexpr double kLeastStart = 1'000;
 constexpr double kLeastNsPerByte = 0.001;
-// As tier/disk/bandwidth.h: an idle cap saves up at most this.
+// An idle cap saves up at most this, as in tier/disk/bandwidth.h.
 constexpr uint64_t kBurstNs = 10'000'000;
 
 // Newton's square root, of a ratio between 1 / kClipStale and kClipStale: libkvbm loads no libm.

@@ -45,7 +45,7 @@ class TransportListener {
 struct TransportOptions {
   uint32_t peer_queue_bytes = 1U << 20;
   uint64_t peer_bulk_bytes = 16ULL << 20;
-  // Empty: those that the transport finds.
+  // Network devices to use, with commas; empty: all that the transport finds.
   std::string devices;
   std::string transports;
   // Refuses processes of other users. The transport cannot be opened if the system does not reveal a peer's user.
@@ -72,7 +72,7 @@ class Transport {
   [[nodiscard]] uint32_t features() const noexcept;
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] const char* name() const noexcept { return ops_.name; }
-  // For functions of a transport of this library beyond its table; null once it is closed.
+  // Returns the transport itself, for calls that a built-in transport has beyond its table; null once it is closed.
   [[nodiscard]] kvbm_transport_t* handle() const noexcept { return transport_; }
 
   Result<std::string> listen(const std::string& address);

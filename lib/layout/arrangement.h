@@ -86,7 +86,7 @@ class PageArrangement {
   [[nodiscard]] uint32_t leaf_count(uint32_t units) const noexcept { return leaves_before_.back() * units; }
   // Checks that a record of that many units stays within kLeafCountLimit and kPayloadLimit.
   [[nodiscard]] Status check_units(uint32_t units) const;
-  // i < leaf_count(units); O(log tensors).
+  // Requires i < leaf_count(units). Takes O(log tensors).
   [[nodiscard]] PageLeaf leaf(uint32_t i, uint32_t units) const noexcept;
   [[nodiscard]] Status check_blocks(std::span<const BlockId> ids) const;
 

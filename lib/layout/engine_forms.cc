@@ -15,7 +15,7 @@ struct FormRow {
 
 constexpr Axis B = Axis::block, L = Axis::layer, K = Axis::plane, H = Axis::head, N = Axis::token;
 
-// In the order of Form.
+// Rows in the order of Form.
 constexpr std::array<FormRow, kFormCount> kForms{{
     {"nhd", 4, {K, B, N, H}},
     {"hnd", 4, {K, B, H, N}},

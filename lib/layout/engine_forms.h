@@ -21,17 +21,17 @@ namespace kvbm::layout {
 enum class Axis : uint8_t { block, layer, plane, head, token };
 
 enum class Form : uint8_t {
-  // Per-layer tensors.
+  // Forms with one tensor for each layer.
   nhd,         // (2, blocks, tokens, heads, dim)
   hnd,         // (2, blocks, heads, tokens, dim)
   blocks_nhd,  // (blocks, 2, tokens, heads, dim)
   blocks_hnd,  // (blocks, 2, heads, tokens, dim)
   packed_nhd,  // (blocks, tokens, heads, 2 * dim)
   packed_hnd,  // (blocks, heads, tokens, 2 * dim); vLLM 0.32 LBHNC
-  // A tensor for each layer and plane: K0, V0, K1, V1, ...
+  // Forms with one tensor for each layer and plane: K0, V0, K1, V1, ...
   split_nhd,  // (blocks, tokens, heads, dim)
   split_hnd,  // (blocks, heads, tokens, dim)
-  // One tensor over all layers.
+  // Forms with one tensor for all layers.
   layers_nhd,                // (layers, 2, blocks, tokens, heads, dim)
   layers_hnd,                // (layers, 2, blocks, heads, tokens, dim)
   cross_nhd,                 // (blocks, layers, 2, tokens, heads, dim)

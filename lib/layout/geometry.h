@@ -55,7 +55,7 @@ class Geometry {
   [[nodiscard]] uint32_t units() const noexcept { return units_; }
   [[nodiscard]] uint32_t tokens_per_stored_block() const noexcept { return tokens_per_block_ * units_; }
   [[nodiscard]] std::span<const ComponentGeometry> components() const noexcept { return components_; }
-  // Null when there is no such component.
+  // Returns null if there is no such component.
   [[nodiscard]] const ComponentGeometry* component(Component index) const noexcept {
     return index < components_.size() ? &components_[index] : nullptr;
   }

@@ -59,7 +59,8 @@ class RecordShape {
   [[nodiscard]] ComponentKind kind() const noexcept { return kind_; }
   [[nodiscard]] const Shard& shard() const noexcept { return shard_; }
 
-  // One head of one unit: tokens * row. One unit of one plane: all heads. One plane: all units.
+  // Sizes within one plane (K or V of a layer). head_bytes: one head of one unit, tokens * row. The next two: all heads
+  // of one unit, and all units.
   [[nodiscard]] uint64_t head_bytes() const noexcept { return head_bytes_; }
   [[nodiscard]] uint64_t unit_bytes() const noexcept { return head_bytes_ * heads_; }
   [[nodiscard]] uint64_t plane_bytes() const noexcept { return unit_bytes() * units_; }
@@ -73,7 +74,7 @@ class RecordShape {
   [[nodiscard]] uint32_t leaves_per_layer() const noexcept { return planes_ * units_ * leaves_per_unit(); }
   [[nodiscard]] uint32_t leaf_count() const noexcept { return layers_ * leaves_per_layer(); }
 
-  // i < leaf_count().
+  // Requires i < leaf_count().
   [[nodiscard]] LeafExtent leaf(uint32_t i) const noexcept;
   // The leaf that holds that byte. offset < payload_bytes().
   [[nodiscard]] uint32_t leaf_at(uint64_t offset) const noexcept;

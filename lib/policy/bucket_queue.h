@@ -68,7 +68,7 @@ class BucketQueue {
     facts.queue = 0;
   }
 
-  // kNoSlot if the list is empty.
+  // Returns kNoSlot if the list is empty.
   [[nodiscard]] SlotId front(uint32_t list) const noexcept {
     const uint32_t slot = heads_[list].next;
     return slot < facts_.size() ? slot : kNoSlot;

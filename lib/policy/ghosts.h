@@ -72,7 +72,7 @@ class Ghosts {
       return {tags[i] != 0, static_cast<uint8_t>(tags[i]), last_uses[i]};
     }
 
-    // Both without branches: the position of the entry and of the oldest one are unpredictable.
+    // Avoids branches: neither the position of the entry nor that of the oldest one is predictable.
 #if defined(__SSE2__)
     // One bit per entry with this fingerprint; 0 = empty.
     [[nodiscard]] uint32_t having(uint32_t wanted) const noexcept {

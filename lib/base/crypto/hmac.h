@@ -16,7 +16,7 @@
 namespace kvbm {
 
 inline constexpr size_t kMacBytes = 32;  // one output of SHA-256
-// A message's code, or a key that was derived.
+// The authentication code of a message, or a key that was derived.
 using Mac = std::array<uint8_t, kMacBytes>;
 
 class KeyedMac {
@@ -30,7 +30,7 @@ class KeyedMac {
   [[nodiscard]] Mac operator()(ConstBytes bytes) const noexcept {
     return (*this)(std::initializer_list<ConstBytes>{bytes});
   }
-  // Returns that of the parts one after the other.
+  // Returns the code of the parts, taken as one message.
   [[nodiscard]] Mac operator()(std::initializer_list<ConstBytes> parts) const noexcept;
 
  private:

@@ -25,7 +25,7 @@ Family FamilyTable::no_family() noexcept {
 }
 
 const FamilyCell* FamilyTable::cell(FamilyId id) const noexcept {
-  // Partner: the release in new_cell().
+  // Pairs with the release store in new_cell().
   const Page* const page = pages_[cell_of(id) / kPage].load(std::memory_order_acquire);
   return page != nullptr ? &page->cells[cell_of(id) % kPage] : nullptr;
 }
@@ -41,7 +41,8 @@ bool FamilyTable::has(FamilyId id) const noexcept {
   return id != kNoFamily && at != nullptr && at->has(id);
 }
 
-// Reuses cells first: memory grows with the number of families present at a time.
+// Takes a cell that an earlier family has released, if there is one. So memory grows with the families present at one
+// time only.
 bool FamilyTable::new_cell(size_t& at) {
   if (!free_.empty()) {
     at = free_.front();

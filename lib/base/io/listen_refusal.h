@@ -10,7 +10,7 @@
 
 namespace kvbm {
 
-// nullopt for an errno with no more to say than its own text.
+// Returns nullopt for an errno that needs no more than its own text.
 inline std::optional<Status> listen_refusal(int error, std::string_view address) {
   switch (error) {
     case EADDRINUSE:

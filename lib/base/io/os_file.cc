@@ -26,7 +26,7 @@ bool aligned(uint64_t offset, const void* data, size_t bytes) noexcept {
   return ((offset | reinterpret_cast<uintptr_t>(data) | bytes) & (kIoAlign - 1)) == 0;
 }
 
-// 0 if the system does not report it.
+// Returns 0 if the system does not report the device.
 uint64_t device_of(int fd) noexcept {
   struct stat st {};
   return fstat(fd, &st) == 0 ? static_cast<uint64_t>(st.st_dev) : 0;
@@ -37,7 +37,7 @@ class OsFile final : public File {
   OsFile(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct)
       : engine_(std::move(engine)), fd_(std::move(fd)), file_{fd_.get(), device_of(fd_.get()), direct, std::move(path)} {}
 
-  // Each keeps the engine during the call: the completion may run, and destroy this file, before submit returns.
+  // Holds the engine during the call: the completion may run before submit returns, and destroy this file.
   void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
     engine->transfer(IoRequest::Op::read, file_, offset, runs, std::move(done));

@@ -64,7 +64,8 @@ FileClaim::FileClaim(const Row& row) : device_(row.device), inode_(row.inode), o
 
 std::unique_ptr<FileClaim> FileClaim::take(const struct stat& of) {
   const Row row{of.st_dev, of.st_ino, getpid()};
-  // Made before the row exists: a row without an owner would refuse the file for the life of this process.
+  // Makes the claim before the row exists. If memory for it were refused afterwards, the row would stay without an
+  // owner, and refuse the file for the life of this process.
   std::unique_ptr<FileClaim> claim(new FileClaim(row));
   if (claim_table<Row>().add(row)) return claim;
   claim->owner_ = 0;  // the row belongs to another claim

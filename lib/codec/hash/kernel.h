@@ -110,7 +110,7 @@ struct Kernel {
   void (*rows)(LeafState& state, Walk& to, Walk& from, uint64_t count, Store store) noexcept;
 };
 
-// Null if this machine lacks the instructions.
+// Each returns null if this machine lacks the instructions.
 const Kernel* portable_kernel() noexcept;
 const Kernel* avx2_kernel(Ask ask) noexcept;
 const Kernel* avx512_kernel(Ask ask) noexcept;

@@ -346,7 +346,7 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   const Vector escape = repeat((1U << kLevels) - 1);
   const Vector base = repeat(plan.base);
   BitWriter writers[kLevels];
-  // One pointer, as in decoding.
+  // Uses one pointer for all open streams, because registers are few.
   std::byte* const streams = to.streams[kFull < kLevels ? kFull : 0];
   for (uint32_t l = kFull; l < kLevels; ++l) {
     writers[l] = {static_cast<uint64_t>(to.streams[l] - streams) * 8};

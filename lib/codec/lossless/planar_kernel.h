@@ -66,7 +66,7 @@ struct PlanarEnds {
 // Functions for elements with a coded sign (shape 17): planar_signs.inc. `bytes`: of whole blocks; `row_bytes`: of an
 // element at least.
 struct PlanarSigns {
-  // false: an element does not fit; `out` (as long as `raw`, not overlapping) must not be used.
+  // Returns false if an element does not fit; `out` (as long as `raw`, not overlapping) must not be used then.
   bool (*fold)(Element element, const std::byte* raw, size_t bytes, size_t row_bytes, std::byte* out) noexcept;
   void (*unfold)(Element element, std::byte* raw, size_t bytes, size_t row_bytes) noexcept;
   void (*pack)(const std::byte* low, uint32_t blocks, std::byte* out) noexcept;
@@ -87,7 +87,7 @@ struct PlanarKernel {
   bool takes_packed = false;  // decode() reads packed lower bytes in stored form
 };
 
-// Null if this machine lacks the instructions.
+// Each returns null if this machine lacks the instructions.
 const PlanarKernel* planar_portable() noexcept;
 const PlanarKernel* planar_bmi2() noexcept;
 const PlanarKernel* planar_avx512() noexcept;

@@ -7,7 +7,8 @@
 #include "codec/lossy/quantize_scales.h"
 #include "codec/lossy/symbol_contexts.h"
 
-// Prevents a product and a sum from being rounded only once.
+// Turns off fused multiply-add: the compiler must not merge a product and a sum into one rounding, because every kernel
+// must give equal bits.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else

@@ -19,7 +19,8 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,prefer-vector-width=512")
-// Prevents a product and a sum from being rounded only once.
+// Turns off fused multiply-add: the compiler must not merge a product and a sum into one rounding, because every kernel
+// must give equal bits.
 #pragma GCC optimize("fp-contract=off")
 #endif
 

@@ -5,7 +5,8 @@
 #include "codec/lossy/quantize_kernel.h"
 #include "codec/lossy/quantize_number.h"
 
-// Prevents a product and a sum from being rounded only once.
+// Turns off fused multiply-add: the compiler must not merge a product and a sum into one rounding, because every kernel
+// must give equal bits.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else

@@ -36,7 +36,7 @@ constexpr uint16_t scale_bits(float exact) noexcept {
   return static_cast<uint16_t>((std::bit_cast<uint32_t>(exact) + 0xFFFFU) >> 16);
 }
 constexpr float scale_of(uint16_t bits) noexcept { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-// False: one of them can never have been written.
+// Returns false if one of the scales can never have been written by a coder.
 bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept;
 
 }  // namespace kvbm::codec

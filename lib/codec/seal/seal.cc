@@ -100,7 +100,7 @@ Status Sealer::start(const KeyRing& ring, const Header& header) {
   wipe(of_namespace.data(), of_namespace.size());
   wipe(of_record.data(), of_record.size());
   if (!set) return refused();
-  // Neither is known before the last leaf is coded; the head's own tag covers both.
+  // Zeroes the two fields that are not known before the last leaf is coded. The head's own tag covers both.
   Header known = header;
   known.stored_bytes = 0;
   known.flags = static_cast<uint16_t>(known.flags & ~kLossy);

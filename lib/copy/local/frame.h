@@ -38,7 +38,7 @@ struct FrameHeader {
 };
 
 void encode_hello(std::byte* out) noexcept;
-// ok; newer_version: the peer has another version (in the detail); damaged: no hello at all.
+// Returns ok; newer_version if the peer has another version (named in the detail); damaged if the bytes are no hello.
 Status check_hello(ConstBytes bytes);
 
 void encode(const FrameHeader& header, std::byte* out) noexcept;

@@ -23,7 +23,8 @@ struct PeerProcess {
   Fd pidfd;  // readable once the process has ended
 };
 
-// not_permitted: another user; owner_gone: it has ended already; unsupported: no pidfd is available.
+// Errors: not_permitted (another user's process); owner_gone (the process has ended); unsupported (no pidfd is
+// available).
 Result<PeerProcess> peer_process(int socket_fd);
 
 // Costs one system call.

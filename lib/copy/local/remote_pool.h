@@ -42,7 +42,7 @@ class RemotePool {
   [[nodiscard]] uint64_t id() const noexcept { return offer_.id; }
   [[nodiscard]] const tier::HostShape& shape() const noexcept { return offer_.shape; }
   [[nodiscard]] pid_t owner_pid() const noexcept { return owner_pid_; }
-  // Empty if the pool has no such slot.
+  // Returns empty bytes if the pool has no such slot.
   [[nodiscard]] ConstBytes payload(SlotId slot) const noexcept {
     if (slot >= offer_.shape.slots) return {};
     return {data_ + offer_.shape.payload_at + offer_.shape.payload_stride * slot, offer_.shape.payload_stride};
@@ -51,7 +51,7 @@ class RemotePool {
     if (slot >= offer_.shape.slots) return {};
     return {data_ + offer_.shape.head_at + offer_.shape.head_stride * slot, offer_.shape.head_stride};
   }
-  // False once the owner's process has ended. Its records can still be read, and will never change.
+  // Returns false once the owner's process has ended. Its records can still be read, and will never change.
   [[nodiscard]] bool alive() const noexcept;
   // The connection of its owner has closed: locations in it are no longer reported.
   void mark_gone() noexcept { gone_.store(true, std::memory_order_relaxed); }

@@ -49,7 +49,7 @@ class UnixPeer {
   [[nodiscard]] uint64_t id() const noexcept { return id_; }
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
-  // Calls of the table, with all arguments checked but the phase.
+  // Calls of the transport's table for this peer. Arguments were checked before; each call checks the peer's phase.
   Code send(ConstBytes message);
   Code post(uint64_t tag, std::byte* to, uint64_t bytes, uint64_t token);
   Code push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
@@ -60,7 +60,8 @@ class UnixPeer {
 
   // Sends as much as the socket takes, within a limit. closed: the other side takes no more.
   Code pump();
-  // True also when sending has failed, so that the transport notices it.
+  // Returns true if the socket must be watched for output. Also after sending has failed, so that the transport notices
+  // the failure.
   [[nodiscard]] bool wants_out() const noexcept { return broken_ || !messages_.empty() || !pushes_.empty(); }
   // Returns true once after a refused send() when there is room again.
   bool take_writable() noexcept;

@@ -93,14 +93,14 @@ class UnixTransport {
   void pause_listening();
   void watch_listeners(bool on);
   void end(UnixPeer& peer, Code status, std::string reason);
-  // Input (unix_receive.cc).
+  // Members for input (unix_receive.cc).
   void read_from(UnixPeer& peer, int frames);
   bool read_one(UnixPeer& peer);
   bool take_datagram(UnixPeer& peer, ConstBytes datagram, std::vector<Fd>& fds);
   bool take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds);
   bool take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory);
   void process_ended(UnixPeer& peer);
-  // Output.
+  // Members for output and timers.
   void pump(UnixPeer& peer);
   void watch_output(UnixPeer& peer);
   void handle(uint64_t name, uint32_t events);

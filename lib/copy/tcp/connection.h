@@ -74,7 +74,7 @@ class Connection final : private ReceiverSink, private SenderSink {
   [[nodiscard]] bool admitted() const noexcept { return admitted_; }
   [[nodiscard]] bool accepted() const noexcept { return accepted_; }
   [[nodiscard]] bool closing() const noexcept { return dead_ || flushing_; }
-  // kNever unless it is flushing.
+  // Returns when a disconnect that still flushes is cut short; kNever if none is in progress.
   [[nodiscard]] uint64_t give_up_ns() const noexcept { return give_up_ns_; }
 
  private:

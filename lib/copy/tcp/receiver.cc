@@ -161,7 +161,7 @@ const char* Receiver::feed_partial(MutableBytes& bytes, const bool& admitted, Re
     partial_needs_ += header_.length + tag_bytes();
     if (partial_needs_ != kHeaderBytes) return nullptr;
   }
-  // Moved out first: the sink must not see it half done.
+  // Moves the frame out of partial_ first: the sink may call this object, which must be between two frames then.
   std::vector<std::byte> whole;
   whole.swap(partial_);
   const char* why = deliver(whole, sink);

@@ -37,7 +37,7 @@ class TcpTransport {
   Result<uint64_t> connect(std::string_view address);
   Code admit(uint64_t peer);
   Code disconnect(uint64_t peer, bool flush);
-  // Null: no such peer.
+  // Returns null if there is no such peer.
   [[nodiscard]] Connection* find(uint64_t peer) const noexcept;
 
  private:
