@@ -10,8 +10,7 @@
 namespace kvbm::ucx {
 
 namespace {
-constexpr uint64_t kGreetingNs = 10'000'000'000;  // limit for an address that does not answer, and a client that sends
-                                                  // nothing
+constexpr uint64_t kGreetingNs = 10'000'000'000;  // for the first answer of a peer, or its first frame
 constexpr uint64_t kFlushNs = 3'000'000'000;
 constexpr uint64_t kLeavingNs = 500'000'000;  // the side that sent bye disconnects at once, or is gone
 constexpr size_t kGreetingPeers = 256;        // accepted without a frame so far; more are refused

@@ -13,7 +13,7 @@ namespace kvbm::ucx {
 
 namespace {
 
-// KVBM_LOG_* of kvbm.h.
+// Levels of the log: values of KVBM_LOG_* in kvbm.h.
 constexpr int32_t kError = 1;
 constexpr int32_t kWarning = 2;
 

@@ -97,7 +97,7 @@ class Transport {
  private:
   friend struct Callbacks;  // callbacks for UCX
 
-  // transport.cc
+  // Members in transport.cc: the life of a peer.
   Peer* find(kvbm_transport_peer_t id);
   Peer& add_peer();
   bool after_worker();
@@ -110,7 +110,7 @@ class Transport {
   bool took(Operation* operation, ucs_status_ptr_t given);
   void finish(Operation* operation, ucs_status_t status);
 
-  // greeting.cc: control frames from the first of a connection to its last
+  // Members in greeting.cc: control frames, from the first of a connection to its last.
   int32_t check_reach(const Address& address, std::string* error) const;
   Status make_endpoint(Peer& peer, ucp_ep_params_t* params);
   void accept(const Knock& knock);
@@ -125,7 +125,7 @@ class Transport {
   void check_flushed(Peer& peer);
   void check_gone(Peer& peer);
 
-  // bulk.cc
+  // Members in bulk.cc: messages and pushes.
   void pump(Peer& peer);
   bool send_part(Peer& peer, Push& push);
   // Returns the post for a part, or NULL if the part is dropped.
@@ -163,7 +163,7 @@ class Transport {
   Memory memory_;
 };
 
-// Monotonic.
+// Returns monotonic time.
 uint64_t now_ns();
 
 }  // namespace kvbm::ucx

@@ -85,7 +85,8 @@ std::string Store::open(uint64_t timeout_ns) {
     receive();
   }
   if (!refusal_.empty()) return refusal_;
-  // Signals of the program are handled on its own threads.
+  // Blocks all signals while the thread is made, because a thread inherits the mask: the program's signal handlers must
+  // run on the program's own threads only.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);

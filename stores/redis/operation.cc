@@ -336,8 +336,7 @@ bool Operation::handles_error() {
   if ((step_ == Step::get || step_ == Step::get_check) && is_other_type) return go(Step::get_head), true;
   if (step_ == Step::get_head && is_other_type) return read_again();
   if (step_ == Step::put_drop) return error_.clear(), next(), true;  // the old parts do not belong to the put
-  if (step_ == Step::remove_look && is_other_type) return go(Step::remove_object), true;  // the key has a value, not a
-                                                                                          // list
+  if (step_ == Step::remove_look && is_other_type) return go(Step::remove_object), true;  // the object is one value
   const bool unlinks = step_ == Step::remove_object || step_ == Step::remove_parts || step_ == Step::probe_remove;
   if (unlinks && error_.starts_with("ERR unknown command") && !services_->lacks_unlink) {
     services_->lacks_unlink = true;

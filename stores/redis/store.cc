@@ -416,7 +416,7 @@ void Store::lost(OwnedCommand command, const Verdict& why) {
 }
 
 void Store::give_up(OwnedCommand command, const Verdict& why) {
-  // Another of the addresses may be reachable.
+  // Tries another of the server's addresses, which may be reachable.
   if (slots_.empty() && command->attempts + 1 < std::min<size_t>(kMostAttempts, settings_.addresses.size() + 1) && settings_.addresses.size() > 1) {
     ++command->attempts;
     outbox_.push_back(std::move(command));

@@ -43,7 +43,7 @@ struct Answer {
 struct Verdict {
   kvbm_status_t status = KVBM_OK;
   std::string clause;  // the server's answer, and the remedy
-  // Other credentials may help.
+  // Other credentials may be accepted: those used have expired or were replaced.
   bool is_stale_credentials = false;
   // True if the answer comes from another program than S3. Opening a store fails then, because this does not pass.
   bool is_no_s3 = false;

@@ -40,8 +40,7 @@ struct Transfer {
   enum class Next : uint8_t { finished, send_again };
   Next conclude(const Settings& settings, CURLcode code, Verdict* out);
 
-  kvbm_store_op_t* op;                                        // nullptr once the operation is finished and only the
-                                                              // cleanup is left
+  kvbm_store_op_t* op;                                        // nullptr: the operation has finished, cleanup is left
   std::function<void(kvbm_status_t, const Verdict&)> on_end;  // called instead of the library's `finished`
   std::chrono::steady_clock::time_point deadline;
   std::atomic<bool> is_cancelled{false};

@@ -64,7 +64,7 @@ class HostCalls {
   HostCalls(const HostCalls&) = delete;
   HostCalls& operator=(const HostCalls&) = delete;
 
-  // All blocks under new keys, into slots that are free.
+  // Stores all blocks under new keys, into slots that are free.
   Status store_all(double& seconds) {
     if (Status s = empty_host(); !s.ok()) return s;
     for (kvbm_key_t& key : keys_) {
@@ -90,7 +90,7 @@ class HostCalls {
     return status == KVBM_OK ? Status() : failed("blocks could not be loaded", status);
   }
 
-  // The limits: as the calls copy, ordered once a call.
+  // Measures the limit: plain copies of the same bytes with the hash, ordered by one fence a call.
   void copy_in(double& seconds) const { copy_all(beside_, engine_, codec::CopyHint::automatic, seconds); }
   void copy_out(double& seconds) const { copy_all(engine_, beside_, codec::hint_for(a_call_ * bytes_), seconds); }
 
@@ -121,7 +121,8 @@ class HostCalls {
     return status == KVBM_OK ? Status() : failed("the cache could not be attached", status, &error);
   }
 
-  // Memory is touched, the host is full, and what was stored comes back: each block's first word was cleared before.
+  // Touches all memory and fills the host once, before anything is timed. Checks that what was stored comes back, for
+  // which the first word of each block was cleared.
   Status warm_up() {
     double ignored = 0;
     if (Status s = store_all(ignored); !s.ok()) return s;
@@ -148,7 +149,7 @@ class HostCalls {
     return {};
   }
 
-  // A match for each call of load_all().
+  // Makes a match for each call of load_all().
   Status find_all() {
     for (size_t at = 0; at < keys_.size(); at += a_call_) {
       kvbm_match_t* match = nullptr;
@@ -195,7 +196,7 @@ class HostCalls {
   std::vector<kvbm_match_t*> matches_;
 };
 
-// Seconds of one kind, over the blocks as often as makes a round.
+// Adds the seconds of one kind of call, over all blocks, `passes` times.
 Status sample(HostCalls& host, int which, uint64_t passes, double& seconds) {
   seconds = 0;
   for (uint64_t pass = 0; pass < passes; ++pass) {

@@ -14,7 +14,8 @@ struct IndexOptions {
   bool quiet = false;  // no progress bar
 };
 
-// 131,072 blocks of 4 KiB, batches of 64 keys, one thread unless the row says otherwise; ns per block.
+// Uses 131,072 blocks of 4 KiB, in batches of 64 keys, on one thread unless the row's name says otherwise. Rows are in
+// ns per block.
 Result<std::vector<Row>> bench_index(const IndexOptions& options);
 
 }  // namespace kvbm::benchmark

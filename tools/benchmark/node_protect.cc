@@ -106,7 +106,7 @@ Result<std::vector<Row>> rows_of(const GuardedSize& size, GuardedSockets& socket
   constexpr size_t kTurns = 2 * kModes.size();
   for (int round = -1; round < rounds; ++round) {
     for (size_t turn = 0; turn < kTurns; ++turn) {
-      // Another one goes first each round.
+      // Begins each round with another kind, so that none is always first.
       const size_t which = (turn + static_cast<size_t>(round + 1)) % kTurns;
       const size_t mode = which / 2;
       const Status s = which % 2 == 0 ? pairs[mode].load()

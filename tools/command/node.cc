@@ -54,7 +54,7 @@ int take_sizes(NodeArguments& arguments) {
     if (!size.ok()) return fail(size.status());
     *out = size.value();
   }
-  // For 0 the library would use its own default.
+  // Refuses 0, for which the library would use its own default.
   if (arguments.member.host_bytes == 0) {
     return fail(kBadInput, "--host 0 leaves no memory for blocks", "give --host 64MiB, or more");
   }

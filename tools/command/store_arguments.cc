@@ -53,7 +53,7 @@ Status read_sizes(const StoreArguments& arguments, replay::StoreOptions& options
 }
 
 Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
-  // In the order of KVBM_ADMIT_*.
+  // Names in the order of KVBM_ADMIT_*.
   constexpr std::string_view kNames[] = {"all", "on_eviction", "after_uses", "frequency", "on_request"};
   for (const std::string& name : parts_of(text)) {
     const auto at = std::find(std::begin(kNames), std::end(kNames), name);

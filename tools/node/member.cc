@@ -29,7 +29,8 @@ constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr uint64_t kAskNs = 5'000'000'000;  // for the locations of blocks that were stored just now
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t) + sizeof(Member::Digest);
 
-// Converts a `status` other than KVBM_OK. Partial success of a batch is no error, but the result is incomplete.
+// Converts a `status` other than KVBM_OK to a Status. Partial success of a batch is no error of the call, but it is one
+// here, because the file would be incomplete.
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
   std::string detail = error != nullptr && error->message[0] != '\0' ? error->message : kvbm_status_text(status);
   return {status > 0 ? Code::no_room : static_cast<Code>(status), what, std::move(detail)};

@@ -199,7 +199,7 @@ Layers windowed(Reader& in, const TypeFacts& type, const std::string& name, uint
        {"mistral", "mixtral", "ministral", "phi3", "phi3_v", "phi4_multimodal", "phimoe", "starcoder2"}) {
     if (name == each) return alike(layers, Kind::sliding);
   }
-  // Mistral's own params.json.
+  // Handles Mistral's own params.json.
   if (name.empty() && in.has("n_kv_heads")) return alike(layers, Kind::sliding);
   in.note("`sliding_window` is set but nothing says for which layers: all are counted as full attention");
   return alike(layers, Kind::full);
