@@ -131,7 +131,7 @@ class DeviceEngine : public ::testing::Test {
     executor_.reset();
   }
 
-  // Where `bytes` of a cache's memory are, as the tensors of a form.
+  // Describes `bytes` of memory as the tensors of a form.
   std::vector<layout::Tensor> tensors(layout::Form form, std::byte* memory) {
     const auto plan = ns_->plan({});
     const uint32_t n = layout::form_tensors(form, *plan.value().shape);
@@ -192,7 +192,7 @@ class DeviceEngine : public ::testing::Test {
     }
   }
 
-  // Every byte of an engine block, in the order of the record.
+  // Returns every byte of an engine block, in the order of the record.
   static std::vector<std::byte> block(const Paged& cache, uint32_t id) {
     const manager::CachePart& part = cache.cache->parts()[0];
     std::vector<std::byte> out;
@@ -259,7 +259,7 @@ class DeviceEngine : public ::testing::Test {
     const auto plans = cache.cache->plans();
     return manager::look_up(manager_->stack().keep(), ns_, plans.value(), keys(first_key, n), {});
   }
-  // Into ids first_id on; a null match is the test's own mistake.
+  // Makes a request that loads the match into blocks first_id and following. A null match is a mistake of the test.
   manager::LoadRequest load_request(const Paged& cache, std::shared_ptr<manager::Match> match, uint32_t first_id) {
     manager::LoadRequest request;
     request.cache = cache.cache;
@@ -272,14 +272,14 @@ class DeviceEngine : public ::testing::Test {
     const size_t n = request.n_ids;
     return start<manager::LoadOperation>(std::move(request), n);
   }
-  // Finds and loads; how many are right is the completion's items_done.
+  // Finds and loads blocks. The completion's items_done is the number of right ones.
   copy::Completion load_all(const Paged& cache, uint64_t first_key, uint32_t first_id, size_t n) {
     auto match = find(cache, first_key, n);
     if (match == nullptr) return {};
     return load(load_request(cache, std::move(match), first_id))->wait();
   }
 
-  // Of managers that are made from now on.
+  // Settings of managers that are made from now on.
   uint64_t lost_after_ns_ = 600'000'000'000;  // kernels on the CPU take as long as they take
   std::string codec_ = "off";
   std::optional<codec::Recipe> recipe_;

@@ -1,4 +1,4 @@
-// A disk tier on the simulated disk, records made from a number, and a memory of what was stored.
+// A disk tier on the simulated disk, records made from a number, and a list of the stored records.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ class DiskWorld {
     return Identity{key_of(n), families.intern(family_of(family)).value()};
   }
 
-  // Submits; `out` gets the statuses when the batch is done. The records live until then.
+  // Starts a put. `out` gets the statuses when the batch is done; the records live until then.
   void put(const std::vector<uint64_t>& numbers, uint64_t bytes, bool durable, std::vector<Code>* out,
            uint8_t family = 1, uint64_t deadline_ns = kNever) {
     auto records = std::make_shared<std::vector<TestRecord>>();
@@ -169,7 +169,7 @@ class DiskWorld {
     EXPECT_TRUE(sim.run_until([&] { return done; }));
     return got;
   }
-  // All in one batch, so that neighbours are read together. `meanwhile` runs once it is with the tier.
+  // Gets all records in one batch, so that neighbours are read together. `meanwhile` runs once the tier has the batch.
   std::vector<Got> get_together(const std::vector<uint64_t>& numbers, uint64_t bytes,
                                 const std::function<void()>& meanwhile = {}) {
     std::vector<tier::disk::AlignedBuffer> memory;

@@ -30,7 +30,7 @@ class EventMirror {
   EventMirror(const EventMirror&) = delete;
   EventMirror& operator=(const EventMirror&) = delete;
 
-  // While nothing is under way.
+  // Compares the sum of the events with a scan. Only while no operation is in progress.
   void check() {
     read();
     const std::set<Place> now = here();

@@ -101,7 +101,7 @@ std::vector<std::byte> plain_of(ConstBytes payload, uint32_t compressed, uint64_
 #endif
 }
 
-// The entry at the start of `rest`; how long it is, or 0.
+// Reads the entry at the start of `rest`. Returns its length, or 0 if there is none.
 uint64_t read_entry(ConstBytes rest, uint32_t immediate, Fatbin& out) {
   uint16_t kind = 0;
   uint32_t header = 0, compressed = 0, architecture = 0;

@@ -17,7 +17,8 @@ struct FatbinEntry {
   enum class Kind { ptx, machine_code } kind = Kind::ptx;
   uint32_t architecture = 0;         // 80, 120
   std::vector<std::string> kernels;  // entry points, sorted
-  // Of machine code: how many instructions of each kernel have `immediate` as their 32-bit constant.
+  // For machine code: by kernel, the number of instructions with a 32-bit constant equal to the argument `immediate` of
+  // read_fatbin().
   std::map<std::string, size_t> immediates;
 };
 

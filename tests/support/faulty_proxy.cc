@@ -20,7 +20,7 @@ namespace kvbm::test {
 namespace {
 
 constexpr size_t kRead = 32 << 10;
-// Limit of the bytes waiting for one side: beyond it the other side is not read.
+// Most bytes that wait for one side; beyond them nothing more is read from the other side.
 constexpr size_t kSlowPiece = 2048;  // sent at a time where a direction is slowed
 constexpr size_t kMostWaiting = 256 << 10;
 constexpr uint64_t kLongestDelayNs = 50'000'000;
@@ -161,7 +161,7 @@ void FaultyProxy::read_from(Pair& pair, int side) {
   pass(pair, side, std::move(bytes));
 }
 
-// Bytes on their way, with what happens to them.
+// Passes bytes on, with the faults that are set.
 void FaultyProxy::pass(Pair& pair, int index, std::string bytes) {
   Way& way = pair.ways[index];
   const uint64_t setting = setting_;

@@ -35,18 +35,19 @@ class FaultyProxy {
   FaultyProxy(const FaultyProxy&) = delete;
   FaultyProxy& operator=(const FaultyProxy&) = delete;
 
-  // Where to connect instead; empty when it could not listen.
+  // Returns the address to connect to instead of the target; empty if the proxy could not listen.
   [[nodiscard]] const std::string& address() const { return address_; }
-  // From now on, on every connection and in both directions, one fault in about so many bytes (evenly from 0 to twice
-  // that). With none connections that suffer already stay as they are.
+  // Sets the fault for all connections and both directions from now on. One occurs in about `every_bytes` bytes (evenly
+  // between 0 and twice that). Fault::none ends it, but connections that suffer already stay as they are.
   void set(Fault fault, uint64_t every_bytes);
   // Bytes per second in each direction, over all connections; 0: no limit.
   void slow(uint64_t bytes_per_second) { rate_ = bytes_per_second; }
-  // Connections that are accepted from now on go there: a server that was killed and begins anew may get another port.
+  // Forwards connections accepted from now on to another target: a server that was killed and started again may have
+  // another port.
   void retarget(const std::string& target);
   [[nodiscard]] uint64_t faults() const { return faults_; }
   [[nodiscard]] uint64_t connections() const { return accepted_; }
-  // Bytes that passed from the side that connected to the target, as they came: the first so many of each connection.
+  // Returns the first bytes that each connection sent to the target.
   [[nodiscard]] std::vector<std::string> recorded() const;
   static constexpr size_t kRecorded = 4096;
 

@@ -6,9 +6,9 @@
 
 namespace kvbm::test {
 
-// `bulk` is all of one push: a record (head and payload), or a slice of a session of one leaf. Changes every bit of the
-// payload's byte at `at` (from the end where that is beyond it), and mends leaf hash, root hash and checksums. False,
-// and nothing is changed, where it is neither.
+// Forges `bulk`, which must be all of one push: a record (head and payload), or a slice of a session with one leaf.
+// Inverts the payload's byte at `at` (counted from the end if it is beyond the payload), and makes leaf hash, root hash
+// and checksums right again. Returns false, and changes nothing, if `bulk` is neither.
 bool forge_bulk(MutableBytes bulk, size_t at);
 
 }  // namespace kvbm::test

@@ -30,7 +30,7 @@ struct HttpStub::State {
     const std::lock_guard<std::mutex> lock(mutex);
     return is_ending;
   }
-  // False when the stub ends meanwhile.
+  // Sleeps. Returns false if the stub ends meanwhile.
   bool rest(std::chrono::milliseconds time) {
     std::unique_lock<std::mutex> lock(mutex);
     return !ended.wait_for(lock, time, [this] { return is_ending; });
@@ -57,7 +57,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// One request out of what has come; false: more has to come.
+// Takes one request out of the received bytes. Returns false if it is not complete yet.
 bool take_request(std::string* come, StubRequest* out) {
   const size_t end = come->find("\r\n\r\n");
   if (end == std::string::npos) return false;

@@ -1,4 +1,5 @@
-// An HTTP server that answers what a test says: what stands for a server that misbehaves, or for one of a cloud's own.
+// An HTTP server that gives the answers that a test prescribes. It stands for a server that misbehaves, or for the
+// metadata server of a cloud.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,7 @@ struct StubAnswer {
   std::string body;
   long declared_bytes = -1;  // Content-Length, where it is not the body's
   enum class End { keeps, closes, hangs, drips } end = End::keeps;
-  // closes: the connection ends behind the body. hangs: nothing more comes until the stub ends. drips: the body comes a
+  // closes: the connection ends after the body. hangs: nothing follows until the stub ends. drips: the body follows one
   // byte every 20 ms.
 };
 
@@ -36,7 +37,7 @@ class HttpStub {
   HttpStub& operator=(const HttpStub&) = delete;
 
   [[nodiscard]] std::string url() const;  // http://127.0.0.1:PORT
-  // All that came so far.
+  // Returns all requests received so far.
   std::vector<StubRequest> requests();
 
  private:

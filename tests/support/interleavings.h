@@ -44,7 +44,7 @@ class Interleavings {
  public:
   enum class Access : uint8_t { read, write, lock, unlock };
 
-  // How many runs there were; all of them, or up to the first after which end() said that something is wrong.
+  // Returns the number of runs: all of them, or those up to the first after which end() reported a fault.
   uint64_t explore(const std::function<void()>& begin, const std::function<void()>& first,
                    const std::function<void()>& second, const std::function<bool()>& end) {
     const std::function<void()>* const work[2] = {&first, &second};
@@ -55,18 +55,18 @@ class Interleavings {
       if (stuck_ || !end() || !next()) return runs;
     }
   }
-  // The threads waited for each other, or for a lock that was never released.
+  // Returns true if the threads waited for each other, or for a lock that was never released.
   [[nodiscard]] bool stuck() const noexcept { return stuck_; }
-  // Which thread took each step of the last run.
+  // Returns which thread took each step of the last run.
   [[nodiscard]] std::string order() const {
     std::string out;
     for (const Node& node : nodes_) out += node.chosen == 0 ? '1' : '2';
     return out;
   }
 
-  // The thread of the current step: 0 or 1; -1 outside of explore().
+  // Returns the thread of the current step, 0 or 1; -1 outside of explore().
   [[nodiscard]] static int thread() noexcept { return now() != nullptr ? now()->running_ : -1; }
-  // Before an access: returns when it is to be done.
+  // Called before an access; returns when the access is to be made.
   static void step(const void* object, Access access) {
     if (now() != nullptr) now()->wait({object, access});
   }
@@ -76,7 +76,7 @@ class Interleavings {
     const void* object = nullptr;
     Access access = Access::read;
   };
-  // How many steps of each thread happened before.
+  // Counts how many steps of each thread happened before a step.
   struct Clock {
     uint32_t of[2] = {0, 0};
     void join(const Clock& other) {
@@ -123,7 +123,7 @@ class Interleavings {
     depth_ = 0;
     redundant_ = false;
     step_of_.clear();
-    // Each as far as its first step.
+    // Runs each thread up to its first step.
     for (int t = 0; t < 2; ++t) {
       Thread& thread = threads_[t];
       thread.work = work[t];
@@ -174,7 +174,7 @@ class Interleavings {
     swapcontext(&threads_[me].context, next >= 0 ? &threads_[next].context : &main_);
   }
 
-  // The thread of the next step, which is recorded as taken; -1: none can run.
+  // Chooses the thread of the next step and records the step as taken; -1: no thread can run.
   int choose() {
     uint8_t enabled = 0;
     for (int t = 0; t < 2; ++t) {
@@ -223,8 +223,8 @@ class Interleavings {
     return node;
   }
 
-  // Where a step that a thread is about to take could have come before one that the other has taken, the other order is
-  // to be tried as well.
+  // Finds pairs of steps that could also happen in the other order: the next step of one thread, and a step that the
+  // other has taken. Plans a run with the other order.
   void note_races() {
     for (int t = 0; t < 2; ++t) {
       if (threads_[t].ended) continue;
@@ -266,7 +266,7 @@ class Interleavings {
     object.written = thread.clock;
   }
 
-  // Back to the last state from which something is left to try. False: there is none.
+  // Goes back to the last state with a choice left to try. Returns false if there is none.
   bool next() {
     while (!nodes_.empty()) {
       Node& node = nodes_.back();
@@ -299,7 +299,7 @@ class Interleavings {
   bool stuck_ = false;
 };
 
-// Stands for std::atomic, and is as large.
+// Replaces std::atomic; has its size.
 template <class T>
 class SteppedAtomic {
  public:

@@ -25,7 +25,7 @@ void NodeExecutor::thaw() {
   frozen_ = false;
   std::vector<std::shared_ptr<Task>> waiting;
   waiting.swap(waiting_);
-  // In the order in which they came: what a stopped process finds in its sockets.
+  // Runs the tasks in the order of their arrival, as a process that was stopped finds bytes in its sockets.
   for (auto& task : waiting) {
     if (frozen_) {
       waiting_.push_back(task);
@@ -206,7 +206,7 @@ class SimPort final : public cluster::PeerPort {
   }
   void cancel(uint64_t token) override { connection_->cancel(end_, token); }
   void admit() override { connection_->ends_[end_].admitted = true; }
-  // Its links say nothing of protection.
+  // Records no protection, because these links have none.
   Code protect(copy::Protection, const cluster::ChannelKeys&) override { return Code::unsupported; }
   void disconnect(bool) override {
     if (!connection_->ends_[end_].ending) connection_->cut();
@@ -299,7 +299,7 @@ void SimConnection::finish_post(int end, uint64_t tag, Code code, uint64_t bytes
   if (const auto link = here.link.lock()) link->received(token, code, code == Code::ok ? bytes : 0);
 }
 
-// The first half of the bytes is moved now, the rest later, from where they are by then.
+// Moves the first half of the bytes now, and the rest later, out of the source as it is then.
 void SimConnection::begin_bulk(int from, std::shared_ptr<Bulk> bulk) {
   End& source = ends_[from];
   End& target = ends_[1 - from];

@@ -37,7 +37,7 @@ class SimSource final : public cluster::RecordSource {
       : executor_(executor), sim_(sim), families_(families) {}
 
   void put(uint64_t number, size_t payload_bytes);
-  // Leaves now, or as soon as it has no hold.
+  // Removes the record now, or when its last hold ends.
   void evict(uint64_t number);
   [[nodiscard]] uint64_t holds() const;
   static Key key_of(uint64_t number);
@@ -54,7 +54,7 @@ class SimSource final : public cluster::RecordSource {
   cluster::wire::NodeStatus status() override;
   void invalidate(std::vector<cluster::EpochWord> words, uint32_t may_add,
                   UniqueFunction<void(std::vector<cluster::EpochWord>)> done) override;
-  // Answers what was put off while holds_epochs was set.
+  // Answers requests that were deferred while holds_epochs was set.
   void answer_epochs();
 
   double wrong_record = 0;  // chance that open() gives another record than was asked for
@@ -98,7 +98,7 @@ struct NetworkFaults {
   uint64_t max_delay_ns = 2'000'000;
 };
 
-// One connection. Ends have the numbers 0 (initiator) and 1.
+// A connection between two links. Its ends have the numbers 0 (initiator) and 1.
 class SimConnection : public std::enable_shared_from_this<SimConnection> {
  public:
   SimConnection(SimExecutor& sim, const NetworkFaults& faults, NodeExecutor& a, NodeExecutor& b)
@@ -109,7 +109,7 @@ class SimConnection : public std::enable_shared_from_this<SimConnection> {
   std::unique_ptr<cluster::PeerPort> port(int end);
   void attach(int end, const std::shared_ptr<cluster::PeerLink>& link) { ends_[end].link = link; }
   void start();
-  // Both ends learn of it, each in its own time.
+  // Breaks the connection; each end learns of it at a time of its own.
   void cut();
   [[nodiscard]] uint64_t unfinished() const;
   [[nodiscard]] uint64_t strangers_rule_broken() const { return broken_rules_; }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kSuite = "--suite=";
 
-// The --suite of the command line, which is taken off it; empty where there is none.
+// Takes --suite off the command line and returns its value; empty if there is none.
 std::string take_suite(int& argc, char** argv) {
   std::string suite;
   int kept = 0;
@@ -39,7 +39,7 @@ std::string take_suite(int& argc, char** argv) {
 
 bool is_file_of(std::string_view path, const std::string& suite) { return path.ends_with("/" + suite + ".cc"); }
 
-// Whether one of the patterns, with * and ? and colons between them, is that of the name.
+// Returns whether a name matches one of the patterns, which may have * and ?, and are separated by colons.
 bool matches(std::string_view patterns, const std::string& name) {
   while (!patterns.empty()) {
     const std::string pattern(patterns.substr(0, patterns.find(':')));
@@ -49,7 +49,7 @@ bool matches(std::string_view patterns, const std::string& name) {
   return false;
 }
 
-// Whether GoogleTest's --gtest_filter takes the test: behind its first `-` are the patterns that it does not take.
+// Returns whether GoogleTest's --gtest_filter selects the test. Patterns after the first `-` exclude tests.
 bool taken(std::string_view filter, const std::string& name) {
   const size_t refused = std::min(filter.find('-'), filter.size());
   const std::string_view wanted = filter.substr(0, refused);
@@ -57,7 +57,7 @@ bool taken(std::string_view filter, const std::string& name) {
          (refused == filter.size() || !matches(filter.substr(refused + 1), name));
 }
 
-// Every test of the program, with the file that it belongs to.
+// Calls f with every test of the program, and the file that the test belongs to.
 template <class F>
 void for_each_test(F f) {
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
@@ -70,7 +70,7 @@ void for_each_test(F f) {
   }
 }
 
-// A test outside of every suite's file would never run.
+// Reports tests that belong to no suite's file: they would never run.
 bool all_belong_to_suites() {
   bool all = true;
   for_each_test([&](const testing::TestInfo& test, std::string_view file) {
@@ -81,7 +81,7 @@ bool all_belong_to_suites() {
   return all;
 }
 
-// Narrows the filter to the tests of one file. False where the program has no such file.
+// Narrows the filter to the tests of one file. Returns false if the program has no such file.
 bool choose(const std::string& suite) {
   const std::string filter = testing::GTEST_FLAG(filter);
   std::string chosen;

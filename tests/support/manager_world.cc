@@ -80,7 +80,7 @@ void World::compare_events() {
   ++seen.events_compared;
 }
 
-// One task, or one step of an operation that a caller waits for. False when there is nothing.
+// Runs one task, or one step of an operation that a caller waits for. Returns false if there is nothing to run.
 bool World::step() {
   if (run_waited()) return true;
   const InPlace library(Place::library);
@@ -98,7 +98,7 @@ bool World::run_waited() {
   return false;
 }
 
-// Until there is nothing left. How many steps it were.
+// Runs until nothing is left. Returns the number of steps.
 uint64_t World::drain() {
   constexpr uint64_t kMost = 10'000'000;
   uint64_t steps = 0;
@@ -106,7 +106,7 @@ uint64_t World::drain() {
   return steps;
 }
 
-// Everything that was begun ends, and nothing stays held.
+// Ends everything that was begun, and expects that no block is held afterwards.
 void World::settle() {
   storm_ = 0;
   disk_.set_capacity(UINT64_MAX);
@@ -139,7 +139,7 @@ void World::settle() {
   tally();
 }
 
-// Of a manager that is about to end.
+// Adds the counters of a manager that is about to end.
 void World::tally() {
   if (events_ != nullptr) {
     seen.stored_events += events_->stored(), seen.removed_below += events_->removed_below();
@@ -172,7 +172,8 @@ void World::faults(bool on) {
   disk_.faults = f;
 }
 
-// Storms make every transfer fail until the tiers are out of service; a full disk refuses what grows.
+// Starts and ends disk faults at random: storms, in which every transfer fails until the tiers are out of service, and
+// a full disk, which refuses to grow.
 void World::weather() {
   if (storm_ > 0 && --storm_ == 0) {
     disk_.set_capacity(UINT64_MAX);
@@ -225,7 +226,7 @@ Options World::options(const std::string& root) {
     options.tiers.push_back(std::move(tier));
   }
   if (shape_.seals) {
-    // Rotated at each start: what an older key sealed is read on.
+    // Uses another first key at each start, so that records sealed with an older key must be opened with it.
     const std::string one = "1 " + std::string(64, 'a') + "\n";
     const std::string two = "2 " + std::string(64, 'b') + "\n";
     options.seal_key_file = keys_.path() + "/keys";
@@ -247,7 +248,7 @@ void World::open() {
   const auto root = [this] { return "/tier" + std::to_string(seen.lost); };
   auto made = Manager::create(environment, options(root()));
   if (!made.ok()) {
-    // A damaged superblock is refused, never guessed at: begin again elsewhere.
+    // The open refused a damaged superblock instead of guessing its content. The world continues in another directory.
     EXPECT_TRUE(faulty_) << made.status().message();
     ++seen.lost;
     made = Manager::create(environment, options(root()));
@@ -263,7 +264,8 @@ void World::open() {
 
 std::string World::host_path() const { return hosts_.path() + "/host-" + std::to_string(host_number_); }
 
-// A process that ended, however it did, leaves blocks in its host file that are whole, and none that it had forgotten.
+// Checks the blocks that a process found in the host file of the one before. However that ended, the blocks must be
+// whole, and none may be there that it had dropped.
 void World::check_found_again() {
   for (size_t n = 0; n < 2; ++n) EXPECT_GE(ns_[n]->epoch(), least_epoch_[n]) << "an epoch that has ended is back";
   std::vector<block::SlotInfo> infos;

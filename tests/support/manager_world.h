@@ -93,7 +93,7 @@ class World {
     std::weak_ptr<manager::Operation> operation;
     std::vector<int32_t> status = std::vector<int32_t>(kKeys);
   };
-  // Blocks of a managed pool in the hands of their user.
+  // Blocks of the managed pool that their user holds.
   struct Held {
     std::vector<SlotId> slots;
     uint64_t conversation = 0;
@@ -111,7 +111,7 @@ class World {
     std::vector<uint32_t> ids;  // `units` per key
   };
 
-  // manager_world.cc: the process
+  // Members in manager_world.cc: start and end of the process.
   void open();
   manager::Options options(const std::string& root);
   void open_namespaces();
@@ -131,7 +131,7 @@ class World {
   void tally();
   void compare_events();
 
-  // manager_world_work.cc: what the process does
+  // Members in manager_world_work.cc: actions of the process.
   void act();
   void store();
   void load();
@@ -165,8 +165,8 @@ class World {
   const Shape shape_;
   const uint64_t room_wait_ns_;
   const TempDir keys_;
-  // The host tier is in a file that the next process takes up; a killed one's, in a copy of how it was then: what a
-  // simulated process leaves behind may write to its own on.
+  // True if the host tier is in a file that the next process opens. After a kill it opens a copy made at that moment,
+  // because leftovers of a simulated process may still write to the original.
   const bool host_file_;
   const TempDir hosts_;
   uint64_t host_number_ = 0;

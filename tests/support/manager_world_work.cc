@@ -32,7 +32,7 @@ void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_
   const uint64_t block = (owner(conversation, index) * 1009 + index) * 64 + unit * 8 + tag;
   SeededRandom random(name ^ block * 0x9E3779B97F4A7C15ULL);
   random.fill(out);
-  // Every second conversation is of values that are much alike, as those of a model are.
+  // Every second conversation has similar values, as those of a model are.
   for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2) out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
 }
 
@@ -214,7 +214,7 @@ void World::check_loaded(const Engine& engine, const Plan& plan, const std::vect
   for (size_t i = 0; i < plan.index.size(); ++i) {
     EXPECT_NE(engine.status[i], kNotSaid);
     const bool ok = engine.status[i] == static_cast<int32_t>(Code::ok);
-    // Whatever holds the host, a load goes past it.
+    // A load never fails for lack of a host slot: it reads past the host.
     EXPECT_NE(engine.status[i], static_cast<int32_t>(Code::no_room));
     EXPECT_NE(engine.status[i], static_cast<int32_t>(Code::over_quota));
     bool any = false;
@@ -259,7 +259,7 @@ void World::move(bool up) {
   }
 }
 
-// A user of managed blocks: takes some, fills and registers them, lets them go; or gives them back unused.
+// Acts as a user of managed blocks: allocates some, fills and registers them and releases them, or returns them unused.
 void World::pool() {
   if (held_.size() < 2 && random_.below(2) == 0) {
     Held held;
@@ -302,7 +302,7 @@ void World::register_held(Held& held) {
   }
 }
 
-// As if another node had given what is here of a conversation.
+// Marks the host's blocks of a conversation as if another node had given them.
 void World::take() {
   const size_t n = random_.below(2);
   const std::vector<Key> some = chain(n, random_.below(kConversations), 1 + random_.below(8));
@@ -312,7 +312,7 @@ void World::take() {
   if (!slots.empty()) manager_->stack().keep_taken(slots);
 }
 
-// A match that is held for a while keeps what it found where it is.
+// Holds a match for a while, which keeps its blocks where they are.
 void World::watch() {
   if (watched_.size() == 2) watched_.pop_front();
   const Engine& engine = engines_[random_.below(kEngines)];

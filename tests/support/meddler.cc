@@ -15,7 +15,7 @@ namespace {
 // lib/cluster/README.md, Handshake: messages of one size; the proof comes last, and what stands before it in the first
 // message of each side makes the connection's keys.
 constexpr size_t kProofBytes = 32;
-// Of a handshake each side says two.
+// Each side sends two messages of a handshake.
 constexpr uint64_t kHandshakeMessages = 2;
 constexpr size_t kWorthKeeping = 80;
 
@@ -30,7 +30,8 @@ SimNetwork::Meddle Meddler::hook() {
     if (!handshake || handshakes) alter(message);
     if (handshake) return;
     if (chance(forge) && forge_body(wire, from, message)) ++forged;
-    // Pings and answers of few bytes have nothing that would fit elsewhere.
+    // Keeps only messages with a body to reuse. Pings and short answers have nothing that would fit into another
+    // message.
     if (said.size() >= kWorthKeeping) wire.earlier[from] = said;
   };
 }
@@ -77,7 +78,7 @@ void Meddler::alter(std::vector<std::byte>& message) {
   }
 }
 
-// A key of it, a family, a request, a place, ... where this message has its own.
+// Replaces bytes of the message by bytes of an earlier one at the same place: a key, a family, a request.
 void Meddler::splice(const std::vector<std::byte>& earlier, std::vector<std::byte>& message) {
   const size_t both = std::min(earlier.size(), message.size());
   if (both < cluster::Channel::kOverhead + 8) return;

@@ -21,12 +21,12 @@ class Meddler {
  public:
   explicit Meddler(Random& random) : random_(random) {}
 
-  // Chances in [0, 1] for each message.
+  // Chances in [0, 1], for each message, of one of these changes.
   double flip = 0;   // one bit of it
   double cut = 0;    // its end is missing
   double grow = 0;   // bytes follow it, more than any message may have now and then
-  // Other bytes in its body, some of an earlier message's, fewer or more of them, and the right tag; of connections
-  // without a key.
+  // Replaces, adds or removes bytes of the body, some taken from an earlier message, and computes the matching tag.
+  // Only on connections without a key.
   double forge = 0;
   bool handshakes = true;  // these too, but for forging
   uint64_t flipped = 0, shortened = 0, grown = 0, forged = 0;

@@ -52,7 +52,7 @@ void offer_for_ever(PoolMember& member, uint64_t salt) {
   }
 }
 
-// Of every slot, for as long as the process lives.
+// Holds a block in every slot for as long as the process lives.
 bool hold_all(PoolMember& member, uint64_t salt) {
   if (member.put(salt, 0, member.slots()) != KVBM_OK) return false;
   const std::vector<kvbm_key_t> keys = PoolMember::keys_of(salt, 0, member.slots());

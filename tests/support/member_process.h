@@ -30,12 +30,13 @@ class MemberProcess {
   MemberProcess(const MemberProcess&) = delete;
   MemberProcess& operator=(const MemberProcess&) = delete;
 
-  // False when it does not come up within a minute. A port that was just given up is tried for a while.
+  // Starts the process. Returns false if it does not listen within a minute. If a process that just ended had the port,
+  // tries for a while.
   bool start(MemberRole role, const MemberSetup& setup, uint64_t salt);
   void signal(int number) const;
-  // SIGKILL, and gathers it.
+  // Kills the process with SIGKILL and waits for its end.
   void kill_it();
-  // How many of that letter it has written so far.
+  // Returns how often the process has written that letter so far.
   size_t count(char letter);
 
   [[nodiscard]] const std::string& address() const { return address_; }

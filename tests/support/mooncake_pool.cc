@@ -50,7 +50,7 @@ std::string environment() {
   return KVBM_MOONCAKE_ENVIRONMENT;
 }
 
-// Of the package.
+// Returns the path of a program of the Mooncake package.
 std::string pool_program(const std::string& name) {
   std::error_code error;
   for (const auto& version : fs::directory_iterator(environment() + "/lib", error)) {
@@ -104,7 +104,8 @@ void MooncakePool::freeze_master() { (void)signal_child(master_, SIGSTOP); }
 void MooncakePool::thaw_master() { (void)signal_child(master_, SIGCONT); }
 void MooncakePool::kill_lender() { end(lender_); }
 
-// The port of one that was killed cannot be had again for a minute: the proxy's stays.
+// Restarts the master behind a proxy with a constant port, because the port of a killed process cannot be reused for a
+// minute.
 bool MooncakePool::start_master() {
   for (int tries = 0; tries < 5; ++tries) {
     const int port = free_pool_port();
@@ -164,7 +165,7 @@ pid_t MooncakePool::launch(const std::string& program, const std::vector<std::st
   return pid;
 }
 
-// The body of what its HTTP server answers; "" if it does not.
+// Returns the body of the master's answer over HTTP; "" if it does not answer.
 std::string MooncakePool::ask(const std::string& path) const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval limit = {10, 0};

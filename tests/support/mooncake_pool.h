@@ -23,7 +23,8 @@ class MooncakePool {
   MooncakePool(const MooncakePool&) = delete;
   MooncakePool& operator=(const MooncakePool&) = delete;
 
-  // `lent`: "512 MB". False when they do not answer within a minute.
+  // Starts master and client. `lent`: memory of the client, "512 MB". Returns false if they do not answer within a
+  // minute.
   bool start(const std::string& lent = "512 MB");
   void stop();
   void kill_master();
@@ -32,7 +33,7 @@ class MooncakePool {
   bool start_master();  // empty, as it always begins
   void kill_lender();
   bool start_lender();
-  // Of the master, the same whenever it begins anew.
+  // Returns the master's address, which is the same after a restart.
   [[nodiscard]] std::string address() const { return proxy_ ? proxy_->address() : ""; }
   // Names of all objects, as the master tells them.
   [[nodiscard]] std::vector<std::string> keys() const;

@@ -20,7 +20,7 @@ class NetworkMount {
   NetworkMount(const NetworkMount&) = delete;
   NetworkMount& operator=(const NetworkMount&) = delete;
 
-  // False: it is not mounted after a minute.
+  // Mounts the folder. Returns false if it is not mounted after a minute.
   bool start(const std::string& folder);
   void stop();
   void freeze();  // the server

@@ -176,7 +176,7 @@ NodeWorld::NodeWorld(uint64_t seed, uint64_t how, Keys of_nodes, copy::Protectio
     : sim(seed), net(sim), coding(coding_of(how)), keys(std::move(of_nodes)), protect(wanted) {
   for (size_t i = 0; i < kNodes; ++i) {
     nodes.push_back(net.add_node());
-    // Machines were started at different times, and no two clocks go alike.
+    // Gives each machine a clock with another start and another speed.
     net.set_clock(nodes[i], sim.random().below(1'000'000'000 * kMs), 900 + sim.random().below(201));
   }
   for (size_t i = 0; i < kNodes; ++i) processes.push_back(start(i));

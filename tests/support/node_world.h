@@ -26,7 +26,7 @@ inline constexpr uint32_t kNodeSlots = 24;
 inline constexpr uint64_t kNodeBlocks = 40;  // names in use
 inline constexpr size_t kNodes = 3;
 
-// One process: a manager, and what makes it a node.
+// One simulated process: a manager, and the parts that make it a node.
 class SimNode {
  public:
   struct Options {
@@ -45,15 +45,16 @@ class SimNode {
   [[nodiscard]] const cluster::OfferCounts& offers() const { return tier_->offers(); }
   manager::NodeSource& source() { return *source_; }
   manager::Namespace& ns() { return *ns_; }
-  // Coded records that are on their way, or kept for nothing.
+  // Returns the coding work that is not finished: bytes in buffers, and jobs that wait for memory. 0 if nothing is in
+  // transit or left behind.
   uint64_t buffered() { return coder_ == nullptr ? 0 : coded_source_->buffered() + coded_source_->waiting(); }
   uint64_t coded() { return coder_ == nullptr ? 0 : coder_->counts().taken.coded; }
   uint64_t plain() { return coder_ == nullptr ? 0 : coder_->counts().taken.plain; }
 
   void store(uint64_t n);
-  // Offers it to its home.
+  // Offers block n to its home node.
   void push(uint64_t n);
-  // Asks the others, brings what they have, and compares it.
+  // Asks the other nodes for block n, fetches it, and compares its bytes.
   void fetch(uint64_t n);
   // Compares the block if it is here.
   bool check(uint64_t n);
@@ -87,10 +88,10 @@ class SimNode {
   manager::PartPlan plan_;
 };
 
-// kNodes of them, each of which dials the others; a killed one is started anew by start().
+// kNodes nodes, each of which dials the others. start() restarts a killed one.
 struct NodeWorld {
-  // keys: of each node; without one it is to be found on loopback alone. how: what goes over links is plain, coded,
-  // sealed, coded by choice and sealed, by number. protect: of those that have a key.
+  // keys: the pool key of each node; a node without one listens on loopback only. how: by node, whether links are
+  // plain, coded, sealed, or coded by choice and sealed. protect: protection of nodes with a key.
   using Keys = std::vector<std::optional<cluster::SharedKey>>;
   explicit NodeWorld(uint64_t seed, uint64_t how = 0, Keys keys = Keys(kNodes, cluster::SharedKey{}),
                      copy::Protection protect = copy::Protection::off);
@@ -102,7 +103,7 @@ struct NodeWorld {
   [[nodiscard]] std::string address(size_t i) const;
   bool connected();
   bool idle();
-  // Nothing is cut or frozen any more, and nothing goes wrong on the way.
+  // Ends all cuts, freezes and faults.
   void heal();
 
   SimExecutor sim;

@@ -33,8 +33,8 @@ class OpaqueStore {
   OpaqueStore(const OpaqueStore&) = delete;
   OpaqueStore& operator=(const OpaqueStore&) = delete;
 
-  // The engine has so many blocks of options.block_bytes; `context` may be null. Particulars of a refusal are in
-  // error().
+  // Opens the store with an engine of so many blocks of options.block_bytes; `context` may be null. error() has the
+  // details of a refusal.
   kvbm_status_t open(const kvbm_manager_options_t& options, const char* model, uint32_t blocks,
                      const kvbm_context_options_t* context = nullptr) {
     words_ = options.block_bytes / 8;
@@ -62,7 +62,7 @@ class OpaqueStore {
   [[nodiscard]] const char* error() const { return error_.message; }
   [[nodiscard]] std::vector<uint64_t>& memory() { return memory_; }
 
-  // The engine's block `id`.
+  // Returns the engine's block `id`.
   [[nodiscard]] uint64_t* block(uint64_t id) { return memory_.data() + id * words_; }
   [[nodiscard]] kvbm_key_t key(uint64_t number) const {
     kvbm_key_t out{};

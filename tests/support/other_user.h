@@ -17,7 +17,7 @@ inline constexpr uid_t kOtherUser = 65534;
 // Only root can become another user; a test that needs it is skipped by name otherwise.
 inline bool can_be_another_user() { return geteuid() == 0; }
 
-// In a forked child. False: it could not.
+// Called in a forked child. Returns false if the child could not become the other user.
 inline bool become_another_user(uid_t user = kOtherUser) {
   return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0;
 }
@@ -33,7 +33,7 @@ int as_another_user(Body&& body, uid_t user = kOtherUser) {
   return WEXITSTATUS(status) == 255 ? -1 : WEXITSTATUS(status);
 }
 
-// A file of mode 0600 with that text, whatever the umask.
+// Writes a file of mode 0600 with that text, whatever the umask.
 inline bool write_own_file(const std::string& path, std::string_view text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const bool written = fd >= 0 && fchmod(fd, 0600) == 0 &&

@@ -22,15 +22,16 @@ struct Pace {
   double ns_per_byte = 0;
   uint64_t gets = 0;  // items asked for so far
   bool damages = false;  // returned records have another first byte
-  // Puts are kept here, unanswered, until the test answers them.
+  // Keeps puts in `kept`, unanswered, until the test calls answer_put().
   bool keeps_puts = false;
   std::deque<std::unique_ptr<tier::PutBatch>> kept{};
-  // Run when a put has been taken, before records are erased, and when a record was read but not yet given.
+  // Hooks, each run once: after a put was taken, before records are erased, and after a record was read but not
+  // returned yet.
   std::function<void()> on_put{}, on_erase{}, on_read{};
   static void run(std::function<void()>& hook) {
     if (const auto once = std::exchange(hook, nullptr)) once();
   }
-  // The oldest kept one has been stored.
+  // Reports the oldest kept put as stored.
   void answer_put() {
     const auto batch = std::move(kept.front());
     kept.pop_front();
@@ -112,7 +113,7 @@ class PacedTier : public tier::Tier {
     uint64_t from_ns = 0;
     size_t next = 0;
   };
-  // Undecided items get `code`.
+  // Ends a get: items that were not decided get `code`.
   static void over(Get& get, Code code) {
     if (get.batch == nullptr) return;
     for (Code& one : get.batch->status) {
@@ -122,7 +123,7 @@ class PacedTier : public tier::Tier {
     batch->done(*batch);
   }
 
-  // The next item of the first batch, at the speed of now.
+  // Serves the next item of the first batch, at the present speed.
   void serve() {
     while (!queue_.empty() && (queue_.front()->batch == nullptr ||
                                queue_.front()->next == queue_.front()->batch->items.size())) {

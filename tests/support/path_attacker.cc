@@ -186,7 +186,7 @@ void PathAttacker::take_frame(Pair& pair, int side, std::vector<std::byte> frame
       ++seen_[std::to_integer<uint8_t>(frame[kHeader + cluster::Channel::kOverhead])];
     }
   } else {
-    // A push is kept until all of it is here, so that it can be forged.
+    // Keeps the frames of a push until all are here, so that the whole push can be forged.
     way.rest = (kind_of(frame) == Kind::bulk ? total_of(frame) : way.rest) - length_of(frame);
     way.push.push_back(std::move(frame));
     return way.rest == 0 ? pass_push(pair, side) : void();
@@ -196,7 +196,7 @@ void PathAttacker::take_frame(Pair& pair, int side, std::vector<std::byte> frame
   do_it(pair, side, std::move(frame), attack);
 }
 
-// The attack on that frame; no other is done until strike() is called again.
+// Returns the attack to make on that frame. Each strike() is good for one attack.
 Attack PathAttacker::take_aim(int side, const std::vector<std::byte>& frame) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool bulk = kind_of(frame) != Kind::message;

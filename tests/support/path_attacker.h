@@ -46,15 +46,15 @@ class PathAttacker {
   PathAttacker& operator=(const PathAttacker&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  // The next frame that this fits, once, on any connection; handshakes are left alone.
+  // Plans one attack on the next frame that `aim` describes, on any connection. Handshakes are not attacked.
   void strike(const Aim& aim);
-  // How often it was done.
+  // Returns how often an attack was made.
   [[nodiscard]] uint64_t struck() const { return struck_; }
-  // Whether the newest connection carries tags, as its two sides said in their handshake.
+  // Returns whether frames of the newest connection carry tags, as agreed in its handshake.
   [[nodiscard]] bool tagged() const { return tagged_; }
-  // Control messages that were seen from the target and to it, by number; nothing where they are enciphered.
+  // Returns the number of control messages of that type seen in both directions. Enciphered messages are not counted.
   [[nodiscard]] uint64_t seen(uint8_t type) const { return seen_[type]; }
-  // Whether these bytes went by as they are, in either direction.
+  // Watches for these bytes in clear text, in either direction; saw() returns whether they passed.
   void watch_for(std::string bytes);
   [[nodiscard]] bool saw() const { return saw_; }
 

@@ -110,7 +110,7 @@ kvbm_status_t PoolMember::make(kvbm_error_t& error) {
   ns.model = setup_.model.c_str();
   status = kvbm_namespace_open(manager_, &ns, &ns_, &error);
   if (status != KVBM_OK) return status;
-  // How many slots there are: what can be taken while there is nothing.
+  // Counts the slots by allocating until no slot is free.
   std::vector<kvbm_block_t> taken;
   for (kvbm_block_t one = 0; setup_.counts_slots &&
                              kvbm_manager_allocate(manager_, ns_, 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {

@@ -47,7 +47,7 @@ struct Loaded {
 
 class PoolMember {
  public:
-  // Null, with the message, when it cannot be made.
+  // Returns null, with the message in *error, if the member cannot be made.
   static std::unique_ptr<PoolMember> open(const MemberSetup& setup, std::string* error = nullptr);
   ~PoolMember();
   PoolMember(const PoolMember&) = delete;
@@ -60,13 +60,13 @@ class PoolMember {
 
   // Registers n blocks in this member's host memory.
   kvbm_status_t put(uint64_t salt, uint64_t first, size_t n);
-  // Pushes them to their homes; waits.
+  // Pushes blocks to their home nodes and waits.
   kvbm_status_t offer(uint64_t salt, uint64_t first, size_t n);
-  // Looks them up one by one (each key by itself), asking the nodes for so long, and loads what hit into the cache,
-  // at most engine_blocks of them. keep: what came from below stays in the host.
+  // Looks up each key by itself, asking the nodes for up to that time, and loads hits into the cache, at most
+  // engine_blocks of them. keep: blocks from lower tiers stay in the host.
   Loaded load(const std::vector<kvbm_key_t>& keys, std::chrono::nanoseconds ask, std::chrono::nanoseconds timeout,
               bool keep = false);
-  // Wrong blocks among all that are in this member's host memory.
+  // Returns the number of wrong blocks among all in this member's host memory.
   size_t wrong_in_host(size_t* checked = nullptr);
 
   [[nodiscard]] std::string address() const;
@@ -75,12 +75,12 @@ class PoolMember {
   [[nodiscard]] std::string states() const;
   [[nodiscard]] kvbm_manager_stats_t stats() const;
   [[nodiscard]] std::string metrics() const;
-  // Of the tier of other nodes.
+  // Returns the bytes of staging that the tier of other nodes uses.
   [[nodiscard]] uint64_t staging_in_use() const;
-  // Nothing in flight, nothing held, no staging in use, and every slot of the host can be taken (which evicts all).
-  // Empty, or what is not so after `within`.
+  // Checks that nothing is in flight or held, no staging is in use, and every slot of the host can be allocated (which
+  // evicts all blocks). Returns "", or what is still in use after `within`.
   std::string leftovers(std::chrono::milliseconds within);
-  // Log lines so far that contain the text.
+  // Returns the log lines so far that contain the text.
   [[nodiscard]] size_t logged(const std::string& text) const;
   [[nodiscard]] std::string log() const;
 
@@ -107,7 +107,7 @@ class PoolMember {
   std::vector<std::string> log_;
 };
 
-// False when it has not come within `within`; asked once a millisecond.
+// Calls `done` once a millisecond until it returns true. Returns false after `within`.
 bool wait_until(const std::function<bool()>& done,
                 std::chrono::milliseconds within = std::chrono::milliseconds(60'000));
 

@@ -16,9 +16,9 @@ Family pool_family();
 Key pool_key(uint64_t number);
 // The payload of the record of `number`.
 std::vector<std::byte> pool_payload(uint64_t number, uint64_t bytes = kPoolBlockBytes);
-// Puts it there as an owner does: the head goes first and comes last.
+// Writes a record as its owner does: the head is cleared first and written last.
 void put_pool_record(const tier::HostArena& arena, SlotId slot, uint64_t number, uint64_t bytes = kPoolBlockBytes);
-// A shared host tier of that many slots; null, with the test failed, where it cannot be had.
+// Makes a shared host tier of that many slots. Returns null, and fails the test, if there is none.
 std::unique_ptr<tier::HostArena> make_pool(uint32_t slots, uint64_t block_bytes = kPoolBlockBytes);
 
 }  // namespace kvbm::test

@@ -40,8 +40,8 @@ class Witness {
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
-  // The longest time for which it was kept from running, among those that ended after `begin` or go on; or the total
-  // time of a wait, if that is longer.
+  // Returns the longest time for which the witness was kept from running, among waits that ended after `begin` or still
+  // last. If tasks of the machine waited longer in total, returns that time.
   [[nodiscard]] Clock::duration kept_waiting_since(Clock::time_point begin) const {
     const Clock::duration waited = all_waiting();
     const std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ class Witness {
     Clock::duration all_waited;
   };
 
-  // Since the machine was started: some task waited for a processor, or for a disk.
+  // Returns the time since the machine's start during which some task waited for a processor or a disk.
   static Clock::duration all_waiting() {
     uint64_t microseconds = 0;
     for (const char* path : {"/proc/pressure/cpu", "/proc/pressure/io"}) {
@@ -109,7 +109,7 @@ class Promise {
  public:
   Promise(std::string what, std::chrono::milliseconds within) : what_(std::move(what)), within_(within) {}
 
-  // The event that began then has come; the witness is older.
+  // Takes a sample: the time from `begun` until now. The witness must be older than `begun`.
   void came(const Witness& witness, Witness::Clock::time_point begun) {
     const auto took = Witness::Clock::now() - begun;
     ++samples_;

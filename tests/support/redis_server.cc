@@ -56,7 +56,7 @@ std::string RedisServer::missing(Kind kind) {
   return name_of(kind) + "-server is not here: tools/setup " + (kind == Kind::redis ? "--tests" : "--all-stores") + " installs it";
 }
 
-// In PATH, or Valkey in the package of tools/setup.
+// Returns the program: redis-server in PATH, or Valkey of tools/setup.
 std::string RedisServer::program(Kind kind) {
   std::istringstream path(::getenv("PATH") != nullptr ? ::getenv("PATH") : "");
   const std::string name = name_of(kind) + "-server";

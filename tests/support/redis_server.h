@@ -13,9 +13,9 @@ namespace kvbm::test {
 class RedisServer {
  public:
   enum class Kind { redis, valkey };
-  // Which of them all servers are that start from here on.
+  // Chooses the kind of all servers that are started from here on.
   static void choose(Kind kind);
-  // Why there is none of that kind here; "" if there is.
+  // Returns why no server of that kind can run here; "" if one can.
   static std::string missing(Kind kind);
   static std::string name_of(Kind kind) { return kind == Kind::redis ? "redis" : "valkey"; }
 
@@ -24,16 +24,18 @@ class RedisServer {
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // `options` as of its command line, {"--maxmemory", "64mb"}; {"--tls-port", ""} is another free port. False when it
-  // does not answer within a minute.
+  // Starts the server with these options of its command line, such as {"--maxmemory", "64mb"}; {"--tls-port", ""} takes
+  // a free port. Returns false if it does not answer within a minute.
   bool start(std::vector<std::string> options = {});
-  // On the same port: with what save() wrote last, or empty. Without waiting: it may still be loading.
+  // Restarts the server on the same port, with the data of the last save() or empty. Does not wait: the server may
+  // still be loading.
   bool start_again(bool with_data, std::vector<std::string> more = {}, bool waits = true);
   void stop();  // by request; killed if it does not end
   void kill();
   void freeze();
   void thaw();
-  // The first line of the answer, and what follows it as far as it came at once; "" if none came.
+  // Sends a command. Returns the first line of the answer and the part of the rest that arrived with it; "" without an
+  // answer.
   std::string ask(const std::vector<std::string>& words) const;
   bool save() { return ask({"SAVE"}).starts_with("+OK"); }
 

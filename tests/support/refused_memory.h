@@ -12,7 +12,7 @@
 
 namespace kvbm::test {
 
-// Where a thread is: in a task of the library's, in a call of a caller's, or in the test.
+// Code that a thread runs: a task of the library, a call of a caller, or the test itself.
 enum class Place : uint8_t { library, caller, nowhere };
 inline thread_local Place memory_place = Place::library;  // the test's own thread says when it is somewhere else
 
@@ -34,7 +34,7 @@ struct MemoryFault {
   std::atomic<bool> fired{false};
   Place where = Place::caller;
   bool print = false;  // the stack of the one that is refused
-  // Not null: the number of the first allocation of each stack comes here. One thread alone.
+  // If not null, receives the number of the first allocation of each call stack. Used by one thread.
   std::vector<uint64_t>* sites = nullptr;
 };
 inline MemoryFault fault;

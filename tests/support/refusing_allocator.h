@@ -31,7 +31,7 @@ void* take_or_throw(size_t bytes, size_t align) {
   }
 }
 
-// Not inlined: the compiler would take new and free for a pair that does not match.
+// Must not be inlined: the compiler would report a mismatch of new and free.
 __attribute__((noinline)) void give(void* memory) { std::free(memory); }
 
 }  // namespace

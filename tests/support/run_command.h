@@ -14,8 +14,8 @@ struct Ran {
   std::string text;
 };
 
-// `after` is shell: what is done with its output; stdout and stderr come back together if nothing else is said.
-// `before` sets its environment.
+// `after` is shell code that handles the output; by default stdout and stderr are returned together. `before` sets the
+// environment.
 inline Ran run(const std::string& arguments, const char* after = " 2>&1", const std::string& before = "") {
   Ran ran;
   FILE* pipe = ::popen((before + " '" KVBM_COMMAND "' " + arguments + after).c_str(), "r");

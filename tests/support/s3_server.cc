@@ -46,7 +46,7 @@ std::string S3Server::program(Kind kind) {
   std::vector<std::string> folders;
   std::istringstream path(::getenv("PATH") != nullptr ? ::getenv("PATH") : "");
   for (std::string folder; std::getline(path, folder, ':');) folders.push_back(folder);
-  // Where `go install` puts programs.
+  // Looks where `go install` puts programs.
   if (const char* bin = ::getenv("GOBIN")) folders.emplace_back(bin);
   if (const char* own = ::getenv("GOPATH")) folders.push_back(std::string(own) + "/bin");
   if (const char* home = ::getenv("HOME")) folders.push_back(std::string(home) + "/go/bin");
@@ -61,7 +61,7 @@ bool S3Server::start(Kind kind) {
   stop();
   kind_ = kind;
   std::error_code error;
-  // In both a folder is a bucket.
+  // Makes the bucket, which is a folder for both kinds of server.
   std::filesystem::create_directories(data() + "/" + bucket(), error);
   for (int tries = 0; tries < 5 && !error; ++tries) {
     port_ = free_port();
@@ -141,7 +141,7 @@ bool S3Server::launch() {
   return false;
 }
 
-// Whether it answers over HTTP that it is well.
+// Returns whether the server answers a health check over HTTP.
 bool S3Server::answers() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval second = {1, 0};

@@ -13,7 +13,7 @@ namespace kvbm::test {
 class S3Server {
  public:
   enum class Kind { versitygw, minio };
-  // The program, or "" where it is not installed.
+  // Returns the path of the program; "" if it is not installed.
   static std::string program(Kind kind = Kind::versitygw);
 
   S3Server() = default;
@@ -21,9 +21,10 @@ class S3Server {
   S3Server(const S3Server&) = delete;
   S3Server& operator=(const S3Server&) = delete;
 
-  // With one bucket, `bucket()`. False when it does not answer within a minute.
+  // Starts the server with one bucket, `bucket()`. Returns false if it does not answer within a minute.
   bool start(Kind kind = Kind::versitygw);
-  // Starts over TLS, versitygw only, with its own certificate: certificate(). False also without an openssl command.
+  // Starts versitygw over TLS with a certificate of its own, certificate(). Returns false also if there is no openssl
+  // command.
   bool start_tls();
   // Restarts with its old data, or with an empty bucket, on the same port.
   bool start_again(bool with_data);

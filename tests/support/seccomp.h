@@ -1,5 +1,5 @@
-// A seccomp filter as a container has it: system calls that fail with an errno, in all threads of this process, in the
-// programs that it runs, for good. For a child of a test.
+// A seccomp filter like that of a container: chosen system calls fail with an errno, permanently, in all threads of
+// this process and in programs that it runs. Only for a child process of a test.
 #pragma once
 
 #include <linux/filter.h>
@@ -13,7 +13,7 @@
 
 namespace kvbm::test {
 
-// False where the system does not let this process have one.
+// Returns false if the system allows no filter.
 inline bool refuse_calls(const std::vector<long>& numbers, int error) {
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const long number : numbers) {

@@ -15,13 +15,13 @@ using cluster::session::SliceMove;
 
 namespace {
 
-// Of all movers of the process, by the name that is said of it.
+// Returns the memory that movers of this process share, by the name in their descriptions.
 std::vector<std::weak_ptr<std::vector<std::byte>>>& all_shared() {
   static std::vector<std::weak_ptr<std::vector<std::byte>>> all;
   return all;
 }
 
-// Of all movers of the process, for transfers.
+// Returns the memory that movers of this process made for transfers.
 std::vector<std::weak_ptr<std::vector<std::byte>>>& all_direct() {
   static std::vector<std::weak_ptr<std::vector<std::byte>>> all;
   return all;
@@ -151,7 +151,7 @@ void SimMover::end(uint64_t number) {
     if (!direct) ++shared_moves_;
     landed_moves_ += move.landed ? 1 : 0;
     EXPECT_EQ(move.landed, direct && job.in) << "what a transport has written, and nothing else";
-    // As of a device: no CPU can hash a leaf that lies apart.
+    // Checks the leaves as a device would need them: its kernels hash only leaves that are one run.
     for (const SliceMove::Leaf& leaf : move.leaves) {
       if (leaf.runs != 1) status = Status(Code::internal, "a leaf in shared memory is several runs");
     }

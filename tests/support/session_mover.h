@@ -23,12 +23,12 @@ class SimMover final : public cluster::session::SliceMover {
   double spoil = 0;              // of scatters that find damage
   uint64_t delay_ns = 300'000;
   bool held = false;             // nothing ends until let_go()
-  // Which machine its device is in; 0: it shares nothing. What one shares another one maps, and keeps mapped when the
-  // first is gone.
+  // Number of the machine that the device is in; 0: it shares nothing. Memory shared by one mover can be mapped by
+  // others, and stays mapped when its owner is gone.
   uint8_t machine = 0;
   bool refuses_to_map = false;
   std::function<bool()> stopped;  // its process runs nothing now
-  // Everything under way and everything later ends with tier_disabled.
+  // Loses the device: all copies in progress and all later ones end with tier_disabled.
   void lose() { lost_ = true; }
   void let_go();
 
@@ -40,16 +40,16 @@ class SimMover final : public cluster::session::SliceMover {
   void map(ConstBytes said, uint64_t bytes, MemoryDone done) override;
   void direct(uint64_t bytes, bool written, MemoryDone done) override;
   bool refuses_direct = false;
-  // Whether memory is what some mover gave for transfers.
+  // Returns whether the memory was made for transfers by some mover.
   static bool is_direct(const std::byte* data);
   [[nodiscard]] uint64_t landed_moves() const { return landed_moves_; }
-  // The shared memory; empty before.
+  // Returns the memory that is shared; empty before.
   [[nodiscard]] MutableBytes shared() const { return shared_ != nullptr ? MutableBytes(*shared_) : MutableBytes(); }
   [[nodiscard]] uint64_t shared_moves() const { return shared_moves_; }
   [[nodiscard]] uint64_t under_way() const { return under_way_; }
   [[nodiscard]] uint64_t gathers() const { return gathers_; }
   [[nodiscard]] uint64_t scatters() const { return scatters_; }
-  // Of one leaf; 1: each was one run.
+  // Returns the most runs that a leaf had; 1: each leaf was one run.
   [[nodiscard]] uint32_t most_runs() const { return most_runs_; }
 
  private:

@@ -97,11 +97,11 @@ Code SessionNetwork::send(Node node, uint64_t id, ConstBytes message) {
     return Code::again;
   }
   std::vector<std::byte> sent(message.begin(), message.end());
-  // Where OPEN and ACCEPT say ways.
+  // Removes the ways from OPEN and ACCEPT.
   const auto type = static_cast<cluster::session::Type>(message[0]);
   const size_t at = type == cluster::session::Type::open ? 54 : type == cluster::session::Type::accept ? 38 : 0;
   if (!apart && at != 0) sent[at] &= ~std::byte{cluster::session::kWayApart};
-  // And PULL, for each of its entries.
+  // Removes the ways from each entry of a PULL, too.
   const bool pull = whole && type == cluster::session::Type::pull;
   for (size_t i = 47; pull && i < sent.size(); i += 40) sent[i] &= ~std::byte{cluster::session::kWayApart};
   if (chance(faults.drop)) {
@@ -168,7 +168,7 @@ Code SessionNetwork::push(Node node, uint64_t id, uint64_t tag, std::span<const 
   return Code::ok;
 }
 
-// Phase 0: begins, and writes a part of what was posted. Phase 1: ends.
+// Phase 0: begins a transfer and writes a part of the posted memory. Phase 1: ends it.
 void SessionNetwork::move(uint64_t id, uint64_t token, int phase) {
   End& from = ends_.at(id);
   if (!from.open || from.pushes.count(token) == 0) return;
@@ -278,7 +278,7 @@ void SessionNetwork::cut(uint64_t id) {
   }
 }
 
-// A closed connection's tokens end one after the other, then it is reported.
+// Ends the tokens of a closed connection one by one, then reports the end.
 void SessionNetwork::drain(uint64_t id) {
   End& end = ends_.at(id);
   if (end.told) return;

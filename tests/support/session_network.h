@@ -36,7 +36,8 @@ class SessionNetwork {
     double full = 0;    // send() says again
     double refuse = 0;  // post() says again
     bool closed = false;  // push() says closed: its peer has died, and on_closed is still to come
-    // Attacks of an admitted peer that a channel cannot detect: a message comes twice, before an earlier one, or never.
+    // Chances of attacks by an admitted peer that a channel cannot detect: a message is delivered twice, before an
+    // earlier one, or never.
     double repeat = 0, exchange = 0, drop = 0;
     uint64_t delay_ns = 200'000;
   };
@@ -46,7 +47,7 @@ class SessionNetwork {
 
   Faults faults;
 
-  // A node's transport and memory of devices.
+  // Settings of a node's transport for device memory.
   struct Direct {
     bool takes = false;
     bool refuses = false;  // to register any
@@ -55,31 +56,31 @@ class SessionNetwork {
   };
   Direct& direct(Node node) { return nodes_[node].direct; }
 
-  // Whether libraries are of today: older ones know no grains, or no ways.
+  // Versions of the nodes' libraries: false for older ones, which know no grains, or no ways.
   bool grains = true;
   bool ways = true;
-  // Nodes of the first version with ways do not have the way "apart".
+  // False for nodes of the first version with ways, which lack the way "apart".
   bool apart = true;
-  // Pulls arrive without that way, so that they are answered with the whole.
+  // Removes the way "apart" from pulls, so that they are answered with the whole slice.
   bool whole = false;
 
   Node add(SessionPeer* peer);
-  // The link through which that node calls.
+  // Returns the link through which that node sends.
   cluster::session::Link& link(Node node) { return *nodes_[node].link; }
-  // Connects; gives what each side calls the other.
+  // Connects two nodes. Returns the name that each side has for the other.
   std::pair<uint64_t, uint64_t> connect(Node a, Node b);
-  // The process is gone: it hears nothing any more, its connections close on the other side.
+  // Kills the process: it gets no more events, and its connections close on the other side.
   void kill(Node node);
   // Stops the node until it is thawed; its connections stay.
   void freeze(Node node, bool frozen) { nodes_[node].frozen = frozen; }
   [[nodiscard]] bool frozen(Node node) const { return nodes_[node].frozen; }
-  // Both sides find the connection closed. `end`: either side's name of it.
+  // Closes a connection on both sides. `end`: the name that either side has for it.
   void cut(uint64_t end);
-  // One end of each open connection.
+  // Returns one end of each open connection.
   [[nodiscard]] std::vector<uint64_t> open_connections() const;
   [[nodiscard]] uint64_t borrowed() const { return borrowed_.size(); }
   [[nodiscard]] uint64_t garbled() const { return garbled_; }
-  // Messages that came twice, too early, or never.
+  // Returns the number of messages delivered twice, too early, or never.
   [[nodiscard]] uint64_t meddled() const { return meddled_; }
 
  private:
@@ -126,7 +127,7 @@ class SessionNetwork {
   bool chance(double p) { return p > 0 && static_cast<double>(sim_.random().below(1'000'000)) < p * 1e6; }
   void later(UniqueFunction<void()> task);
   bool wait_if_frozen(const End& end, UniqueFunction<void()> again);
-  // Whether memory is a device's; then it must have been registered.
+  // Returns whether the memory is a device's. If it is, it must have been registered.
   bool on_device(Node node, const std::byte* data, uint64_t bytes);
   void borrow(const std::byte* data, uint64_t bytes, bool exclusive);
   void give_back(const std::byte* data);

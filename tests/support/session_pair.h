@@ -70,7 +70,7 @@ struct SessionPair {
     sim.run_until([&] { return decode->finished.count(session) != 0; });
     return decode->finished.count(session) != 0 ? decode->finished.at(session) : Status(Code::internal, "no end");
   }
-  // At rest nothing is taken, lent or under way on any side.
+  // Expects that no slot is taken, no hold is left and no transfer is in progress on any side.
   void expect_quiet() {
     EXPECT_EQ(decode->receiver->sessions(), 0U);
     EXPECT_EQ(decode->receiver->staging_taken(), 0U);

@@ -18,7 +18,7 @@
 
 namespace kvbm::test {
 
-// The bytes of one head at one position, for the whole model.
+// Computes the bytes of one head at one position, for the whole model.
 void truth_row(uint64_t seed, uint32_t component, uint64_t layer, uint64_t plane, uint64_t head, uint64_t position,
                std::byte* out, uint32_t bytes);
 
@@ -54,12 +54,12 @@ class RankCache {
             std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   [[nodiscard]] cluster::session::LocalPart local() const;
-  // Writes the truth at these positions of one layer of the model.
+  // Writes the model's bytes at these positions of one layer.
   void fill(uint64_t seed, uint32_t layer, cluster::session::Range range);
-  // Every byte of the cache: inside the part's range the truth, elsewhere the pattern it was made with.
-  // Empty, or the first place that is wrong.
+  // Checks every byte of the cache: the model's bytes in the part's range, the initial pattern elsewhere. Returns "",
+  // or the first wrong place.
   [[nodiscard]] std::string check(uint64_t seed) const;
-  // One layer's part of that.
+  // Checks one layer like check().
   [[nodiscard]] std::string check_layer(uint64_t seed, uint32_t layer) const;
   [[nodiscard]] const cluster::session::Part& part() const { return part_; }
 

@@ -41,7 +41,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   SimCoder coder;                // where Options::codes
   uint64_t seed = 0;             // of the truth that the caches must have
   RankEngine* target = nullptr;  // engine in which layers are checked
-  // Observations.
+  // Events observed so far.
   std::map<uint64_t, Status> finished;  // sessions
   std::map<uint64_t, std::set<std::pair<uint32_t, uint32_t>>> layers;
   std::map<cluster::session::RequestId, Status> offers_ended;
@@ -51,7 +51,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   uint64_t last_finish_ns = 0;
   bool refuse_holds = false;
 
-  // After each call into sender or receiver.
+  // Called after each call into the sender or the receiver: takes their events and checks them.
   void drain();
 
   void on_message(uint64_t peer, ConstBytes bytes) override;

@@ -178,7 +178,7 @@ class ShareWorker {
     reply.done = static_cast<uint64_t>(std::count(status.begin(), status.end(), KVBM_PARTIAL));
   }
 
-  // Takes all of its host but room for n, so that nothing else that is given to it has room there; empty() ends that.
+  // Fills the host except for n slots, so that no more than n offered blocks fit. empty() ends that.
   void fill(const ShareCommand& command, ShareReply& reply) {
     for (kvbm_block_t one = 0;
          kvbm_manager_allocate(store_.manager(), store_.ns(), 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
@@ -243,7 +243,8 @@ class ShareWorker {
     reply.status = kvbm_manager_drop(store_.manager(), store_.ns(), nullptr, keys.data(), keys.size(), nullptr);
   }
 
-  // Results of calls in a forked child; it stays for a while with its inherited objects.
+  // Makes calls in a forked child and returns their results. The child stays for a while with the objects that it
+  // inherited.
   void in_child(ShareReply& reply) {
     int ends[2];
     if (pipe(ends) != 0) return;
@@ -265,7 +266,7 @@ class ShareWorker {
     ::close(ends[0]);
     reply.pid = static_cast<uint64_t>(child);
   }
-  // The socket to the test: a child that outlives this process must not keep it open.
+  // Returns whether the socket is the parent's. A child that outlives this process must not keep it open.
   static bool is_parents(int fd) { return fd == parents; }
 
  public:
@@ -301,7 +302,7 @@ class ShareMember {
   void send(const ShareCommand& command) const {
     if (write(socket_, &command, sizeof command) < 0) std::perror("command");
   }
-  // False: it died, or a minute passed.
+  // Waits for a reply. Returns false if the child died, or a minute passed.
   [[nodiscard]] bool receive(ShareReply& reply) const {
     pollfd ready{socket_, POLLIN, 0};
     return poll(&ready, 1, 60'000) == 1 && read(socket_, &reply, sizeof reply) == static_cast<ssize_t>(sizeof reply);
@@ -321,7 +322,7 @@ class ShareMember {
     std::snprintf(command.directory, sizeof command.directory, "%s", directory.c_str());
     return ask(command);
   }
-  // With another disk than the others have it.
+  // Opens the set with a disk of another size than the others have.
   ShareReply open_disk(const std::string& directory, uint64_t disk_bytes, uint64_t write_bytes_per_s = 0) const {
     ShareCommand command;
     command.what = ShareCommand::open;
@@ -330,7 +331,7 @@ class ShareMember {
     std::snprintf(command.directory, sizeof command.directory, "%s", directory.c_str());
     return ask(command);
   }
-  // The numbers from `first` on, as many at a time as one store takes.
+  // Stores blocks `first` and following, in calls of as many as one store takes.
   uint64_t store_many(uint64_t first, uint64_t n) const {
     uint64_t done = 0;
     for (uint64_t at = 0; at < n; at += kMost) done += store(first + at, std::min(kMost, n - at)).done;
@@ -372,7 +373,7 @@ class ShareMember {
     ::close(socket_);
     return status;
   }
-  // Ends in order; the exit status.
+  // Ends the child in order. Returns its exit status.
   int leave() {
     (void)ask(of(ShareCommand::leave));
     return reap();

@@ -24,7 +24,7 @@ void SimInode::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-// The page for writing; what it held when it was last durable is kept aside first.
+// Returns the page for writing. Keeps its last durable content for a power cut.
 SimPage& SimInode::change(uint64_t page) {
   SimPage& now = pages[page];  // zero if it was not there
   durable.try_emplace(page, now);
@@ -237,7 +237,7 @@ void SimDisk::State::finish(uint64_t id) {
   p.done(bytes);
 }
 
-// The process ends: operations in flight happen, or not, or by half, without a completion.
+// Ends the process: each operation in flight takes effect, or not, or by half. Nothing completes.
 void SimDisk::State::stop_all(bool forget_tasks) {
   for (auto& [id, p] : in_flight) {
     if (p.op != Op::write || !room(*p.inode, p.offset + p.data.size(), 0).ok()) continue;

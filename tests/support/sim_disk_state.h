@@ -38,7 +38,7 @@ struct SimSnapshot {
 };
 SimSnapshot take_snapshot(const SimInode& inode);
 void make_durable(SimInode& inode, const SimSnapshot& snapshot);
-// The sync failed: what it was to make durable is not, and later syncs that succeed do not make it so either.
+// Handles a failed sync: its data is not durable, and later successful syncs do not change that.
 void lose(SimInode& inode, const SimSnapshot& snapshot);
 
 struct SimEntryChange {

@@ -26,23 +26,23 @@ class SimExecutor final : public Executor {
   void post_at(uint64_t when_ns, Task task) override;
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
 
-  // Runs one task, moving the clock first if only timers are left. False when there is nothing.
+  // Runs one task, moving the clock first if only timers are left. Returns false if there is nothing to run.
   bool step();
   // Runs until nothing is left; gives the steps taken. Ends after `max_steps`, which says that
   // something posts itself for ever.
   uint64_t run(uint64_t max_steps = 10'000'000);
-  // Runs until `done()`; false when nothing was left, or max_steps were taken, before that.
+  // Runs until `done()`. Returns false if nothing was left, or max_steps were taken, before that.
   bool run_until(UniqueFunction<bool()> done, uint64_t max_steps = 10'000'000);
   // Runs for that long on the simulation's clock.
   void run_for(uint64_t ns);
-  // Runs until `done()`, for that long at most; whether it was.
+  // Runs until `done()`, for at most that long. Returns whether `done()` was true.
   bool run_until_within(UniqueFunction<bool()> done, uint64_t ns);
   // Moves the clock on without running timers: a stall of the whole machine.
   void advance(uint64_t ns) { clock_.now += ns; }
   // Forgets all tasks and timers: the process was killed.
   void drop_all();
 
-  // The source that everything in this simulation draws from.
+  // Returns the random source of everything in this simulation.
   Random& random() { return random_; }
   // Enters an event of the caller's into the log hash.
   void note(std::string_view what, uint64_t value = 0);

@@ -8,12 +8,12 @@ namespace kvbm::test {
 
 namespace {
 
-// How often a connection is asked for before it is given up.
+// Number of attempts before a connection is given up.
 constexpr uint64_t kAsks = 50;
-// How long a packet waits for the next one to go before it.
+// Time for which a packet that is to be overtaken waits for a later one.
 constexpr uint64_t kHeldBackNs = 5'000'000;
 
-// Which network and node the next open() belongs to.
+// Network and node that the next open() on this thread belongs to.
 thread_local SimNetwork* opening_network = nullptr;
 thread_local SimNetwork::Node opening_node = 0;
 
@@ -24,12 +24,12 @@ std::pair<SimNetwork*, SimNetwork::Node> sim_node_that_opens() { return {opening
 SimNetwork::SimNetwork(SimExecutor& sim) : sim_(sim) {}
 
 SimNetwork::~SimNetwork() {
-  // Transports that outlive the network find themselves dead.
+  // Tells transports that outlive the network that it is gone.
   for (const auto& [id, transport] : transports_) transport->killed();
   for (const Place& place : places_) place.process->kill();
 }
 
-// Tasks on their way may outlive the network.
+// Posts a task that does nothing if the network is gone by then.
 void SimNetwork::later(uint64_t when_ns, Task task) {
   sim_.post_at(when_ns, [life = std::weak_ptr<bool>(life_), task = std::move(task)]() mutable {
     if (!life.expired()) task();
@@ -246,7 +246,7 @@ void SimNetwork::fly(SimWire& wire, int from, SimPacket packet) {
   later(out.last_arrival, [this, id = wire.id, to = 1 - from] { arrive(id, to); });
 }
 
-// The first of the packets on their way to side `to`. One task for each, so that their order is the wire's.
+// Delivers the first packet in flight to side `to`. Each packet has one task, so packets keep the wire's order.
 void SimNetwork::arrive(uint64_t id, int to) {
   const auto found = wires_.find(id);
   if (found == wires_.end()) return;
@@ -259,7 +259,7 @@ void SimNetwork::arrive(uint64_t id, int to) {
   }
   SimPacket& front = in.flying.front();
   if (front.late) {
-    // Behind the next one; where none is on its way yet it waits a while for one.
+    // Moves the packet behind the next one. If there is none yet, the packet waits a while.
     const bool next = in.flying.size() > 1 && in.flying[1].is_payload();
     if (!next && !std::exchange(front.waited, true)) {
       return later(sim_.clock().now_ns() + kHeldBackNs, [this, id, to] { arrive(id, to); });
@@ -316,7 +316,7 @@ uint64_t SimNetwork::start_wire(SimTransport& from, const std::string& address) 
 
 void SimNetwork::open_wire(SimWire& wire) {
   if (is_cut(wire)) {
-    // Requested again, like TCP.
+    // Retries the connection, like TCP.
     if (++wire.asks > kAsks) return break_wire(wire, static_cast<int32_t>(Code::deadline), "was never answered");
     later(sim_.clock().now_ns() + kSilenceNs / kAsks, [this, id = wire.id] {
       const auto found = wires_.find(id);
@@ -338,7 +338,7 @@ void SimNetwork::open_wire(SimWire& wire) {
   transmit(wire, 1, std::move(answer));
 }
 
-// The process on side `to` took bytes off the wire: the other side's window opens, after a while.
+// Side `to` has read bytes, so the other side's window opens after a delay.
 void SimNetwork::taken(SimWire& wire, int to, uint64_t bytes) {
   const int from = 1 - to;
   if (is_cut(wire)) {
@@ -363,7 +363,7 @@ void SimNetwork::take_back(uint64_t id, int from, uint64_t bytes) {
   }
 }
 
-// Side `from` sends no more; what is on its way still arrives.
+// Side `from` sends no more; bytes in flight still arrive.
 void SimNetwork::shut(SimWire& wire, int from) {
   SimPacket fin;
   fin.kind = SimPacketKind::fin;

@@ -48,17 +48,18 @@ class SimNetwork {
     double flip_message = 0;  // one bit of it is another
     double flip_bulk = 0;
     double lose_connection = 0;  // its connection breaks, seen by both sides
-    // Of messages and chunks alike, on a connection that stays: it comes twice, behind the next one, or never.
+    // Chances of an attack on a message or chunk, on a connection that stays: it arrives twice, behind the next one, or
+    // never.
     double repeat = 0;
     double exchange = 0;
     double drop = 0;
   };
-  // How often it was done.
+  // Numbers of attacks made, and of jumps of clocks.
   struct Counts {
     uint64_t repeated = 0, exchanged = 0, dropped = 0, skips = 0;
   };
   struct Link {
-    // Each message or chunk takes between these, drawn evenly.
+    // Delay of each message or chunk, drawn evenly between these.
     uint64_t min_delay_ns = 20'000;
     uint64_t max_delay_ns = 200'000;
     uint64_t bytes_per_ms = 0;  // 0: as fast as they come
@@ -86,16 +87,17 @@ class SimNetwork {
   void on_wake(Node node, std::function<void()> wake);
   // Runs tasks of that node's process: they wait while it is frozen and are dropped when it is killed.
   Executor& executor(Node node);
-  // Its clock, which executor() goes by: says begins_ns now and goes on by per_mille of the simulation's.
+  // Sets the node's clock, which executor() uses: it reads begins_ns now, and runs at per_mille of the simulation's
+  // speed.
   void set_clock(Node node, uint64_t begins_ns, uint64_t per_mille);
-  // Its clock jumps forward.
+  // Makes the node's clock jump forward.
   void skip(Node node, uint64_t ns);
 
-  // Of both directions.
+  // Returns the settings of the connections between two nodes, for both directions.
   Link& link(Node a, Node b);
   void cut(Node a, Node b);
   void heal(Node a, Node b);
-  // Connections to the node are refused, as when it does not listen.
+  // Refuses connections to the node, as if it did not listen.
   void refuse(Node node, bool refused);
   void freeze(Node node);
   void thaw(Node node);
@@ -133,7 +135,7 @@ class SimNetwork {
   bool chance(double of);
   void fly(SimWire& wire, int from, SimPacket packet);
 
-  // For SimTransport.
+  // Called by SimTransport.
   void transmit(SimWire& wire, int from, SimPacket packet);
   void taken(SimWire& wire, int to, uint64_t bytes);
   void shut(SimWire& wire, int from);

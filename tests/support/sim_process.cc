@@ -13,14 +13,14 @@ constexpr uint64_t kFarNs = 1'000'000'000'000'000;
 
 }  // namespace
 
-// Outlives the process where the simulation still has tasks of it.
+// State that outlives the process while the simulation still has tasks of it.
 struct SimProcess::State : std::enable_shared_from_this<State> {
   struct OwnClock final : Clock {
     explicit OwnClock(const Clock& of) : world(of), world_base(of.now_ns()), base(of.now_ns()) {}
     [[nodiscard]] uint64_t now_ns() const noexcept override {
       return base + (world.now_ns() - world_base) * per_mille / 1000;
     }
-    // When the world's clock says that this one does; kNever where that is too far.
+    // Returns the world's time at which this process's clock reads when_ns; kNever if that is too far.
     [[nodiscard]] uint64_t world_at(uint64_t when_ns) const noexcept {
       if (when_ns <= now_ns()) return world.now_ns();
       if (when_ns - base > kFarNs) return kNever;
@@ -44,7 +44,7 @@ struct SimProcess::State : std::enable_shared_from_this<State> {
       }
     });
   }
-  // A task of the simulation's wakes it for its first timer.
+  // Sets a task of the simulation for the first timer of this process.
   void arm() {
     const uint64_t at = timers.empty() ? kNever : clock.world_at(timers.first_ns());
     if (at == kNever || at >= armed_ns) return;

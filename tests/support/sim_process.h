@@ -16,9 +16,9 @@ class SimProcess final : public Executor {
   void post_at(uint64_t when_ns, Task task) override;  // by its own clock
   [[nodiscard]] const Clock& clock() const noexcept override;
 
-  // From here on it says begins_ns, and goes on by `per_mille` of what passes. Not back.
+  // Sets the clock: it reads begins_ns now and runs at `per_mille` of the simulation's speed. It must not go back.
   void set_clock(uint64_t begins_ns, uint64_t per_mille);
-  // Its clock jumps: what falls due meanwhile falls due now.
+  // Makes the clock jump forward: timers that are due by then fire now.
   void skip(uint64_t ns);
 
   void freeze();

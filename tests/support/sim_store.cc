@@ -19,7 +19,7 @@ void SimStore::start(std::unique_ptr<ObjectRequest> request) {
   }
   uint64_t wait = 100'000 + sim_.random().below(20'000'000);
   if (chance(faults.slow)) wait += sim_.random().below(8'000'000'000);
-  // A request takes effect at some moment before the answer.
+  // Lets the request take effect at a random moment before its answer.
   const uint64_t when = sim_.random().below(wait);
   auto held = std::make_shared<std::unique_ptr<ObjectRequest>>(std::move(request));
   const uint64_t now = sim_.clock().now_ns();

@@ -28,7 +28,7 @@ struct SimBucket {
   }
 };
 
-// In per mille of requests.
+// Chances of faults, in per mille of requests.
 struct SimStoreFaults {
   uint32_t refused = 0;      // answered with an error, nothing done
   uint32_t lost_answer = 0;  // done, and answered with an error

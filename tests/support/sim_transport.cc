@@ -15,7 +15,7 @@ constexpr int kTurn = 64;  // arrivals that one progress() takes
 
 SimTransport* of(kvbm_transport_t* transport) { return reinterpret_cast<SimTransport*>(transport); }
 
-// Inputs of a tag besides the bytes.
+// Returns the header that the tag of a packet covers besides its bytes.
 std::array<std::byte, copy::tcp::kHeaderBytes> header_of(const SimPacket& packet, size_t bytes) {
   using copy::tcp::Kind;
   std::array<std::byte, copy::tcp::kHeaderBytes> out;
@@ -286,7 +286,7 @@ void SimTransport::send_chunk(End& end, SimWire& wire) {
   something_to_do();
 }
 
-// Sends what the window takes: messages first.
+// Sends as much as the window takes, messages first.
 void SimTransport::pump(End& end) {
   SimWire* wire = wire_of(end);
   if (wire == nullptr || !end.connected || end.dead) return;
@@ -323,7 +323,7 @@ void SimTransport::broke(uint64_t wire, Code status, const std::string& reason) 
   if (End* end = of_wire(wire)) die(*end, status, reason);
 }
 
-// Leaves what was sent, or ends the connection.
+// Removes the tag from a packet after a check, or ends the connection.
 bool SimTransport::open_guarded(End& end, SimPacket& packet) {
   if (end.receives == nullptr) return true;
   const size_t tag = copy::FrameGuard::kTagBytes;
@@ -350,7 +350,7 @@ void SimTransport::take_message(End& end, const SimPacket& packet) {
 
 void SimTransport::take_chunk(End& end, const SimPacket& packet) {
   if (!end.admitted) return die(end, Code::damaged, "bulk of a peer that is not admitted");
-  // As copy/tcp/frame.h: what may follow what.
+  // Checks the order of frames, like copy/tcp/frame.h.
   const uint64_t n = packet.bytes.size();
   if (packet.first && end.rest != 0) return die(end, Code::damaged, "a push begins inside another");
   if (!packet.first && n > end.rest) return die(end, Code::damaged, "a push's later frame has a wrong length");

@@ -22,10 +22,10 @@ struct SimPacket {
   uint64_t tag = 0;
   uint64_t total = 0;
   bool first = false;  // of a push
-  // Effect of the network's faults on it.
+  // Faults that the network has applied to this packet.
   bool dropped = false, late = false, waited = false;
   [[nodiscard]] bool is_payload() const { return kind == SimPacketKind::message || kind == SimPacketKind::chunk; }
-  // Bytes of the window that it uses.
+  // Returns the bytes that the packet takes of the window.
   [[nodiscard]] uint64_t weight() const { return bytes.size() + 32; }
 };
 
@@ -60,7 +60,7 @@ class SimTransport {
 
   static const kvbm_transport_ops_t& table();
 
-  // Calls of the table.
+  // Members for the calls of the transport's table.
   bool busy() const { return alive_ && (!inbox_.empty() || !ended_.empty() || !dying_.empty()); }
   uint32_t progress();
   Status listen(const std::string& address, std::string& bound);
@@ -73,7 +73,7 @@ class SimTransport {
   Code push(uint64_t peer, uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
   Code cancel(uint64_t peer, uint64_t token);
 
-  // Calls of the network.
+  // Members that the network calls.
   [[nodiscard]] uint64_t id() const { return id_; }
   [[nodiscard]] SimNetwork::Node node() const { return node_; }
   void deliver(uint64_t wire, SimPacket packet);

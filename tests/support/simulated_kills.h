@@ -10,7 +10,7 @@ namespace kvbm::test {
 class SimulatedKills {
  public:
   explicit SimulatedKills(const char* file);
-  // Of the tests that ran: main() says so when they are over.
+  // Notes that a test of this file ran. main() reports them at the end.
   static void ran(std::string_view file);
 };
 

@@ -12,7 +12,7 @@
 
 namespace kvbm::test {
 
-// Nothing that is checked here has to be fast.
+// Limits for checks without a time limit: nothing here has to be fast.
 inline plugin::CheckLimits patient() {
   plugin::CheckLimits limits;
   limits.operations = {60'000'000'000, 60'000'000'000};

@@ -1,4 +1,4 @@
-// A store's library, used through its table alone, as the library does.
+// Drives a store's library through its table alone, as libkvbm does.
 #pragma once
 
 #include <dlfcn.h>
@@ -129,7 +129,7 @@ class StoreModule {
   Done put(const std::string& name, std::string data, double seconds = 10) {
     return wait(*start(KVBM_STORE_PUT, name, data.data(), data.size(), 0, seconds));
   }
-  // Up to `bytes` of it from `offset`, into *out.
+  // Reads up to `bytes` bytes of an object from `offset` on into *out.
   Done get(const std::string& name, std::string* out, uint64_t bytes, uint64_t offset = 0, double seconds = 10) {
     out->assign(bytes, '\0');
     Done done = wait(*start(KVBM_STORE_GET, name, out->data(), bytes, offset, seconds));
@@ -149,7 +149,7 @@ class StoreModule {
     }
     return done;
   }
-  // As many listings as it takes; the status of the last.
+  // Lists page after page until the end. Returns the status of the last page.
   Done list_all(const std::string& prefix, size_t room = KVBM_STORE_LIST_BYTES) {
     Done all = list(prefix, "", room);
     while (all.status == KVBM_OK && all.more && !all.names.empty()) {

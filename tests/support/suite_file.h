@@ -6,9 +6,9 @@
 
 namespace kvbm::test {
 
-// The tests `name`, as GoogleTest calls them ("Tcp/TransportContract"), belong to this file.
+// Assigns the tests `name` ("Tcp/TransportContract", as GoogleTest names them) to this file.
 bool belongs_to(std::string_view name, std::string_view file);
-// The file of the tests `name` that were written in file `written`.
+// Returns the file that the tests `name` belong to, which were written in file `written`.
 std::string_view suite_file(std::string_view name, std::string_view written);
 
 }  // namespace kvbm::test

@@ -27,7 +27,7 @@ class Outcome {
  public:
   // Callback `done` of a batch.
   UniqueFunction<void(device::TransferBatch&, Code)> receiver();
-  // Waits for it. The hashes and `good` are there then.
+  // Waits for the end of the batch. `hashes` and `good` are filled by then.
   Code wait();
   [[nodiscard]] bool over();
   [[nodiscard]] int calls();
@@ -46,7 +46,7 @@ class Outcome {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// Something that a batch keeps, and that is waited for until it is dropped.
+// An object that a batch keeps alive. A test can wait until it is dropped.
 class Keepsake {
  public:
   [[nodiscard]] std::shared_ptr<void> give();
@@ -69,7 +69,7 @@ class HandTimed final : public Executor {
   void post(Task task) override { tasks_.post(std::move(task)); }
   void post_at(uint64_t when_ns, Task task) override;
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
-  // Runs what falls due, on this thread.
+  // Runs timers that are due, on this thread.
   void advance(uint64_t ns);
 
  private:
@@ -97,7 +97,7 @@ class TransferWorld {
   TransferWorld(const TransferWorld&) = delete;
   TransferWorld& operator=(const TransferWorld&) = delete;
 
-  // Makes the device, pins memory and makes transfers; the status of what was refused.
+  // Makes the device, pins memory and makes the transfers. Returns the first error.
   Status open(const device::TransferOptions& options = small_options());
   // Opens the world with timers that `timers` moves.
   Status open_timed(const device::TransferOptions& options);
@@ -109,10 +109,10 @@ class TransferWorld {
   std::vector<device::LeafMove> make_leaves(size_t most, uint64_t bytes, uint32_t loose, bool flat);
   // The bytes of a leaf as they lie in the pages.
   [[nodiscard]] static std::vector<std::byte> pages_of(const device::LeafMove& leaf);
-  // Fills pages, or records, with new bytes.
+  // Fills the pages with random bytes.
   void fill_pages() { random.fill(MutableBytes(pages, bytes)); }
   void fill_records();
-  // Sets what each must have, from its record.
+  // Sets the expected hash of each leaf from its record.
   static void expect_records(std::vector<device::LeafMove>& leaves);
 
   Outcome gather(device::TransferBatch batch);
@@ -137,7 +137,7 @@ class TransferWorld {
   std::unique_ptr<std::byte, Free> arena_;
 
  public:
-  // Ends first: a device that was given up may still write into the memory above.
+  // Destroyed first, because a device that was given up may still write into the memory above.
   FakeCuda cuda{two_devices()};
 };
 

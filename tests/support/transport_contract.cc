@@ -263,7 +263,7 @@ TEST_P(TransportContract, a_full_queue_refuses_and_then_says_when_it_has_room) {
   const std::string text(10'000, 'q');
   size_t sent = 0;
   Code code = Code::ok;
-  // The other side reads nothing meanwhile, so that every buffer on the way fills.
+  // The other side reads nothing meanwhile, so that all buffers in between fill up.
   while ((code = a_.transport().send(ab_, std::as_bytes(std::span(text)))) == Code::ok) {
     ASSERT_LT(++sent, 100'000U) << "the queue has no end";
   }

@@ -18,19 +18,19 @@
 
 namespace kvbm::test {
 
-// Where the two sides live.
+// The world in which the two sides live: their transports and addresses.
 class TransportWorld {
  public:
   virtual ~TransportWorld() = default;
-  // The table that side 0 or 1 opens next.
+  // Returns the table that side 0 or 1 opens next.
   virtual const kvbm_transport_ops_t& ops(int side) = 0;
   virtual std::string listen_address(int side) = 0;
-  // An address of this world without a listener.
+  // Returns an address of this world at which no transport listens.
   virtual std::string deserted_address() = 0;
-  // Lets something happen for open transports that have nothing to do; false when nothing ever will. brief: it may well
-  // be that nothing happens.
+  // Waits until some open transport has work. Returns false if none ever will. brief: it is likely that nothing
+  // happens.
   virtual bool wait(const std::vector<copy::Transport*>& transports, bool brief) = 0;
-  // For every connection with sides that have admitted each other.
+  // Returns how connections are protected once both sides have admitted each other.
   [[nodiscard]] virtual copy::Protection protection() const { return copy::Protection::off; }
 };
 
@@ -55,19 +55,20 @@ using WorldFactory = std::function<std::unique_ptr<TransportWorld>()>;
 class TransportContract : public testing::TestWithParam<WorldFactory> {
  protected:
   void SetUp() override;
-  // The ends check what was recorded, so they go while the test is still running.
+  // Destroys the two sides while the test still runs, because they check the recorded events at their end.
   void TearDown() override;
 
   void open(const copy::TransportOptions& options = {});
-  // A connection from side a to side b, admitted by both unless said otherwise, and protected as the world says.
+  // Connects side a to side b. Both admit each other unless `admit` is false, and protect the connection as the world
+  // says.
   void connect(bool admit = true);
   void protect();
   // Drives both sides until `done`; fails the test when that does not come in time.
   void run_until(const std::function<bool()>& done, const char* what);
-  // One round of both; true when a side has more to do.
+  // Runs one round of both sides. Returns true if one of them has more to do.
   bool step();
   bool wait(bool brief);
-  // Gives what should not happen the time to happen.
+  // Runs some rounds, in which events that must not happen would show.
   void settle(int rounds = 20);
   // Several posts on one side, pushes of the other, of different sizes.
   void start_traffic(int n, uint64_t most_bytes);

@@ -60,7 +60,7 @@ kvbm_transport_host_t host_of(TransportEnd* end) {
   return host;
 }
 
-// The node's side of Ask.
+// The child's side: executes Ask messages.
 class Node {
  public:
   int run(const std::string& module, const std::string& listen) {

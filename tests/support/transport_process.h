@@ -47,12 +47,12 @@ class TransportEnd {
   TransportEnd(const TransportEnd&) = delete;
   TransportEnd& operator=(const TransportEnd&) = delete;
 
-  // The error's text, empty when it opened.
+  // Opens a transport. Returns the error's text; "" if it opened.
   std::string open(const kvbm_transport_ops_t& ops, uint32_t flags = 0, const char* devices = nullptr);
   void close();
   // One progress(), or a sleep of at most `most_ms` until there is something.
   void step(int most_ms = 100);
-  // False when `done` has not come within a minute.
+  // Drives the transport until `done`. Returns false if that takes longer than a minute.
   bool run_until(const std::function<bool()>& done);
 
   const kvbm_transport_ops_t* ops = nullptr;
@@ -71,7 +71,7 @@ class TransportEnd {
   kvbm_transport_host_t host_{};
 };
 
-// In the environment of a node: it opens its transport with KVBM_TRANSPORT_EMULATE_DEVICE.
+// Environment variable of a node that opens its transport with KVBM_TRANSPORT_EMULATE_DEVICE.
 inline constexpr char kNodeOnDevice[] = "KVBMTEST_NODE_ON_DEVICE";
 
 // If the program was started as a node, runs it and gives its exit status.
@@ -84,11 +84,11 @@ class NodeProcess {
   NodeProcess(const NodeProcess&) = delete;
   NodeProcess& operator=(const NodeProcess&) = delete;
 
-  // Its address, empty when it did not come up. environment: "NAME=value" for that process.
+  // Starts the node. Returns its address; "" if it does not come up. environment: "NAME=value" for that process.
   std::string start(const std::string& module, const std::vector<std::string>& environment = {},
                     const std::string& listen = "127.0.0.1:0");
   void signal(int number) const;
-  // Kills it if it lives, and gathers it.
+  // Kills the process if it lives, and waits for its end.
   void end();
   pid_t pid() const { return pid_; }
 

@@ -178,7 +178,7 @@ void TransportSide::received(copy::Peer peer, copy::Token token, Code status, ui
   end(peer, token, false, {status, bytes});
   EXPECT_TRUE(status == Code::ok || bytes == 0) << name_;
   if (status != Code::ok && buffers_.count(token) != 0) {
-    // The memory is ours again: whatever touches it from here on is caught.
+    // Poisons the memory, which belongs to the test again: any later access is detected.
     buffers_.at(token)->poison();
     poisoned_.insert(token);
   }

@@ -31,7 +31,7 @@ class TransportSide final : public copy::TransportListener {
    public:
     explicit Buffer(uint64_t bytes);
     [[nodiscard]] MutableBytes span() { return {memory_.data() + kMargin, memory_.size() - 2 * kMargin}; }
-    // The margins are as they were.
+    // Returns whether the margins are unchanged.
     [[nodiscard]] bool margins_hold() const;
     // Writes poison all over it, once the transport has given it back; poisoned() then says whether it is still there.
     void poison();
@@ -49,12 +49,12 @@ class TransportSide final : public copy::TransportListener {
   void open(const kvbm_transport_ops_t& ops, const copy::TransportOptions& options = {});
   // Closes the transport, as the end of a process would; each buffer is poisoned at once.
   void close();
-  // As new; closed before.
+  // Returns to the initial state. The transport must be closed.
   void reset();
   [[nodiscard]] copy::Transport& transport() { return *transport_; }
   [[nodiscard]] bool is_open() const { return transport_ != nullptr; }
 
-  // Calls of these are checked to be accepted.
+  // Start operations, and expect that the transport accepts them.
   copy::Token post(copy::Peer peer, uint64_t tag, uint64_t bytes);
   copy::Token push(copy::Peer peer, uint64_t tag, uint64_t seed, uint64_t bytes, size_t pieces = 1);
   void send(copy::Peer peer, std::string_view text);
@@ -75,12 +75,12 @@ class TransportSide final : public copy::TransportListener {
   [[nodiscard]] bool all_ended() const { return ends.size() == started_.size(); }
   [[nodiscard]] size_t started() const { return started_.size(); }
   [[nodiscard]] MutableBytes memory(copy::Token token) { return buffers_.at(token)->span(); }
-  // The post ended well and holds that content.
+  // Checks that the post ended well and holds the content `seed`.
   [[nodiscard]] testing::AssertionResult holds(copy::Token token, uint64_t seed, uint64_t bytes);
   // Poisons the memory of an operation that has ended.
   void poison(copy::Token token) { buffers_.at(token)->poison(); }
   void forget(copy::Token token) { buffers_.erase(token); }
-  // All poisoned memory still is.
+  // Expects that all poisoned memory is unchanged.
   void expect_quiet();
 
  private:

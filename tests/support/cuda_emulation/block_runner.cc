@@ -25,8 +25,8 @@ std::string text_of(const Site& site) {
   return std::string(site.what) + " (" + site.file + ":" + std::to_string(site.line) + ")";
 }
 
-// True for one operation of the source, not only for one with as many waiters. Literals are mostly one object, and each
-// operation of each lane compares them.
+// Compares by content, because two operations are one only if they are in one place of the source. The pointers are
+// compared first: literals are mostly one object, and each lane compares at each operation.
 bool same(const Site& a, const Site& b) {
   if (a.line != b.line) return false;
   if (a.what == b.what && a.file == b.file) return true;
@@ -72,7 +72,7 @@ Outcome BlockRunner::run(const LaunchShape& shape, const Options& options, Dim b
   shared_.reset(new unsigned char[shape.shared_bytes + 16]);
   std::fill_n(shared_.get(), shape.shared_bytes, static_cast<unsigned char>(0xA5));
   for (Barrier& barrier : barriers_) barrier.waiting.clear();
-  // A block that failed has left some of them open.
+  // Discards exchanges that a block left open when it failed.
   for (auto& of_warp : exchanges_) {
     for (auto& x : of_warp) x->arrived = x->readers = 0;
   }
@@ -122,7 +122,7 @@ void BlockRunner::turn() {
 void BlockRunner::suspend_current() {
   Thread& self = *current_;
   self.fiber.suspend();
-  // The runner has made this thread current again.
+  // Returns here when the runner has made this thread current again.
 }
 
 void BlockRunner::make_ready(Thread& thread) {
@@ -173,8 +173,8 @@ BlockRunner::Exchange& BlockRunner::open_exchange(unsigned warp, unsigned mask, 
     }
     if (x.arrived == x.mask) continue;
     if (x.mask == mask && same(x.site, site)) return x;
-    // Two lanes wait for each other in different operations. Otherwise they may still meet: the others are not here
-    // yet.
+    // Lanes that wait for each other in different operations can never meet. If one of them has not arrived yet, they
+    // still may.
     if ((x.mask & bit) != 0 && (x.arrived & mask) != 0) {
       fail(Outcome::Kind::divergent, "is at " + text_of(site) + " while others of its warp are at " + text_of(x.site));
     }

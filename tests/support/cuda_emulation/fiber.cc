@@ -74,7 +74,7 @@ kvbm_fiber_begin:
 namespace kvbm::emulation {
 namespace {
 
-// Instrumented frames are several times as large.
+// Larger stacks, because a sanitizer makes frames several times as large.
 #if defined(KVBM_ASAN) || defined(KVBM_TSAN)
 constexpr size_t kStackBytes = 128 * 1024;
 #else

@@ -25,7 +25,7 @@ class Fiber {
   void start(void (*entry)(void*), void* argument);
   // Called from outside: runs the fiber until it calls suspend() or finish().
   void resume();
-  // Called from inside.
+  // Called by the fiber itself: returns to the caller of resume().
   void suspend();
   [[noreturn]] void finish();
 

@@ -34,8 +34,9 @@ const Driver& fake_driver_table() {
 }
 
 bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
-  // Emulated kernels ask for every access: what was found last is looked at first, without the lock. A kernel reads
-  // jobs and leaves and writes records, results and hashes.
+  // Remembers the ranges of the last accesses. Emulated kernels ask about every access, mostly in a range asked about
+  // just before, which is found here without the lock. There are several entries, because a kernel accesses jobs,
+  // leaves, records, results and hashes in turn.
   struct Found {
     const FakeCuda::State* state = nullptr;
     uint64_t version = 0;
@@ -283,7 +284,7 @@ std::vector<std::string> parts_of(std::string_view text, char between) {
 
 uint64_t number(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
-// Applies one word about every device; false if it is not about devices.
+// Applies one word about devices to every device. Returns false if the word is not about devices.
 bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
   if (key == "major") device.major = static_cast<int>(value);
   else if (key == "minor") device.minor = static_cast<int>(value);

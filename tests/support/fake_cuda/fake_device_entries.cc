@@ -255,7 +255,7 @@ CuResult load_function(CuFunction function) {
   });
 }
 
-// Parameters of a launch: its own copy, for the time when it runs.
+// Copies of a launch's parameters, which live until the launch has run.
 struct Launch {
   FakeLaunch what;
   std::vector<std::vector<std::byte>> values;

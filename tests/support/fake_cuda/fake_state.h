@@ -110,7 +110,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
     Call& operator=(const Call&) = delete;
   };
 
-  // All functions below require the lock.
+  // All functions below are called with the lock held.
   device::CuResult beside_captures(const char* entry);
   device::CuResult count(const char* entry);  // an injected error, if this call is to fail
   // Returns when the call is not, or no longer, blocked; success: the call continues. Called before count().

@@ -42,7 +42,7 @@ CuResult create_stream(CuStream* stream, unsigned flags, int) {
   });
 }
 
-// The stream's thread still does its remaining work.
+// The stream's thread still does the work that was enqueued before.
 CuResult destroy_stream(CuStream handle) {
   return fake_entry("cuStreamDestroy", Need::context, [&](State& state, FakeContext*, Lock&) -> CuResult {
     const auto at = state.streams.find(handle);

@@ -43,7 +43,7 @@ static kvbm_status_t run(hostile *h, kvbm_store_op_t *op) {
   return status;
 }
 
-/* The operation for the inner store instead. */
+/* Returns the inner store's operation for this one. */
 static kvbm_status_t perform(hostile *h, kvbm_store_op_t *op, char name[512]) {
   kvbm_store_op_t there = *op;
   char byte;

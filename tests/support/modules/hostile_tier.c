@@ -17,7 +17,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int let_go;
 static unsigned returned; /* calls of get that came back */
 
-/* The call before, which "twice" answers again. */
+/* The items of the call before, which "twice" answers again. */
 static kvbm_tier_item_t *last_items;
 static kvbm_status_t *last_status;
 static void *last_payload;
@@ -48,7 +48,7 @@ void kvbm_plugin_let_go(void) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* Calls of get that came back so far. */
+/* Returns how many calls of get have returned so far. */
 KVBM_API unsigned kvbm_plugin_returned(void);
 unsigned kvbm_plugin_returned(void) { return __atomic_load_n(&returned, __ATOMIC_ACQUIRE); }
 

@@ -34,7 +34,7 @@ static void *entry_of(const char *name) {
     pthread_mutex_unlock(&one);                      \
     return code;                                     \
   }
-/* One that waits: not under the lock. */
+/* A call that waits, and so runs without the lock. */
 #define WAITING(name, parameters, arguments)         \
   int name parameters;                               \
   int name parameters {                              \

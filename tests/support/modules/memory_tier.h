@@ -23,7 +23,7 @@ typedef struct memory_tier {
   uint64_t records, used;
 } memory_tier_t;
 
-/* Where the record of that name hangs, or would. The caller has the mutex. */
+/* Returns the pointer to the record of that name, or the place for a new one. The caller has the mutex. */
 static memory_record_t **memory_tier_place(memory_tier_t *tier, const uint8_t *name) {
   memory_record_t **at = &tier->buckets[(name[0] | (unsigned)name[1] << 8) % MEMORY_TIER_BUCKETS];
   while (*at != NULL && memcmp((*at)->name, name, 32) != 0) at = &(*at)->next;
