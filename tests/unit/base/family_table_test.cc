@@ -21,7 +21,7 @@ Family family(uint64_t n) {
   return out;
 }
 
-// As by a thousand connections, each of which offers as many as it may.
+// Acts like a thousand connections, each of which names as many families as it may.
 TEST(FamilyTable, peers_have_a_quarter_whoever_names_what) {
   const auto table = std::make_unique<FamilyTable>();
   constexpr uint64_t kNamed = 1000 * 256;
@@ -72,14 +72,14 @@ TEST(FamilyTable, what_two_rounds_did_not_name_goes_and_its_id_means_nothing_any
   EXPECT_FALSE(table.find(family(2), found));
   EXPECT_FALSE(table.base_of(gone, base));
   EXPECT_TRUE(table.of(family(2).ns).empty());
-  // Its cell is another family's now.
+  // The next family gets the cell of the released one.
   const FamilyId next = table.intern(family(3)).value();
   EXPECT_NE(next, gone);
   EXPECT_EQ(next & 0xFFFFU, gone & 0xFFFFU);
   EXPECT_EQ(table.get(gone), FamilyTable::no_family());
   EXPECT_EQ(table.get(next), family(3));
   EXPECT_FALSE(table.base_of(next, base)) << "that is of the one before";
-  // A late word of the old id keeps no family.
+  // Naming the old id after that keeps no family alive.
   EXPECT_EQ(round(table, {kept, gone}), std::vector<FamilyId>{});
   EXPECT_EQ(round(table, {kept, gone}), std::vector<FamilyId>{next});
   EXPECT_NE(table.intern(family(2)).value(), gone);
@@ -129,7 +129,8 @@ TEST(FamilyTable, families_of_a_namespace_are_found_without_looking_at_others) {
   EXPECT_TRUE(table.of(family(9).ns).empty());
 }
 
-// One after the other, as tenants come and go: the table is looked through as often as it is worth it.
+// Families are used one after the other, as tenants come and go. The table is searched for unused ones only when that
+// is worth it.
 TEST(FamilyTable, a_hundred_thousand_one_after_the_other_take_the_room_of_two_thousand) {
   FamilyTable table;
   uint64_t rounds = 0;
@@ -229,7 +230,7 @@ TEST(FamilyTable, peers_families_come_back_to_the_table_and_to_their_peer) {
   EXPECT_TRUE(table->intern_foreign(family(5), peer, kMost).ok());
 }
 
-// A peer that is refused again and again does not cause a sweep each time.
+// Refusals of one peer, again and again, do not start a search each.
 TEST(FamilyTable, refusals_ask_less_often_while_asking_is_in_vain) {
   const auto table = std::make_unique<FamilyTable>();
   std::vector<FamilyId> held;
@@ -266,7 +267,8 @@ TEST(FamilyTable, a_cell_that_was_used_up_is_left_alone) {
   EXPECT_FALSE(table.has(last));
 }
 
-// Readers without a lock beside families that come and go: what an id gives is what it was made for, or nothing.
+// Readers without a lock run beside families that come and go. An id must give the family that it was made for, or
+// none.
 TEST(FamilyTable, ids_never_mean_another_family_whatever_comes_and_goes) {
   FamilyTable table;
   struct Known {

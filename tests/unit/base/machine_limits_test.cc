@@ -26,13 +26,13 @@ class MachineLimitsTest : public ::testing::Test {
     put("/proc/meminfo", "MemTotal:       " + std::to_string(total / 1024) + " kB\nMemFree:        1 kB\nMemAvailable:   " +
                              std::to_string(available / 1024) + " kB");
   }
-  // Control groups of version 2 alone, `root` of them at /sys/fs/cgroup.
+  // Makes groups of version 2 only, mounted with `root` at /sys/fs/cgroup.
   void second_version(const std::string& group, const std::string& root = "/") {
     put("/proc/self/cgroup", "0::" + group);
     put("/proc/self/mountinfo", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
                                 "30 22 0:26 " + root + " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate");
   }
-  // Of version 1, with processors beside their accounting, and an empty tree of version 2 beside it.
+  // Makes groups of version 1, with the processors' controllers in one tree, and an empty tree of version 2 beside it.
   void first_version(const std::string& group, const std::string& root = "/") {
     put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:" + group + "\n2:cpu,cpuacct:" + group + "\n0::/");
     put("/proc/self/mountinfo", "32 31 0:29 " + root + " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"

@@ -120,13 +120,13 @@ TEST_F(Ownership, another_users_directory_is_refused_whatever_its_mode_and_may_b
     auto visited = files_->visit_directory(path);
     ASSERT_TRUE(visited.ok()) << visited.status().message();
     EXPECT_TRUE(visited.value()->open("x", OpenMode::read_only, false).ok());
-    // Nothing is left there for its owner to find.
+    // The visit left no lock file for the directory's owner to find.
     EXPECT_EQ(visited.value()->lock().status().code(), Code::miss);
     EXPECT_EQ(mode_of(path + "/lock"), 0U);
   }
 }
 
-// As between two starts.
+// The file is replaced between two opens, as between two starts.
 TEST_F(Ownership, a_file_in_an_own_directory_that_another_user_put_there_is_refused) {
   if (!can_be_another_user()) GTEST_SKIP() << "only root can give a file away";
   auto directory = std::move(files_->open_directory(at("tier"), true)).value();
@@ -197,7 +197,7 @@ TEST_F(Ownership, an_arenas_file_that_others_may_write_or_have_made_is_refused) 
   ASSERT_TRUE(write_own_file(at("theirs"), ""));
   ASSERT_EQ(chown(at("theirs").c_str(), kOtherUser, kOtherUser), 0);
   expect_refused(map_file(at("theirs")), {"user 65534's", "chown 0 " + at("theirs")});
-  // In a directory as /tmp, where the system may refuse to make what is there.
+  // The directory is like /tmp, where the system may refuse O_CREAT for an existing file of another user.
   ASSERT_EQ(chmod(temp_.path().c_str(), 01777), 0);
   expect_refused(map_file(at("theirs")), {"user 65534's", "chown 0 " + at("theirs")});
 }

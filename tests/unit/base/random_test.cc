@@ -32,7 +32,7 @@ TEST(SeededRandom, fills_with_what_it_would_give_word_by_word) {
   }
 }
 
-// The system says no to getrandom from now on, in this process; false where it cannot be made to.
+// Makes getrandom fail in this process from now on. Returns false if that is not possible.
 bool refuse_getrandom() {
   sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
@@ -44,7 +44,7 @@ bool refuse_getrandom() {
 
 enum { kRight = 0, kWrong = 1, kNoFilter = 77 };
 
-// The exit code of `body` in a process of its own.
+// Runs `body` in a child process and returns its exit code.
 template <class Body>
 int in_child(const Body& body) {
   const pid_t pid = ::fork();

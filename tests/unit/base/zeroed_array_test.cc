@@ -20,7 +20,7 @@ size_t resident_pages(std::span<uint64_t> array) {
 TEST(ZeroedArray, is_zero_and_takes_memory_where_it_is_used) {
   ZeroedArray<uint64_t> array(8U << 20);  // 64 MiB
   EXPECT_EQ(array.bytes(), 64U << 20);
-  // Where huge pages are always given, one of them.
+  // Where huge pages are always used, one of them has 512 pages.
   const size_t page = 512;
   EXPECT_EQ(resident_pages(array.all()), 0U);
   array.all()[0] = 1;

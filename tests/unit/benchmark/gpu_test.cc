@@ -101,7 +101,7 @@ TEST(GpuBenchmark, gives_no_figures_of_a_device_that_is_lost_in_the_middle) {
   EXPECT_EQ(bench_gpu(fake.driver(), small()).status().code(), Code::tier_disabled);
 }
 
-// The last rows alone.
+// Runs the last rows only.
 Status bench_coding(const device::Driver& driver) {
   const GpuOptions options = small();
   auto world = GpuWorld::open(driver, options);
@@ -111,7 +111,7 @@ Status bench_coding(const device::Driver& driver) {
   return bench_gpu_coding(*world.value(), options, pace, rows);
 }
 
-// The last of the rows: no figure of them where a kernel codes wrong, or the driver refuses.
+// Covers the last rows: there is no figure where a kernel codes wrong, or the driver refuses.
 TEST(GpuBenchmark, gives_no_figures_of_blocks_that_are_coded_wrong_or_not_at_all) {
   for (const std::string kernel : {"kvbm_quantize", "kvbm_dequantize"}) {
     SCOPED_TRACE(kernel);
@@ -120,13 +120,13 @@ TEST(GpuBenchmark, gives_no_figures_of_blocks_that_are_coded_wrong_or_not_at_all
     test::add_emulated_kernels(fake, [&](const std::string& name, const test::FakeLaunch& launch) {
       if (name != kernel || launch.parameter<uint32_t>(1) == 0) return;
       const auto* const job = reinterpret_cast<const device::CodedJob*>(launch.parameter<device::CuPointer>(0));
-      // A byte of what the kernel wrote: the coded leaf, or the plain one.
+      // Changes a byte that the kernel wrote: of the coded leaf, or of the plain one.
       const uint64_t wrote = name == "kvbm_quantize" ? job->leaf.record : job->leaf.run.address;
       reinterpret_cast<std::byte*>(wrote)[1000] ^= std::byte{0x40};
       ++spoilt;
     });
     test::add_bench_kernels(fake);
-    // All that comes before takes a second, and is the same.
+    // Leaves out the figures before these, which take a second and are tested elsewhere.
     const Status status =
         kernel == "kvbm_quantize" ? bench_gpu(fake.driver(), small()).status() : bench_coding(fake.driver());
     EXPECT_EQ(status.code(), Code::damaged) << status.message();

@@ -13,7 +13,7 @@
 
 namespace kvbm::block {
 
-// Least recently used by the facts, found by looking at all: slow, and plainly right.
+// Evicts the least recently used slot by the facts, found by a search over all: slow, and obviously right.
 class PlainLru : public policy::EvictionPolicy {
  public:
   PlainLru(std::span<policy::Facts> facts, const policy::Residents& residents)
@@ -102,7 +102,7 @@ class PlainFifo final : public policy::EvictionPolicy {
   SlotId tail_ = kNoSlot;
 };
 
-// One that cannot be divided.
+// A policy that cannot be divided.
 class WholeLru final : public PlainLru {
  public:
   using PlainLru::PlainLru;

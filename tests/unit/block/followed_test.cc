@@ -1,4 +1,4 @@
-// Blocks that others follow may go once a tier below has them.
+// Blocks with resident children may be evicted once a lower tier has them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,7 +39,7 @@ TEST(Followed, a_block_goes_whatever_follows_it_once_a_tier_below_has_it) {
     EXPECT_EQ(table->allocate(0, one, &evicted), Code::no_room);
     table->set_flags(slots[1], 1);
     EXPECT_EQ(table->allocate(0, one, &evicted), Code::no_room) << "another flag";
-    // As an offloader does: it holds what it writes.
+    // Holds the block while its write is in progress, as an offloader does.
     table->retain(std::span(slots).subspan(1, 1));
     table->set_flags(slots[1], kBelow);
     EXPECT_EQ(table->allocate(0, one, &evicted), Code::no_room) << "held";
@@ -80,7 +80,7 @@ TEST(Followed, what_no_other_block_follows_goes_first) {
   EXPECT_EQ(evicted[3].identity.key, key_of(1)) << "the deeper one first";
 }
 
-// The slot of a parent that has left is another block's, which a child of the first does not count for.
+// A child counts for its own parent only, not for another block that got the parent's slot after its eviction.
 TEST(Followed, a_child_does_not_count_for_what_has_come_in_its_parents_place) {
   for (const uint32_t pools : {1U, 2U}) {
     auto table = make_real(4, "prefix", pools);
@@ -91,7 +91,8 @@ TEST(Followed, a_child_does_not_count_for_what_has_come_in_its_parents_place) {
     table->release(std::span(slots).subspan(1, 1));
     const auto fresh = store(*table, keys_of(50, 1), 2);
     ASSERT_EQ(fresh[0], slots[1]);
-    // Only children of the new block count; the end of the old block's child changes nothing.
+    // The new block in the slot counts its own children only. A block of the old chain still names the slot as its
+    // parent, and erasing that block must not lower the count.
     EXPECT_EQ(table->erase(0, keys_of(3, 1)), 1U);
     EXPECT_EQ(table->erase(0, keys_of(2, 1)), 1U);
     table->release(std::span(slots).subspan(3, 1));

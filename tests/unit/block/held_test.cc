@@ -61,7 +61,7 @@ TEST_F(Held, a_batch_with_an_ended_hold_retains_nothing) {
 }
 
 TEST_F(Held, references_are_refused_before_their_count_overflows) {
-  // Many at a time, for there are two million.
+  // Takes 4,096 references at a time, because the limit is two million.
   const std::vector<HoldValue> many(4096, reading(1));
   std::vector<SlotId> slots(many.size());
   uint32_t taken = 0;

@@ -164,14 +164,14 @@ TEST(HoldTable, a_new_hold_can_be_taken_and_one_without_generations_stays) {
   EXPECT_EQ(holds.resolve(values[0], &hold), Code::ok);
   std::vector<Hold> ended(1);
   EXPECT_EQ(holds.end(values, ended, {}), 1U);
-  // No entry comes back in a generation in which it could not be taken.
+  // The entry is not reused in the generation in which it could not be taken.
   std::vector<SlotId> all(HoldTable::kPageHolds - 1);
   for (const HoldValue value : make(holds, all)) EXPECT_NE(value & 0xFFFFFFFF, last[0] & 0xFFFFFFFF);
 }
 
 TEST(HoldTable, no_hold_of_a_batch_ends_while_it_is_used) {
   HoldTable holds({});
-  // In the lanes of several threads, in both orders.
+  // Makes the holds in the lanes of several threads, so that batches name lanes in both orders.
   std::vector<HoldValue> values;
   for (SlotId slot = 0; slot < 6; ++slot) {
     std::thread([&] { values.push_back(make(holds, {slot})[0]); }).join();

@@ -55,7 +55,7 @@ TEST(Precedence, what_gives_way_loses_its_name_and_stays_with_its_holders) {
   EXPECT_EQ(table->parent(mine[1]), first[0]);
   table->release(mine);
   table->release(first);
-  // The child of the one that was there keeps that until it goes itself.
+  // The withdrawn block stays resident until its child is erased.
   EXPECT_EQ(table->state(first[1]), SlotState::registered);
   EXPECT_EQ(table->erase(0, keys), 3U);
   EXPECT_EQ(table->counters().free, 8U);

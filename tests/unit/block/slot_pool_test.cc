@@ -70,7 +70,7 @@ TEST(SlotPool, a_chain_goes_from_its_end_as_far_as_nothing_else_keeps_it) {
   EXPECT_EQ(present(*table, keys_of(0, 32)), 5U);
 }
 
-// Has a parent go with its last child, and says so while it may still be taken.
+// A policy that wants a parent evicted with its last child, and reports the parent as chosen before it is evicted.
 class ParentsGoNext final : public PlainLru {
  public:
   ParentsGoNext(std::span<policy::Facts> facts, const policy::Residents& residents, std::function<void()> chosen)

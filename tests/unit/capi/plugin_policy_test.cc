@@ -80,7 +80,7 @@ std::unique_ptr<BlockTable> table_of(uint32_t slots, StrictLru& policy) {
   return std::move(made).value();
 }
 
-// All that nothing holds can be allocated, at once.
+// Expects that all slots without a hold can be allocated at once.
 void expect_all_can_go(BlockTable& table, uint32_t tick) {
   std::vector<SlotId> all(table.slots());
   EXPECT_EQ(table.allocate(block::kSharedAccount, all, nullptr, tick), Code::ok);

@@ -98,7 +98,7 @@ TEST(StoreUrl, has_at_most_so_many_options) {
   expect_refused(text + "&more=1", "64 options");
 }
 
-// Of a password that was not escaped a part ends up behind the authority: the @ gives it away.
+// An '@' behind the authority shows that a password with a reserved character was not escaped.
 TEST(StoreUrl, refuses_a_password_that_is_not_escaped_without_repeating_it) {
   for (const char* text : {"redis://:sesa/me@host/0", "redis://:sesa?me@host", "redis://:sesame%@host",
                            "redis://:x?sesame&=@host", "redis:sesame@host", ":sesame@host"}) {

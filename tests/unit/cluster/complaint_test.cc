@@ -10,7 +10,7 @@ constexpr uint64_t kMinute = Complaint::kFirstNs;
 TEST(Complaint, the_same_reason_is_said_once_and_then_at_growing_intervals) {
   Complaint complaint;
   size_t lines = 0;
-  // Dialled every 800 ms for an hour.
+  // Reports a failure every 800 ms for an hour, like a node that is dialled in vain.
   for (uint64_t now = 1; now < 60 * kMinute; now += 800'000'000) {
     lines += complaint.failed("refused", now).empty() ? 0 : 1;
   }

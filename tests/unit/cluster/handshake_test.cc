@@ -26,7 +26,7 @@ struct Pair {
   std::vector<Bytes> sent;  // in order, both sides'
 };
 
-// Lets two handshakes talk; `change` may alter message number n on its way.
+// Runs two handshakes against each other. `change` may alter message number n in transit.
 template <class Change>
 Pair talk(Handshake& a, Handshake& b, Change change) {
   Pair out;
@@ -295,7 +295,7 @@ TEST(Handshake, what_one_side_said_cannot_be_sent_back_to_it) {
   const Bytes hello = copy(a.start().send);
   EXPECT_FALSE(a.take(hello).status.ok());
 
-  // An attacker without the key is called, and gives the caller's proof back as the welcome.
+  // An attacker without the key accepts the connection, and sends the caller's own proof back as the welcome.
   Handshake caller(facts("a"), &kKey, Role::initiator, random);
   Handshake b(facts("b"), &kKey, Role::responder, random);
   Bytes proof = copy(caller.take(copy(b.take(copy(caller.start().send)).send)).send);

@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint16_t kRaw = 1, kPlanar = 2, kZstd = 4;
 
-// Every look at it takes 10 us: coders seem to take that for a leaf of 64 KiB, and what is waited for is added.
+// A clock that advances by 10 us at each query. So a leaf of 64 KiB seems to take the coders that long, plus the time
+// that a test adds.
 class SteppedClock final : public Clock {
  public:
   [[nodiscard]] uint64_t now_ns() const noexcept override { return now_ += 10'000; }

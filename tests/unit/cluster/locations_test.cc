@@ -114,7 +114,7 @@ TEST(Locations, stays_within_its_memory_and_loses_the_oldest) {
   EXPECT_LT(old, kEntries / 2 / 10);
 }
 
-// Against a map that forgets nothing: what is said to be held was put, and not voided since.
+// Compares with a map that forgets nothing: each reported holder was put before, and was not dropped since.
 TEST(Locations, a_table_that_is_half_full_has_lost_nothing) {
   Known k;
   std::vector<Location> out;

@@ -123,7 +123,8 @@ TEST(PeerLink, both_sides_get_ready_and_know_each_other) {
   Pair p;
   p.connect();
   ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
-  // Hello, proof, and a keyed message: the other side has admitted it before it may say anything large.
+  // The initiator has sent hello, proof and one keyed message, which shows that it was admitted. Only then may the
+  // responder send large messages.
   EXPECT_EQ(p.responder_heard, 3U);
   EXPECT_EQ(p.link[0]->peer().node, node_id_of("b"));
   EXPECT_EQ(p.link[1]->peer().node, node_id_of("a"));
@@ -278,7 +279,7 @@ TEST(PeerLink, an_idle_peer_that_answers_is_kept) {
   p.connect();
   p.pass(60 * kSecond);
   EXPECT_EQ(p.link[0]->state(), PeerLink::State::ready);
-  // Both ask twice a second at most.
+  // Each side sends a ping twice a second at most.
   EXPECT_LE(p.link[0]->stats().pings, 121U);
   EXPECT_GE(p.link[0]->stats().pings + p.link[1]->stats().pings, 60U);
 }
@@ -426,7 +427,7 @@ TEST(PeerLink, leases_hold_their_share_of_the_host_and_no_more) {
   ASSERT_TRUE(p.until([&] { return second->done; }));
   EXPECT_EQ(p.sources[1].holds(), 5U);
   EXPECT_TRUE(second->leases.empty());
-  // An offer's lease is of the same share.
+  // Leases of offers count against the same share.
   auto batch = std::make_unique<OfferBatch>();
   batch->items.push_back({p.id(9), 0, 0, 200, 100, 0});
   batch->deadline_ns = p.in(kSecond);
@@ -599,7 +600,7 @@ NamespaceId base_of(uint64_t n) {
   return out;
 }
 
-// While one batch is written down what comes is merged by namespace, so that a burst costs few writes.
+// Invalidations that arrive during a write are merged by namespace, so that a burst costs few writes.
 TEST(PeerLink, a_burst_of_invalidations_is_written_in_few_batches) {
   Pair p;
   p.connect();

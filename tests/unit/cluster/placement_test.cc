@@ -100,7 +100,7 @@ void expect_loads(const std::vector<PlacementNode>& list, const std::vector<uint
   }
   const double freedom = static_cast<double>(list.size() - 1);
   EXPECT_LT(std::abs(chi - freedom), 5 * std::sqrt(2 * freedom));
-  // Nodes of one weight together get their share, far within the tenth that is asked for.
+  // Nodes of equal weight together get their share, within much less than the promised tenth.
   for (const auto& [weight, group] : classes) {
     EXPECT_LT(std::abs(group.first / group.second - 1), 0.1);
     EXPECT_LT(std::abs(group.first - group.second), 5 * std::sqrt(group.second)) << weight;
@@ -126,7 +126,7 @@ TEST(Placement, a_thousand_nodes_get_loads_by_weight_and_churn_moves_only_what_i
     }
     expect_loads(list, count, kKeys);
     if (minute > 0) {
-      // The last 10 joined; what left is in no list any more.
+      // The last 10 nodes of the list joined. Nodes that left are in the list no more.
       double moved = 0;
       for (size_t i = 0; i < kKeys; ++i) {
         if (homes[i] == before[i]) continue;
@@ -159,7 +159,7 @@ TEST(Placement, each_of_few_nodes_gets_its_share_within_a_hundredth) {
   for (size_t i = 0; i < list.size(); ++i) {
     const double share = static_cast<double>(list[i].weight) / total(list);
     EXPECT_NEAR(static_cast<double>(first[i]) / kKeys, share, 0.01 * share + 0.001);
-    // Of the keys that have their first home elsewhere, the second follows the weights of what is left.
+    // Keys with their first home elsewhere have their second home here by the weights of the remaining nodes.
     double expected = 0;
     for (size_t j = 0; j < list.size(); ++j) {
       if (j == i) continue;

@@ -47,7 +47,7 @@ TEST(PoolKey, what_somebody_thought_of_is_refused_with_how_to_make_one) {
   }
 }
 
-// One wrong digit anywhere, a digit too few or too many.
+// Keys with one wrong digit at any place, or one digit too few or too many.
 TEST(PoolKey, one_that_was_not_copied_whole_is_refused) {
   const std::string whole(test::kOnePoolKey);
   for (size_t i = 0; i < whole.size(); ++i) {

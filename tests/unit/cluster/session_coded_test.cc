@@ -159,7 +159,7 @@ TEST(SessionCoded, what_was_changed_or_cut_on_the_way_is_refused) {
     for (int round = 0; round < 120; ++round) {
       std::memcpy(s.slice.slot, kept.data(), bytes);
       uint64_t came = bytes;
-      // The front and the record's head first: what says how long things are.
+      // In half of the rounds only the front and the record's head change, because they hold all lengths.
       const size_t reach = round < 60 ? std::min<size_t>(bytes, 512) : bytes;
       if (round % 5 == 4) {
         came = s.random().below(bytes);
@@ -167,7 +167,7 @@ TEST(SessionCoded, what_was_changed_or_cut_on_the_way_is_refused) {
         s.slice.slot[s.random().below(reach)] ^= static_cast<std::byte>(1U << s.random().below(8));
       }
       const Status status = s.decode(s.slice, came, keys);
-      // Zeros between the parts say nothing, and are not looked at.
+      // Zeros between the parts are not checked, because they mean nothing.
       ASSERT_TRUE(!status.ok() || s.is_plain()) << "seed " << seed << " round " << round;
       ASSERT_TRUE(s.intact());
     }
@@ -176,7 +176,7 @@ TEST(SessionCoded, what_was_changed_or_cut_on_the_way_is_refused) {
   }
 }
 
-// Every one of them is undamaged, and sealed with the right key: only it is another slice.
+// Each slice is undamaged and sealed with the right key, but it answers another pull.
 TEST(SessionCoded, what_belongs_to_another_pull_is_refused) {
   const auto ring = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
   for (const codec::KeyRing* keys : {static_cast<const codec::KeyRing*>(nullptr), ring.get()}) {

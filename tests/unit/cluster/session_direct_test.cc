@@ -43,7 +43,7 @@ struct Pair : SessionPair {
     EXPECT_EQ(decode->receiver->direct_taken(), 0U);
     for (auto& s : senders) EXPECT_EQ(s->sender->direct_taken(), 0U);
   }
-  // A request of its own, that makes both sides ask for their memory.
+  // Runs one request, after which both sides have their device memory.
   void warm() {
     offer_all(100);
     expect_right(open(100));
@@ -56,7 +56,7 @@ struct Pair : SessionPair {
     expect_right(session);
     return session;
   }
-  // Since warm().
+  // Count slices since warm().
   [[nodiscard]] uint64_t sent() const { return sent_direct() - sent_; }
   [[nodiscard]] uint64_t came() const { return in().direct_slices - came_; }
 

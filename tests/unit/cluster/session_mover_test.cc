@@ -128,7 +128,8 @@ TEST(SessionMover, a_rank_may_go_when_all_of_it_has_arrived_and_a_device_still_w
   Pair p(false, true);
   p.offer_all();
   const uint64_t s = p.open();
-  // Two ranks, four layers, three slices each; the last ones stay with the device, then both connections go.
+  // All slices: two ranks, four layers, three slices each. The device keeps the last ones until both connections are
+  // cut.
   constexpr uint64_t kAll = 24;
   const auto& stats = p.decode->receiver->stats();
   ASSERT_TRUE(p.sim.run_until([&] { return stats.slices >= kAll - 3; }));

@@ -85,7 +85,7 @@ struct Pair {
     return session.ok() ? session.value() : 0;
   }
   uint64_t open() { return open(request()); }
-  // Lets `ms` pass.
+  // Runs the simulation for `ms`.
   void run(uint64_t ms) {
     bool done = false;
     sim.post_at(now() + ms * kMs, [&] { done = true; });
@@ -172,7 +172,7 @@ TEST(Session, another_model_ends_both_sides_at_once_by_the_fact_that_differs) {
     for (const char* words : {"the model is 0000", "decode rank 0", "adapter"}) expect_says(end, Code::mismatch, words);
     EXPECT_TRUE(p.senders[0]->held.empty());
     EXPECT_EQ(p.senders[0]->sender->publish(request_id(1), 0, 0, 1, {0, 1}).code(), Code::stale_handle);
-    // A later open gets the same error, and succeeds once the request is offered again.
+    // A later open gets the same error. After the request is offered again, an open succeeds.
     expect_says(p.end_of(p.open()), Code::mismatch, "decode rank 0");
     p.run(2);
     p.senders[0]->offers_ended.clear();
@@ -488,7 +488,7 @@ TEST(Session, what_cannot_be_is_refused_where_it_is_asked) {
   EXPECT_EQ(p.decode->receiver->open(r, p.now()).status().code(), Code::invalid_argument);
 }
 
-// A decode rank with each message sent by the test.
+// A decode rank that sends only the messages that the test chooses.
 struct Stranger {
   explicit Stranger(Pair& p) : sender(*p.senders[0]->sender), pair(p) {
     EXPECT_TRUE(p.offer(0).ok());

@@ -12,10 +12,10 @@ namespace {
 
 using namespace cluster::session;
 
-// Slices of the world: two ranks, four layers, three each.
+// All slices: two ranks, four layers, three slices each.
 constexpr uint64_t kAll = 24;
 
-// Both sides' devices are of machines that can be told apart.
+// Sets the machines that both sides' devices are in. Devices share memory only on one machine.
 struct Pair : SessionPair {
   explicit Pair(uint8_t prefill_machine = 1, uint8_t decode_machine = 1, uint32_t decode_slots = 4)
       : SessionPair(true, true, decode_slots) {
@@ -28,14 +28,14 @@ struct Pair : SessionPair {
     for (const auto& s : senders) n += s->sender ? s->sender->stats().shared_slices : 0;
     return n;
   }
-  // Opened and mapped; nothing is published yet.
+  // Opens a session and maps the shared memory. Nothing is published yet.
   uint64_t open_mapped(uint64_t request = 1) {
     offer_all(request, false);
     const uint64_t session = open(request);
     EXPECT_TRUE(sim.run_until([&] { return decode->receiver->mapped() == 2; }));
     return session;
   }
-  // Until so many slices are read by a device that does not end.
+  // Runs until the device reads so many slices, and keeps it from ending.
   void read_and_hold(uint64_t slices) {
     decode->mover.held = true;
     publish_all();
@@ -123,7 +123,7 @@ TEST(SessionShared, only_one_side_on_a_device_shares_nothing) {
   }
 }
 
-// Four slots a rank, and a decode side that would read twelve at once.
+// Four slots a rank, and a decode side that could read twelve at once.
 TEST(SessionShared, when_slots_are_out_the_rest_comes_over_the_link) {
   Pair p(1, 1, 12);
   const uint64_t s = p.open_mapped();
@@ -135,7 +135,8 @@ TEST(SessionShared, when_slots_are_out_the_rest_comes_over_the_link) {
   EXPECT_LT(p.in().shared_slices, kAll);
 }
 
-// As when a slot was used again too early, or the other process wrote into it: nothing of it is believed.
+// The shared memory changes, as when a slot is reused too early, or the other process writes to it. No slice read from
+// it is accepted.
 TEST(SessionShared, memory_that_is_not_what_was_said_is_found_and_pulled_over_the_link) {
   Pair p;
   const uint64_t s = p.open_mapped();
@@ -226,7 +227,7 @@ TEST(SessionShared, a_lost_device_ends_the_session_on_both_sides) {
 
 // ---- Peers that say what they should not ----
 
-// A decode rank that says anything.
+// A decode rank that sends any message.
 struct Stranger {
   explicit Stranger(Pair& p) : pair(p), sender(*p.senders[0]->sender) {
     Open open{request_id(1), 40 * Pair::kMs, 1, kMinSliceBytes, p.facts, {p.sources[0].caches[0]->part()}, kWayShared};

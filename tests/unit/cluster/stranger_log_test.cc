@@ -41,7 +41,7 @@ TEST(StrangerLog, shows_nothing_that_is_not_printable_and_nothing_at_length) {
   EXPECT_LT(line.size(), 400U);
 }
 
-// A node that is set up wrong tries again all the time: it must not hide the others.
+// A node with a wrong configuration retries all the time. Its refusals must not hide others.
 TEST(StrangerLog, who_tries_again_and_again_is_said_once_for_each_reason) {
   World w;
   const NodeId node = node_id_of("somebody");
@@ -78,7 +78,7 @@ TEST(StrangerLog, says_few_lines_of_many_and_how_many_were_left_out) {
   EXPECT_NE(w.lines.line(StrangerLog::kBurst).find(left_out), std::string::npos) << w.lines.line(StrangerLog::kBurst);
   another(kBegin + StrangerLog::kEveryNs);
   EXPECT_EQ(w.lines.count(), StrangerLog::kBurst + 1);
-  // After a quiet time as many as at first; also where the clock was set back.
+  // After a quiet time the first kBurst refusals are logged again. A clock that is set back causes no lines.
   for (int i = 0; i < 100; ++i) another(kBegin + 1000 * StrangerLog::kEveryNs);
   EXPECT_EQ(w.lines.count(), 2 * StrangerLog::kBurst + 1);
   another(0);

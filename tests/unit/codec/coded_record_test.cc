@@ -74,7 +74,7 @@ TEST(CodedRecord, codes_the_leaves_that_the_recipe_names) {
   EXPECT_EQ(back, plain);
 }
 
-// Its leaves are cut anywhere, so a rule for some of them is a rule for none.
+// Leaves of an opaque record are cut anywhere, so a rule for some layers must not apply to any of them.
 TEST(CodedRecord, opaque_loses_only_what_all_of_it_may_lose) {
   SeededRandom random(kSeed);
   Plan plan;
@@ -337,7 +337,7 @@ TEST(CodedRecord, coded_with_loss_is_another_record_with_hashes_of_its_own) {
       EXPECT_EQ(leaf.hash, leaf_hash(ConstBytes(back.payload).subspan(leaf.offset, leaf.raw_bytes)));
       EXPECT_EQ(leaf.hash == plain.view().leaf(i).hash, i == 1);
     }
-    // The flag alone is no way around: without it the record is malformed, or its seal broken.
+    // The `sealed` flag alone cannot be removed: the record is then malformed, or its seal is broken.
     Record unsaid = coded;
     unsaid.head[8] &= ~std::byte{kLossy};
     coded_records::make_right(unsaid.head);

@@ -26,7 +26,7 @@ struct Kernel {
   bool available;
 };
 
-// Tokens that drift: what differences are good for.
+// Tokens with values that drift slowly, which is the case that differences are for.
 std::vector<std::byte> drifting_leaf(uint32_t heads, uint32_t rows, uint32_t row, uint64_t seed) {
   const auto noise = made_leaf(Element::fp32, size_t{heads} * rows * row, row, seed);
   std::vector<std::byte> out(noise.size() / 2);

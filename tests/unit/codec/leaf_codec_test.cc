@@ -113,8 +113,8 @@ TEST(LeafCodec, real_kv_is_coded_by_exponents) {
   }
 }
 
-// Rows of which no two are equal, though all of them are where they are looked at: comparing each with each would take
-// seconds, so it is given up.
+// Rows of which no two are equal, though all are equal in the bytes that are sampled. Comparing each with each would
+// take seconds, so the search must be given up.
 TEST(LeafCodec, rows_that_only_seem_equal_are_not_all_compared) {
   constexpr uint32_t kRow = 32;  // values
   auto raw = random_bytes(kMaxLeafBytes, kSeed);

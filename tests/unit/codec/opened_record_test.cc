@@ -41,7 +41,7 @@ Opened open(const Record& coded, const DecodeRules& rules) {
   return out;
 }
 
-// The room of a slot with the opened bytes at its end, but for `behind` bytes.
+// Returns a slot's memory with the opened bytes at its end, but for `behind` bytes.
 std::vector<std::byte> laid(const Record& coded, Opened& opened, size_t raw_bytes, size_t slack, size_t behind) {
   const std::vector<std::byte>& bytes = opened.bytes.empty() ? coded.payload : opened.bytes;
   std::vector<std::byte> room(std::max(raw_bytes, bytes.size()) + slack + behind, std::byte{0xAA});
@@ -61,7 +61,7 @@ Status decode_laid(const Opened& opened, std::vector<std::byte>& room) {
 TEST(OpenedRecord, decodes_in_place_to_what_decoding_at_once_gives) {
   SeededRandom random(kSeed);
   const auto ring = ring_of(coded_records::kTwoKeys);
-  // The last leaves are raw in some, so that nothing is between what is written and what is read.
+  // Some records have raw last leaves, so that there is no gap between the bytes written and those still to be read.
   const char* const recipes[] = {"default", "max", "zstd", "int8", "int4_coded", "k=default", "v=default", "k:0=fast"};
   for (const char* recipe : recipes) {
     if (!has_zstd() && std::string_view(recipe) == "zstd") continue;  // nothing would be coded
@@ -109,7 +109,7 @@ TEST(OpenedRecord, what_is_damaged_is_found_in_one_of_the_steps) {
   }
 }
 
-// A leaf is whole and says so, and is another record's.
+// The leaf is undamaged and verifies itself, but it is another record's.
 TEST(OpenedRecord, a_leaf_of_another_record_is_not_taken) {
   SeededRandom random(kSeed + 2);
   const Record plain = plain_record({{8192}, true, false, 0}, random);
@@ -135,7 +135,7 @@ TEST(OpenedRecord, is_refused_as_decoding_refuses_it) {
   Record cut = encoded(plain, "default", nullptr, random);
   cut.payload.pop_back();
   EXPECT_EQ(open(cut, {}).status.code(), Code::damaged);
-  // A version of later is one only where the leaf is what was stored.
+  // A leaf of a later version is reported as such only if its bytes are those that were stored.
   Record newer = encoded(plain, "default", nullptr, random);
   newer.payload[0] = std::byte{9};
   EXPECT_EQ(open(newer, {}).status.code(), Code::damaged);

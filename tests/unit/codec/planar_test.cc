@@ -89,7 +89,7 @@ struct RestoreKernel {
   ~RestoreKernel() { force_codec_kernel(nullptr); }
 };
 
-// With every kernel of this machine: the same bytes, and back. Returns the stored bytes.
+// Codes and decodes with every kernel of this machine, and expects equal bytes. Returns the stored size.
 size_t agree(const LeafForm& form, Mode mode, const Bytes& raw) {
   const RestoreKernel restore;
   Coded first;
@@ -175,7 +175,7 @@ TEST(Planar, rows_and_heads_of_any_shape_come_back) {
   }
   agree({Element::bf16, UINT32_MAX, UINT32_MAX}, Mode::standard, sample(Element::bf16, 0, 4096));
   agree({Element::bf16, 65535, UINT32_MAX}, Mode::standard, sample(Element::bf16, 0, 32768));
-  // The last head is a short one: more samples than there are blocks.
+  // The last head is incomplete, so there are more samples than blocks.
   agree({Element::fp8_e4m3, 64, 1023}, Mode::max, sample(Element::fp8_e4m3, 0, kMaxLeafBytes));
 }
 
@@ -215,7 +215,7 @@ TEST(Planar, values_that_no_sample_saw_are_escaped) {
     for (const Mode mode : kModes) {
       Bytes raw = sample(element, 0, kMaxLeafBytes / element_bytes(element));
       SeededRandom random(kSeed);
-      // Not in the rows that are sampled.
+      // Changes values outside of the sampled rows.
       for (size_t at = 64 * element_bytes(element); at + 64 < raw.size(); at += 100 + random.below(400)) {
         for (size_t i = 0; i < random.below(64); ++i) raw[at + i] = static_cast<std::byte>(random.next());
       }
@@ -234,7 +234,7 @@ TEST(Planar, every_length_comes_back) {
   }
 }
 
-// 256 rows of which every second one is an earlier one.
+// Returns 256 rows, of which every second one repeats an earlier one.
 Bytes with_equal_rows(Element element) {
   const size_t row = 64 * element_bytes(element);
   Bytes raw = sample(element, 0, size_t{256} * 64);
@@ -260,7 +260,7 @@ TEST(Planar, rows_that_are_not_filled_cost_next_to_nothing) {
   EXPECT_LT(agree({Element::bf16, 64, 256}, Mode::standard, raw), 8192U);
 }
 
-// Rows like those of K: a channel keeps its sign from row to row, but now and then.
+// Returns rows like those of K: a channel mostly keeps its sign from row to row.
 Bytes with_kept_signs(Element element, size_t row, size_t count) {
   Bytes raw = sample(element, 0, count);
   const size_t width = element_bytes(element);
@@ -275,7 +275,7 @@ Bytes with_kept_signs(Element element, size_t row, size_t count) {
 
 constexpr Element kSigned[] = {Element::bf16, Element::fp16, Element::fp8_e4m3, Element::fp8_e5m2};
 
-// By the default of fp16 alone: the others have more to give for less time.
+// `standard` codes signs of fp16 only: for other elements the gain is not worth the time.
 TEST(Planar, signs_that_stay_are_coded_by_max_and_of_fp16_by_default) {
   for (const Element element : kElements) {
     const size_t count = kMaxLeafBytes / element_bytes(element) / 2;
@@ -322,7 +322,8 @@ TEST(Planar, signs_of_rows_of_any_length_come_back) {
   }
 }
 
-// Exponents of bf16 lose a bit: 65 to 191, and zero. Whatever else there is is coded without signs.
+// Coded signs cost the exponents of bf16 one bit: 65 to 191 and zero remain. Leaves with other exponents are coded
+// without signs.
 TEST(Planar, exponents_at_the_limits_of_coded_signs_come_back) {
   for (const uint32_t exponent : {0U, 1U, 64U, 65U, 66U, 127U, 128U, 190U, 191U, 192U, 254U, 255U}) {
     for (const size_t at : {size_t{0}, size_t{100}, size_t{8191}}) {

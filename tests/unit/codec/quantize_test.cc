@@ -30,7 +30,8 @@ struct Form {
 constexpr Form kForms[] = {{64, 256, 32768}, {64, 16, 3072},   {128, 32, 16384}, {80, 16, 10240},  {96, 64, 15000},
                            {33, 40, 4000},   {576, 12, 13824}, {8, 100, 1700},   {64, 100, 32000}, {1000, 9, 18001},
                            {0, 0, 5000},     {64, 0, 6400},    {5000, 2, 10000}, {64, 16, 1025},   {192, 10, 7777},
-                           // more rows than one scale serves: one head, a cut one, heads with and without equal parts
+                           // More rows than one scale serves: in one head, an incomplete head, and heads that can and
+                           // cannot be cut into equal parts.
                            {64, 512, 32768}, {64, 300, 19300}, {32, 400, 25600}, {16, 331, 10592}};
 
 class Kernels : public ::testing::Test {
@@ -43,7 +44,8 @@ TEST_F(Quantize, error_of_a_real_cache_stays_below_what_each_number_allows) {
   const auto cache = test::real_cache(KVBM_TEST_DATA);
   if (cache.empty()) GTEST_SKIP() << "no sample of a cache";
   constexpr size_t kPlane = 3 * 16 * 64 * 2;
-  // By mode: K, V. A lucky format would show as little as a broken one, so there is a lower bound too.
+  // Bounds of the error by mode, for K and V. There are lower bounds too, because an error that is too small shows a
+  // broken test.
   constexpr struct {
     Mode mode;
     double most;

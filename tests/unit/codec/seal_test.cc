@@ -197,7 +197,7 @@ TEST(Vectors, sealed_records) {
     header.record_id = sealed.view().header().record_id;
     EXPECT_EQ(back.view().header(), header);
 
-    // Sealed again under the same id, which only a test may do, it is the same.
+    // Sealing again under the same record id, which only a test may do, gives the same bytes.
     struct Given final : Random {
       std::vector<std::byte> bytes;
       size_t at = 0;

@@ -59,7 +59,7 @@ TEST_F(SealedRecord, every_flipped_byte_is_a_miss) {
 
 Leaf leaf_of(const Record& record, uint32_t i) { return record.view().leaf(i); }
 
-// The stored bytes and hash of a leaf, put in the place of another that is as long.
+// Puts the stored bytes and hash of a leaf in the place of another leaf of that length.
 void transplant(const Record& from, uint32_t source, Record& to, uint32_t target) {
   const Leaf given = leaf_of(from, source);
   Leaf leaf = leaf_of(to, target);
@@ -77,7 +77,7 @@ TEST_F(SealedRecord, leaves_do_not_open_in_another_place) {
   transplant(sealed, 1, wrong, 0);
   EXPECT_EQ(Code::damaged, open(wrong).code());
 
-  // With the head of the right record, the leaf alone is asked.
+  // Checks the leaf alone, with the head of the right record.
   Workspace workspace;
   std::vector<std::byte> payload(plain.payload.size());
   const HeadView view = sealed.view();

@@ -87,7 +87,8 @@ TEST(CodecChoice, is_plain_where_the_coder_is_slower_than_the_edge) {
   EXPECT_EQ(edge.coded, 0U);  // not even tried
 }
 
-// On one machine each byte that is coded waits for encoder and decoder, too: what pays between two does not there.
+// On one machine encoder and decoder take processor time from the transfer itself. So coding that pays between two
+// machines does not pay here.
 TEST(CodecChoice, is_not_tried_on_one_machine_where_coders_take_more_than_the_edge_saves) {
   Edge edge;
   edge.ns_per_byte = 0.35;
@@ -104,7 +105,7 @@ TEST(CodecChoice, is_not_tried_on_one_machine_where_coders_take_more_than_the_ed
   EXPECT_EQ(on_one.state(kBatch).way, Way::coded);
 }
 
-// The coders take processors that the edge wants too: what is thought of them is too good.
+// The edge needs the processors that the coders use, so the expected speed of the coders is too high.
 TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tries_again) {
   CodecChoice choice;
   Edge edge;
@@ -120,7 +121,7 @@ TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tr
   EXPECT_EQ(choice.state(kBatch).way, Way::plain);
 }
 
-// Over a slow link one sample is enough, unless it is the one that paid for memory that was touched for the first time.
+// Over a slow link one sample is enough to judge coding, unless that sample paid for touching new memory.
 TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   CodecChoice choice;
   Edge edge;
@@ -136,8 +137,8 @@ TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   EXPECT_EQ(choice.state(kBatch).way, Way::coded);
 }
 
-// A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is
-// soon.
+// A short visit over a link is shorter than the pause after a lost try. If a stall caused the loss, the next try must
+// come soon.
 TEST(CodecChoice, a_stall_in_a_try_does_not_make_coding_wait) {
   for (size_t stalled = 0; stalled < 14; ++stalled) {
     CodecChoice choice;
@@ -204,7 +205,7 @@ TEST(CodecChoice, small_batches_are_judged_by_themselves) {
   EXPECT_EQ(choice.state(16 << 10).way, Way::plain);
 }
 
-// All batches of a load are asked for at once and stand in a line.
+// All batches of a load are requested at once and queue up.
 TEST(CodecChoice, batches_in_a_line_take_what_each_added) {
   CodecChoice choice;
   const CodingSpeeds speeds{0.2, 0.1, 1.45};
@@ -308,7 +309,7 @@ TEST(CodecChoice, a_fast_link_that_began_slowly_is_not_coded) {
   EXPECT_LE(line.coded, 160U);  // two tries, with 32 under way
 }
 
-// Some fail: nothing is known of them, and those beside them count.
+// Some batches fail. They say nothing about either way, and do not exclude the batches beside them.
 TEST(CodecChoice, a_batch_that_never_came_stops_no_try) {
   CodecChoice choice;
   Edge edge;

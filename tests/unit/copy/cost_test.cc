@@ -91,7 +91,7 @@ TEST(SourceCost, nothing_is_expected_to_be_faster_than_its_cap_and_what_it_let_t
   EXPECT_DOUBLE_EQ(cost.expect(now).ns_per_byte, 1000.0);
   const auto ticket = cost.asked(now, 50'000);
   cost.answered(now + 1, ticket, SourceCost::Answer::arrived, 50'000);
-  // 50 ms of it, less the 10 that an idle cap saves up.
+  // The estimate is 50 ms of transfer, less the 10 ms that an idle cap saves up.
   EXPECT_NEAR(static_cast<double>(cost.expect(now + 1).start_ns), 40e6, 1e6);
   EXPECT_LT(cost.expect(now + 41 * kMs).start_ns, kMs);
 }

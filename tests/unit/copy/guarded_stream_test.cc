@@ -36,7 +36,7 @@ class Out final : public SenderSink {
   explicit Out(Protection how, const Key& key = kThere) { sender.guard(guard_of(how, key)); }
 
   void say(std::string_view text) { EXPECT_EQ(sender.queue_guarded(bytes_of(text)), Code::ok); }
-  // In pieces of odd sizes.
+  // Pushes bytes in pieces of odd sizes.
   void push(uint64_t tag, ConstBytes bytes) {
     std::vector<kvbm_transport_piece_t> pieces;
     for (size_t at = 0; at < bytes.size();) {
@@ -144,7 +144,8 @@ Bytes joined(const std::vector<Bytes>& frames) {
   return out;
 }
 
-// `heard` is a prefix of the reports of the unchanged stream, and the stream ended there.
+// Expects that `heard` is a part of the reports of the unchanged stream, from its beginning. With `ends`, also that the
+// stream was ended there.
 void expect_cut_short(const Heard& whole, const Heard& heard, bool ends = true) {
   ASSERT_LE(heard.log.size(), whole.log.size());
   EXPECT_TRUE(std::equal(heard.log.begin(), heard.log.end(), whole.log.begin()));
@@ -215,7 +216,7 @@ TEST_P(GuardedStream, a_byte_that_is_another_is_noticed_wherever_it_is) {
       changed[at] ^= bit;
       SCOPED_TRACE("byte " + std::to_string(at));
       const Heard heard = hear(changed, GetParam());
-      // A frame that says that it is longer than the rest of the stream may leave its receiver waiting.
+      // A frame with a length beyond the rest of the stream leaves the receiver waiting for more.
       expect_cut_short(whole, heard, false);
       EXPECT_LT(heard.log.size(), whole.log.size());
     }
@@ -245,7 +246,7 @@ TEST_P(GuardedStream, frames_that_are_repeated_left_out_exchanged_or_of_another_
       without.erase(without.begin() + static_cast<ptrdiff_t>(i));
       expect_cut_short(whole, hear(joined(without), GetParam()));
     }
-    // Of the other direction, and of the same one of another connection.
+    // Frames of the other direction, and of another connection.
     std::vector<Bytes> swapped = frames;
     swapped[i] = back[i % back.size()];
     expect_cut_short(whole, hear(joined(swapped), GetParam()));
@@ -263,7 +264,7 @@ TEST_P(GuardedStream, a_stream_that_ends_anywhere_tells_of_whole_frames_alone) {
   }
 }
 
-// The other side's wish, another key, or no tags at all.
+// Streams with the other kind of protection, with another key, and without tags.
 TEST_P(GuardedStream, what_is_not_protected_in_this_way_is_not_taken) {
   const Bytes stream = small(GetParam());
   const Protection other = GetParam() == Protection::encrypt ? Protection::authenticate : Protection::encrypt;
@@ -312,7 +313,7 @@ TEST_P(GuardedStream, no_key_covers_more_than_it_may) {
   EXPECT_EQ(said, 4);
   EXPECT_EQ(sender.failure(), Code::closed);
   EXPECT_EQ(sender.queue_guarded({}), Code::closed);
-  // Bulk as well.
+  // Bulk ends at the limit of the key, too.
   Sender pushing;
   pushing.guard(guard_of(GetParam(), kThere, kFew));
   const Bytes bytes = test::content(1, 1000);
@@ -322,7 +323,7 @@ TEST_P(GuardedStream, no_key_covers_more_than_it_may) {
   iovec vectors[Sender::kVectors];
   EXPECT_EQ(pushing.gather(vectors), 0U);
   EXPECT_EQ(pushing.failure(), Code::closed);
-  // The receiver stops at its own limit, whatever that of the sender.
+  // The receiver stops at its own limit of the key, whatever that of the sender is.
   Out out(GetParam());
   for (int i = 0; i < 10; ++i) out.say("sixteen bytes...");
   const Heard heard = hear(out.all(), GetParam(), SIZE_MAX, kPostBytes, kThere, kFew);

@@ -128,7 +128,7 @@ TEST_P(PeerUserTest, another_users_process_is_told_by_both_sources_and_refused_w
 
 TEST_P(PeerUserTest, whoever_listens_is_told_before_it_accepts_and_who_has_accepted_after) {
   const Fd fd(connected_to(address_));
-  // No process holds the socket at the other end yet. The kernel names root as its user.
+  // No process holds the socket at the other end yet, and the kernel reports root as its user.
   std::string why;
   EXPECT_FALSE(users_.ask_kernel(fd.get(), false, why).has_value());
   EXPECT_FALSE(PeerUsers::look_up(fd.get(), table_of(address_), why).has_value());

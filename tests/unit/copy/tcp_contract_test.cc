@@ -5,7 +5,7 @@ namespace kvbm::test::tcp_contract_test {
 
 namespace {
 
-// As nodes without a key open it: for processes of this user alone.
+// Opens the transport as nodes without a key do: for processes of this user only.
 const kvbm_transport_ops_t& own_user_ops() {
   static const kvbm_transport_ops_t table = [] {
     kvbm_transport_ops_t out = copy::tcp::ops();

@@ -20,7 +20,7 @@ namespace {
 
 using kvbm::test::TransportSide;
 
-// A client that is no transport.
+// A client that sends plain bytes, without the transport's protocol.
 class RawSocket {
  public:
   explicit RawSocket(const std::string& address) {
@@ -130,7 +130,7 @@ TEST_F(TcpTransportTest, memory_that_is_not_there_ends_the_connection_and_no_mor
   ASSERT_EQ(side_.transport().admit(peer.value()), Code::ok);
   const kvbm_transport_piece_t nowhere{reinterpret_cast<const void*>(4096), 100'000};
   Token token = 0;
-  // Not through the recording side, which would want to fill it.
+  // Uses a plain listener, because the recording side would write to the memory before a push.
   struct Quiet final : TransportListener {
     bool closed = false, accepted = false;
     Code pushed_status = Code::ok;
@@ -174,7 +174,7 @@ TEST_F(TcpTransportTest, protection_begins_once_after_admission_and_before_anyth
   EXPECT_EQ(protect(peer.value(), KVBM_TRANSPORT_ENCRYPT), 0);
   EXPECT_EQ(static_cast<Code>(protect(peer.value(), KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
   EXPECT_EQ(static_cast<Code>(protect(peer.value() + 1, KVBM_TRANSPORT_ENCRYPT)), Code::stale_handle);
-  // More than the socket takes at once, so that it is not out yet.
+  // The push is larger than the socket's buffer, so it is not sent completely yet.
   side_.push(side_.accepted[0], 1, 1, 32 << 20);
   EXPECT_EQ(static_cast<Code>(protect(side_.accepted[0], KVBM_TRANSPORT_ENCRYPT)), Code::wrong_state);
 }

@@ -138,7 +138,7 @@ TEST(TransportThread, tasks_that_keep_coming_do_not_keep_the_sockets_waiting) {
   const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
   ASSERT_TRUE(bound.ok());
   std::atomic<bool> stop{false};
-  // By a plain pointer: the last tasks run while the owner ends it.
+  // Uses a plain pointer, because the last tasks run while the owner is being destroyed.
   std::function<void()> again = [&, self = b.get()] {
     if (!stop) self->post([&] { again(); });
   };
@@ -179,7 +179,7 @@ TEST(TransportThread, whoever_waits_for_an_answer_may_drive_meanwhile) {
   EXPECT_FALSE(a->help_until([] { return false; }, a->clock().now_ns() + 1'000'000));
 }
 
-// As of a thread that looks again and again for what is not there.
+// Acts like a thread that polls for an event that does not come.
 TEST(TransportThread, helps_that_are_over_at_once_do_not_keep_the_sockets_waiting) {
   Echo one, two;
   two.answers = true;
@@ -193,7 +193,8 @@ TEST(TransportThread, helps_that_are_over_at_once_do_not_keep_the_sockets_waitin
   });
   const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
   ASSERT_TRUE(peer.ok());
-  // Two seconds for each where they do: 400 in all. A busy machine takes a part of a second for each.
+  // If helps kept the sockets from being served, each message would take two seconds, 400 s in all. A busy machine
+  // takes a part of a second for each.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(240);
   int sent = 0;
   while (sent < 200 && std::chrono::steady_clock::now() < end) {
@@ -274,7 +275,7 @@ TEST(TransportThread, what_is_said_between_asking_and_waiting_is_not_missed) {
   bool first = true;
   const auto done = [&] {
     if (!std::exchange(first, false)) return true;
-    // Everything is said, and the driver sleeps again, before this thread waits.
+    // Notifies before this thread waits, and the driver sleeps again by then.
     thread->nudge();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return false;
@@ -294,7 +295,7 @@ TEST(TransportThread, who_is_about_to_help_and_waits_for_a_task_first_is_not_lef
   std::atomic<bool> over{false};
   on(*thread, [] { return 0; });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the thread sleeps
-  // Ends the wait where nothing else does.
+  // Ends the wait if nothing else does, so that the test fails instead of hanging.
   std::thread rescuer([&] {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!over && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -64,10 +64,11 @@ TEST(UcxDeviceMemory, a_registration_counts_where_a_card_holds_it) {
   const auto reached = [](const std::string& k) { return is_reached(k.data(), k.size(), kCards); };
   EXPECT_TRUE(reached(key(0b0010, 1)));
   EXPECT_TRUE(reached(key(0b1111, 1)));
-  // CUDA's own domains took it, and no card did: UCX says that it is registered.
+  // UCX reports success if any domain takes the memory. Here only CUDA's own domains did (bits 0 and 3), and no network
+  // card (bits 1 and 2), so no card reaches it.
   EXPECT_FALSE(reached(key(0b1001, 1)));
   EXPECT_FALSE(reached(key(0, 1)));
-  // Memory of another kind, and what is no such key.
+  // Memory of another type, and bytes that are no key.
   EXPECT_FALSE(reached(key(0b0010, 0)));
   EXPECT_FALSE(reached(key(0b0010, 1).substr(0, 8)));
   EXPECT_FALSE(reached(""));

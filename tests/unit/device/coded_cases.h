@@ -108,7 +108,7 @@ struct CodedLeaf {
     run.data = memory.data() + 64 + shift;
     run.bytes = piece_bytes == 0 ? raw_bytes : piece_bytes;
     const uint32_t pieces = raw_bytes / static_cast<uint32_t>(run.bytes);
-    // Two levels if the pieces divide evenly.
+    // Uses two levels if the number of pieces allows it.
     run.count1 = pieces % 3 == 0 ? 3 : 1;
     run.count0 = pieces / run.count1;
     run.stride1 = static_cast<int64_t>(run.bytes + gap);

@@ -15,7 +15,7 @@ constexpr uint64_t kKiB = 1024;
 
 class DeviceLink : public ::testing::Test {
  protected:
-  // As in /sys: the device's folder lies in that of its port, and a link leads there.
+  // Makes folders as in /sys: the device's folder lies in that of its port, and a link leads to it.
   DeviceLink() {
     std::filesystem::create_directories(port_ + "/0000:1b:00.0");
     std::filesystem::create_directory_symlink(port_ + "/0000:1b:00.0", dir_.path() + "/0000:1b:00.0");

@@ -66,7 +66,7 @@ TEST_F(EmulatedDriver, launches_a_kernel_on_device_and_pinned_memory) {
   EXPECT_EQ(load_le<uint64_t>(static_cast<const std::byte*>(hash)), codec::leaf_hash_reference(bytes));
 }
 
-// Acts as a device: nothing outside is touched, and the context is lost.
+// Expects the behaviour of a device: nothing is written outside the allowed memory, and the context is lost.
 TEST_F(EmulatedDriver, memory_out_of_reach_is_an_illegal_address) {
   std::vector<std::byte> ordinary(1000);
   const CuPointer from = device_memory(1000);

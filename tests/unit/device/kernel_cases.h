@@ -64,7 +64,7 @@ inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   const uint64_t before = 64 + width * random.below(64);
   c.memory = random_bytes(before + extent + 64, random);
   c.run.data = c.memory.data() + before;
-  // Strides of a single piece are ignored.
+  // Strides of a single piece must be ignored, so they are random.
   if (c.run.count0 == 1) c.run.stride0 = static_cast<int64_t>(random.below(1000));
   if (c.run.count1 == 1) c.run.stride1 = static_cast<int64_t>(random.below(1000));
   const uint64_t record_width = uint64_t{1} << random.below(5);

@@ -69,7 +69,7 @@ TEST(LeafTable, jobs_are_those_of_the_runs) {
     const LeafJob job = table.job(i, block);
     EXPECT_EQ(std::memcmp(&job.run, &wanted.run, sizeof job.run), 0) << i;
     EXPECT_EQ(job.bytes, wanted.bytes);
-    // Valid for any block, so as wide as all of them allow.
+    // The job's width must allow any block, so it may be smaller than the width for this one.
     const uint32_t width = job.flags >> kRunWidthShift & kWidthMask;
     EXPECT_LE(width, wanted.flags >> kRunWidthShift & kWidthMask) << i;
     EXPECT_GE(width, 1U);

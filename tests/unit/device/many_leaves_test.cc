@@ -62,7 +62,7 @@ class ManyLeaves : public ::testing::TestWithParam<Way> {
     StridedRun run;
     run.data = world_.pages + (way.one_piece ? block * kRecord + i * kLeaf : (uint64_t{i} * kBlocks + block) * kLeaf);
     run.bytes = kLeaf / way.tokens;
-    // Rows in reverse order.
+    // Puts the rows in reverse order.
     run.count1 = way.tokens;
     run.stride1 = -static_cast<int64_t>(run.bytes);
     if (way.tokens != 1) run.data += kLeaf - run.bytes;

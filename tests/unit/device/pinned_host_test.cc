@@ -13,7 +13,7 @@ using namespace kvbm;
 using namespace kvbm::device;
 using kvbm::test::FakeCuda;
 
-// Pages of our own, unmapped at the end.
+// Pages of this test's own, unmapped at the end.
 class Pages {
  public:
   explicit Pages(size_t bytes)
@@ -139,7 +139,7 @@ TEST_F(PinnedHostTest, stripes_have_a_most) {
     EXPECT_TRUE(fake_.reaches(0, memory.data(), memory.size(), true));
   }
   EXPECT_EQ(fake_.left(0).registrations, 0U);
-  // A unit is not cut, and stripes behind a refused one are not begun.
+  // Units are not cut, and no stripe is begun after a refused one.
   auto units = PinnedHost::pin(device_, memory.first(4 * kUnit), 1, kUnit, 1);
   ASSERT_TRUE(units.ok()) << units.status().message();
   EXPECT_EQ(units.value()->stripes(), 4U);

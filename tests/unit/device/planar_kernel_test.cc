@@ -144,7 +144,7 @@ TEST(PlanarKernel, rows_that_repeat_come_back) {
       }
     }
   }
-  // Rows of noise, which are not coded.
+  // Rows of noise are stored uncoded.
   Bytes noise(16384);
   SeededRandom random(kSeed);
   random.fill(noise);
@@ -179,7 +179,7 @@ TEST(PlanarKernel, coded_signs_of_rows_of_any_length_come_back) {
       }
     }
     all.push_back(stored({element, 64, 512}, Mode::max, kept_signs(element, 64, codec::kMaxLeafBytes / codec::element_bytes(element))));
-    // Repeating rows, too.
+    // Adds rows that repeat.
     Bytes rows = kept_signs(element, 64, size_t{256} * 64);
     std::copy_n(rows.begin(), rows.size() / 2, rows.begin() + static_cast<ptrdiff_t>(rows.size() / 2));
     all.push_back(stored({element, 64, 256}, Mode::max, rows));

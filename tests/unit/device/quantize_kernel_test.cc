@@ -119,7 +119,8 @@ TEST(QuantizeKernel, real_leaves_of_every_form_give_the_cpus_bytes) {
   std::vector<Values> all;
   for (const Element element : kFloats) {
     for (const Mode mode : kModes) {
-      // Channels; few rows, where rows are weighed against channels; fewer; rows unknown; a row of 80 and of 576.
+      // By rows: channels; few rows, where rows are weighed against channels; fewer; an unknown number of rows; rows of
+      // 80 and of 576 values.
       for (const LeafForm& form : {LeafForm{element, 64, 256}, {element, 64, 16}, {element, 64, 8}, {element, 64, 5}, {element, 0, 0},
                                    {element, 80, 16}, {element, 576, 16}, {element, 7, 9}, {element, 5000, 3}}) {
         const size_t count = form.rows == 256 ? 16384 : 3072;
@@ -166,7 +167,8 @@ TEST(QuantizeKernel, made_leaves_of_any_form_and_place_give_the_cpus_bytes) {
   EXPECT_GT(quantize_all(all, 4), 100U);
 }
 
-// One head that is cut in two, and into unequal parts; two that are cut, and two that have no equal parts.
+// One head that is cut into two equal parts, and one into unequal parts. Two heads that are cut, and two that have no
+// equal parts.
 TEST(QuantizeKernel, heads_of_many_rows_are_cut_as_by_the_cpu) {
   std::vector<Values> all;
   size_t cut = 0;
@@ -232,7 +234,7 @@ TEST(QuantizeKernel, modes_with_an_entropy_stage_and_no_memory_are_left_to_the_c
   for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, true, true})) EXPECT_EQ(kCodedElsewhere, result.status);
   for (CodedLeaf& leaf : leaves) leaf.job.mode = 18;
   for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, false, true})) EXPECT_EQ(kCodedElsewhere, result.status);
-  // Less space than the leaf takes: nothing beyond is written (run_coded would report it).
+  // The given space is less than the leaf takes. Nothing behind it may be written, which run_coded would report.
   std::vector<CodedLeaf> small;
   small.emplace_back(Block(1024), static_cast<uint32_t>(raw.size()));
   small.back().set_plain(raw);

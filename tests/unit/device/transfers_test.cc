@@ -310,7 +310,7 @@ TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later
   batch.leaves = leaves;
   batch.after = point.value();
   Outcome waits = world.gather(std::move(batch));
-  // A load behind this point writes to pages that the stream has yet to write.
+  // The stream's work before this point has yet to write the pages that a load behind it would write.
   EXPECT_FALSE(waits.over());
   world.cuda.release(stream);
   ASSERT_EQ(waits.wait(), Code::ok);
@@ -384,7 +384,8 @@ TEST(Transfers, a_stream_that_is_destroyed_on_the_way_is_the_callers_fault) {
   EXPECT_TRUE(world.device->is_lost());
 }
 
-// The engine's copy behind its wait may stand before theirs in the copy engine's queue.
+// Batches that streams wait for use no copy engine: a copy of the engine behind such a wait may stand before theirs in
+// the copy engine's queue, and block them.
 TEST(Transfers, that_streams_wait_for_leave_the_copy_engine_alone) {
   for (Way way : ways()) {
     for (const int variant : {0, 1, 2}) {
@@ -648,7 +649,7 @@ TEST(Transfers, run_batches_of_many_threads_both_ways_at_once) {
       callers.value()->post([&world, &leaves, &outcomes, t] {
         for (size_t b = 0; b < kBatches; ++b) {
           TransferBatch batch;
-          // Leaves of its own, there and back.
+          // Each thread moves leaves of its own out and in again.
           for (size_t i = t; i < leaves.size(); i += kThreads) batch.leaves.push_back(leaves[i]);
           for (LeafMove& leaf : batch.leaves) leaf.check = false;
           outcomes[t * kBatches + b] = b % 2 == 0 ? world.gather(std::move(batch)) : world.scatter(std::move(batch));

@@ -27,7 +27,7 @@ constexpr Form kForms[] = {Form::nhd,       Form::hnd,          Form::packed_hnd
 
 class DeviceCache : public DeviceEngine {
  protected:
-  // The tests' own streams and copies are an engine's.
+  // Streams and copies of the tests act as the engine's.
   device::CuStream engine_stream() { return fake_.make_stream(kOrdinal); }
   void enqueue_copy(device::CuStream stream, void* to, const void* from, size_t bytes) {
     const device::Driver& driver = fake_.driver();
@@ -55,7 +55,7 @@ class DeviceCache : public DeviceEngine {
     });
     (void)flushed.wait();
   }
-  // Makes one byte of a stored record another one.
+  // Changes one byte of a stored record.
   void damage(uint64_t key, size_t at) {
     const auto plan = ns_->plan({});
     const SlotId slot = manager_->host().acquire_one(plan.value().family, keys(key, 1)[0]);
@@ -174,7 +174,7 @@ TEST_F(DeviceCache, a_managed_block_without_a_head_is_loaded) {
   for (uint64_t i = 0; i < kBlockBytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7)) << i;
 }
 
-// Its head knows nothing of layers: it is hashed whole before any of it is sent.
+// The head of a managed block knows no layers, so the block is hashed as a whole before any of it is sent.
 TEST_F(DeviceCache, a_managed_block_that_was_registered_is_checked_before_it_goes_to_a_device) {
   make(32);
   const Paged device = attach_device(Form::nhd);
@@ -306,7 +306,8 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
   ASSERT_TRUE(marks.ok());
   EXPECT_EQ(marks.value()->last(), kLayers);
   device.cache->layer_waits().add(77, manager::LayerWaits::place(marks.value()));
-  // The engine first, on a stream that the load itself begins behind: it must not wait for itself.
+  // Enqueues the engine's wait first, on the stream that the load begins behind. The load must not wait for that wait,
+  // which waits for the load.
   std::vector<std::byte> seen(kCacheBytes);
   const auto after = point(device, stream);
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
@@ -375,7 +376,7 @@ TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_
   }
 }
 
-// Of one the record is damaged where it is described, so that nothing of it is sent; another was never there.
+// One record has a damaged head, so nothing of it is sent; another was never stored.
 TEST_F(DeviceCache, all_layers_of_blocks_that_never_came_are_overwritten_before_a_stream_sees_them) {
   make(32);
   const Paged host = attach_host(Form::layers_nhd);
@@ -490,7 +491,8 @@ TEST_F(DeviceCache, an_operation_ends_when_what_is_in_flight_has) {
     }
     fake_.release(stream);
     const copy::Completion ended = call->wait();
-    // Either it had not begun when the deadline was seen, or it waited for the batch: nothing is written after it.
+    // Either the load had not begun at its deadline, or it waited for the batch. In both cases nothing is written
+    // afterwards.
     EXPECT_TRUE(ended.status == Code::deadline || ended.status == Code::cancelled || ended.status == Code::ok);
     const std::vector<std::byte> then = block(device, 10);
     fake_.wait_idle();
@@ -571,7 +573,7 @@ TEST_F(DeviceCache, memory_is_found_out) {
   EXPECT_EQ(manager_->devices().opened().size(), 1U);
   EXPECT_EQ(manager_->devices().opened()[0]->state(), "ready");
   EXPECT_NE(manager_->devices().opened()[0]->pinned_bytes(), 0U);
-  // A mixture is no cache.
+  // A cache must not have tensors in host and in device memory.
   const manager::TensorPlace mixed[] = {{host.data(), host.size(), 0, 0}, {memory, kCacheBytes, 0, 1}};
   const auto refused = manager_->devices().place(MemoryKind::automatic, 0, mixed);
   ASSERT_FALSE(refused.ok());
@@ -650,13 +652,13 @@ TEST_F(DeviceCache, a_block_that_was_not_read_as_the_device_says_is_not_stored) 
   EXPECT_EQ(call->status[0], static_cast<int32_t>(Code::damaged));
   EXPECT_EQ(find(device, 1, 1), nullptr) << "the record was published";
   EXPECT_EQ(device.cache->device()->transfers().gathers().bad_leaves, 1U);
-  // Stored again it is whole.
+  // After a store the block is whole again.
   EXPECT_EQ(store_all(device, 1, 0, 8).status, Code::ok);
   ASSERT_EQ(load_all(device, 1, 10, 8).items_done, 8U);
   for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(device, 10 + i) == block(device, i)) << i;
 }
 
-// Where host and device share one memory nothing is staged, whatever its size.
+// Where host and device share one memory, no transfer is staged, whatever its size.
 TEST_F(DeviceCache, an_integrated_device_takes_everything_where_it_lies) {
   ASSERT_TRUE(fake_.apply("integrated=1"));
   make(32);
@@ -676,7 +678,7 @@ TEST_F(DeviceCache, an_integrated_device_takes_everything_where_it_lies) {
   EXPECT_EQ(fake_.copied_bytes(), copied);
 }
 
-// Of the fake's link nothing is known, so 256 KiB; its blocks are shorter.
+// The fake's link is unknown, so the limit is 256 KiB; the blocks here are smaller.
 TEST_F(DeviceCache, records_as_long_as_device_staged_run_says_are_staged) {
   for (const uint64_t staged_run : {uint64_t{0}, uint64_t{1}}) {
     manager::DeviceOptions options;

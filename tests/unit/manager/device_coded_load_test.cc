@@ -21,7 +21,7 @@ constexpr size_t kStored = 8;
 
 class DeviceCodedLoad : public DeviceEngine {
  protected:
-  // Numbers that every codec makes smaller: few exponents.
+  // Writes numbers that every codec makes smaller: they have few exponents.
   static void fill_kv(const Paged& cache, uint32_t seed) {
     fill(cache, seed);
     for (uint64_t i = 1; i < kCacheBytes; i += 2) {
@@ -55,7 +55,7 @@ class DeviceCodedLoad : public DeviceEngine {
     return blocks;
   }
   uint64_t decoded() { return manager_->devices().opened()[0]->transfers().scatters().decoded_leaves; }
-  // Until the host is done with blocks that loads have brought.
+  // Waits until the host has decoded the blocks that loads have brought.
   void wait_for_late(uint64_t n) {
     const manager::Counters& counters = manager_->counters();
     while (manager::get(counters.decoded_late) + manager::get(counters.left_below) < n) std::this_thread::yield();
@@ -153,7 +153,7 @@ TEST_F(DeviceCodedLoad, little_staging_and_host_memory_that_cannot_be_registered
   }
 }
 
-// Nothing is said against a record where the device had no memory, refused a launch or was lost.
+// No record is rejected because the device had no memory, refused a launch or was lost.
 TEST_F(DeviceCodedLoad, a_device_that_fails_says_nothing_against_the_record) {
   enum class Fault { memory, launch, lost };
   for (const Fault fault : {Fault::memory, Fault::launch, Fault::lost}) {

@@ -26,7 +26,7 @@ using manager::DeviceShare;
 constexpr uint64_t kBytes = 64 << 10;
 constexpr DeviceShare::BootId kBoot{1, 2, 3};
 
-// One process's device, and what shares its memory.
+// A process's device, and the object that shares its memory.
 struct Side {
   explicit Side(const DeviceShare::BootId& boot = kBoot, const FakeCudaOptions& options = {}) : cuda(options) {
     add_emulated_kernels(cuda);
@@ -35,7 +35,7 @@ struct Side {
     device = device::Device::open(cuda.driver(), 0, nullptr).value();
     share = std::make_unique<DeviceShare>(device, boot, turn);
   }
-  // Memory that the device's thread releases holds the device.
+  // Memory holds the device while its release waits for the device's thread.
   ~Side() {
     if (device != nullptr) (void)device::has_run(*device->thread(), kNever);
   }
@@ -67,7 +67,7 @@ struct Side {
 
 std::byte pattern(uint64_t i) { return static_cast<std::byte>(i * 131 >> 3); }
 
-// Shares memory and says its name, and is there until it is killed.
+// Shares memory, writes its name, and waits to be killed.
 [[noreturn]] void run_child(int out) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Side side;
@@ -92,7 +92,7 @@ struct Outcome {
   bool good = false;
 };
 
-// The memory as the record of one leaf, into a page of the device, checked against `hash`.
+// Scatters the memory, as the record of one leaf, into a page of the device, compared with `hash`.
 Outcome scatter(Side& side, std::byte* record, std::byte* page, uint64_t hash) {
   auto transfers = std::move(device::Transfers::create(side.device, {}, *side.work)).value();
   device::TransferBatch batch;
@@ -198,7 +198,8 @@ TEST(DeviceShare, a_machine_that_is_not_known_is_nowhere) {
   EXPECT_FALSE(side.share->near(std::vector<std::byte>(16)).ok());
 }
 
-// Of a process that has two managers: the driver opens none of its own handles.
+// A process has two managers. The driver does not open its own handles, so the second manager finds the memory
+// directly.
 TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keeps_it) {
   FakeCudaOptions options;
   options.devices.resize(2);
@@ -226,7 +227,7 @@ TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keep
     store_le<uint64_t>(other.data() + other.size() - 16, 4096);
     EXPECT_EQ(map(decode, other).status().code(), Code::unsupported);
     for (uint64_t i = 0; i < kBytes; ++i) memory.value().data[i] = pattern(i);
-    // The manager that made it ends before the one that reads.
+    // The manager that allocated the memory ends before the one that reads it.
     memory = Status(Code::internal, "let go");
     EXPECT_TRUE(device::has_run(*prefill.device->thread(), kNever));
     prefill.share.reset();

@@ -17,7 +17,7 @@ NamespaceId id(uint64_t n) {
 
 using Need = EpochTable::Need;
 
-// The epoch that a namespace without a handle is at.
+// Returns the epoch at which a namespace without a handle is.
 uint64_t at(const EpochTable& table, uint64_t n) {
   return table.has_row(id(n)) ? table.epoch(id(n)) : table.floor(id(n));
 }
@@ -59,7 +59,7 @@ TEST(EpochTable, foreign_rows_have_a_quarter_and_the_oldest_goes) {
   EXPECT_EQ(table.epoch(id(1)), 0U);
   EXPECT_EQ(table.epoch(id(0)), 2U);
   EXPECT_EQ(table.epoch(id(most)), 1U);
-  // One that is needed stays, and the next one goes.
+  // A row that is needed stays, and another is dropped.
   EXPECT_EQ(raise(table, most + 1, 1, true, [](const NamespaceId& base) { return base == id(2) ? Need::row : Need::nothing; }), Code::ok);
   EXPECT_EQ(table.epoch(id(2)), 1U);
   EXPECT_EQ(table.epoch(id(3)), 0U);
@@ -136,7 +136,7 @@ TEST(EpochTable, what_makes_room_and_is_needed_raises_its_floor) {
   EXPECT_TRUE(table.has_row(id(kMany - 1)));
   EXPECT_FALSE(table.has_row(id(0)));
   for (uint64_t n = 0; n < kMany; ++n) ASSERT_GE(at(table, n), 1U) << n;
-  // A namespace begins later than it must by what others of its floor have come to, and no more.
+  // Sharing a floor with dropped rows makes a namespace begin later than it must, but no later than they did.
   for (uint64_t n = kMany; n < kMany + 100; ++n) EXPECT_LE(at(table, n), kMany / tier::kEpochFloors + 2);
 }
 

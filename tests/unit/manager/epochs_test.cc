@@ -41,7 +41,7 @@ class Epochs : public test::SmallManager {
     EXPECT_TRUE(sim_.run_until([&] { return done; }));
     return out;
   }
-  // One after the other, 64 a call, as a link gives them.
+  // Reports made-up epochs one after the other, 64 a call, as a link does.
   void hear_made_up(uint64_t from, uint64_t n, bool trusted = false) {
     for (uint64_t at = from; at < from + n;) {
       std::vector<cluster::EpochWord> words;
@@ -72,7 +72,7 @@ TEST_F(Epochs, a_peer_cannot_end_invalidation) {
   EXPECT_EQ(manager_->namespaces().epoch_rows().all, 0U);
   EXPECT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   EXPECT_EQ(ns_->epoch(), 1U);
-  // The largest step that is believed leaves it as it was: raised by one more.
+  // A report that was too far ahead changed nothing: the largest allowed step is still relative to the old epoch.
   EXPECT_EQ(hear({{base, (uint64_t{1} << 32) + 1}})[0].code, Code::ok);
   EXPECT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   EXPECT_EQ(ns_->epoch(), (uint64_t{1} << 32) + 2);
@@ -136,7 +136,7 @@ TEST_F(Epochs, a_row_is_this_nodes_own_once_the_namespace_is_opened_here) {
   EXPECT_EQ(manager_->namespaces().open(who("later")).value()->epoch(), 3U);
 }
 
-// Of namespaces that were used, invalidated and closed nothing is left here that the rows would be needed for.
+// Namespaces that were used, invalidated and closed leave no records here that their rows would be needed for.
 TEST_F(Epochs, rows_of_closed_namespaces_without_records_are_given_back) {
   ASSERT_TRUE(manager_->namespaces().invalidate(*ns_).ok());
   put(1);
@@ -179,7 +179,7 @@ TEST_F(Epochs, many_namespaces_come_and_go) {
   EXPECT_LE(manager_->namespaces().epoch_rows().all, EpochTable::kRows);
 }
 
-// A tier with a disk that stalls while it writes epochs.
+// A disk that can be stopped while it writes epochs.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -247,7 +247,7 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
     std::unique_lock lock(gate->mutex);
     ASSERT_TRUE(gate->changed.wait_for(lock, std::chrono::seconds(60), [&] { return gate->inside != 0; }));
   }
-  // The disk stands still: tasks of the executor run, as those of stores and loads, and namespaces are opened.
+  // While the disk is stopped, the executor still runs tasks such as stores and loads, and namespaces can be opened.
   std::atomic<bool> ran{false};
   executor->post([&] {
     ran = true;

@@ -20,7 +20,7 @@ class Families : public test::SmallManager {
  protected:
   void SetUp() override { make(AdmissionKind::all); }
 
-  // Tenants that use a part and leave.
+  // Opens tenants' namespaces, uses a part in each, and closes them.
   void come_and_go(uint64_t first, uint64_t n) {
     for (uint64_t i = first; i < first + n; ++i) {
       auto one = manager_->namespaces().open(who("tenant " + std::to_string(i)));
@@ -76,7 +76,7 @@ TEST_F(Families, blocks_of_a_closed_namespace_are_found_again_wherever_they_are)
   come_and_go(5000, 5000);
   ASSERT_EQ(manager_->namespaces().open(who("closed")).value()->plan({}).value().family, closed);
   EXPECT_TRUE(on_disk(closed, 7));
-  // Its last record has gone: so has its id, and a new one means none of the old blocks.
+  // The family's last record is erased, so its id is released. A new id must not find the old blocks.
   ASSERT_TRUE(manager_->namespaces().reset(*manager_->namespaces().open(who("closed")).value()).ok());
   come_and_go(10'000, 5000);
   EXPECT_FALSE(manager_->families().has(closed));
@@ -124,7 +124,7 @@ TEST_F(Families, weights_are_updated_again_and_again_with_stores_between) {
   EXPECT_TRUE(on_disk(manager_->namespaces().open(who("cold")).value()->plan({}).value().family, 9));
 }
 
-// Each leaves a tombstone for as long as a segment has what it forgot.
+// Each reset leaves a tombstone as long as a segment still has records that it erased.
 TEST_F(Families, more_namespaces_are_reset_than_a_disk_has_tombstones) {
   put_of("cold", 9);
   flush();

@@ -18,7 +18,7 @@ class Lending : public test::SmallManager {
  protected:
   void SetUp() override { make(AdmissionKind::all); }
 
-  // Everything in the host gives way.
+  // Evicts all blocks from the host.
   void empty_host() {
     std::vector<SlotId> all(manager_->host().arena().slots());
     ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
@@ -46,7 +46,7 @@ class Lending : public test::SmallManager {
     lent.clear();
   }
 
-  // Whether a stranger can prove from head and payload that this is record n.
+  // Expects that head and payload alone prove that this is record n.
   void expect_record(const Lent& lent, uint64_t n, uint64_t bytes = kBlock) {
     ASSERT_EQ(lent.code, Code::ok);
     const auto view = codec::HeadView::parse(lent.head);

@@ -50,7 +50,7 @@ class LoadRoomTest : public test::SmallManager {
     pace_->keeps_puts = true;
   }
 
-  // From here on the tier alone has them.
+  // Evicts blocks from the host, so that only the tier has them.
   void leave_host(uint64_t first, size_t count) {
     std::vector<Key> keys;
     for (size_t i = 0; i < count; ++i) keys.push_back(key(first + i));
@@ -151,7 +151,7 @@ class LoadRoomTest : public test::SmallManager {
   void wait_for(const std::shared_ptr<Outcome>& outcome) {
     ASSERT_TRUE(sim_.run_until([&] { return outcome->done; }));
   }
-  // Every block came, and is what it should be.
+  // Expects that every block was loaded with the right bytes.
   void came(const Outcome& out, uint64_t first, size_t count) {
     ASSERT_TRUE(out.done);
     EXPECT_EQ(out.status, Code::ok);
@@ -351,7 +351,7 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   for (uint64_t n = 8; n < 16; ++n) {
     const SlotId slot = manager_->host().acquire_one(family_, key(n));
     if (slot == kNoSlot) continue;
-    // Holds only blocks that the offloader does not hold, so they have no other holder.
+    // Counts blocks that only this reference holds, and not the offloader.
     if (manager_->host().table().info(slot).references == 1) {
       held.push_back(slot);
     } else {

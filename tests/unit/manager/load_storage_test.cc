@@ -46,7 +46,7 @@ class LoadStorage : public DeviceEngine {
     ::unsetenv("KVBM_FAKE_CUFILE");
   }
 
-  // A manager of room for eight blocks, with six that have left the host for the disk, and 6 others that are in it.
+  // Makes a manager with room for eight blocks. Six blocks are on the disk only, and six others are in the host.
   void open(Use storage, const char* fake = "") {
     ::setenv("KVBM_FAKE_CUFILE", fake, 1);
     DeviceOptions device;
@@ -73,7 +73,7 @@ class LoadStorage : public DeviceEngine {
     });
     (void)flushed.wait();
   }
-  // Of the blocks on disk, into ids 12 on; everything that is right there is what was stored.
+  // Loads the blocks that are on disk into ids 12 and following, and compares them with the stored ones.
   copy::Completion bring(bool keep_below, std::vector<int32_t>* status = nullptr) {
     auto match = find(paged_, 1, kOnDisk);
     if (match == nullptr || match->hits() != kOnDisk) return {};
@@ -118,7 +118,7 @@ TEST_F(LoadStorage, what_is_not_kept_comes_past_the_host) {
   EXPECT_EQ(manager::snapshot(manager_->observed()).tiers[0].blocks, in_host);  // nothing came into the host
   EXPECT_EQ(paged_.cache->device()->transfers().scatters().bad_leaves, 0U);
   EXPECT_EQ(manager::get(manager_->counters().tiers[1].loads), below_);
-  // A kept block goes into the host, and from there to the device the next time.
+  // A kept block is loaded into the host, and from there to the device the next time.
   const uint64_t before = reads();
   EXPECT_EQ(bring(false).items_done, kOnDisk);
   EXPECT_EQ(reads(), before);

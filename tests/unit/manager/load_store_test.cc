@@ -1,4 +1,5 @@
-// How much a load asks of a tier at a time: of a store whole batches to its end, of others less and less.
+// Sizes of a load's requests to a tier: whole batches until the end for a store, smaller ones towards the end for
+// others.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -43,7 +44,7 @@ class LoadStoreTest : public test::SmallManager {
     };
   }
 
-  // Blocks of 1 MiB come from the tier alone into an engine's memory.
+  // Loads blocks of 1 MiB, which only the tier has, into an engine's memory.
   void load_all() {
     make(AdmissionKind::on_request);
     std::vector<Key> keys;

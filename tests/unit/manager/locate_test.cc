@@ -16,7 +16,7 @@ FoundItem in_tier(uint8_t tier) {
   return item;
 }
 
-// One character a key: a tier's number, '.' for nothing.
+// Makes an answer from one character for each key: the tier's number, or '.' for no record.
 NodeAnswer answer(uint8_t node, const std::string& text) {
   NodeAnswer out;
   out.node.bytes[0] = node;
@@ -50,7 +50,7 @@ TEST(Locate, a_slower_tier_has_a_row_where_it_makes_the_prefix_longer) {
   const std::vector<PartPlan> parts(1);
   const std::vector<LocatedRow> expected = {row(1, 0, 2, 5, 1, 500), row(1, 0, 1, 4, 1, 400), row(1, 0, 0, 2, 2, 200)};
   EXPECT_EQ(located(parts, {6}, {answer(1, "00102.")}), expected);
-  // A slow block at the start: faster tiers alone have nothing.
+  // The first block is in a slow tier, so the faster tiers alone have no prefix.
   EXPECT_EQ(located(parts, {3}, {answer(1, "200")}), std::vector<LocatedRow>{row(1, 0, 2, 3, 1, 300)});
 }
 

@@ -24,7 +24,7 @@ class ManyEpochs : public test::SmallManager {
   }
 };
 
-// Which epoch such records are of is not known.
+// The epoch of such records is unknown.
 TEST_F(ManyEpochs, rows_go_also_where_records_are_whose_namespace_nobody_has_opened) {
   {
     auto other = manager_->namespaces().open(who("not opened again"));
@@ -99,7 +99,7 @@ TEST_F(ManyEpochsOfAPool, a_hundred_thousand_updates_of_one_namespace) {
   EXPECT_EQ(manager_->namespaces().epoch_rows().all, 1U);
 }
 
-// Of namespaces that are open each has a row.
+// Each open namespace has a row.
 TEST_F(ManyEpochsOfAPool, so_many_can_be_open) {
   make(AdmissionKind::on_request);
   std::vector<std::shared_ptr<Namespace>> open;
@@ -136,7 +136,7 @@ TEST_F(ManyEpochsOfAPool, no_older_block_comes_back) {
   }
   ASSERT_TRUE(lies("old", 1, 0));
   const NamespaceId base = Namespace::base_id_of(who("old"));
-  // Another node's word, of a namespace that is closed here: its block stays on the disk.
+  // Another node invalidates a namespace that is closed here; its block stays on the disk.
   ASSERT_TRUE(manager_->namespaces().raise_epoch(base, 1).ok());
   restart();
   invalidate_many(EpochTable::kRows + 100);

@@ -96,7 +96,7 @@ TEST(NodeTransport, links_over_sockets_are_authenticated_where_there_is_a_key) {
     options.protect = wish;
     EXPECT_EQ(settled(options, tcp), wish);
   }
-  // Sealed records say nothing of what sockets carry besides.
+  // Sealed records do not protect the other messages on sockets.
   cluster::MeshOptions mesh;
   ASSERT_TRUE(settle_protection(options, tcp, true, mesh).ok());
   EXPECT_FALSE(mesh.unprotected_beyond);

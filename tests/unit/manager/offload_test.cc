@@ -24,7 +24,7 @@ class Offloading : public test::SmallManager {
     uint64_t items_done = 0;
   };
 
-  // As kvbm_manager_offload does.
+  // Offloads blocks as kvbm_manager_offload does.
   std::shared_ptr<Outcome> ask(const std::vector<uint64_t>& numbers) {
     std::vector<Key> keys;
     for (const uint64_t n : numbers) keys.push_back(key(n));
@@ -37,11 +37,11 @@ class Offloading : public test::SmallManager {
     return out;
   }
 
-  // Records that were sent to the disk, which keeps one of two that are the same.
+  // Returns the number of records sent to the disk, which stores one of two equal ones.
   uint64_t written() { return get(manager_->counters().tiers[1].stores); }
   uint64_t skipped() { return get(manager_->counters().offload_skipped); }
 
-  // In the host, or in the tier.
+  // Returns whether the block is in the host or in the tier.
   bool is_somewhere(uint64_t n) {
     const SlotId slot = manager_->host().acquire_one(family_, key(n));
     if (slot != kNoSlot) manager_->host().release({&slot, 1});
@@ -71,7 +71,7 @@ TEST_F(Offloading, what_admission_writes_is_not_written_again_for_who_asks_meanw
   EXPECT_EQ(written(), 4U);
 }
 
-// From the call on: what is stored after it waits, or is refused, and evicts none of them.
+// Blocks of a request stay from the call on. A store after it waits or is refused, and evicts none of them.
 TEST_F(Offloading, what_is_asked_for_stays_until_its_turn_comes) {
   make(AdmissionKind::on_request);
   for (uint64_t n = 0; n < kSlots; ++n) put(n);
@@ -128,7 +128,7 @@ TEST_F(Offloading, a_tier_that_writes_nothing_yet_does_not_own_a_small_host) {
   EXPECT_GE(written(), kSlots / 2);
 }
 
-// Nothing goes down between the stores: the executor has no turn.
+// No block is written between the stores, because the executor gets no turn.
 TEST_F(Offloading, what_write_back_evicts_before_it_is_written_is_counted) {
   make(AdmissionKind::on_eviction);
   for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);
@@ -141,7 +141,7 @@ TEST_F(Offloading, what_write_back_evicts_before_it_is_written_is_counted) {
 
 class Flushing : public Offloading {
  protected:
-  // The flush's result. heard = false: the caller has left before the report.
+  // Returns the flush's result. heard = false: the caller has left before the report.
   Code told(bool heard = true) {
     std::optional<Code> said;
     manager_->lower().flush_and_tell(false, [&](Code code) {
@@ -210,7 +210,7 @@ class OffloadingSlowly : public Offloading {
   std::shared_ptr<test::Pace> pace_ = std::make_shared<test::Pace>();
 };
 
-// As a node does that has a block and has not given its lease back yet.
+// Holds blocks as a node does that has stored them and not released its lease yet.
 TEST_F(OffloadingSlowly, what_is_still_read_when_it_is_below_does_not_take_the_room_from_what_comes) {
   make(AdmissionKind::on_eviction);
   for (uint64_t n = 0; n < kSlots; ++n) put(n);
@@ -257,8 +257,8 @@ TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
   EXPECT_EQ(priorities, (std::vector<uint8_t>{policy::kHintNormal, policy::kHintKeep, policy::kHintOneShot}));
 }
 
-// Each test: block 1 is stored anew while its record is being erased, or has just left. What the host says of it must
-// be true of the tier, or a later eviction would count as saved what is nowhere.
+// Block 1 is stored anew while its record is being erased, or was erased just before. The host's on-tier flag must be
+// true of the tier. Otherwise a later eviction would count as saved although no tier has the block.
 class StoringAnew : public OffloadingSlowly {
  protected:
   void answer_all() {
@@ -364,7 +364,7 @@ TEST_F(StoringAnew, and_on_its_way_when_its_namespace_is_reset_sends_it_again) {
   }
 }
 
-// Or a full tier would write for ever.
+// Otherwise a full tier would be written to forever.
 TEST_F(StoringAnew, what_a_tier_lets_go_before_it_answers_is_not_sent_again) {
   make(AdmissionKind::all);
   put(1);

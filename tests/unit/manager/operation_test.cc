@@ -13,13 +13,13 @@
 namespace kvbm::manager::operation_test {
 namespace {
 
-// Waits until what it counts has come, as stores, prefetches and offloads do.
+// Waits until so many events were counted, as stores, prefetches and offloads do.
 class Counting final : public Operation {
  public:
   Counting(Executor& executor, Counters& counters, uint32_t waits_for)
       : Operation(executor, counters, copy::OpKind::prefetch, kNever), waiting_(waits_for) {}
 
-  // Thread: any.
+  // Counts an event. Thread: any.
   void one_came() {
     waiting_.fetch_sub(1, std::memory_order_release);
     wake();
@@ -49,17 +49,17 @@ class Rounds {
 thread_local uint32_t Rounds::spins_ = 0;
 
 constexpr uint32_t kRounds = 100'000;
-// Long enough to meet what is looked for where two processors are free.
+// Time in which the searched overlap happens if two processors are free.
 constexpr auto kLongest = std::chrono::seconds(2);
 
-// Some rounds later than others.
+// Waits, longer in some rounds than in others.
 void linger(uint32_t round) noexcept {
   static std::atomic<uint32_t> turned{0};
   for (uint32_t i = 0; i < round % 64; ++i) turned.store(i, std::memory_order_relaxed);
 }
 
-// In each round one thread runs a step of an operation that is queued while another does `act`, once; then every step
-// that the operation asks for. How many operations did not end.
+// Runs rounds: one thread runs a step of a queued operation while another calls `act` once. Afterwards every requested
+// step is run. Returns the number of operations that did not end.
 template <class Prepare, class Act>
 uint32_t never_ended(uint32_t waits_for, Prepare prepare, Act act) {
   InlineExecutor executor;

@@ -25,7 +25,8 @@ namespace {
 std::byte truth(uint64_t content, uint64_t block, uint64_t layer, uint64_t plane, uint64_t head, uint64_t token, uint64_t at) {
   uint64_t z = content * 7368787 + block * 1000003 + layer * 7919 + plane * 104729 + head * 15485863 + token * 32452843 + at * 49979687;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  // Every second byte is much like its neighbours, as that of a number is: it can be coded.
+  // Returns a byte. Every second one is similar to its neighbours, like the bytes of numbers, so that blocks can be
+  // coded.
   return static_cast<std::byte>(at % 2 == 0 ? z >> 40 : 0x3E + (z >> 40) % 2);
 }
 
@@ -62,13 +63,13 @@ class Rank {
   void clear() {
     for (auto& memory : memory_) std::fill(memory.begin(), memory.end(), kUntouched);
   }
-  // Bytes of the first `n` stored blocks that are not what they should be.
+  // Returns the number of wrong bytes in the first `n` stored blocks.
   size_t wrong(uint64_t content, uint32_t n) {
     size_t out = 0;
     each_byte([&](std::byte& is, std::byte should) { out += is != should ? 1 : 0; }, content, n);
     return out;
   }
-  // Whether nothing beyond these was written.
+  // Returns whether nothing but these blocks was written.
   bool rest_untouched(uint32_t n) {
     bool out = true;
     for (uint32_t b = n; b < kBlocks; ++b) each_of(b, [&](std::byte& is, std::byte) { out = out && is == kUntouched; }, 0);
@@ -193,13 +194,13 @@ class OtherSizesTest : public test::SmallManager {
     return run(std::make_shared<LoadOperation>(std::move(request)));
   }
 
-  // Only tiers below have it now.
+  // Evicts the blocks, so that only tiers below have them.
   void leave_host() {
     flush();
     manager_->host().table().erase_all();
   }
 
-  // Ranks of size n have stored; ranks of size m find and load all of it.
+  // Ranks of size n store, and ranks of size m find and load all of it.
   void read_all(uint32_t m, layout::Form form, bool keep_below = false) {
     for (Rank& rank : engine(m, form)) {
       auto match = find(rank);
@@ -340,7 +341,7 @@ TEST_F(OtherSizesTest, nothing_is_asked_of_a_size_that_nobody_used) {
   EXPECT_EQ(sliced_->other_sizes(two[1].cache()->plans().value()[0]), nullptr);
 }
 
-// A prefix that is there in part as such, in part in another size, and where a gap is filled.
+// A prefix of blocks in this size, blocks in another size, and a gap that another size fills.
 TEST_F(OtherSizesTest, records_of_both_sizes_make_one_prefix) {
   open();
   auto one = engine(1, layout::Form::nhd);

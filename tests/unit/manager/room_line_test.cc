@@ -61,7 +61,7 @@ class RoomLineTest : public test::SmallManager {
     return Cache::create(manager_->stack().keep(), ns, {std::move(part).value()}).value();
   }
 
-  // A second namespace, of so many slots.
+  // Opens a second namespace with a quota of so many slots.
   std::shared_ptr<Namespace> limited(uint32_t slots, block::OverQuota mode) {
     NamespaceOptions who;
     who.model = "limited";
@@ -105,7 +105,7 @@ class RoomLineTest : public test::SmallManager {
     return done;
   }
 
-  // Everything that the tier has not answered yet, and what it is sent for that.
+  // Answers all requests that the tier has, and those that follow from the answers.
   void answer_all() {
     sim_.run_for(1'000'000);
     while (!pace_->kept.empty()) {
@@ -114,7 +114,7 @@ class RoomLineTest : public test::SmallManager {
     }
   }
 
-  // References to the blocks, as a match has them.
+  // Takes references to blocks, as a match does.
   std::vector<SlotId> hold(uint64_t first, size_t count) {
     std::vector<SlotId> slots;
     for (size_t i = 0; i < count; ++i) {
@@ -274,7 +274,7 @@ TEST_F(RoomLineTest, a_tier_that_hangs_keeps_stores_for_room_wait_and_no_longer)
 TEST_F(RoomLineTest, as_long_as_room_comes_nobody_in_line_is_refused) {
   fill();
   const auto offloaded = offload(0, kSlots);
-  // All in line at once; a quarter of the host, two blocks, comes free every 0.9 s.
+  // All stores queue at the same time. A quarter of the host, two blocks, is released every 0.9 s.
   std::vector<std::shared_ptr<Outcome>> stored;
   for (uint64_t n = 0; n < 4; ++n) stored.push_back(store(100 * (n + 1), 2));
   sim_.run_for(1'000'000);
@@ -347,7 +347,7 @@ TEST_F(RoomLineTest, room_goes_to_who_was_submitted_first) {
   }
 }
 
-// Which one comes first to ask for room is chance: the executor's threads take submissions as they come.
+// The executor's threads take submissions in any order, so it is chance which store asks for slots first.
 TEST_F(RoomLineTest, whoever_asks_while_others_wait_stands_behind_them) {
   fill();
   const auto offloaded = offload(0, 7);
@@ -409,7 +409,7 @@ struct Seeker : RoomSeeker {
   int woken = 0;
 };
 
-// Between the choice and its next look another operation may have come, or may have got room, that will give some back.
+// After one store was chosen to end, another operation may begin that will release slots, or may get slots itself.
 TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_again) {
   make(AdmissionKind::on_request);
   RoomLine& line = manager_->host().room();
@@ -437,7 +437,7 @@ TEST_F(RoomLineTest, one_that_was_chosen_to_end_waits_on_where_something_moves_a
   operations -= 2;
 }
 
-// The room that the older one needs is held by the one behind it, which waits for the older one.
+// The younger store holds the slots that the older one needs, and waits for the older one.
 TEST_F(RoomLineTest, of_stores_that_wait_for_each_other_the_youngest_ends) {
   fill();
   const std::vector<SlotId> held = hold(0, kSlots - 1);

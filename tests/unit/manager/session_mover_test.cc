@@ -54,7 +54,7 @@ class Inbox final : public Executor {
   std::deque<UniqueFunction<void()>> tasks_ KVBM_GUARDED_BY(mutex_);
 };
 
-// Says how many copies a mover has, and on which of its leaves the CPU worked.
+// Counts a mover's copies, and the leaves that the CPU worked on.
 class Counted final : public cluster::session::SliceMover {
  public:
   explicit Counted(std::unique_ptr<manager::SessionMover> mover) : mover_(std::move(mover)) {}
@@ -178,7 +178,7 @@ struct World {
     }
   }
 
-  // Offers, publishes and opens all.
+  // Offers, publishes and opens all requests.
   void start(bool publish = true) {
     for (size_t i = 0; i < senders.size(); ++i) {
       auto& sender = *senders[i]->sender;
@@ -359,7 +359,7 @@ TEST(SessionDevices, any_two_shapes_in_shared_memory) {
   EXPECT_GT(shared, 20U);
 }
 
-// By a transport that reads and writes device memory. It knows none before the first slices.
+// The transport reads and writes device memory itself. It does not know that memory before the first slices.
 TEST(SessionDevices, any_two_shapes_through_device_memory) {
   SeededRandom random(5);
   uint64_t came = 0, sent = 0;
@@ -422,7 +422,7 @@ TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
   }
 }
 
-// Staging that does not keep its bytes.
+// Staging changes its bytes after they were read.
 TEST(SessionDevices, what_was_not_read_as_the_device_says_is_read_again_and_then_fails) {
   for (const bool always : {false, true}) {
     SCOPED_TRACE(always);
@@ -449,7 +449,7 @@ TEST(SessionDevices, what_was_not_read_as_the_device_says_is_read_again_and_then
   }
 }
 
-// Which of them is lost: the one that is read, or the one that is written.
+// Loses either the device that is read from or the one that is written to.
 TEST(SessionDevices, a_device_that_is_lost_ends_every_session_and_every_offer_once) {
   for (const int lost : {0, 1}) {
     SCOPED_TRACE(lost);

@@ -231,7 +231,7 @@ class TakeOver : public ::testing::Test {
     if (slot != kNoSlot) manager_->host().release({&slot, 1});
     return slot != kNoSlot;
   }
-  // Whether a tier gives block n back, all of it n.
+  // Returns whether the tier returns block n with all of its bytes equal to n.
   bool right(TierIndex tier, uint64_t n) {
     const tier::disk::AlignedBuffer head(16384);
     const tier::disk::AlignedBuffer payload(2 * kBlock);
@@ -276,7 +276,7 @@ TEST_F(TakeOver, the_second_disk_has_what_the_first_let_go) {
   open(disk("/a", kSegments, AdmissionKind::all), disk("/b", 60, AdmissionKind::on_eviction));
   for (uint64_t n = 0; n < kBlocks; ++n) {
     put(n);
-    // Findable throughout.
+    // Every block is findable at all times.
     for (uint64_t i = 0; i <= n; ++i) ASSERT_TRUE(in(1, i) || in(2, i)) << i << " after " << n;
   }
   sim_.run();
@@ -287,7 +287,7 @@ TEST_F(TakeOver, the_second_disk_has_what_the_first_let_go) {
     second += in(2, n) ? 1 : 0;
   }
   EXPECT_GT(second, kBlocks / 2);
-  // One tier's losses are the other one's gains.
+  // The blocks that one tier evicts are those that the other one stores.
   EXPECT_EQ(get(counts(1).stores), kBlocks);
   EXPECT_EQ(get(counts(1).evictions), second);
   EXPECT_EQ(stats(1).moved_down, second);
@@ -306,7 +306,8 @@ TEST_F(TakeOver, write_back_twice_is_one_chain) {
   EXPECT_GT(stats(1).moved_down, kBlocks / 2);
 }
 
-// The host has a block for longer than the first disk: when it goes from there, too, it is where the disk gave it.
+// The host keeps a block longer than the first disk does. When the host evicts it, it must not be written to the first
+// disk again, because the second one has it.
 TEST_F(TakeOver, what_went_on_is_not_written_above_again) {
   open(disk("/a", kSegments, AdmissionKind::all), disk("/b", 60, AdmissionKind::on_eviction));
   put(0);
@@ -367,7 +368,7 @@ TEST_F(TakeOver, a_tier_that_has_it_all_or_wants_nothing_gets_nothing_from_above
   EXPECT_EQ(stats(1).moves_lost, 0U);
 }
 
-// A block that found no room at its write-through goes down at its eviction.
+// A block that got no space at its write-through is written at its eviction.
 TEST_F(TakeOver, write_through_takes_what_it_has_not) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::all));
   put_all(0, 16);
@@ -386,7 +387,7 @@ TEST_F(TakeOver, a_tier_out_of_service_is_passed_by) {
   EXPECT_EQ(stats(1).moves_lost, 0U);
 }
 
-// The first disk goes: the host's write-back comes straight here.
+// The first disk is switched off, and the host's evicted blocks are written to the second tier directly.
 TEST_F(TakeOver, without_the_tier_above_the_host_feeds_it) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
   manager_->lower().disabled(TierIndex{1}, Status(Code::tier_disabled, "the test says so"));
@@ -415,7 +416,7 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
   EXPECT_TRUE(memory_->records.empty());
 }
 
-// At any moment in transit; blocks that are not erased arrive.
+// Erases blocks at random moments of the transfer; all others arrive.
 TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
   memory_->late = true;
@@ -438,7 +439,7 @@ TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   for (uint64_t n = 0; n < 2 * kBlocks; ++n) EXPECT_TRUE(forgotten.contains(n) || in(1, n) || in(2, n)) << n;
 }
 
-// As above, with blocks that the host sends: a plug-in may store one after the call to forget it.
+// Does the same with blocks that the host sends: a plug-in may store a block after the call to forget it.
 TEST_F(TakeOver, what_is_forgotten_on_its_way_from_the_host_does_not_come_back) {
   open(plugin(AdmissionKind::all), disk("/b", 60, AdmissionKind::on_request));
   memory_->late = true;

@@ -19,7 +19,7 @@ class Taken : public test::SmallManager {
     return slot != kNoSlot;
   }
 
-  // As if another node had given it.
+  // Accepts a block as if another node had given it.
   void take(uint64_t n) {
     put(n);
     const SlotId slot = manager_->host().acquire_one(family_, key(n));
@@ -27,7 +27,7 @@ class Taken : public test::SmallManager {
     manager_->stack().keep_taken({&slot, 1});
   }
 
-  // As if another node had given it with a record that names its parent; 0: none.
+  // Accepts a block as if another node had given it, in a record that names its parent; 0: none.
   void land(uint64_t n, uint64_t parent) {
     SlotId slot = kNoSlot;
     ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
@@ -167,7 +167,7 @@ TEST_F(Taken, a_block_that_landed_before_its_parent_follows_it_in_the_end) {
   }
 }
 
-// Which block a record calls its parent is another node's word.
+// The parent named in a record is another node's claim and may be false.
 TEST_F(Taken, records_that_name_each_other_as_parents_keep_no_slots) {
   land(1, 3);
   land(2, 1);

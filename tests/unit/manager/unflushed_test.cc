@@ -46,7 +46,7 @@ TEST(Unflushed, remembers_each_block_once_until_it_is_told_or_forgotten) {
   EXPECT_TRUE(unflushed.all(lost).empty());
 }
 
-// A flush that looked for the first says nothing of the second.
+// The entry of a block that is stored again is a new one: a flush that looked for the first does not cover it.
 TEST(Unflushed, a_block_that_was_stored_again_is_another_one) {
   Unflushed unflushed;
   unflushed.begin([] {});

@@ -1,4 +1,4 @@
-// Pages of a node, read from servers that are none, say too much, or nothing.
+// Reads pages from servers that are no nodes, send too much, or send nothing.
 #include "node/http_client.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(HttpClient, waits_no_longer_than_it_was_told) {
 
 TEST(HttpClient, refuses_what_is_no_address_and_says_that_nobody_listens) {
   EXPECT_EQ(http_get("somewhere", "/", kLong).status().code(), Code::invalid_argument);
-  // Bound, so that no other process gets the port, and not listening.
+  // The port is bound, so that no other process gets it, but does not listen.
   const Fd nobody(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(http_get(bind_to_loopback(nobody), "/", kLong).status().code(), Code::owner_gone);
 }

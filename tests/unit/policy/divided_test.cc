@@ -48,7 +48,7 @@ struct Divided {
 };
 
 constexpr size_t kCapacity = 256;
-// The policy's class of a block, in its own numbers (the low bits of Facts::aux).
+// Returns the policy's class of a block: the low bits of Facts::aux.
 uint32_t kind(const Flat& slots, SlotId slot) { return slots.facts[slot].aux % 128; }
 
 TEST(DividedPolicy, what_left_one_part_is_known_when_it_comes_back_in_another) {
@@ -85,7 +85,7 @@ TEST(DividedPolicy, parts_take_no_more_room_than_one) {
                                                 {std::span(facts).last(kLarge / 2), &residents}};
   const auto made = whole->divide(parts);
   ASSERT_EQ(made.size(), 2U);
-  // The history is divided; what each has of its own is 144 KiB at most.
+  // The history is divided; each part has at most 144 KiB of its own.
   EXPECT_LE(made[0]->bytes() + made[1]->bytes(), whole->bytes() + 147456);
 }
 

@@ -15,7 +15,7 @@
 namespace kvbm::policy::eviction_test {
 namespace {
 
-// Random inserts, hits, holds, releases, erasures and evictions; returns what was evicted.
+// Makes random inserts, hits, holds, releases, erasures and evictions. Returns the evicted slots.
 std::vector<SlotId> random_life(std::string_view name, uint64_t seed, size_t capacity, int steps) {
   Forest forest(name, capacity);
   SeededRandom random(seed);
@@ -52,7 +52,7 @@ std::vector<SlotId> random_life(std::string_view name, uint64_t seed, size_t cap
       forest.leave(slot);
     }
   }
-  // Every evictable slot comes out, once, and children before their parents.
+  // Evicts until nothing is left: every evictable slot is chosen once, children before their parents.
   for (SlotId slot = 0; slot < capacity; ++slot) {
     while (forest.held(slot)) forest.release(slot);
   }
@@ -87,7 +87,7 @@ struct Chains {
   size_t followed = 0;  // parents that went in the same step as their child
 };
 
-// Chains of up to 70 blocks below others or alone, hits and holds; each eviction goes on with the parent if `follow`.
+// Runs random chains of up to 70 blocks with hits and holds. With `follow`, each eviction continues with the parent.
 Chains life_of_chains(std::string_view name, bool follow) {
   constexpr size_t kCapacity = 3000;
   Forest forest(name, kCapacity);

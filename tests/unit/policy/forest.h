@@ -19,7 +19,7 @@ class Forest final : public Residents {
  public:
   Forest(std::string_view name, size_t capacity)
       : facts(capacity), slots_(capacity), policy(make_eviction_policy(name, facts, *this)) {}
-  // As in a block table: a policy that does not look at hints has them honoured for it.
+  // Wraps a policy without hints like the block table does.
   void honour_hints() { policy = with_hints(std::move(policy), facts, *this); }
 
   bool evictable(SlotId slot) const noexcept override {
@@ -47,7 +47,7 @@ class Forest final : public Residents {
     facts[slot].depth = parent == kNoSlot ? 0 : facts[parent].depth + 1;
     policy->inserted(std::span(&slot, 1), tick);
   }
-  // Together, each but the first below the one before it.
+  // Inserts a chain in one call: each slot is a child of the one before.
   void insert_chain(std::span<const SlotId> slots, SlotId parent, uint64_t first_block) {
     for (const SlotId slot : slots) {
       slots_[slot] = {first_block++, parent, 0, 0, true};
@@ -82,7 +82,7 @@ class Forest final : public Residents {
     slots_[parent].children -= 1;
     offer(parent);
   }
-  // As leave. Returns the parent if it has no other children or holds and the policy evicts it next.
+  // Like leave(). Returns the parent if it has no other children or holds and the policy evicts it next.
   SlotId leave_with_parent(SlotId slot) {
     const SlotId parent = slots_[slot].parent;
     const bool only = parent != kNoSlot && resident(parent) && slots_[parent].children == 1 && !held(parent);

@@ -10,7 +10,7 @@
 namespace kvbm::policy::hints_test {
 namespace {
 
-// Blocks 0 .. n-1, one a tick, none above another.
+// Inserts blocks 0 to n - 1 in as many ticks, without parents.
 void fill(Forest& forest, SlotId n) {
   for (SlotId slot = 0; slot < n; ++slot) {
     ++forest.tick;
@@ -67,7 +67,7 @@ TEST(Hints, a_hint_counts_from_when_it_is_given_and_can_be_taken_back) {
   }
 }
 
-// The default takes such a block for one that has returned many times; the others spare it once.
+// The default policy treats such a block like one that has returned many times; the others spare it once.
 TEST(Hints, a_block_of_a_conversation_that_goes_on_is_passed_over_once) {
   for (const std::string_view name : eviction_policy_names()) {
     if (name == "prefix") continue;
@@ -142,7 +142,8 @@ TEST(Hints, one_eviction_puts_back_and_passes_over_a_bounded_number) {
   for (SlotId slot = 0; slot < kBlocks; ++slot) {
     if (forest.resident(slot)) forest.hit(slot);
   }
-  // All were used since they were listed: the one after those that are passed over goes, though it was used too.
+  // All blocks were used after they were listed. The one behind those that are skipped is evicted, although it was used
+  // too.
   SlotId first = 0;
   while (!forest.resident(first)) ++first;
   SlotId expected = first;

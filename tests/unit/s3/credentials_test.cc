@@ -194,7 +194,7 @@ class KeeperTest : public ::testing::Test {
     answer_ = {"", 200,
                R"({"AccessKeyId":")" + key + R"(","SecretAccessKey":"s","Token":"t","Expiration":")" + text + "\"}"};
   }
-  // Until it has done so many searches.
+  // Waits until the keeper has made so many searches.
   void wait_for(CredentialKeeper& keeper, uint64_t searches) {
     std::unique_lock<std::mutex> lock(changed_mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [&] { return keeper.searches() >= searches; });

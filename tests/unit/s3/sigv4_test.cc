@@ -90,7 +90,7 @@ TEST(SigV4, the_session_token_is_signed) {
 TEST(SigV4, encodes_all_but_unreserved_characters) {
   EXPECT_EQ(uri_encode("aZ09-._~ /+=%\xC3\xA4", false), "aZ09-._~%20%2F%2B%3D%25%C3%A4");
   EXPECT_EQ(uri_encode("a/b c", true), "a/b%20c");
-  // By the encoded names, then by the values.
+  // Parameters are sorted by their encoded names, then by their values.
   EXPECT_EQ(canonical_query({{"b", "2"}, {"a", "2"}, {"a", "1"}, {"A", ""}, {"a-b", "x y"}}),
             "A=&a=1&a=2&a-b=x%20y&b=2");
 }

@@ -49,7 +49,7 @@ TEST(Xml, reads_listings) {
   ASSERT_TRUE(list.has_value());
   EXPECT_EQ(list->keys, (std::vector<std::string>{"kv/a&b c+", "kv/d"}));
   EXPECT_TRUE(list->truncated);
-  // Not encoded: as it stands there.
+  // The key is not URL-encoded, so it is taken as it is.
   const auto plain = parse_list("<ListBucketResult><Contents><Key>a%26&amp;</Key></Contents></ListBucketResult>");
   ASSERT_TRUE(plain.has_value());
   EXPECT_EQ(plain->keys, std::vector<std::string>{"a%26&"});

@@ -153,7 +153,7 @@ TEST(Model, a_type_that_is_not_known_is_named) {
   const std::vector<std::string> notes = notes_of(config + "}");
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].find("newmodel"), std::string::npos);
-  // Fields that are not known either, and may change what is cached: by their names, or by a value for each layer.
+  // Unknown fields that may change the size of the cache: by their names, or because they have a value for each layer.
   for (const char* field : {R"("attention_stride":2)", R"("latent_pool_size":64)", R"("plan":["a","b"])",
                             R"("state_heads":{"n":4})"}) {
     const std::string refusal = refusal_of((config + "," + field + "}").c_str());

@@ -228,11 +228,11 @@ std::vector<Row> latent() {
           "mla_use_nope":true,"linear_attn_config":{"full_attn_layers":[4,8,12,16,20,24,28,32,36,40,44,48,52,56,60,64,68,72,
           76,80,84,88,92,93],"head_dim":128,"num_heads":96,"short_conv_kernel_size":4,"use_full_rank_gate":true}}})",
        24 * (512 + 64) * 2, 24 * (512 + 64) * 2, 69 * (3 * 96 * 128 * 3 * 2 + 96 * 128 * 128 * 4)},
-      // Two attentions a layer.
+      // Each layer has two attentions.
       plain("LongCat-Flash-Chat", R"({"model_type":"longcat_flash","attention_method":"MLA","num_layers":28,
           "num_attention_heads":64,"hidden_size":6144,"kv_lora_rank":512,"q_lora_rank":1536,"qk_nope_head_dim":128,
           "qk_rope_head_dim":64,"v_head_dim":128,"zero_expert_num":256})", 2 * 28 * (512 + 64) * 2),
-      // With Megatron's names.
+      // The config uses Megatron's names.
       plain("Moonlight-16B-A3B", R"({"num_layers":27,"hidden_size":2048,"num_attention_heads":16,"kv_channels":128,
           "multi_latent_attention":true,"kv_lora_rank":512,"qk_head_dim":128,"qk_pos_emb_head_dim":64,"v_head_dim":128})",
           27 * (512 + 64) * 2),
@@ -316,7 +316,7 @@ std::vector<Row> other_designs() {
           "mamba_head_dim":64,"mamba_num_heads":64,"mamba_ssm_cache_dtype":"float32","n_groups":8,"num_attention_heads":32,
           "num_hidden_layers":52,"num_key_value_heads":2,"sliding_window":null,"ssm_state_size":128})",
        6 * 2 * 2 * 128 * 2, 6 * 2 * 2 * 128 * 2, 23 * ((64 * 64 + 2 * 8 * 128) * 3 * 2 + 64 * 64 * 128 * 4)},
-      // As published, with a number that JSON does not have.
+      // The published config contains a number that JSON does not have.
       {"Nemotron-H-56B", R"({"model_type":"nemotron_h","attention_head_dim":128,"chunk_size":128,"conv_kernel":4,
           "expand":2,"hidden_size":8192,"hybrid_override_pattern":"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
           "mamba_head_dim":64,"mamba_num_heads":256,"n_groups":8,"num_attention_heads":64,"num_hidden_layers":118,
@@ -340,7 +340,7 @@ std::vector<Row> other_designs() {
           "expand":2,"intermediate_size":5120,"time_step_rank":160})", 0, 0, 64 * (5120 * 3 * 2 + 5120 * 16 * 2)},
       {"Mamba-2.8B, its first form", R"({"d_model":2560,"n_layer":64,"vocab_size":50277,"ssm_cfg":{},"rms_norm":true,
           "residual_in_fp32":true,"fused_add_norm":true})", 0, 0, 64 * (5120 * 3 * 2 + 5120 * 16 * 2)},
-      // Mistral's own names, and Megatron's.
+      // The configs use Mistral's own names, and Megatron's.
       plain("Mistral-7B-v0.3, params.json", R"({"dim":4096,"n_layers":32,"head_dim":128,"hidden_dim":14336,"n_heads":32,
           "n_kv_heads":8,"norm_eps":1e-05,"vocab_size":32768,"rope_theta":1000000.0})", 32 * 2 * 8 * 128 * 2),
       plain("Qwen3-4B, Megatron", R"({"num_layers":36,"hidden_size":2560,"ffn_hidden_size":9728,"num_attention_heads":32,

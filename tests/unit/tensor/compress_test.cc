@@ -156,7 +156,7 @@ TEST_F(Compress, tells_why_a_lossy_mode_was_not_used) {
   EXPECT_EQ(odd.value().kept.tensors()[0].name, "k");
   EXPECT_EQ(odd.value().kept.tensors()[0].counts.not_finite, 1U);
   EXPECT_EQ(fine.value().kept.tensors()[0].name, "ids");
-  // Decoding reports it too.
+  // Decoding reports the wrong bytes, too.
   const auto back = unpack(at("odd"), at("back"), true);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back.value().kept.all(), odd.value().kept.all());
@@ -200,7 +200,7 @@ TEST_F(Compress, chunks_of_another_file_are_found_though_whole_in_themselves) {
   Bytes mixed = read_file(at("a.z"));
   const Bytes other = read_file(at("b.z"));
   ASSERT_EQ(mixed.size(), other.size());
-  // The last chunk, head and all, but for the end.
+  // Cuts the file within the last chunk, near its end.
   const size_t from = mixed.size() - kContainerEndBytes - 384;
   std::copy(other.begin() + static_cast<ptrdiff_t>(from), other.end() - kContainerEndBytes, mixed.begin() + static_cast<ptrdiff_t>(from));
   write_file(at("mixed"), mixed);
@@ -239,7 +239,8 @@ TEST_F(Compress, nothing_is_overwritten_unless_that_is_said) {
   EXPECT_FALSE(NewFile::create(at("no/such/place"), false).ok());
 }
 
-// A full disk, a signal, a kill: there is nothing that could be taken for the file.
+// While a file is written it has no name, so after a full disk, a signal or a kill there is no file that could be taken
+// for the result.
 TEST_F(Compress, a_file_that_is_being_written_has_no_name) {
   const int probe = ::open(dir_.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
   if (probe < 0) GTEST_SKIP() << "files without a name: the file system of " << dir_.path() << " has none";

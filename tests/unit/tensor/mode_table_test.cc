@@ -33,7 +33,7 @@ class ModeTableTest : public ::testing::Test {
   test::TempDir dir_;
 };
 
-// 32 MiB of calls of 4 bytes each would take hours.
+// At 4 bytes a call, 32 MiB would take hours.
 TEST_F(ModeTableTest, a_file_of_one_value_is_measured_too) {
   const auto table = measure(1, 2, nullptr);
   ASSERT_TRUE(table.ok()) << table.status().message();

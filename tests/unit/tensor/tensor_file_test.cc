@@ -93,7 +93,7 @@ TEST(Npy, refuses_each_kind_of_bad_file_by_its_own_name) {
   expect_refused(bytes_of("\x93NUMPY\x01"), Code::invalid_argument, "not an .npy");
 }
 
-// A file says names and types; a terminal must not do what they say.
+// Names and types from a file are printed, and a terminal must not interpret them.
 TEST(Headers, are_told_in_printable_words) {
   const std::string odd = "\\u001b[2J\\n\\u202e";
   const std::string name = "{\"" + odd + std::string(100'000, 'x') + "\":";

@@ -354,7 +354,7 @@ TEST_F(CodedTierTest, damage_is_told_and_forgotten) {
   open();
   ASSERT_EQ(put(1, kBytes), Code::ok);
   world_.disk.faults.flip_on_read = 1;
-  // Leaves are left to the receiver, so the disk does not see it.
+  // The receiver checks the leaves, so the disk does not notice the damage.
   std::vector<Got> got;
   ask({1}, kBytes, &got, kNever, true);
   world_.sim.run_until([&] { return !got.empty(); });
@@ -378,7 +378,7 @@ TEST_F(CodedTierTest, batches_larger_than_their_memory_pass_in_order) {
   ASSERT_TRUE(world_.sim.run_until([&] { return !got.empty(); }));
   for (const Got& one : got) EXPECT_TRUE(one.right);
   EXPECT_LE(tier_->stats().staging_bytes, uint64_t{2} << 20);
-  // Neighbours below are neighbours still.
+  // Records that were neighbours are neighbours in the inner tier too.
   uint64_t last = 0;
   for (const uint64_t n : numbers) {
     tier::Found found;
@@ -407,7 +407,7 @@ TEST_F(CodedTierTest, what_waits_for_memory_ends_at_its_deadline) {
   for (const Got& one : first) EXPECT_TRUE(one.right);
 }
 
-// The batch before it has the memory, and the tier below does not answer.
+// An earlier batch has the memory, and the tier below does not answer.
 TEST_F(CodedTierTest, a_put_that_waits_for_memory_ends_at_its_deadline) {
   options_.write_budget_bytes = 256 << 10;
   const auto pace = std::make_shared<Pace>();
@@ -451,7 +451,8 @@ TEST_F(CodedTierTest, what_is_forgotten_on_its_way_down_does_not_appear) {
   for (const uint64_t n : {2, 4, 5}) EXPECT_EQ(stored_bytes(n), 0U) << n;
 }
 
-// Memory for one record at a time: of the first one nothing is written, and the others had waited for its memory.
+// There is memory for one record at a time. Nothing of the first record is written, and the others waited for its
+// memory.
 TEST_F(CodedTierTest, what_is_forgotten_on_its_way_down_leaves_its_memory_to_what_waits) {
   options_.write_budget_bytes = 256 << 10;
   open();
@@ -553,7 +554,7 @@ TEST_F(CodedTierTest, auto_with_keys_measures_seals_too_and_stores_nothing_witho
   for (uint64_t n = 1; n <= 6; ++n) EXPECT_TRUE(get(n, kBytes).right) << n;
 }
 
-// Reading takes no time here, so what is saved is writing, and that has to be found out first.
+// Reading takes no time here, so coding saves time of writing only, which the choice must measure first.
 TEST_F(CodedTierTest, auto_learns_what_writing_takes) {
   options_.automatic = true;
   options_.link = [](uint64_t) { return 0.0; };

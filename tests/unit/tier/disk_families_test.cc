@@ -81,7 +81,7 @@ TEST(DiskFamilies, forgets_all_families_at_once_however_many_there_are) {
     w.tier->find({&id, 1}, {&found, 1}, false);
     return found.present;
   };
-  // With one that stays there would be too many tombstones: nothing is promised then, and it is said.
+  // With one more tombstone that must stay there would be too many. Then the reset is refused with an error.
   ASSERT_EQ(w.put_now(7, 4096, false, 2), Code::ok);
   EXPECT_EQ(w.tier->erase_families(all).code(), Code::at_limit);
   EXPECT_FALSE(present(2)) << "here it is forgotten all the same";

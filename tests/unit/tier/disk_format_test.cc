@@ -14,7 +14,7 @@ std::vector<Row> rows(uint32_t n) {
   std::vector<Row> out(n);
   for (uint32_t i = 0; i < n; ++i) {
     out[i].key = test::key_of(i);
-    // Two of three share a page of heads with the next one.
+    // Two of three heads share a page with the next one.
     out[i].page = i % 3 == 0 ? 2 + 3 * i : 3 + 3 * i;
     out[i].back = i % 3 == 0 ? 0 : i % 3 + 3;
     out[i].head_bytes = 184;
@@ -127,12 +127,12 @@ TEST(SegmentFormat, a_segment_header_comes_back_and_every_field_bit_counts) {
   }
 }
 
-// With floors it says so, so that a library which does not know them leaves it alone.
+// A superblock with floors has a version of its own, so that a library that does not know floors refuses it.
 TEST(SegmentFormat, a_name_gives_back_the_number_of_its_segment) {
   EXPECT_EQ(segment_name(0), "segment-000001.kv");
   EXPECT_EQ(segment_name(999'998), "segment-999999.kv");
   EXPECT_EQ(segment_name(999'999), "segment-1000000.kv");
-  // The last is the most that a tier can have: 16 TiB in segments of 64 KiB.
+  // The last number is the largest that a tier can have: 16 TiB in segments of 64 KiB.
   for (const uint32_t n : {0U, 41U, 999'998U, 999'999U, 1'048'575U, 9'999'999U, (1U << 28) - 1}) {
     EXPECT_EQ(segment_number(segment_name(n)), n);
     EXPECT_TRUE(is_tier_file(segment_name(n))) << n;

@@ -29,7 +29,7 @@ TEST(DiskIndex, takes_at_most_48_bytes_a_record_from_500000_on) {
   }
 }
 
-// As recovery fills it: what is inserted after that comes on top.
+// Fills the index as recovery does; later inserts come in addition.
 TEST(DiskIndex, with_room_reserved_takes_at_most_48_bytes_a_record_and_hardly_grows) {
   constexpr uint64_t kRecords = 500'000;
   DiskIndex index(UINT64_MAX);

@@ -64,7 +64,7 @@ Code put_record(DiskWorld& w, uint64_t n, const TestRecord& record) {
   return codes.empty() ? Code::internal : codes[0];
 }
 
-// Of each kind one record: what a head says of coding and sealing, and what is counted.
+// One record of each kind: the facts in heads about coding and sealing, and their counts.
 TEST(DiskInspect, tells_coded_and_sealed_records_from_plain_ones) {
   DiskWorld w(4);
   ASSERT_TRUE(w.open().ok());

@@ -158,7 +158,7 @@ TEST(DiskTier, makes_segments_ahead_of_their_use_with_one_sync_of_the_directory)
   EXPECT_EQ(w.disk.count(SimDisk::Op::directory_sync), synced + 1);
   // The segments are used in order, and their records are found after a restart.
   for (uint64_t n = 2; n <= 200; ++n) ASSERT_EQ(w.put_now(n, 12000, n % 7 == 0), Code::ok) << n;
-  // More are made when half of them are used: 67 segments were used.
+  // New segments are made in groups when half of the spare ones are used up; 67 segments were used.
   EXPECT_LE(w.disk.count(SimDisk::Op::directory_sync), synced + 1 + 67 / 16);
   w.power_cut();
   ASSERT_TRUE(w.open().ok());
@@ -567,7 +567,7 @@ TEST(DiskTier, removes_extra_segments_when_the_capacity_was_lowered) {
   EXPECT_EQ(w.put_now(1000, 8192), Code::ok);
 }
 
-// As a tier of 16 TiB leaves one behind.
+// The directory has a segment as left by a tier of 16 TiB.
 TEST(DiskTier, takes_a_segment_whose_number_has_seven_digits_for_its_own) {
   DiskWorld w(19);
   ASSERT_TRUE(w.open().ok());

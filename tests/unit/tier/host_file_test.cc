@@ -23,7 +23,7 @@ NamespaceId id(uint64_t n) {
 struct Page {
   alignas(8) std::byte bytes[HostFile::kBytes] = {};
 
-  // As a process that starts finds it.
+  // Opens the page as a new process does.
   HostFile open(uint64_t slots = 10) {
     HostFile file(bytes, 4096, slots);
     if (!file.begin()) {
@@ -60,7 +60,7 @@ TEST(HostFile, another_shape_or_version_has_nothing_that_counts) {
   EXPECT_FALSE(HostFile(page.bytes, 4096, 10).begin());
 }
 
-// A process that is killed while it gives the file another shape leaves one that has none.
+// A process that is killed while it gives the file another shape leaves a file without one.
 TEST(HostFile, a_change_of_shape_that_was_cut_short_leaves_no_shape) {
   Page page;
   page.open().set_epoch(id(1), 3);
@@ -76,7 +76,7 @@ TEST(HostFile, knows_its_own_at_every_step_and_what_is_empty_and_nothing_else) {
   EXPECT_TRUE(HostFile::is_one(page.bytes));
   HostFile(page.bytes, 4096, 11).forget();
   EXPECT_TRUE(HostFile::is_one(page.bytes));
-  // As a process leaves it that is killed while it clears the page for another shape.
+  // The process was killed while it cleared the page for another shape.
   std::memset(page.bytes + 8, 0, 100);
   EXPECT_TRUE(HostFile::is_one(page.bytes));
   Page other;
@@ -98,7 +98,7 @@ TEST(HostFile, foreign_rows_take_a_quarter_and_raise_no_floor) {
   EXPECT_EQ(foreign, HostFile::kForeignRows);
   EXPECT_EQ(file.epochs().size(), HostFile::kForeignRows + 1);
   EXPECT_EQ(file.epoch(id(1)), 3U);
-  // The others have all that is left, and those rows, too.
+  // Rows of this process get all remaining rows, and those of foreign namespaces, too.
   for (uint64_t n = 2; n <= HostFile::kRows; ++n) file.set_epoch(id(10'000 + n), 2);
   HostFile next = page.open();
   EXPECT_EQ(next.epoch(id(1)), 3U);
@@ -132,7 +132,7 @@ TEST(HostFile, more_namespaces_than_rows_lose_hits_and_never_an_ended_epoch) {
   HostFile next = page.open();
   for (uint64_t n = 1; n <= kNames; ++n) EXPECT_GE(next.epoch(id(n)), n % 5 + 1) << n;
   EXPECT_LE(next.epoch(id(kNames + 1)), 5U);
-  // The floor does not lower what a namespace without a row is raised to.
+  // Raising a namespace without a row above the floor must not be undone by the floor.
   const uint64_t before = next.epoch(id(kNames + 2));
   next.set_epoch(id(kNames + 2), 1);
   EXPECT_EQ(page.open().epoch(id(kNames + 2)), before);
@@ -205,7 +205,7 @@ TEST(HostArena, a_file_of_somebody_else_is_refused_by_name_and_stays_as_it_is) {
     std::ifstream in(options.file);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
   }
-  // Made in advance, to give it an owner or a mode.
+  // The file exists before, as users make it to set its owner or mode.
   std::ofstream(options.file, std::ios::trunc).close();
   EXPECT_TRUE(HostArena::create(options).ok());
 }

@@ -73,7 +73,7 @@ class LetGo : public ::testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     w_.tier = std::move(opened).value();
   }
-  // Byte for byte the record of that number.
+  // Returns whether the tier returns the record of that number, byte for byte.
   bool right(uint64_t n, uint64_t bytes) {
     const TestRecord want(n, bytes, family_of(1));
     const auto at = below_.kept.find(w_.id(n));
@@ -134,7 +134,7 @@ TEST_F(LetGo, a_tier_below_that_hangs_holds_nothing_up_for_long) {
     ASSERT_LE(below_.held_bytes, uint64_t{10} << 20);
     ASSERT_LE(w_.disk.used(), w_.options.capacity_bytes);
   }
-  // The disk's time alone, and 8 ns for each written byte.
+  // The limit is the time of the disk alone, and 8 ns for each written byte.
   EXPECT_LT(w_.sim.clock().now_ns() - began, alone_ns + alone_ns / 2 + kRecords * 16384 * 8);
   EXPECT_GT(w_.tier->stats().moves_lost, kRecords / 4);
   EXPECT_EQ(w_.tier->stats().moved_down, 0U);
@@ -220,8 +220,8 @@ TEST_F(LetGo, what_is_damaged_is_not_given_away) {
   for (uint64_t n = 1; n <= 600; ++n) EXPECT_TRUE(!below_.kept.contains(w_.id(n)) || right(n, kBytes)) << n;
 }
 
-// The process ends while a record is on its way: it is here again, or below, or its life was over as it always could
-// be.
+// The process ends while a record is being moved. Afterwards the record is here, or in the tier below, or was evicted
+// as it always could be.
 TEST_F(LetGo, a_crash_loses_nothing_that_was_not_taken_over) {
   for (uint64_t cut = 1; cut <= 40; ++cut) {
     Below below;
@@ -243,7 +243,7 @@ TEST_F(LetGo, a_crash_loses_nothing_that_was_not_taken_over) {
     w.tier = std::move(again).value();
     for (uint64_t n = 1; n <= 180 + cut; ++n) {
       const bool here = w.get_now(n, kBytes).right;
-      // The new process makes room as well.
+      // The new process evicts records, too.
       const bool let_go = evicted.contains(w.id(n)) || nobody.evicted.contains(w.id(n));
       EXPECT_TRUE(here || let_go || below.kept.contains(w.id(n))) << cut << " " << n;
     }

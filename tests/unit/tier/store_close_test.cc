@@ -17,7 +17,7 @@ using tier::store::ObjectRequest;
 using tier::store::ObjectStore;
 using tier::store::Requests;
 
-// Answers from threads of its own, and counts calls that come after its end.
+// Answers on threads of its own, and counts calls after its end.
 class Ends final : public ObjectStore {
  public:
   Ends() : threads_(std::move(ThreadExecutor::create("ends", 2)).value()) { facts_.concurrency = 4; }

@@ -49,7 +49,7 @@ TEST(StoreIndex, finds_what_a_map_finds) {
         for (uint64_t i = 1 + random.below(40); i > 0; --i) numbers.push_back(random.below(5000));
         std::sort(numbers.begin(), numbers.end());
         numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-        // One time in four a pack that is older than others.
+        // In one of four cases adds a pack that is older than others.
         const uint64_t at = random.below(4) == 0 ? ms - 1 - random.below(500) : ++ms;
         if (packs.contains(at)) break;
         const uint64_t family = 1 + random.below(3);

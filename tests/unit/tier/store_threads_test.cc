@@ -29,7 +29,7 @@ struct Bucket {
   std::map<std::string, std::vector<std::byte>> objects;
 };
 
-// Objects in memory, answered from threads of its own.
+// Stores objects in memory, and answers on threads of its own.
 class MemoryStore final : public ObjectStore {
  public:
   explicit MemoryStore(std::shared_ptr<Bucket> bucket)
@@ -215,7 +215,7 @@ TEST(StoreThreads, work_at_a_time_and_close_in_the_middle) {
       threads.emplace_back([&, t] { engine.work(static_cast<uint64_t>(round) * 10 + t, 60); });
     }
     for (auto& thread : threads) thread.join();
-    // One time in two with calls in flight.
+    // In half of the rounds waits for the calls; in the others closes while calls are in flight.
     if (round % 2 == 0) latch.wait();
     Latch down;
     down.add();

@@ -57,7 +57,7 @@ TEST(TierChoice, seals_count_on_both_sides) {
       }
     }
   };
-  // Plain: 0.5 + 2 * 0.3. Coded: 0.35 + 2 * 0.26, which is more than 0.94 of a plain byte without a seal.
+  // Plain: 0.5 + 2 * 0.3. Coded: 0.35 + 2 * 0.26, which without a seal would be more than 0.94 of a plain byte.
   TierChoice sealing(Goal::speed, true);
   teach_sealed(sealing);
   EXPECT_NE(sealing.plan(kSecond, 1, false, {0.25, 0.25}).level, Level::off);

@@ -20,7 +20,7 @@ std::string line(uint64_t length, uint64_t ids, const std::string& more = "") {
   return text + "]}\n";
 }
 
-// Of a trace that is read; 0 and a failure otherwise.
+// Returns the block size of a trace that is read; 0, and a failure, for others.
 uint32_t block_of(const std::string& text, uint32_t said = 0) {
   ParseOptions options;
   options.tokens_per_block = said;
@@ -43,7 +43,7 @@ TEST(BlockSize, is_found_out_from_the_lengths) {
   EXPECT_EQ(block_of(line(521, 33) + line(545, 35)), 16U);
   EXPECT_EQ(block_of(line(10, 1) + line(20, 2)), 16U);
   EXPECT_EQ(block_of(line(1000, 10) + line(1001, 11)), 100U);  // no power of two, and no other number
-  // Traces without an id for a last block that is a part of one.
+  // These traces have no id for an incomplete last block.
   EXPECT_EQ(block_of(line(600, 1) + line(1000, 1) + line(1024, 2) + line(400, 0)), 512U);
   EXPECT_EQ(block_of(line(545, 34) + line(521, 32)), 16U);
   EXPECT_EQ(block_of(line(0, 0) + line(600, 2)), 512U);
@@ -189,7 +189,7 @@ TEST(Forms, bailian_lines_have_seconds_and_blocks_of_sixteen) {
   EXPECT_EQ(parsed.value().form, Form::bailian);
   EXPECT_EQ(parsed.value().trace.requests[0].timestamp_ms, 61114U);
   EXPECT_EQ(parsed.value().trace.tokens_per_block, 16U);
-  // 16 where several sizes fit; said where it is another.
+  // 16 is chosen if several sizes fit; another size must be given.
   EXPECT_EQ(block_of(line(10, 1, chat)), 16U);
   ParseOptions options;
   options.form = Form::mooncake;
@@ -228,7 +228,7 @@ TEST(Forms, burstgpt_tables_have_lengths_alone) {
   EXPECT_EQ(parsed.value().form, Form::burstgpt);
   EXPECT_EQ(parsed.value().trace.requests[1].timestamp_ms, 40500U);
   EXPECT_EQ(parsed.value().trace.requests[1].input_length, 1087U);
-  // Its later table has other columns in between.
+  // The later version of the table has additional columns.
   const Result<Parsed> later =
       parse("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
             "5,abc,1.5,ChatGPT,472,18,490,Conversation log\n", {});
@@ -266,7 +266,7 @@ TEST(Unpack, gives_plain_text_as_it_is_and_names_what_it_does_not_read) {
   }
 }
 
-// Of a build that reads it: else the refusal says so.
+// Returns whether this build reads the format. If it does not, the refusal must name it.
 bool reads(const std::string& packed, const char* what) {
   const Result<std::string> read = unpacked(packed, 100, "t");
   if (!read.ok() && says(read.status().message(), what)) return false;

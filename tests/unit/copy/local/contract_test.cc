@@ -8,7 +8,7 @@ namespace kvbm::test::contract_test {
 
 namespace {
 
-// Paths in a directory of its own instead of ports; all else is as with other sockets.
+// A world in which addresses are paths in a directory instead of ports.
 class PathWorld final : public TransportWorld {
  public:
   const kvbm_transport_ops_t& ops(int) override { return *copy::local::unix_transport_ops(); }

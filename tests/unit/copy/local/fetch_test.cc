@@ -172,7 +172,7 @@ TEST(Fetch, bytes_are_right_or_refused_while_the_owner_reuses_slots) {
   uint64_t refused = 0;
   uint64_t wrong = 0;
   for (uint64_t tries = 0; (good < 1500 || refused < 1500) && tries < 2'000'000; ++tries) {
-    // In turn the newest one, and the one that the owner is about to replace.
+    // Reads the newest record and the one that the owner is about to replace, in turn.
     const uint64_t n = newest.load() - tries % 2;
     const auto slot = static_cast<SlotId>(n % kSlots);
     Code code = world.head_of(slot, n);

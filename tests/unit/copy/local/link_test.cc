@@ -255,7 +255,7 @@ TEST_F(Link, what_is_no_hello_is_refused_before_anything_else) {
     if (c.flip == 8) {
       EXPECT_NE(b_.logged.find("it speaks 3, this library 1"), std::string::npos) << b_.logged;
     }
-    // Its own end shows it: our hello, then nothing more.
+    // The refused peer gets our hello, then the end of the connection.
     std::byte in[256];
     EXPECT_EQ(::recv(bad.get(), in, sizeof in, 0), static_cast<ssize_t>(kHelloBytes)) << c.what;
     while (::recv(bad.get(), in, sizeof in, 0) < 0 && errno == ECONNRESET) {
@@ -381,13 +381,13 @@ TEST_F(Link, a_peer_that_reads_nothing_gets_a_bounded_queue_and_blocks_nobody) {
   std::vector<std::byte> bulk(1 << 20);
   const kvbm_transport_piece_t piece{bulk.data(), bulk.size()};
   EXPECT_EQ(b_.link->push(peer, 1, &piece, 1, 7), Code::ok);
-  // Meanwhile another one is served.
+  // Another peer is served meanwhile.
   connect();
   ASSERT_EQ(b_.link->admit(ba_), Code::ok);
   ASSERT_EQ(b_.link->send(ba_, {message.data(), 10}), Code::ok);
   run_until([&] { return a_.messages.size() == 1; }, "the other peer's message");
   EXPECT_EQ(b_.writable, 0);
-  // The memory of a push that never went out comes back when the peer is dropped.
+  // Memory of a push that was never sent is returned when the peer is disconnected.
   EXPECT_EQ(b_.link->disconnect(peer, false), Code::ok);
   run_until([&] { return b_.closed.count(peer) == 1; }, "the end");
   EXPECT_EQ(b_.ends[7], Code::closed);
@@ -400,7 +400,7 @@ TEST_F(Link, a_flood_of_strangers_is_bounded_and_descriptors_come_back) {
     std::vector<Fd> strangers;
     for (size_t i = 0; i < 100; ++i) strangers.push_back(raw());
     for (int i = 0; i < 20; ++i) b_.link->progress();
-    // Each one inside has a socket and a pidfd here; those above the limit were closed at once.
+    // Each admitted stranger has a socket and a pidfd here; those above the limit were closed at once.
     EXPECT_LE(open_descriptors(), before + 100 + 2 * UnixTransport::kMaxStrangers);
     EXPECT_GE(open_descriptors(), before + 100 + 2);
   }
@@ -482,7 +482,7 @@ TEST_F(Link, a_closed_listener_takes_its_file_along_unless_it_is_anothers) {
 TEST_F(Link, another_users_process_is_refused_by_what_the_kernel_says) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   listen();
-  // Past the directory's door, so that the check behind it is what refuses.
+  // Opens the directory to others first, so that the check of the socket itself must refuse.
   ASSERT_EQ(chmod(temp_.path().c_str(), 0755), 0);
   ASSERT_EQ(chmod(path_.c_str(), 0666), 0);
   const pid_t child = fork();
