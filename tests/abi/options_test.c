@@ -67,7 +67,7 @@ static kvbm_status_t use_load(void *o) {
   return status;
 }
 
-/* Options that are taken get as far as the manager, which is no node. */
+/* Returns where accepted options lead: to the manager, which is no node. */
 static kvbm_status_t use_offer(void *o) {
   const kvbm_request_id_t request = {{1}};
   const uint32_t id = 0;
@@ -138,7 +138,7 @@ static void every_size_is_taken_or_refused_as_documented(void) {
     CHECK(all[i].use(&room) < 0);
     CHECK_STATUS(all[i].init(NULL, size), KVBM_ERR_INVALID);
     CHECK_STATUS(all[i].init(&room, 3), KVBM_ERR_INVALID);
-    /* A size that was never set: nothing behind the struct is looked at. */
+    /* The size was never set, so nothing behind the struct may be read. */
     CHECK_STATUS(all[i].init(&room, UINT32_MAX), KVBM_ERR_INVALID);
     CHECK_STATUS(all[i].init(&room, size), KVBM_OK);
     memset(&room, 0xFE, sizeof(uint32_t));

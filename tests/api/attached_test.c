@@ -320,7 +320,7 @@ static void quotas_reject_or_evict(void) {
   engine_close(&e);
 }
 
-/* Registers blocks [first, first + n) of a namespace and lets them go: they stay, and count. */
+/* Registers blocks [first, first + n) of a namespace and releases them: they stay resident, and count. */
 static kvbm_status_t leave_blocks(engine_t *e, kvbm_namespace_t *ns, uint8_t first, size_t n) {
   kvbm_block_t blocks[4];
   kvbm_key_t keys[4];

@@ -1,4 +1,5 @@
-/* Stores that outrun the disk: they wait for room that is on its way, and are refused for what callers hold alone. */
+/* Stores that outrun the disk: they wait for slots that offloads are about to release, and are refused if only
+ * callers hold the slots. */
 #include <unistd.h>
 
 #include "engine.h"
@@ -20,7 +21,7 @@ static void open_over(engine_t *e, const char *name) {
   OK(engine_open(e, HOST_BLOCKS, path, 128 << 20));
 }
 
-/* How many blocks of the chains are still somewhere, every byte compared. */
+/* Returns how many blocks of the chains some tier still has; compares every byte. */
 static size_t all_that_came_back(engine_t *e, uint32_t stores) {
   size_t good = 0;
   uint32_t s;
@@ -47,7 +48,7 @@ static void burst(uint32_t admission, const char *name) {
 static void a_burst_of_stores_is_not_refused(void) { burst(KVBM_ADMIT_ALL, "all"); }
 static void nor_where_blocks_go_down_when_they_are_evicted(void) { burst(KVBM_ADMIT_ON_EVICTION, "on_eviction"); }
 
-/* Every block of the host is on its way to a slow disk, by name: what is stored meanwhile waits for it. */
+/* Every block of the host is being offloaded to a slow disk on request, so later stores must wait. */
 static void many_stores_at_once_wait_for_what_is_offloaded(void) {
   enum { kMany = 40, kEach = 16 };
   engine_t e;

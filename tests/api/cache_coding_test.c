@@ -5,7 +5,7 @@
 
 enum { LAYERS = 3, HEADS = 2, DIM = 64, TOKENS = 16, BLOCKS = 10, DEVICE = 1 };
 enum { MOST_LAYER_BYTES = 2 * BLOCKS * TOKENS * HEADS * DIM * 4, CODED_BYTES = LAYERS * MOST_LAYER_BYTES + 16384 };
-/* Of a coded buffer's head: the sums of what was lost. */
+/* Offsets in the head of a coded buffer: the sums of the losses. */
 enum { SUMS_AT = 40, SUMS_END = 56, HEAD_BYTES = 56, LEAF_BYTES = 24 };
 
 static kvbm_error_t err;
@@ -14,7 +14,7 @@ static kvbm_error_t err;
     CHECK_STATUS(call, KVBM_OK);                              \
     if (err.status != KVBM_OK) printf("  %s\n", err.message); \
   } while (0)
-/* Refused, with these words. */
+/* Expects that a call is refused with these words. */
 #define REFUSED(call, status, words)                                                        \
   do {                                                                                      \
     CHECK_STATUS(call, status);                                                             \
@@ -119,7 +119,7 @@ static size_t payload_of(const caches_t *w, int on_device, size_t block, unsigne
   return n;
 }
 
-/* Numbers as caches hold them, the same in both caches. */
+/* Writes numbers like those of a cache, equal in both caches. */
 static void fill(caches_t *w, uint32_t element) {
   uint32_t state = 12345 + element;
   size_t l, i, p, b, h, t;
@@ -206,7 +206,7 @@ static void one_mode(caches_t *w, uint32_t element, uint32_t mode) {
       CHECK(memcmp(found, plain + at, bytes) == 0);
       at += bytes;
     }
-    /* A block that was not named has what it had. */
+    /* A block that was not named must be unchanged. */
     (void)payload_of(w, to, 0, found);
     CHECK(found[0] == 0x11 && memcmp(found, found + 1, at / N - 1) == 0);
   }
@@ -293,7 +293,7 @@ static void what_cannot_be_is_refused_by_name(void) {
     REFUSED(kvbm_cache_decode(cache, by_host, coded, ids, N, &options, &err), KVBM_ERR_DAMAGED, "leaf");
     options.flags = 2;
     REFUSED(kvbm_cache_decode(cache, by_host, coded, ids, N, &options, &err), KVBM_ERR_INVALID, "flags");
-    /* As many bytes, and something else. */
+    /* Changes the bytes, but not their number. */
     {
       kvbm_codec_options_t form;
       kvbm_codec_options_init(&form, sizeof form);
@@ -301,7 +301,7 @@ static void what_cannot_be_is_refused_by_name(void) {
       OK(kvbm_codec_encode(plain, N * LAYERS * w.layer_bytes / BLOCKS, 0, &form, by_device, sizeof by_device, &got, &err));
       REFUSED(kvbm_cache_decode(cache, by_device, got, ids, N, NULL, &err), KVBM_ERR_MISMATCH, "of another cache");
     }
-    /* Nothing of all that has changed a block, but for whole leaves of what was damaged behind them. */
+    /* No refused call has changed a block, except for whole leaves before a damaged one. */
     (void)payload_of(&w, side, others[0], found);
     CHECK(found[0] == 0x11);
     fill(&w, KVBM_ELEMENT_BF16);

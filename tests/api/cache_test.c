@@ -19,7 +19,7 @@ static kvbm_geometry_t *geometry_of(uint32_t kind, uint32_t units, uint32_t laye
   if (kvbm_geometry_create(kTokens, units, &c, 1, &g, &err) < 0) printf("  geometry: %s\n", err.message);
   return g;
 }
-/* Tensors a form wants over `base`, cut evenly. */
+/* Returns the number of tensors of a form, and cuts `base` evenly into them. */
 static size_t tensors_of(uint32_t form, unsigned char *base, uint64_t total, uint32_t layers, kvbm_tensor_t *out) {
   size_t n = 1, i;
   if (form <= KVBM_FORM_PACKED_HND) n = layers;
@@ -231,7 +231,7 @@ static void a_stored_block_is_found_by_the_engine_blocks_it_begins_with(void) {
     CHECK(check_filled(memory + kPage, kPage, 71));
     kvbm_match_release(match);
   }
-  /* Nothing begins like this; and what was dropped is not found by its units either. */
+  /* No stored block begins with these units. A dropped block must not be found by its units either. */
   memset(prompt, 0x55, sizeof *prompt);
   CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, &look, &match, &hits), KVBM_OK);
   CHECK(match == NULL);

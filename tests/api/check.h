@@ -90,7 +90,7 @@ static inline void check_keep_log(void *user, int32_t level, const char *compone
   (void)user, (void)level, (void)component;
   snprintf(check_log, sizeof check_log, "%s", text);
 }
-/* A call that is refused, and words that the log has for it. */
+/* Expects that a call is refused, and that the log has these words for it. */
 #define CHECK_REFUSED(call, expected, words)                                                                \
   do {                                                                                                     \
     check_log[0] = '\0';                                                                                   \
@@ -101,7 +101,8 @@ static inline void check_keep_log(void *user, int32_t level, const char *compone
     }                                                                                                      \
   } while (0)
 
-/* NULL tiers: host memory only, and nothing of the environment. Returns 0 with the error kept in w->err. */
+/* Opens a world. NULL tiers: host memory only, without settings from the environment. Returns 0, with the error in
+ * w->err, if that fails. */
 static inline int world_open(world_t *w, uint64_t host_bytes, const kvbm_tier_t *tiers, size_t n_tiers) {
   kvbm_context_options_t context;
   kvbm_manager_options_t options;

@@ -12,7 +12,7 @@ static unsigned char raw[BYTES], back[BYTES];
 static unsigned char room[BYTES + 16384];
 static kvbm_error_t err;
 
-/* bf16 with few exponents, as KV is. */
+/* Fills the page with bf16 values of few exponents, like KV. */
 static void fill(uint64_t seed) {
   size_t i;
   for (i = 0; i < VALUES; ++i) {
@@ -40,7 +40,7 @@ static size_t encode(uint32_t mode, const kvbm_codec_options_t *options) {
   return n;
 }
 
-/* Whether this library was built with zstd: the mode leaves bytes as they are without it. */
+/* Returns whether this library was built with zstd. Without it the mode leaves bytes as they are. */
 static int with_zstd(void) {
   static const unsigned char zeros[4096];
   size_t n = 0;

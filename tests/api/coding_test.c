@@ -1,4 +1,4 @@
-/* Tiers that code and seal: what comes back, what is refused, what the statistics say. */
+/* Tiers that code and seal: bytes after a load, refusals, and statistics. */
 #include <sys/stat.h>
 
 #include "engine.h"
@@ -190,8 +190,8 @@ static void *register_block(kvbm_manager_t *manager, kvbm_namespace_t *ns, const
   return view.data;
 }
 
-/* Which quarters (K and V of layer 0, of layer 1) of a managed block are other bytes once it was on the disk: a bit
- * each. */
+/* Returns which quarters of a managed block (K and V of layer 0, of layer 1) have other bytes after a stay on the
+ * disk, one bit each. */
 static unsigned lost_by(const char *codec, const char *directory, kvbm_manager_stats_t *out_stats) {
   static unsigned char want[BLOCK_BYTES], other[BLOCK_BYTES];
   engine_t e;

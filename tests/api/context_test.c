@@ -36,7 +36,7 @@ static char *config_of(const kvbm_context_t *context) {
   CHECK_U64(strlen(text), needed);
   return text;
 }
-/* The line of `text` that holds `what`, for looking at one option and its origin. */
+/* Returns whether the line of `text` with `what` also has the origin. */
 static int line_has(const char *text, const char *what, const char *origin) {
   const char *at = strstr(text, what);
   const char *end = at ? strchr(at, '\n') : NULL;
@@ -186,7 +186,7 @@ static void children_keep_parents_alive(void) {
   kvbm_namespace_release(w.ns);
 }
 
-/* Calls of a child on its parent's objects: returns the number of the first that is not KVBM_ERR_FORKED. */
+/* Counts a call of a child on its parent's objects. Returns the number of the first one that is not KVBM_ERR_FORKED. */
 #define TOLD(call) do { ++n; if ((call) != KVBM_ERR_FORKED) return n; } while (0)
 static int blocks_in_a_child(world_t *w, kvbm_block_t *blocks, kvbm_match_t *match) {
   int n = 0;

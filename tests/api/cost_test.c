@@ -72,7 +72,7 @@ static void a_match_says_what_loading_would_take(void) {
   engine_close(&e);
 }
 
-/* A disk that gives a block in two minutes. */
+/* The disk takes two minutes for a block. */
 static void from_a_slow_disk_nothing_is_loaded_and_closing_waits_for_no_read(void) {
   engine_t e;
   kvbm_status_t status[32];

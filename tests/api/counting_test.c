@@ -3,7 +3,7 @@
 
 static char scratch[256];
 
-/* The statistics; the sums that hold at any moment when nothing is under way. */
+/* Returns the statistics, after checking the sums that hold whenever no operation is in progress. */
 static kvbm_manager_stats_t counted(kvbm_manager_t *manager) {
   kvbm_manager_stats_t stats;
   uint64_t hits = 0, misses = 0;
@@ -19,7 +19,7 @@ static kvbm_manager_stats_t counted(kvbm_manager_t *manager) {
   return stats;
 }
 
-/* Evicts what nothing holds, after it has gone to the disk. */
+/* Waits for offloads, then evicts every block without a hold. */
 static void empty_host(kvbm_manager_t *manager, kvbm_namespace_t *ns) {
   kvbm_block_t all[64];
   size_t n = 0;
@@ -202,7 +202,7 @@ static void hits_of_a_window_sum_to_the_total(void) {
   CHECK(stats.tiers[0].hits == 10 && stats.tiers[1].hits == 0 && stats.tiers[1].misses == 2);
   CHECK_U64(stats.tiers[0].hit_bytes, in_host);
   CHECK_U64(stats.tiers[0].payload_bytes, 20 * record);
-  /* Attention of the last three blocks in the host, all else on the disk. */
+  /* The attention of the last three blocks is in the host, and all else on the disk. */
   empty_host(h.manager, h.ns);
   memset(&attention, 0, sizeof attention);
   attention.component = 1;
@@ -213,7 +213,7 @@ static void hits_of_a_window_sum_to_the_total(void) {
   CHECK(stats.tiers[0].hits == 10 + 1 && stats.tiers[1].hits == 9); /* the windows of the last two are on the disk */
   CHECK_U64(stats.tiers[0].hit_bytes, in_host + 3 * record);
   CHECK_U64(stats.tiers[1].hit_bytes, mixed - 3 * record);
-  /* Each, and any: of both parts, or none. */
+  /* In modes each and any a hit needs both parts. */
   CHECK_U64(look_up(h.cache, keys + 6, 6, KVBM_LOOKUP_EACH, &mixed), 4);
   CHECK_U64(look_up(h.cache, keys + 9, 3, KVBM_LOOKUP_ANY, &mixed), 1);
   stats = counted(h.manager);

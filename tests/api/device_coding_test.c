@@ -11,7 +11,7 @@
 #include "fake_driver.h"
 
 enum { LAYERS = 3, HEADS = 2, DIM = 64, TOKENS = 16, BLOCKS = 10, DEVICE = 1 };
-/* Of a layer of all blocks, in the widest element. */
+/* Bytes of one layer of all blocks, in the widest element. */
 enum { MOST_LAYER_BYTES = 2 * BLOCKS * TOKENS * HEADS * DIM * 4 };
 
 static char scratch[256];
@@ -124,7 +124,7 @@ static unsigned char *element_of(const side_t *w, int on_device, size_t width, s
   return base + ((plane * BLOCKS + block) * TOKENS * HEADS * DIM + inner) * width;
 }
 
-/* A block as bytes in one order, wherever it lies. */
+/* Copies a block into one order of bytes, from the host or a device. */
 static size_t block_bytes(const side_t *w, int on_device, size_t width, size_t block, unsigned char *out) {
   size_t n = 0, l, p, t, h;
   for (l = 0; l < LAYERS; ++l) {
@@ -139,7 +139,7 @@ static size_t block_bytes(const side_t *w, int on_device, size_t width, size_t b
   return n;
 }
 
-/* Numbers as caches hold them: signs and low bits of any kind, exponents of few kinds. */
+/* Writes numbers like those of a cache: any signs and low bits, few exponents. */
 static void fill(side_t *w, uint32_t element) {
   const size_t width = width_of(element);
   uint32_t state = 12345 + element;
@@ -222,7 +222,7 @@ static uint64_t metric(side_t *w, const char *row) {
 
 static unsigned char expected[BLOCKS][LAYERS * MOST_LAYER_BYTES / BLOCKS], found[LAYERS * MOST_LAYER_BYTES / BLOCKS];
 
-/* The processor's decoding of the blocks on the disk. */
+/* Stores in `expected` how the processor decodes the blocks on the disk. */
 static void expect_what_the_host_reads(const setup_t *s) {
   side_t w;
   kvbm_status_t status[BLOCKS];
@@ -237,7 +237,7 @@ static void expect_what_the_host_reads(const setup_t *s) {
   side_close(&w);
 }
 
-/* Every way of loading gives these bits. */
+/* Expects that every way of loading gives these bits. */
 static uint64_t expect_the_same_on_the_device(const setup_t *s, int layers, int keep_below) {
   side_t w;
   kvbm_status_t status[BLOCKS];
@@ -311,7 +311,7 @@ static void lossy_blocks_where_they_are_allowed(void) {
   }
 }
 
-/* K is for the processor, V for the device, in one record. */
+/* In one record K must be decoded by the processor, and V by the device. */
 static void a_record_that_is_only_partly_for_the_device(void) {
   setup_t s = {fresh_path(), "default", "k=int8_coded,default", "true", KVBM_ELEMENT_BF16, 1};
   int layers;
@@ -386,7 +386,7 @@ static void what_is_damaged_reaches_no_engine(void) {
       for (i = 0; i < BLOCKS; ++i) {
         const size_t n = block_bytes(&w, 1, 2, i, found);
         refused += status[i] != KVBM_OK;
-        /* A leaf is right, 0xFF, or what was there before; of a block that was loaded all are right. */
+        /* Each leaf is right, 0xFF, or unchanged. Of a loaded block all leaves are right. */
         for (at = 0; at < n; at += n / (LAYERS * 2)) {
           const size_t leaf = n / (LAYERS * 2);
           const int right = memcmp(found + at, expected[i] + at, leaf) == 0;

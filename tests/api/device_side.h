@@ -35,7 +35,7 @@ typedef struct side {
 
 static uint16_t host_memory[2][LAYERS][LAYER_VALUES];
 
-/* ipc: the option device.ipc. */
+/* `ipc`: value of the option device.ipc. */
 static int side_open(side_t *s, int where, const char *option, const char *address, const char *ipc,
                      uint32_t block_tokens, uint32_t form) {
   const kvbm_setting_t settings[5] = {{option, address},
@@ -93,7 +93,7 @@ static void side_close(side_t *s) {
   for (l = 0; l < LAYERS && s->where != HOST; ++l) fake.free_memory((address_t)(size_t)s->kv[l]);
 }
 
-/* Where a side has one value of a layer. */
+/* Returns the place of one value of a layer in a side's cache. */
 static size_t place(const side_t *s, uint32_t plane, uint32_t head, uint32_t token, uint32_t element) {
   const uint32_t n = TOKENS / s->block_tokens;
   const size_t block = (size_t)plane * n + s->blocks[token / s->block_tokens];
@@ -124,7 +124,7 @@ static uint64_t wrong(const side_t *s, uint32_t layer) {
   return n;
 }
 
-/* A metric with both labels, ~0 where there is none. */
+/* Returns a metric with both labels; ~0 if there is none. */
 static uint64_t metric(const side_t *s, const char *name, const char *label, const char *other) {
   static char text[1 << 17];
   size_t needed = 0;

@@ -383,8 +383,8 @@ static int copy_file(const char *from, const char *to) {
   return good;
 }
 
-/* A driver that cannot be used: attaching says both sides, and caches in host memory are as before. `says` are words of
- * the message. The driver is a copy under a name of its own: a library is loaded once. */
+/* A driver that cannot be used: attaching reports it, and caches in host memory still work. `says`: words of the
+ * message. The driver is a copy of the library under a name of its own, because a library is loaded only once. */
 static void refused_by(const char *name, const char *settings, const char *says, const char *says_too) {
   char path[512];
   device_engine_t e;
@@ -395,7 +395,8 @@ static void refused_by(const char *name, const char *settings, const char *says,
   snprintf(path, sizeof path, "%s/kvbm-%ld-%s.so", tmp != NULL ? tmp : "/tmp", (long)getpid(), name);
   if (settings != NULL) CHECK(copy_file(KVBM_FAKE_DRIVER, path));
   OK(open_manager(&e, "auto", path));
-  /* Read by the fake when it is loaded; a context would take it for a setting of its own. */
+  /* The fake reads the variable when it is loaded. It must be removed then, because a context would take it for a
+   * setting. */
   if (settings != NULL) setenv("KVBM_FAKE_CUDA", settings, 1);
   CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
   unsetenv("KVBM_FAKE_CUDA");
@@ -404,7 +405,7 @@ static void refused_by(const char *name, const char *settings, const char *says,
   if (strstr(check_error.message, says) == NULL || strstr(check_error.message, says_too) == NULL) {
     printf("  %s: %s\n", name, check_error.message);
   }
-  /* Memory of the host is taken all the same, by that manager and by others. */
+  /* Caches in host memory can still be attached, in this manager and in others. */
   memory[0] = memory[1] = memory[2] = calloc(BLOCKS, PAGE);
   OK(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_AUTO, 0, &cache));
   kvbm_cache_release(cache);
@@ -428,7 +429,7 @@ static void what_cannot_be_used_is_said_from_both_sides(void) {
              KVBM_BUILD_HAS_KERNELS ? "this libkvbm has kernels for" : "where nvcc is");
 }
 
-/* Of a metric without labels but the device's. */
+/* Returns a metric that has no label but the device's. */
 static unsigned long metric(kvbm_manager_t *manager, const char *name) {
   static char text[131072];
   size_t n;
@@ -467,7 +468,7 @@ static void what_is_on_a_disk_alone_comes_past_the_host(void) {
   load.keep_below = 1;
   OK(kvbm_cache_load(e.cache, match, ids, hits, &load, NULL, 0));
   for (i = 0; i < 8; ++i) CHECK(block_is(&e, 20 + i, i));
-  /* Where the directory has no direct I/O there is no such way. */
+  /* If the directory has no direct I/O, this path is not used. */
   CHECK((metric(e.manager, "kvbm_device_storage_reads_total{device=\"1\"} ") != 0) == (direct >= 0));
   CHECK(metric(e.manager, "kvbm_device_storage_failed_total{device=\"1\"} ") == 0);
   kvbm_match_release(match);

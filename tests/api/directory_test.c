@@ -27,7 +27,7 @@ static int says(const char *what) {
   return 0;
 }
 
-/* The tier of `path` is refused with `status`, in words that name `what` and `remedy`. */
+/* Expects that the tier at `path` is refused with `status`, in words that name `what` and `remedy`. */
 static void refused(const char *path, uint64_t capacity, kvbm_status_t status, const char *what, const char *remedy) {
   engine_t e;
   memset(&check_error, 0, sizeof check_error);
@@ -177,7 +177,7 @@ static void a_host_file_of_someone_else(void) {
   close(fd);
 }
 
-/* A status of blocks would say that there is nothing to mend. */
+/* The error must not be a status of blocks, which would hide that something must be repaired. */
 static void a_path_that_leads_nowhere(void) {
   engine_t e;
   const char *path = directory("missing/host");
@@ -245,7 +245,7 @@ static void a_read_only_directory(void) {
   still_has(directory("read-only"), 1, 20);
 }
 
-/* A file that takes all the room that is left. */
+/* Makes a file that takes all remaining space. */
 static void fill_up(const char *path) {
   static char page[65536];
   size_t bytes = sizeof page;

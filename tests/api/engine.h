@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* The particulars of the last refusal. */
+/* Details of the last refusal. */
 static kvbm_error_t check_error;
 
 #define OK(call) CHECK_STATUS(call, KVBM_OK)
@@ -20,19 +20,19 @@ typedef struct engine {
   unsigned char *memory;
 } engine_t;
 
-/* Of the disk of engines that are opened from now on; 0 = no cap. */
+/* Cap of the disk of engines that are opened from now on; 0: none. */
 static uint64_t engine_read_bytes_per_s = 0;
 static const char *engine_codec = NULL;
 static uint64_t engine_write_bytes_per_s = 0;
 static uint32_t engine_admission = KVBM_ADMIT_ALL;
-/* Of the host tier of engines that are opened from now on; NULL = memory. */
+/* File of the host tier of engines that are opened from now on; NULL: memory. */
 static const char *engine_host_file = NULL;
 
-/* Which block goes when the host is full, of engines that are opened from now on; NULL = the default. */
+/* Eviction policy of engines that are opened from now on; NULL: the default. */
 static const char *engine_policy = NULL;
 static const kvbm_policy_table_t *engine_policy_table = NULL;
 
-/* Host room for `host_blocks` blocks (about), and these tiers below. */
+/* Opens an engine with a host for about `host_blocks` blocks, and these tiers below. */
 static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const kvbm_tier_t *tiers, size_t n_tiers) {
   kvbm_manager_options_t options;
   kvbm_namespace_options_t who;
@@ -128,7 +128,8 @@ __attribute__((unused)) static kvbm_status_t engine_store(engine_t *e, uint32_t 
   return kvbm_cache_store(e->cache, keys, ids, n, NULL, NULL, 0);
 }
 
-/* Looks a chain up, loads what hits into ids 32 .., checks every byte; returns how many came back right. */
+/* Looks a chain up and loads hits into ids 32 and following. Compares every byte. Returns the number of right
+ * blocks. */
 __attribute__((unused)) static size_t engine_load(engine_t *e, uint32_t first, size_t n) {
   kvbm_key_t keys[64];
   kvbm_status_t status[64];

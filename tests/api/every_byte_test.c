@@ -18,7 +18,7 @@ typedef struct store {
 
 static char directory[256];
 
-/* Of stores that are opened from now on. */
+/* Codec of the disks of stores that are opened from now on. */
 static const char *disk_codec = NULL;
 static const char *hashes = "at_register";
 static size_t tensors = 1; /* that a block lies in */
@@ -45,7 +45,7 @@ static kvbm_status_t attach(engine_store_t *s) {
   return kvbm_cache_attach(s->manager, s->ns, &options, &s->cache, &s->err);
 }
 
-/* disk, listen and peers may be NULL */
+/* Opens a store; disk, listen and peers may be NULL. */
 static kvbm_status_t open_store(engine_store_t *s, const char *disk, const char *listen, const char *peers,
                                 const char *local) {
   kvbm_setting_t settings[5];
@@ -98,7 +98,7 @@ static unsigned char value_of(uint32_t salt, size_t block, size_t at) {
   return (unsigned char)(salt + block * 16 + at / (BLOCK / TENSORS));
 }
 
-/* Registers blocks as an engine does that has kvbm own them. */
+/* Registers blocks as an engine with a managed pool does. */
 static void put(engine_store_t *s, uint32_t salt, kvbm_key_t *keys, kvbm_block_t *blocks) {
   kvbm_view_t views[BLOCKS];
   size_t i, at;
@@ -112,7 +112,7 @@ static void put(engine_store_t *s, uint32_t salt, kvbm_key_t *keys, kvbm_block_t
   CHECK_STATUS(kvbm_manager_register(s->manager, s->ns, blocks, keys, BLOCKS, NULL), KVBM_OK);
 }
 
-/* As a cosmic ray does. The holds end. */
+/* Flips a bit like a cosmic ray, and ends the holds. */
 static void flip_a_bit(engine_store_t *s, kvbm_block_t *blocks) {
   kvbm_view_t view;
   CHECK_STATUS(kvbm_block_view(s->manager, &blocks[FLIPPED], 1, &view), KVBM_OK);
@@ -130,7 +130,7 @@ static int is_right(const engine_store_t *s, uint32_t salt, size_t block) {
   return 1;
 }
 
-/* Looks all of them up, each by itself, and loads what hits: what became of each. KVBM_ERR_MISS: no hit. */
+/* Looks each block up by itself and loads the hits. Returns a status for each: KVBM_ERR_MISS if it was no hit. */
 static void load(engine_store_t *s, uint32_t salt, const kvbm_key_t *keys, uint64_t ask_ns, int keep_below,
                  kvbm_status_t *out) {
   size_t i;
@@ -156,7 +156,8 @@ static void load(engine_store_t *s, uint32_t salt, const kvbm_key_t *keys, uint6
   }
 }
 
-/* All but the flipped one come, and it does not, as damage or as a miss; and from then on it is not found. */
+/* Expects that all blocks but the flipped one are loaded. The flipped one must be damage or a miss, and must not be
+ * found afterwards. */
 static void only_the_flipped_one_is_refused(engine_store_t *s, uint32_t salt, const kvbm_key_t *keys, uint64_t ask_ns,
                                             int keep_below) {
   kvbm_status_t status[BLOCKS];
@@ -221,7 +222,7 @@ static void to_a_disk(void) {
     evict_all(&s);
     only_the_flipped_one_is_refused(&s, 7, keys, 0, 1);
     close_store(&s);
-    /* Another process does not find it there either. */
+    /* Another process does not find the block either. */
     CHECK_STATUS(open_store(&s, disk, NULL, NULL, NULL), KVBM_OK);
     only_the_flipped_one_is_refused(&s, 7, keys, 0, 0);
     close_store(&s);

@@ -21,8 +21,8 @@ static kvbm_status_t open_engine(engine_t *e) {
   return status;
 }
 
-/* Runs in a child, which ends by kill -9 where `then_killed` says so and else as its last line does; what it returned,
- * or -1 if it failed itself. A child says its number before it is killed. */
+/* Runs a function in a child process. `then_killed`: the child is ended by kill -9, else by its last line. Returns
+ * the function's result; -1 if the child failed. */
 typedef int part_fn(int argument);
 static int in_a_child(part_fn *part, int argument, int then_killed) {
   int said[2], status = 0, word = -1;
@@ -85,7 +85,7 @@ static int is_refused_twice_in_one_process(int unused) {
   CHECK_STATUS(open_engine(&mine), KVBM_OK);
   for (i = 0; i < 2; ++i) is_refused(0); /* the refusal takes nothing from the owner */
   CHECK(engine_store(&mine, 30, STORED) == KVBM_OK && engine_load(&mine, 30, STORED) == STORED);
-  /* and it still excludes other processes */
+  /* The file is still locked against other processes. */
   CHECK(in_a_child(is_refused, (int)getpid(), 0) == 0);
   engine_close(&mine);
   CHECK_STATUS(open_engine(&mine), KVBM_OK); /* free again */
@@ -100,7 +100,7 @@ static void a_second_owner_in_the_process_is_refused(void) {
   end();
 }
 
-/* The owner forks, as engines do: its child must not keep the file when it is gone. */
+/* The owner forks, as engines do. Its child must not keep the file locked after the owner's end. */
 static int holds_the_file_and_forks(int unused) {
   pid_t child;
   if (holds_the_file(unused) == -1) return -1;
@@ -152,7 +152,7 @@ static void an_owner_in_another_process_is_named(void) {
 
 /* ---- kill -9 ---- */
 
-/* The keys' blocks are evicted by blocks of a managed pool, which their user begins to write. */
+/* Blocks of a managed pool, to which their user begins to write, evict the blocks of the keys. */
 static int writes_into_every_slot(int unused) {
   static engine_t e;
   kvbm_block_t block;
@@ -217,7 +217,7 @@ static void slots_that_were_handed_out_are_not_found_after_a_kill(void) {
   end();
 }
 
-/* Leaves room for some of what was stored: the others must all be found, and right. */
+/* Writes into all slots but some. The blocks in the others must all be found, with the right bytes. */
 static int writes_into_some_slots(int taken) {
   static engine_t e;
   kvbm_block_t blocks[HOST_BLOCKS];
@@ -339,7 +339,7 @@ static void a_registered_duplicate_of_changed_bytes_is_not_given(void) {
   end();
 }
 
-/* A store that says a key's block is there says so of the bytes, not of what they were. */
+/* A store that reports a key as present must have verified that block's bytes. */
 static int stores_the_same(int unused) {
   engine_t e;
   (void)unused;
@@ -373,7 +373,7 @@ static void forget(engine_t *e, int way) {
   OK(kvbm_manager_drop(e->manager, e->ns, NULL, keys, STORED, NULL));
 }
 
-/* Stores, and forgets. With EVICTED_FIRST the blocks' slots are free by then, with HELD they are held. */
+/* Stores and erases. With EVICTED_FIRST the blocks' slots are free by then, with HELD they are held. */
 static int forgets(int how) {
   static engine_t e;
   kvbm_block_t blocks[HOST_BLOCKS];
@@ -434,8 +434,8 @@ static void forgotten_blocks_stay_forgotten_after_a_kill(void) { forgotten(0, 1)
 static void forgotten_blocks_with_a_disk_stay_forgotten_after_a_close(void) { forgotten(1, 0); }
 static void forgotten_blocks_with_a_disk_stay_forgotten_after_a_kill(void) { forgotten(1, 1); }
 
-/* Without a disk the file alone remembers the epoch: what was stored since is found, and a second invalidation does not
- * bring back what the first one's epoch had. */
+/* Without a disk only the file keeps the epoch. Blocks stored after the invalidation are found, and a second
+ * invalidation does not bring back older blocks. */
 static int invalidates_and_stores(int first) {
   static engine_t e;
   if (open_engine(&e) != KVBM_OK) return -1;

@@ -220,7 +220,7 @@ static uint64_t position_mismatches(engine_t *e) {
   return stats.position_mismatches;
 }
 
-/* Loads the four keys for `positions` (NULL = none said); gives how many came, each with the right bytes. */
+/* Loads the four keys for `positions` (NULL: none). Returns how many were loaded with the right bytes. */
 static size_t load_at(engine_t *e, const kvbm_key_t *keys, const kvbm_position_t *positions, uint32_t any,
                       kvbm_status_t *status) {
   kvbm_lookup_options_t each;

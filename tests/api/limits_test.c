@@ -17,7 +17,7 @@ static kvbm_namespace_t *open_tenant(engine_t *e, int64_t number, uint64_t quota
   return ns;
 }
 
-/* Names a part of the namespace: one of those that can be in use. */
+/* Creates one of the objects of the namespace that are limited. */
 static kvbm_status_t use(engine_t *e, kvbm_namespace_t *ns) {
   kvbm_key_t key;
   memset(&key, 1, sizeof key);

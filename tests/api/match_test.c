@@ -170,7 +170,7 @@ static void empty_batches_are_done_at_once(void) {
   n = 9;
   OK(kvbm_manager_pin(e.manager, e.ns, NULL, NULL, 0, 1, KVBM_FOREVER, &pin, &n));
   CHECK(n == 0 && pin == 0);
-  /* An accepted one gives its completion, empty or not. */
+  /* An accepted submission has a completion, even if it is empty. */
   OK(kvbm_queue_create(e.context, 8, &queue, &check_error));
   OK(kvbm_cache_store(e.cache, NULL, NULL, 0, NULL, queue, 1));
   OK(kvbm_cache_load(e.cache, match, NULL, 0, NULL, queue, 2));
@@ -363,7 +363,7 @@ static void a_hybrid_load_brings_every_needed_part(void) {
   hybrid_close(&h);
 }
 
-/* A key that is not there is not loaded, whatever kind of component it is of, and however many others hit. */
+/* An absent key is never reported as loaded, whatever its component is and however many others hit. */
 static void a_missing_window_or_state_is_never_reported_as_loaded(void) {
   size_t p;
   for (p = 1; p < HYBRID_PARTS; ++p) {

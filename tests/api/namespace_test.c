@@ -80,7 +80,7 @@ static size_t found(kvbm_cache_t *cache, const kvbm_key_t *keys, size_t n) {
   return hits;
 }
 
-/* Each key by itself, in the host tier alone. */
+/* Counts the keys that are in the host tier, each by itself. */
 static size_t in_host(engine_t *e, kvbm_namespace_t *ns, const kvbm_key_t *keys, size_t n) {
   kvbm_lookup_options_t options;
   kvbm_match_t *match = NULL;

@@ -17,7 +17,7 @@ typedef struct member {
   kvbm_error_t err;
 } member_t;
 
-/* peers and listen may be "" */
+/* Opens a member; peers and listen may be "". */
 static kvbm_status_t member_open(member_t *m, const char *listen, const char *peers) {
   const kvbm_setting_t settings[] = {{"node.listen", listen}, {"node.peers", peers}, {"node.pool", "test"}};
   kvbm_context_options_t context;
@@ -55,7 +55,7 @@ static void pause_a_little(void) {
   nanosleep(&wait, NULL);
 }
 
-/* Until n nodes are ready and have said what they offer; 0 after a minute. */
+/* Waits until n nodes are connected and have reported their tiers. Returns 0 after a minute. */
 static int wait_for_nodes(const member_t *m, size_t n) {
   int tries;
   for (tries = 0; tries < 30000; ++tries) {
@@ -69,7 +69,7 @@ static int wait_for_nodes(const member_t *m, size_t n) {
   return 0;
 }
 
-/* Blocks of n keys, each full of its number. */
+/* Registers blocks for n keys, each filled with its number. */
 static kvbm_status_t fill(const member_t *m, uint32_t salt, kvbm_key_t *keys, size_t n) {
   kvbm_block_t blocks[BLOCKS];
   kvbm_view_t views[BLOCKS];
@@ -86,7 +86,7 @@ static kvbm_status_t fill(const member_t *m, uint32_t salt, kvbm_key_t *keys, si
   return status;
 }
 
-/* How many of the keys come, with the right bytes, through an attached cache; -1 for wrong bytes. */
+/* Returns how many of the keys are loaded with the right bytes; -1 for wrong bytes. */
 static int load(const member_t *m, uint32_t salt, const kvbm_key_t *keys, size_t n, uint64_t ask_ns) {
   static unsigned char engine[BLOCKS][BLOCK];
   kvbm_tensor_t tensor = {engine, sizeof engine, 0, BLOCK};
@@ -163,7 +163,7 @@ static void who_waits_for_peers_finds_at_once_what_they_have(void) {
   CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 60000000000ULL, &err), KVBM_OK);
   CHECK_U64(load(&b, 10, keys, BLOCKS, 60000000000ULL), BLOCKS);
   CHECK_STATUS(kvbm_manager_wait_for_peers(b.manager, 0, NULL), KVBM_OK);
-  /* One node is there; the other address has no listener. */
+  /* One address has a node, the other no listener. */
   snprintf(both, sizeof both, "%s,127.0.0.1:1", a.address);
   CHECK_STATUS(member_open(&c, "", both), KVBM_OK);
   CHECK_STATUS(kvbm_manager_wait_for_peers(c.manager, 20000000ULL, &err), KVBM_ERR_DEADLINE);
@@ -198,7 +198,8 @@ static void a_router_learns_who_has_how_much_of_each_request(void) {
   CHECK_STATUS(fill(&a, 130, keys, BLOCKS), KVBM_OK);
   CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
   CHECK(wait_for_nodes(&b, 1));
-  /* First request: six keys are here, all are there. Second: no node has it. Third: both have the first key. */
+  /* Request 1: this node has one key less than the other has. Request 2: no node has it. Request 3: both have the
+   * first key. */
   CHECK_STATUS(fill(&b, 130, keys, 6), KVBM_OK);
   world_keys(b.ns, 130, keys, BLOCKS);
   world_keys(b.ns, 131, keys + BLOCKS, 4);
@@ -276,7 +277,7 @@ static void a_manager_that_is_no_node_says_so(void) {
   world_close(&w);
 }
 
-/* A port without a listener now; 0: none. */
+/* Returns a port without a listener; 0: none. */
 static unsigned free_port(void) {
   struct sockaddr_in here;
   socklen_t size = sizeof here;

@@ -73,7 +73,7 @@ static void store(node_t *node, const char *model, uint32_t tp, uint32_t rank) {
   rank_close(&r);
 }
 
-/* Leading blocks that a rank finds and loads; every one of them right. */
+/* Loads blocks of a rank. Returns the number of leading blocks found and loaded, all of them right. */
 static size_t load(node_t *node, const char *model, uint32_t tp, uint32_t rank, uint64_t ask_ns) {
   rank_t r;
   kvbm_key_t keys[BLOCKS];
@@ -164,7 +164,7 @@ static void processes_of_a_shared_tier_set_do(void) {
   node_close(&other);
   node_close(&client);
   node_close(&owner);
-  /* An engine of another size that is started later, on the directory that is left. */
+  /* An engine of another size starts later, on the remaining directory. */
   CHECK_STATUS(member_open(&owner, path), KVBM_OK);
   CHECK_U64(load_in_time(&owner, "whole", 8, 7, BLOCKS), BLOCKS);
   CHECK_U64(load(&owner, "not whole", 1, 0, 0), 0);

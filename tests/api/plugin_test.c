@@ -1,4 +1,5 @@
-/* Tiers as shared libraries: an honest one below a disk, and what hostile ones can do, which is to be of no use. */
+/* Tiers as shared libraries: one that keeps the rules, and hostile ones, which can do no more harm than to be
+ * useless. */
 #include <dlfcn.h>
 #include <sched.h>
 
@@ -6,7 +7,7 @@
 
 static char scratch[256];
 
-/* Its table; every library is loaded once, and keeps its records. */
+/* Returns the library's table. Each library is loaded once, and keeps its records. */
 static const kvbm_tier_table_t *table_of(const char *library) {
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle == NULL) printf("  %s\n", dlerror());
@@ -34,7 +35,7 @@ static unsigned long long metric(engine_t *e, const char *name) {
   return at == NULL ? 0 : strtoull(at + strlen(line), NULL, 10);
 }
 
-/* Nothing stays in the host. */
+/* Evicts all blocks from the host. */
 static void empty_host(engine_t *e, size_t blocks) {
   kvbm_block_t all[64];
   size_t n = 0;
@@ -42,7 +43,7 @@ static void empty_host(engine_t *e, size_t blocks) {
   OK(kvbm_block_release(e->manager, all, blocks));
 }
 
-/* Looks up and loads 8 blocks with 20 ms to do it in; what the load came to, KVBM_ERR_MISS if there was no hit. */
+/* Loads 8 blocks within 20 ms. Returns the load's status; KVBM_ERR_MISS if there was no hit. */
 static kvbm_status_t quick_load(engine_t *e, uint32_t first, unsigned char mark) {
   kvbm_key_t keys[8];
   uint32_t ids[8] = {40, 41, 42, 43, 44, 45, 46, 47};
@@ -94,7 +95,7 @@ static void an_honest_one_is_the_third_tier(void) {
   CHECK_U64(stats.tiers[2].damaged, 0);
   CHECK_U64(stats.tiers[0].stores, 24); /* stored, and brought up again */
   CHECK_U64(stats.tiers[0].store_bytes, 24 * BLOCK_BYTES);
-  /* The disk could; the plug-in says nothing of power cuts. */
+  /* The disk could promise durability, but the plug-in cannot. */
   CHECK_STATUS(kvbm_manager_flush_durable(e.manager, 60000000000ULL), KVBM_ERR_UNSUPPORTED);
   engine_close(&e);
 }
@@ -112,10 +113,10 @@ static void wrong_bytes_are_damage_and_are_not_found_again(void) {
   CHECK_U64(stats.tiers[1].damaged, 8);
   CHECK_U64(stats.tiers[1].errors, 8);
   CHECK(metric(&e, "kvbm_tier_faults_total") >= 1);
-  /* The plug-in still says that it has them. */
+  /* The plug-in still reports the records as present. */
   CHECK_STATUS(quick_load(&e, 1, 0), KVBM_ERR_MISS);
   CHECK_U64(stats_of(&e).tiers[1].hits, 8);
-  /* Stored anew they are found again, and are as wrong; in the end nothing is asked of it any more. */
+  /* Blocks that are stored again are found again, with wrong bytes. In the end the tier is disabled. */
   for (round = 0; round < 64 && stats_of(&e).tiers[1].disabled == 0; ++round) {
     OK(engine_store(&e, 1, 8));
     OK(kvbm_manager_flush(e.manager, 60000000000ULL));
@@ -153,7 +154,7 @@ static void one_that_never_returns_costs_a_deadline_and_is_disabled(void) {
   }
   CHECK_U64(stats_of(&e).tiers[1].disabled, 1);
   CHECK_STATUS(quick_load(&e, 201, 0x11), KVBM_ERR_MISS);
-  /* The host goes on. */
+  /* The host tier still works. */
   OK(engine_store(&e, 201, 8));
   CHECK_U64(engine_load(&e, 201, 8), 8);
   engine_close(&e); /* and does not wait for it */

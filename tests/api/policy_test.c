@@ -6,7 +6,7 @@
 #define HOST_BLOCKS 24u
 #define MOST_SLOTS 64u
 
-/* Least recently used, by the letter of kvbm_plugin.h; it complains of what it did not expect. */
+/* An LRU policy, strictly by kvbm_plugin.h; counts unexpected calls. */
 typedef struct caller_lru {
   uint32_t slots[MOST_SLOTS];
   size_t n;
@@ -81,7 +81,7 @@ static void caller_erased(void *policy, uint32_t slot) {
 static const kvbm_policy_table_t caller_table = {sizeof(kvbm_policy_table_t), 0, "caller", caller_create, caller_destroy,
                                                  caller_inserted, caller_used, caller_evict, caller_erased};
 
-/* Names that stand alone: block i of `first` on. */
+/* Makes keys without parents, of blocks `first` and following. */
 static void lone_keys(uint32_t first, size_t n, kvbm_key_t *out) {
   size_t i, b;
   for (i = 0; i < n; ++i) {
@@ -103,7 +103,7 @@ static kvbm_status_t store_lone(engine_t *e, uint32_t first, size_t n, uint32_t 
   return kvbm_cache_store(e->cache, keys, ids, n, &options, NULL, 0);
 }
 
-/* A match that holds those of the n blocks that are there. */
+/* Returns a match that holds those of the n blocks that are present. */
 static kvbm_match_t *hold(engine_t *e, uint32_t first, size_t n, size_t *out_hits) {
   kvbm_key_t keys[MOST_SLOTS];
   kvbm_lookup_options_t options;
@@ -115,7 +115,7 @@ static kvbm_match_t *hold(engine_t *e, uint32_t first, size_t n, size_t *out_hit
   return match;
 }
 
-/* How many blocks can be had with nothing held; what is below gets time to take what it is to take. */
+/* Returns how many blocks can be allocated when nothing is held. Lower tiers get time to store blocks before. */
 static size_t allocatable(engine_t *e) {
   kvbm_block_t blocks[MOST_SLOTS];
   size_t n = 0, rounds;
@@ -198,7 +198,7 @@ static void nothing_is_lost_where_lookups_race_with_eviction(void) {
   engine_policy_table = NULL;
 }
 
-/* How many of the n blocks are in the host. */
+/* Returns how many of the n blocks are in the host. */
 static size_t there(engine_t *e, uint32_t first, size_t n) {
   size_t hits = 0;
   kvbm_match_release(hold(e, first, n, &hits));

@@ -158,7 +158,7 @@ static inline unsigned char truth(uint64_t seed, uint32_t layer, uint32_t plane,
   return (unsigned char)(check_random(&z) >> (i % 8 * 8));
 }
 
-/* Writes the truth at positions [begin, end) of a layer. */
+/* Writes the reference bytes at positions [begin, end) of a layer. */
 static inline void rank_fill(rank_t *r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
   uint32_t plane, head, p, i;
   for (plane = 0; plane < 2; ++plane)
@@ -169,7 +169,7 @@ static inline void rank_fill(rank_t *r, uint64_t seed, uint32_t layer, uint32_t 
       }
 }
 
-/* Rows of a layer at positions [begin, end) that are not the truth. */
+/* Returns the number of rows of a layer at positions [begin, end) that differ from the reference. */
 static inline uint32_t rank_wrong(const rank_t *r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
   uint32_t plane, head, p, i, wrong = 0;
   for (plane = 0; plane < 2; ++plane)
@@ -183,7 +183,7 @@ static inline uint32_t rank_wrong(const rank_t *r, uint64_t seed, uint32_t layer
   return wrong;
 }
 
-/* Bytes outside positions [begin, end) of the request that are not as they were. */
+/* Returns the number of bytes outside positions [begin, end) of the request that have changed. */
 static inline size_t rank_spilled(const rank_t *r, uint32_t begin, uint32_t end) {
   size_t changed = 0, i;
   uint32_t layer, plane, head, p;
@@ -214,7 +214,7 @@ static inline uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
 }
 
-/* An offer of all of the rank's blocks, nothing published. */
+/* Offers all of the rank's blocks; publishes nothing. */
 static inline kvbm_status_t rank_offer(rank_t *r, uint64_t request, uint64_t timeout_ns, kvbm_queue_t *queue,
                                        kvbm_offer_t **out) {
   const kvbm_request_id_t id = request_of(request);
@@ -226,7 +226,7 @@ static inline kvbm_status_t rank_offer(rank_t *r, uint64_t request, uint64_t tim
   return kvbm_offer_open(r->cache, &id, r->ids, r->n_ids, &options, queue, 1000 + r->shape.rank, out, &r->err);
 }
 
-/* A session for positions [begin, end of the request). */
+/* Opens a session for positions from `begin` to the end of the request. */
 static inline kvbm_status_t rank_receive(rank_t *r, uint64_t request, uint32_t begin, const kvbm_source_t *sources,
                                          size_t n_sources, uint64_t timeout_ns, kvbm_queue_t *queue,
                                          kvbm_session_t **out) {

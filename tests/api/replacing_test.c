@@ -132,7 +132,7 @@ static void evict_all(kvbm_manager_t *manager, kvbm_namespace_t *ns) {
   OK(kvbm_block_release(manager, all, n));
 }
 
-/* The hold of key `id` that `ns` finds in the host; 0 for none. */
+/* Returns a hold on the block with key `id` that `ns` finds in the host; 0: none. */
 static kvbm_block_t found(model_t *m, kvbm_namespace_t *ns, uint32_t id) {
   kvbm_lookup_options_t options;
   kvbm_match_t *match = NULL;
@@ -156,7 +156,7 @@ static const void *bytes_of(model_t *m, kvbm_block_t block) {
   return view.data;
 }
 
-/* Key `id` lies in the host as int8 gave it back; the hold on it that the lossy handle has. */
+/* Puts the block with key `id` into the host as int8 decodes it. Returns the hold of the lossy handle. */
 static kvbm_block_t lossy_in_host(model_t *m, uint32_t id) {
   kvbm_block_t block;
   kvbm_key_t key;
@@ -171,7 +171,7 @@ static kvbm_block_t lossy_in_host(model_t *m, uint32_t id) {
   return block;
 }
 
-/* A managed block with the exact bytes, registered. */
+/* Registers a managed block with the exact bytes. */
 static kvbm_block_t register_exact(model_t *m, uint32_t id, uint32_t duplicates, kvbm_status_t *item) {
   kvbm_register_options_t options;
   kvbm_block_t block = 0;
@@ -328,7 +328,7 @@ static void content_key(engine_t *e, kvbm_key_t *key) {
   OK(kvbm_key_content(e->ns, tokens, 4, 4, NULL, key, 1, &n));
 }
 
-/* Status of loading the key for `position` (NULL: none), and `value` if it is KVBM_OK. */
+/* Loads the key for `position` (NULL: none). Returns the status; expects `value` in the block if it is KVBM_OK. */
 static kvbm_status_t load_at(engine_t *e, const kvbm_position_t *position, uint32_t any, unsigned char value) {
   kvbm_load_options_t options;
   kvbm_match_t *match = NULL;

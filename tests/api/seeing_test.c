@@ -81,7 +81,7 @@ static void metrics_and_statistics_agree(void) {
   engine_close(&e);
 }
 
-/* A policy that evicts what came last: easy to tell from every built-in one. */
+/* A policy that evicts the newest block, which no built-in policy does. */
 typedef struct stack_policy {
   uint32_t slots[64];
   size_t n;

@@ -48,7 +48,7 @@ static kvbm_session_t *open_it(const side_t *s, unsigned number, const char *add
   return session;
 }
 
-/* Until a metric is at least that, or for a minute. */
+/* Waits until a metric is at least that, for a minute at most. */
 static int reaches(const side_t *s, const char *name, const char *label, const char *other, uint64_t least) {
   int i;
   for (i = 0; i < 60000; ++i) {
@@ -93,7 +93,7 @@ static int run_prefill(const char *ipc) {
   return 0;
 }
 
-/* Reads what another one offers, on a device that does not get on. */
+/* Decodes a request of another process, on a device that makes no progress. */
 static int run_decode(const char *address) {
   kvbm_session_t *session;
   side_t s;
@@ -140,7 +140,7 @@ static int child_start(child_t *c, const char *role, const char *argument) {
   return c->pid > 0 && c->address[0] != 0;
 }
 
-/* kill_it: as with -9; else it ends by itself. Its exit status, or its signal. */
+/* Ends a child. kill_it: by SIGKILL, else waits for it. Returns its exit status or its signal. */
 static int child_end(child_t *c, int kill_it) {
   int status = -1;
   if (kill_it) kill(c->pid, SIGKILL);
@@ -247,7 +247,7 @@ static void a_prefill_process_that_is_killed_while_it_is_read_ends_the_session(v
   CHECK(strcmp(say(&w.prefill, "sent"), "sent") == 0); /* and this device stands still */
   CHECK_U64(child_end(&w.prefill, 1), SIGKILL);
   CHECK(fake.apply("hold=0"));
-  /* Bytes in shared memory from before may still be read, or the end of the connection came first. */
+  /* The device may still have read the shared memory as it was before, or the connection ended first. */
   if (kvbm_session_wait(session, 60 * SECOND_NS, &err) != KVBM_OK) {
     CHECK_STATUS(err.status, KVBM_ERR_OWNER_GONE);
     CHECK(strstr(err.message, w.prefill.address) != NULL);

@@ -40,7 +40,7 @@ static uint64_t direct(const side_t *s, const char *side) {
   return metric(s, "kvbm_session_slices_total", side, "\"rdma\"");
 }
 
-/* One request from beginning to end. */
+/* Moves one request from beginning to end. */
 static void move(pair_t *p, unsigned number) {
   kvbm_request_id_t request;
   kvbm_offer_t *offer = NULL;
@@ -65,7 +65,7 @@ static void move(pair_t *p, unsigned number) {
   kvbm_offer_release(offer);
 }
 
-/* Nothing waits for the memory, so the first requests may go without. */
+/* No transfer waits for device memory, so the first requests may do without it. */
 static void payloads_go_from_device_to_device(void) {
   static const int where[3][2] = {{0, 1}, {0, HOST}, {HOST, 1}};
   size_t i;
@@ -103,7 +103,7 @@ static void what_is_off_or_refused_goes_through_host_memory(void) {
   }
 }
 
-/* The devices' report: a user's explicit setting overrides it. */
+/* The device reports that no card reaches it. A user's explicit setting overrides that. */
 static void a_device_that_no_card_reaches_is_left_alone_unless_told_otherwise(void) {
   int on;
   CHECK(fake.apply("direct=0"));
@@ -155,9 +155,9 @@ static void a_device_that_is_lost_ends_both_sides_and_the_process_lives(void) {
   pair_close(&p);
 }
 
-/* UCX is for nodes with a key. */
+/* Writes a pool key, because UCX is only for nodes with one. */
 static int make_key(char *path) {
-  // As `kvbm key new` would have made it.
+  // Has the form of a key made by `kvbm key new`.
   static const char key[] =
       "kvbm-pool-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f:75cfd3a0\n";
   const int fd = mkstemp(path); /* mode 0600 */

@@ -306,7 +306,7 @@ static void what_never_comes_ends_at_the_deadline_and_says_who(void) {
   kvbm_error_t err;
   const kvbm_source_t nobody = {"127.0.0.1:1", 0, 0}, stranger = {"node-of-nowhere", 3, 0}, itself = {"b", 0, 0};
   pair_plain(&p);
-  /* A request without an offer, one that is offered and never computed, absent nodes. */
+  /* A request without an offer, one that is offered but never computed, and absent nodes. */
   CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, SECOND_NS / 2, NULL, &session), KVBM_OK);
   CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, p.a.address) && says(&err, "did not answer"));
@@ -406,7 +406,7 @@ static void a_killed_prefill_process_ends_the_session_within_seconds(void) {
   node_close(&node);
 }
 
-/* A decode process that opens the request, tells when the first layer is there, and waits for ever. */
+/* Starts a decode process that opens the request, reports the first layer, and then waits forever. */
 static pid_t decode_start(const char *address, int out) {
   const pid_t pid = fork();
   if (pid == 0) {

@@ -79,7 +79,7 @@ static kvbm_status_t store(member_t *m, uint32_t salt) {
   return kvbm_cache_store(m->cache, keys, ids, BLOCKS, NULL, NULL, 0);
 }
 
-/* How many of the blocks come with the right bytes; -1 for wrong bytes. */
+/* Returns how many of the blocks are loaded with the right bytes; -1 for wrong bytes. */
 static int load(member_t *m, uint32_t salt) {
   kvbm_key_t keys[BLOCKS];
   uint32_t ids[BLOCKS];

@@ -107,7 +107,7 @@ static void damage_on_disk_is_a_miss(void) {
     if (strncmp(entry->d_name, "segment", 7) != 0) continue;
     snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
     fd = open(file, O_RDWR);
-    /* One bit in every payload page of the records' middle: pages full of one value. */
+    /* Damages one bit in every page that holds the middle of a payload: such a page has one value only. */
     for (at = 0; pread(fd, page, sizeof page, at) == (ssize_t)sizeof page; at += 4096) {
       if (page[0] != page[2048] || page[0] != page[4095] || page[0] == 0) continue;
       page[1000] ^= 4;
@@ -255,7 +255,7 @@ static size_t plug_records(void) {
   return (size_t)records;
 }
 
-/* Until that is 0; what it is after a minute. */
+/* Waits until the function returns 0. Returns its value after a minute. */
 static size_t waited_for(size_t (*what)(void)) {
   int tries;
   for (tries = 0; tries < 60000 && what() != 0; ++tries) usleep(1000);
@@ -338,7 +338,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
       kvbm_match_release(match);
     }
   }
-  /* The late answer arrives now; it may touch nothing of the engine's. */
+  /* The late answer arrives now. It must not touch memory of the engine. */
   CHECK_U64(waited_for(plug_reading), 0);
   CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
   /* A plug-in cannot forget a namespace, which is an error. Blocks of an ended epoch are not requested again. */
@@ -348,12 +348,12 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
   engine_keys(&e, 1, 8, keys);
   OK(kvbm_manager_drop(e.manager, e.ns, NULL, keys + 4, 4, NULL));
   CHECK_U64(plug.n, 4);
-  /* A plug-in keeps no epoch either: the invalidation is done, and holds until the manager ends. */
+  /* A plug-in keeps no epoch either. The invalidation works, but only until the manager ends. */
   CHECK_STATUS(kvbm_namespace_invalidate(e.ns, &check_error), KVBM_ERR_UNSUPPORTED);
   OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
   CHECK(hits == 0);
   CHECK(engine_load(&e, 1, 8) == 0);
-  /* This also holds when all operations in flight have ended. */
+  /* Holds also after all operations in flight have ended. */
   kvbm_cache_release(e.cache);
   kvbm_namespace_release(e.ns);
   kvbm_manager_release(e.manager);
@@ -378,7 +378,8 @@ static void a_host_file_survives_a_restart(void) {
   unlink(file);
 }
 
-/* Another process keeps blocks in that file and is killed once it has stored them; what this one finds there, of 12. */
+/* A child stores blocks with its host tier in that file and is killed. Returns how many of 12 blocks this process
+ * finds there. */
 static size_t found_after_a_kill(const char *file, uint64_t host_blocks) {
   engine_t e;
   int said[2], status = 0;
@@ -414,7 +415,7 @@ static void a_host_file_survives_kill_9_of_its_process(void) {
   CHECK_U64(found_after_a_kill(file, 100), 12);
 }
 
-/* Where a file of 4 MiB can be made of huge pages; 0 if nowhere. */
+/* Returns a place for a file of 4 MiB in huge pages; 0 if there is none. */
 static int hugetlbfs_file(char out[512]) {
   char line[512], at[256], kind[64];
   int found = 0;

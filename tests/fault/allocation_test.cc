@@ -172,8 +172,8 @@ class Life {
     return all;
   }
 
-  // Checks that no failed call kept a block: all can be allocated at once. An offload under way may hold some, so this
-  // is for host memory alone.
+  // Checks that no failed call has kept a block: then all slots can be allocated at once. Only for a life without a
+  // disk, because an offload in progress may hold blocks.
   bool nothing_is_held() {
     if (disk_ || cache_ == nullptr) return true;
     size_t n = 0;

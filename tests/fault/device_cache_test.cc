@@ -37,7 +37,7 @@ class DeviceCacheFaults : public DeviceEngine {
       fault.counting = true;
       call();
     } catch (const std::bad_alloc&) {
-      // capi/guard.h turns this into KVBM_ERR_NO_MEMORY.
+      // capi/guard.h turns the exception into KVBM_ERR_NO_MEMORY.
     }
     fault.counting = false;
     return fault.fired;

@@ -329,7 +329,7 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   issued.wait_dropped();
 }
 
-// The event behind a part could not be recorded: when it is reached, that tells nothing about the part.
+// The event behind a part could not be recorded, so an event that is reached says nothing about the part.
 TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
   uint64_t events = 0;
   {

@@ -155,7 +155,7 @@ TEST_F(DeviceMemoryFaults, ends_that_the_driver_refuses_need_no_memory) {
   drop_refused(CoderRoom::create(device_, {}).value(), "cuStreamDestroy", kCuInvalidValue);
   drop_refused(others(), "cuIpcCloseMemHandle", kCuInvalidValue);
   EXPECT_FALSE(device_->is_lost());
-  // A result that loses the device does so here, too.
+  // A result that loses the device loses it here too.
   drop_refused(others(), "cuIpcCloseMemHandle", kCuIllegalAddress);
   EXPECT_TRUE(device_->is_lost());
   EXPECT_NE(device_->lost_why().find("cuIpcCloseMemHandle"), std::string::npos) << device_->lost_why();

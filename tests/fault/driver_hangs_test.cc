@@ -150,7 +150,7 @@ struct Shared {
   std::unique_ptr<DeviceShare> share;
 };
 
-// Such calls block neither a session nor the thread of its links.
+// Calls that hang in the driver block neither a session nor the thread of its links.
 TEST(DriverHangOfSharing, answers_all_that_sessions_ask) {
   for (const char* entry : {"cuMemAlloc", "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuCtxPushCurrent"}) {
     SCOPED_TRACE(entry);

@@ -139,8 +139,8 @@ class BlockCalls {
     return &part;
   }
 
-  // A struct_size that is not the header's: too short to be one, shorter than known, or longer with or without bytes.
-  // `room` is a struct followed by 64 bytes of the caller's.
+  // Sometimes sets struct_size to a wrong value: below 4, larger than the header's with zeros behind the struct (which
+  // is legal), or larger with a byte that is not zero. `room` is a struct and 64 bytes behind it.
   template <class T>
   struct Roomy {
     T options;
@@ -215,7 +215,7 @@ class BlockCalls {
     kvbm_key_t evicted[4];
     size_t n_evicted = kUnwritten;
     size_t* counted = in_.or_null(&n_evicted);
-    // More than there can be is refused before anything is written.
+    // A count above the limit is refused before anything is written.
     kvbm_block_t* blocks = in_.or_null(out.data());
     const kvbm_status_t got = expected(kvbm_manager_allocate(w.manager, w.ns, n, blocks, evicted, 4, counted));
     REQUIRE(counted == nullptr || n_evicted != kUnwritten);

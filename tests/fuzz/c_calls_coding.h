@@ -25,7 +25,7 @@ class CodingCalls : protected BlockCalls {
     return cache;
   }
 
-  // Blocks of a cache coded, and what came of it decoded into others of it.
+  // Codes blocks of a cache, decodes the result into other blocks, and compares.
   void code() {
     Coding c;
     c.n = in_.below(2);
@@ -91,7 +91,7 @@ class CodingCalls : protected BlockCalls {
     return block[0] == 0x5A && std::memcmp(block, block + 1, kBlockBytes - 1) == 0;
   }
 
-  // Options of a call; true when one of them is wrong.
+  // Draws options of a call. Returns true if one of them is wrong.
   bool code_options(const Coding& c, Roomy<kvbm_cache_code_options_t>& room) {
     REQUIRE(kvbm_cache_code_options_init(&room.options, sizeof room.options) == KVBM_OK);
     kvbm_cache_code_options_t& o = room.options;

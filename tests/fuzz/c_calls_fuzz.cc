@@ -50,7 +50,7 @@ class World : CodingCalls {
 
   // ------------------------------------------------------------------ attached caches
 
-  // Ids of the engine's, one of them perhaps not its own. True when all are.
+  // Draws ids of engine blocks, one of them perhaps out of range. Returns true if all are valid.
   bool some_ids(Submitted& op, size_t n) {
     bool good = true;
     const size_t first = in_.below(kEngineBlocks);
@@ -504,7 +504,8 @@ class World : CodingCalls {
     for (size_t i = 0; i < std::min(n, rows.size()); ++i) REQUIRE(rows[i].tier == 0 && rows[i].n_prefix <= n_keys);
   }
 
-  // No manager here is a node: whatever else is wrong, nothing begins, and no handle is written.
+  // Calls about sessions. No manager here is a node, so nothing begins and no handle is written, whatever else is
+  // wrong.
   void sessions() {
     const kvbm_request_id_t request{};
     const uint32_t ids[] = {0, static_cast<uint32_t>(in_.edge())};
@@ -538,7 +539,7 @@ class World : CodingCalls {
     kvbm_cache_release(op.cache);
   }
 
-  // Nothing behind struct_size is written, and all before it is.
+  // Calls the init functions: all fields within struct_size are written, and nothing behind.
   void inits() {
     std::vector<uint8_t> memory(256, 0xA5);
     const auto size = static_cast<uint32_t>(in_.below(200));

@@ -21,7 +21,7 @@ inline void require(bool holds, const char* what, int line) {
 }
 #define REQUIRE(condition) ::kvbm::fuzz::require((condition), #condition, __LINE__)
 
-// Decisions from the input; zeros when it has ended.
+// Draws decisions from the input; zeros when it has ended.
 class Bytes {
  public:
   Bytes(const uint8_t* data, size_t size) : data_(data), left_(size) {}
@@ -32,7 +32,7 @@ class Bytes {
     return *data_++;
   }
   size_t below(size_t n) { return byte() % n; }
-  // One time in sixteen: an argument goes wrong.
+  // Returns true one time in sixteen: an argument is then made wrong.
   bool bad() { return (byte() & 15) == 15; }
   template <class T>
   T* or_null(T* pointer) {
@@ -64,7 +64,7 @@ inline bool is_status(kvbm_status_t s) {
   return std::find(std::begin(kAll), std::end(kAll), s) != std::end(kAll);
 }
 
-// A status that a healthy machine may give: nothing here runs out of memory or breaks a disk.
+// Checks a status that a healthy machine may return: nothing here runs out of memory or breaks a disk.
 inline kvbm_status_t expected(kvbm_status_t s) {
   REQUIRE(is_status(s));
   REQUIRE(s != KVBM_ERR_INTERNAL && s != KVBM_ERR_FORKED && s != KVBM_ERR_NO_MEMORY);
@@ -104,7 +104,7 @@ inline bool holds_fill(const uint8_t* bytes, size_t n, const uint8_t* ns, const 
   return std::memcmp(want.data(), bytes, n) == 0;
 }
 
-// Key number k of a namespace as it is now.
+// Keys of a namespace at its present epoch, by number.
 struct Keys {
   std::array<kvbm_key_t, kKeys> key{};
   std::array<uint8_t, 16> id{};

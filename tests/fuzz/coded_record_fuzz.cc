@@ -53,7 +53,8 @@ void decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeR
   }
 }
 
-// Opened and decoded where it lies, in a room as large as the plain payload: the same comes of it as of decoding at once.
+// Opens and decodes a record in place, in a room as large as the plain payload. The result must equal that of decoding
+// at once.
 void open_and_decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeRules& rules) {
   static codec::Workspace workspace;
   const uint64_t raw = view.header().raw_bytes;
@@ -118,14 +119,14 @@ void make_right(std::vector<std::byte>& head) {
 constexpr codec::Mode kModes[] = {codec::Mode::off,  codec::Mode::fast, codec::Mode::standard, codec::Mode::max,
                                   codec::Mode::zstd, codec::Mode::int8, codec::Mode::fp8_e4m3, codec::Mode::delta};
 
-// The input's first bytes say how, the rest is the payload.
+// Codes and decodes a payload. The first bytes of the input choose how, and the rest is the payload.
 void there_and_back(ConstBytes bytes) {
   if (bytes.size() < 16 || bytes.size() > kMostBytes) return;
   SeededRandom random(load_le<uint64_t>(bytes.data()));
   const codec::KeyRing* const keys = random.below(2) == 0 ? &ring() : nullptr;
   codec::Recipe recipe;
   const codec::Mode mode = kModes[random.below(std::size(kModes))];
-  // Of an opaque record a rule for some leaves loses nothing.
+  // A rule for some layers must not make an opaque record lossy.
   const bool opaque = random.below(2) == 0;
   const bool of_some = random.below(2) == 0;
   recipe.rules.push_back({0, of_some ? 1 : UINT32_MAX, static_cast<uint8_t>(of_some ? 1 : 3), mode});

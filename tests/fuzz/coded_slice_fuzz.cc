@@ -143,7 +143,7 @@ void there_and_back(ConstBytes bytes, uint64_t positions) {
   check(std::equal(kept.begin(), kept.end(), payload.begin()));
   std::memcpy(slice.slot, whole.data(), whole.size());
   slice.slot[random.below(whole.size())] ^= static_cast<std::byte>(1 + random.below(255));
-  // Bytes that only fill up to a multiple of 64 are not looked at.
+  // Padding up to a multiple of 64 is not compared.
   check(!decode(slice, coded.value(), keys).ok() || std::equal(kept.begin(), kept.end(), payload.begin()));
 }
 

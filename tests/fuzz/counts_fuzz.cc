@@ -127,7 +127,7 @@ struct World {
   }
 };
 
-// `n`: what is tried. `m`: another such number, for what stands beside it.
+// `n`: the number to try. `m`: a second number, for another count of the call.
 using Try = kvbm_status_t (*)(World& w, uint64_t n, uint64_t m);
 enum class Wanted { refusal, no_harm };
 struct Row {
@@ -157,7 +157,7 @@ kvbm_manager_options_t pool() {
   options.host_capacity_bytes = 1 << 20;
   return options;
 }
-// A tier that has nothing.
+// Returns a tier without records.
 kvbm_tier_table_t table() {
   kvbm_tier_table_t t{};
   t.struct_size = sizeof t;
@@ -171,7 +171,7 @@ kvbm_tier_table_t table() {
   t.stats = [](void*, uint64_t* capacity, uint64_t* used, uint64_t* records) { *capacity = *used = *records = 0; };
   return t;
 }
-// A store that has nothing.
+// Returns a store without objects.
 kvbm_store_table_t store_table() {
   kvbm_store_table_t t{};
   t.struct_size = sizeof t;
@@ -243,7 +243,7 @@ kvbm_status_t locate(World& w, size_t n_keys, size_t capacity, Set&& set) {
   size_t n = 0;
   return kvbm_manager_locate(w.manager, w.ns, &w.key, n_keys, &options, &row, capacity, &n);
 }
-// A load of the match, which is over when this returns.
+// Loads the match; the load has ended when this returns.
 kvbm_status_t load(World& w, size_t n_ids, uint32_t n_layers) {
   kvbm_load_options_t options;
   kvbm_load_options_init(&options, sizeof options);
@@ -314,7 +314,7 @@ constexpr uint32_t kIds[kUnits] = {0, 1, 2, 3};
   }},
 #define CALL(name, count, wanted, ...) ROW(name, count, wanted, __VA_ARGS__)
 #define FIELD(name, count, wanted, ...) ROW(name, count, wanted, __VA_ARGS__)
-// The low half, where a count has 32 bits.
+// Returns the low half, for counts of 32 bits.
 constexpr uint32_t low(uint64_t n) { return static_cast<uint32_t>(n) | 1U << 28; }
 
 constexpr Row kRows[] = {

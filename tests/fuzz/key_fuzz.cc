@@ -24,7 +24,7 @@ void check_chain(const NamespaceId& ns, const std::vector<uint32_t>& tokens, uin
   const size_t blocks = made.value();
   check(blocks == tokens.size() / per_block && whole[blocks] == Key{});
   if (blocks < 2) return;
-  // Continued after its first block, a chain is the same.
+  // A chain that is continued from its first block has equal keys.
   std::vector<Key> rest(blocks - 1);
   const auto later = extras.empty() ? extras : extras.subspan(1);
   const auto continued = codec::chained_keys(ns, whole.data(), std::span(tokens).subspan(per_block), per_block, later, rest);

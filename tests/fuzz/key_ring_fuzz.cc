@@ -1,4 +1,4 @@
-// The text of a key file. What is refused says why and never a key; what is taken seals with a key that opens.
+// The text of a key file. A refusal gives the reason and never a key. An accepted key seals, and opens what it sealed.
 #include <string>
 
 #include "codec/seal/seal.h"

@@ -30,7 +30,7 @@ class Numbers {
     for (size_t i = 0; i < n && left_ != 0; ++i, --left_) out = out << 8 | *data_++;
     return out;
   }
-  // Mostly a size that fits in memory, sometimes any number.
+  // Draws a size that mostly fits in memory, and sometimes any number.
   uint64_t any(uint64_t small) {
     const uint64_t how = bytes(1);
     return how < 250 ? 1 + how % small : bytes(how == 255 ? 8 : 4);
@@ -123,7 +123,7 @@ void check_copies(const RecordShape& shape, Numbers& in) {
   const uint64_t stride = in.bytes(1) < 200 ? 0 : in.any(4096);
   const uint32_t n = form_tensors(from, shape);
   if (n == 0 || n > 64) return;
-  // Numbers alone: nothing is touched, and an accepted extent holds what the shape needs.
+  // Works on numbers only: no memory is touched, and an accepted extent holds what the shape needs.
   const uint64_t whole = shape.unit_bytes() * shape.planes() * shape.layers();
   const uint64_t claimed = in.any(1 << 20);
   std::vector<std::byte> one(1);

@@ -25,7 +25,7 @@ codec::Workspace& workspace() {
 
 constexpr const char* kKernels[] = {"portable", "bmi2", "avx512"};
 
-// Every kernel says the same of it.
+// Decodes with every kernel; all must give the same result.
 void decode(codec::LeafCodec codec, ConstBytes stored, size_t raw_bytes) {
   std::vector<std::byte> first;
   Code said = Code::ok;

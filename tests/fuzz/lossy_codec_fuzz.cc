@@ -31,7 +31,7 @@ Code decode(LeafCodec codec, ConstBytes stored, MutableBytes raw) {
 }
 
 void decode_stored(ConstBytes bytes) {
-  // Lengths are made right: otherwise hardly any mutation would come past them.
+  // Sets right lengths, because hardly any mutation would pass their check.
   std::vector<std::byte> stored(bytes.begin(), bytes.end());
   stored.resize(stored.size() / codec::kCodedLeafUnit * codec::kCodedLeafUnit);
   if (stored.size() < codec::kFrameBytes) return;

@@ -1,4 +1,4 @@
-// Any text as a list of members. What is accepted is accepted again as it is written out, and is the same.
+// Any text as a list of members. An accepted list is accepted again after it was written out, and is equal.
 #include "cluster/placement/membership.h"
 #include "target.h"
 

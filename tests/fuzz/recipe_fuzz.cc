@@ -1,4 +1,4 @@
-// The text of a recipe, from configuration or a caller. What is taken is the same again when written and read.
+// The text of a recipe, from configuration or a caller. An accepted one is equal after it was written and parsed again.
 #include "../support/recipe_text.h"
 #include "codec/coded/recipe.h"
 #include "target.h"

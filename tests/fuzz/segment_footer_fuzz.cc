@@ -13,7 +13,7 @@ KVBM_FUZZ_TARGET(segment_footer) {
   const SegmentLife life{1, 0, 1, 1, 1, 1 << 20};
   (void)decode_footer(life, bytes).ok();
   if (size >= kPage) (void)decode_segment_header(bytes).ok();
-  // With the checksum made right, so that the rows are reached.
+  // Sets a right checksum, so that the rows are parsed.
   if (size < kFooterTailBytes) return 0;
   std::vector<std::byte> fixed(bytes.begin(), bytes.end());
   auto tail = decode_footer_tail(life, kvbm::ConstBytes(fixed).last(kFooterTailBytes));

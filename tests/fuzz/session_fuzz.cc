@@ -55,7 +55,8 @@ class World final : public Link, public Holder {
   int held = 0;
 };
 
-// A device of this machine: copies end when the input says so. What is mapped is one memory, whatever was said of it.
+// A device of this machine. Its copies end when the input says so. Whatever memory a peer describes, one and the same
+// memory is mapped.
 class Mover final : public SliceMover {
  public:
   void gather(std::unique_ptr<SliceMove> move, Done done) override { begin(std::move(move), std::move(done), false); }
@@ -66,7 +67,7 @@ class Mover final : public SliceMover {
   }
   void share(uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
   void map(ConstBytes, uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
-  // Sessions hold what they got; one side writes there, the other reads.
+  // Keeps the memory, because sessions hold it: one side writes there, the other reads.
   void direct(uint64_t bytes, bool, MemoryDone done) override {
     SharedMemory out;
     const auto made = std::make_shared<std::vector<std::byte>>(bytes);
@@ -221,7 +222,7 @@ KVBM_FUZZ_TARGET(session) {
   expect(sender.shared_taken() == 0 && sender.direct_taken() == 0 && receiver.direct_taken() == 0);
   expect(world.held == 0 && sender.offers() == 0 && receiver.sessions() == 0);
   expect(sender.staging_taken() == 0 && receiver.staging_taken() == 0);
-  // No bytes of a peer's that were not verified can be reported: nothing here has a right hash.
+  // No layer may be reported, because no payload here has a right hash.
   ReceiverEvent event;
   int ends = 0;
   while (receiver.take_event(&event)) ends += event.kind == ReceiverEvent::Kind::finished;

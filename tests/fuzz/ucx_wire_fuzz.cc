@@ -21,7 +21,7 @@ KVBM_FUZZ_TARGET(ucx_wire) {
   }
   const uint64_t part = uint64_t{data[0]} << (data[0] % 57);
   if (const auto head = parse<BulkHead>(rest, left); head && valid(*head, part)) {
-    // A part lies inside what it is a part of.
+    // A part must lie inside its push.
     if (head->offset + part < part || head->offset + part > head->total || (part == 0 && head->total != 0))
       __builtin_trap();
   }

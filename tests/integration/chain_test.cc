@@ -33,7 +33,7 @@ constexpr uint64_t kSlot = kBlock + 512;  // at least what a block takes with it
 
 uint64_t host_of(uint32_t blocks) { return 4096 + blocks * kSlot; }
 
-// Half of a block can be coded.
+// Makes every second word alike, so that half of a block can be compressed.
 uint64_t word_of(uint64_t block, uint64_t i) {
   return i % 2 != 0 ? 0 : (block + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
 }
@@ -65,7 +65,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // How many blocks were stored.
+  // Stores the prompt in pieces. Returns the number of stored blocks.
   size_t store(size_t piece) {
     for (size_t i = 0; i < memory_.size(); ++i) memory_[i] = word_at(i);
     size_t stored = 0;
@@ -86,9 +86,9 @@ class Engine {
     }
     return stored;
   }
-  // The blocks that were not stored or not loaded, each with why.
+  // Returns the blocks that were not stored or not loaded, with the reasons.
   [[nodiscard]] const std::string& refused() const { return refused_; }
-  // How long the prefix is that is found.
+  // Returns the length of the prefix that is found.
   [[nodiscard]] size_t find() {
     kvbm_match_t* match = nullptr;
     size_t hits = 0;
@@ -96,7 +96,8 @@ class Engine {
     kvbm_match_release(match);
     return hits;
   }
-  // How many leading blocks come back right, asked for `piece` at a time. A wrong one fails the test.
+  // Loads the prompt, `piece` blocks at a time. Returns the number of right leading blocks. A wrong block fails the
+  // test.
   size_t load(size_t piece) {
     std::fill(memory_.begin(), memory_.end(), 0xEE);
     for (size_t first = 0; first < keys_.size(); first += piece) {
@@ -187,7 +188,7 @@ class World {
     const std::string path = dir_.path() + "/tier";
     const std::string key_file = dir_.path() + "/keys";
     if (setup.shared && setup.elsewhere) owner_ = std::make_unique<Owner>(path, host_of(host));
-    // A disk that stands still for a second is no fault of what is tested.
+    // Waits long for slots, because a disk that stands still for a second is no failure of this test.
     std::vector<kvbm_setting_t> settings{{"host.room_wait", "60s"}};
     if (setup.sealed) {
       std::ofstream(key_file) << "1 " << std::string(64, 'a') << "\n";
@@ -334,7 +335,7 @@ TEST(LongChains, keep_their_beginning_where_they_are_longer_than_all_tiers) {
   }
 }
 
-// An old prompt gives way to a new one as before.
+// A new prompt evicts an old one as before.
 TEST(LongChains, give_way_to_the_next_prompt) {
   const World world({"small", KVBM_ADMIT_ALL, nullptr, false, 0, false, true, 64ULL << 20}, 64, "prefix");
   for (uint64_t prompt = 1; prompt < 5; ++prompt) {

@@ -35,7 +35,7 @@ std::string read_file(const std::string& path) {
 
 class Confined : public ::testing::Test {
  protected:
-  // The command in a child that `confine` was called in first; exit code kNoFilter where that gives false.
+  // Runs the command in a child that calls `confine` first. The exit code is kNoFilter if that returned false.
   Ran run_confined(const std::function<bool()>& confine, const std::string& arguments) {
     const std::string file = folder_.path() + "/said";
     const std::string line = "exec '" KVBM_COMMAND "' " + arguments + " > '" + file + "' 2>&1";

@@ -27,11 +27,11 @@ constexpr uint64_t kBlockBytes = 16 * 1024;
 constexpr uint32_t kBatch = 16;
 constexpr uint64_t kLookBack = 1000;  // 16 MiB, far below the disk's capacity
 
-// Lives in memory that survives the child.
+// Results in memory that survives the child.
 struct Ledger {
   static constexpr size_t kBatches = 1 << 20;
   std::atomic<uint64_t> begun;  // blocks that a store was ever asked for
-  // By batch: a flush returned after its store did. A batch that a kill interrupted never is.
+  // By batch: whether a flush after its store has returned. False for a batch that a kill interrupted.
   std::atomic<uint8_t> acknowledged[kBatches];
   std::atomic<uint64_t> looked, found, wrong;
 };
@@ -69,7 +69,7 @@ class Store : private kvbm::test::OpaqueStore {
   }
   bool flush() { return kvbm_manager_flush(manager(), 60'000'000'000ULL) == KVBM_OK; }
 
-  // Whether it is there; counts it as wrong if what came is not what was stored.
+  // Returns whether the block is there. Counts wrong bytes.
   bool load(uint64_t id, Ledger& ledger) {
     const kvbm_key_t name = key(id);
     kvbm_match_t* match = nullptr;

@@ -62,7 +62,7 @@ struct RealTier {
     tier->put(std::move(batch));
     return done.get_future().get();
   }
-  // miss, damaged, ... or ok with the right bytes; internal for wrong ones.
+  // Gets a record. Returns its status, or internal if it was ok with wrong bytes.
   Code get(uint64_t n) {
     const TestRecord want(n, kBytes, family_of(1));
     const tier::disk::AlignedBuffer head(8192);
@@ -168,7 +168,7 @@ TEST(DiskTierReal, what_is_read_past_the_tier_stays_until_it_is_let_go_of) {
   for (const InFile& one : held) ASSERT_TRUE(one.is_right()) << one.n;
   held.clear();
   for (const Code code : putting.get()) EXPECT_EQ(code, Code::ok);
-  // The tier is not closed before that, either.
+  // The tier is not closed before the lease ends, either.
   held = heads_of(t, 1600, 1);
   ASSERT_GE(held[0].place.fd, 0);
   std::atomic<bool> let_go{false};

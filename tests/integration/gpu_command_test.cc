@@ -63,7 +63,7 @@ TEST(GpuCommand, takes_the_driver_from_the_environment_as_doctor_does) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 TEST(GpuCommand, json_is_skipped_here) { GTEST_SKIP() << "emulated kernels under a sanitizer take minutes"; }
 #else
-// The texts of all fields of that name.
+// Returns the texts of all fields of that name.
 std::set<std::string> values_of(const std::string& json, const std::string& field) {
   std::set<std::string> out;
   const std::string before = "\"" + field + "\": \"";
@@ -118,11 +118,11 @@ TEST(GpuCommand, gives_json_in_the_time_that_it_has_and_says_on_what_it_measured
     wanted.insert(std::string("gpu.decode.") + mode);
   }
   EXPECT_EQ(values_of(ran.text, "name"), wanted);
-  // Each stands beside its limit.
+  // Counts the figures that have a limit.
   size_t ratios = 0;
   for (size_t at = ran.text.find("\"ratio\": "); at != std::string::npos; at = ran.text.find("\"ratio\": ", at + 1)) ++ratios;
   EXPECT_EQ(ratios, wanted.size());
-  // And beside what it can be by arithmetic, but those of which the processor does a part that is not known.
+  // Figures also have a highest possible ratio, except those with an unknown part of work by the processor.
   const size_t unknown = kvbm::codec::has_zstd() ? 5 : 3;  // encode.*, decode.zstd, gather_beside_gemm
   size_t bounds = 0;
   for (size_t at = ran.text.find("\"bound\": "); at != std::string::npos; at = ran.text.find("\"bound\": ", at + 1)) ++bounds;

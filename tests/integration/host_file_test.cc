@@ -30,7 +30,7 @@ constexpr uint32_t kBatch = 8;
 constexpr uint64_t kNames = 160;  // different keys: more than the host has slots for
 constexpr uint64_t kHostBlocks = 96;
 
-// Lives in memory that survives the children.
+// Results in memory that survives the children.
 struct Ledger {
   // Of each name, the number of the last forgetting that had returned when it was last stored. The numbers go on over
   // all processes.
@@ -73,7 +73,8 @@ class Process : private kvbm::test::OpaqueStore {
     kvbm_cache_store(cache(), keys, ids, kBatch, &options, nullptr, 0);
   }
 
-  // A user of managed blocks: writes into slots that were others', registers them, or gives them back half written.
+  // Acts as a user of managed blocks: writes into slots of evicted blocks, registers them, or releases them half
+  // written.
   void pool(Ledger& ledger) {
     kvbm_block_t blocks[kBatch];
     kvbm_view_t views[kBatch];
@@ -95,7 +96,7 @@ class Process : private kvbm::test::OpaqueStore {
       options.unchained = 1;
       if (kvbm_manager_register(manager(), ns(), blocks, keys, kBatch, &options) == KVBM_OK &&
           kvbm_block_view(manager(), blocks, kBatch, views) == KVBM_OK) {
-        // Of duplicates it is given what was there.
+        // A duplicate's hold names the block that was there before.
         for (uint32_t i = 0; i < kBatch; ++i) ledger.wrong += is((first + i) % kNames, views[i].data) ? 0 : 1;
       }
     }
@@ -113,7 +114,7 @@ class Process : private kvbm::test::OpaqueStore {
     ++ledger.forgettings;
   }
 
-  // Everything that is found, by loads and in views.
+  // Checks everything that is found, by loads and in views.
   void look(Ledger& ledger) {
     for (uint64_t name = 0; name < kNames; ++name) {
       const kvbm_key_t wanted = key(name);
@@ -123,7 +124,7 @@ class Process : private kvbm::test::OpaqueStore {
       ++ledger.looked;
       if (kvbm_cache_lookup(cache(), &wanted, 1, nullptr, &match, &hits) != KVBM_OK || hits == 0) continue;
       ++ledger.found;
-      // Nothing but a store that began after the last forgetting returned may be there.
+      // Only blocks of stores that began after the last erase returned may be found.
       if (stored < 1 + ledger.forgotten.load()) ++ledger.revived;
       kvbm_block_t held = 0;
       kvbm_view_t view{};
@@ -189,7 +190,7 @@ TEST(HostFile, survives_kills_without_a_wrong_or_a_forgotten_block) {
     char byte = 0;
     bool alive = true;
     for (uint64_t steps = 1 + random() % 120; steps != 0 && alive; --steps) alive = read(ends[0], &byte, 1) == 1;
-    // Not between two of its steps, where it has just said that it ended one.
+    // Kills at a random moment between two steps, too, and not only just after a report.
     for (uint64_t spins = random() % 200'000; spins != 0; --spins) asm volatile("" ::: "memory");
     kill(worker, SIGKILL);
     int ended = 0;

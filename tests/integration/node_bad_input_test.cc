@@ -65,7 +65,7 @@ class Door {
   std::thread thread_;
 };
 
-// A message of the handshake; empty if there is none.
+// Reads one message of the handshake; empty if there is none.
 std::string heard(int fd) {
   std::string came(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
   const bool all = recv(fd, came.data(), came.size(), MSG_WAITALL) == static_cast<ssize_t>(came.size());
@@ -74,7 +74,7 @@ std::string heard(int fd) {
 
 void say(int fd, const std::string& what) { (void)!send(fd, what.data(), what.size(), MSG_NOSIGNAL); }
 
-// Until the other side has had enough.
+// Waits until the other side closes the connection.
 void hold_open(int fd) {
   std::string ignored(4096, '\0');
   while (recv(fd, ignored.data(), ignored.size(), 0) > 0) {
@@ -111,7 +111,7 @@ std::string framed(const std::string& body, uint32_t length) {
 }
 std::string framed(const std::string& body) { return framed(body, static_cast<uint32_t>(body.size())); }
 
-// A node of the pool that is let in, and then says what no node says.
+// A node that is admitted and then sends messages that no node sends.
 class Traitor {
  public:
   // `says` goes out as it is, behind the welcome; then the connection is held open until the other side has had enough.
@@ -229,7 +229,7 @@ class NodeBadInput : public testing::Test {
 };
 
 TEST_F(NodeBadInput, a_peer_that_is_not_there_is_named_with_the_question_whether_it_runs) {
-  // A port that was free a moment ago.
+  // Takes a port that was free a moment ago.
   const std::string address = node_called("gone")->address();
   expect_told(address, {address, "is a node listening there?"});
 }
@@ -328,7 +328,7 @@ TEST_F(NodeBadInput, a_message_that_is_truncated_oversized_or_forged_ends_the_co
   expect_told(forged.address(), {"changed on its way"});
   const Traitor oversized(framed("", 1U << 30));
   expect_told(oversized.address(), {oversized.address(), "protocol"});
-  // Half of a frame, and then silence: it is as dead as one that says nothing.
+  // Sends half of a frame and then nothing: the link must end as if the peer were silent.
   const Traitor halved(framed("half", 4000));
   expect_told(halved.address(), {"dead, frozen or cut off"});
 }
@@ -463,7 +463,7 @@ TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_
   const Loaded none = member->load(PoolMember::keys_of(1, 0, 4), seconds(2), seconds(2));
   EXPECT_EQ(none.right + none.wrong, 0U);
   EXPECT_LT(none.took, seconds(10));
-  // And the other way round: a node with small blocks does not take large ones, and says so at once.
+  // In the other direction, a node with small blocks refuses large ones, and reports that at once.
   ASSERT_TRUE(wait_until([&] { return node->ready() == 1; })) << node->states();
   const auto begun = std::chrono::steady_clock::now();
   const kvbm_status_t offered = node->offer(1, 0, 4);

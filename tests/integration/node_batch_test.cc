@@ -30,7 +30,7 @@ class NodeBatch : public testing::Test {
  protected:
   const size_t n_ = count_from("KVBMTEST_ENTRIES", 100'000, 100'000);
 
-  // Its metrics while `work` runs: the most staging that was in use.
+  // Runs `work`, and reads the member's metrics meanwhile. Returns the most bytes of staging that were in use.
   static uint64_t most_staging(PoolMember& member, const std::function<void()>& work) {
     std::atomic<bool> over{false};
     uint64_t most = 0;

@@ -33,7 +33,7 @@ TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
   if (names.count("node.tcp.codec.auto_1gbit") == 0) GTEST_SKIP() << "NodeCodec: no network namespace can be made here, or there is no tc";
 }
 
-// Of a node that is asked for blocks again and again, the metrics say what was measured and which way was chosen.
+// A node that is asked for blocks repeatedly shows in its metrics the measured times and the chosen way.
 TEST(NodeCodec, metrics_say_what_auto_found_out) {
   MemberSetup setup;
   setup.name = "server";

@@ -293,13 +293,13 @@ TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_
     NodeProcess owner(folder_.path(), arguments, "");
     const std::string set = " --share '" + directory + "'" + (on_disk ? " --disk 64MiB " : " ");
     const std::string small_host = " --host 8MiB" + set;
-    // Larger than what the owner has; the client's own host holds all of it.
+    // The file is larger than the owner's tiers, but the client's own host could hold all of it.
     const Ran large = on_disk ? run("put --host 96MiB" + set + "large '" + make("large", 80'000'000) + "'")
                               : run("put --host 32MiB" + set + "large '" + make("large", 30'000'000) + "'");
     EXPECT_TRUE(large.exit_code == 1 || large.exit_code == 3) << large.exit_code << large.text;
     EXPECT_TRUE(contains(large.text, "--disk")) << large.text;
     EXPECT_NE(run("exists" + small_host + "large").exit_code, 0);
-    // A disk that has other things to do may have no room for all of it yet; then that is said, and it is put again.
+    // A busy disk may not have space for the whole file yet. Then the command reports it, and the file is put again.
     const std::string file = make("file", 5'000'000);
     Ran small = run("put" + small_host + "file '" + file + "'");
     for (int again = 0; again < 5 && small.exit_code == 3; ++again) {
@@ -309,7 +309,7 @@ TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_
     EXPECT_EQ(small.exit_code, 0) << small.text << "\nbefore it: " << large.text;
     EXPECT_EQ(run("exists" + small_host + "file").exit_code, 0);
     EXPECT_EQ(owner.end(SIGKILL), SIGKILL);
-    // Of a set without a disk nothing is left, and that was known.
+    // A set without a disk keeps nothing, as documented.
     if (on_disk) {
       EXPECT_EQ(run("exists" + small_host + "file").exit_code, 0);
     }
@@ -427,7 +427,7 @@ TEST_F(NodeCommand, a_frozen_node_costs_a_call_its_timeout_and_serves_again_afte
   EXPECT_EQ(read_file(back), read_file(path));
 }
 
-// At once: that a node refuses it does not get better by waiting.
+// The command fails at once: a node that refuses the sender does so again.
 TEST_F(NodeCommand, a_block_that_is_changed_on_its_way_is_said_to_be_and_got_by_the_next_call) {
   const std::string key = kvbm::test::write_key_file(folder_.path() + "/key");
   NodeProcess node(folder_.path(), {"--key-file", key});

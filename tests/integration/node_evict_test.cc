@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Far above what any of it takes: the machine may be busy.
+// Time limit far above the usual time, because the machine may be busy.
 constexpr milliseconds kSoon{60'000};
 constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr uint64_t kSalt = 7;
@@ -80,7 +80,7 @@ class NodeEvict : public testing::Test {
     EXPECT_EQ(loaded.right, n) << loaded.hits << " hits\n" << from.states() << from.log() << from.metrics();
   }
 
-  // Which of the blocks have left this member's host.
+  // Returns the blocks that have left this member's host.
   std::vector<uint64_t> gone(uint64_t first, uint64_t n) {
     std::vector<uint64_t> out;
     for (uint64_t i = first; i < first + n; ++i) {

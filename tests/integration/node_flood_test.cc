@@ -55,7 +55,7 @@ std::string framed(copy::tcp::Kind kind, uint32_t length, uint64_t tag, uint64_t
   return out + body;
 }
 
-// A socket that says something, and then nothing.
+// A socket that sends some bytes, and then nothing.
 class Stranger {
  public:
   Stranger(const std::string& address, const std::string& says) {
@@ -76,7 +76,7 @@ class Stranger {
   void say(const std::string& text) {
     if (!text.empty() && send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) ended_ = true;
   }
-  // Whether the node has closed it, or it never was.
+  // Returns whether the node has closed the connection.
   bool ended() {
     std::array<char, 4096> some{};
     while (!ended_) {
@@ -150,7 +150,7 @@ class NodeFlood : public testing::Test {
       const auto friendly = open("another", "", server_->address());
       ASSERT_NE(friendly, nullptr);
       EXPECT_TRUE(wait_until([&] {
-        // More of them keep coming, byte by byte where they are slow.
+        // More bytes follow one by one, if the strangers are slow.
         for (size_t i = 0; slowly && i < strangers.size(); ++i) strangers[i]->say("x");
         return friendly->ready() == 1;
       })) << friendly->states();

@@ -140,7 +140,7 @@ TEST(NodeHealth, stats_shows_tiers_and_nodes_with_their_coding) {
   ASSERT_TRUE(stats.is_object());
   EXPECT_EQ(stats["tiers"][1]["coding"]["setting"], "auto");
   EXPECT_EQ(stats["tiers"][1]["coding"]["mode"], "off");
-  // As soon as they have met.
+  // Waits until the nodes are connected.
   Ran links;
   for (int tries = 0; tries < 2000 && !contains(links.text, "ready"); ++tries) links = run("stats --node " + http);
   EXPECT_TRUE(contains(links.text, first.value("address"))) << links.text;
@@ -174,7 +174,7 @@ size_t descriptors_of(pid_t pid) {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// A connection that says something, and reads nothing.
+// A connection that sends some bytes, and reads nothing.
 class Guest {
  public:
   Guest(const std::string& address, const std::string& says) {
@@ -196,7 +196,7 @@ class Guest {
     const ssize_t n = said_.empty() ? 0 : ::send(fd_, said_.data(), said_.size(), MSG_NOSIGNAL);
     if (n > 0) said_.erase(0, static_cast<size_t>(n));
   }
-  // Whether the server has closed it.
+  // Returns whether the server has closed the connection.
   [[nodiscard]] bool ended() const {
     pollfd state{fd_, POLLIN, 0};
     char byte = 0;

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Far above what is promised (2 s, 1 s): the machine may be busy.
+// Time limit far above the promised 2 s and 1 s, because the machine may be busy.
 constexpr milliseconds kSoon{20'000};
 constexpr uint64_t kSalt = 7;
 
@@ -33,12 +33,12 @@ class NodeKill : public testing::Test {
  protected:
   void SetUp() override { random_ = std::make_unique<SeededRandom>(seed_from("KVBMTEST_SEED")); }
 
-  // Sleeps for up to so long.
+  // Sleeps for a random time of at most that.
   void sleep_up_to(milliseconds most) {
     std::this_thread::sleep_for(std::chrono::microseconds(random_->below(static_cast<uint64_t>(most.count()) * 1000)));
   }
 
-  // Measures how long until `done`.
+  // Measures the time until `done` returns true.
   static bool timed(Distribution& into, const std::function<bool()>& done) {
     const auto begun = Clock::now();
     const bool came = wait_until(done, kSoon);

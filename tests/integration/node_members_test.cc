@@ -91,7 +91,7 @@ TEST_F(NodeMembers, who_writes_itself_into_the_file_is_found_and_who_ends_takes_
   std::ofstream(path) << std::string(3'000'000, 'x');
   const std::string pool = " --peers-file '" + members_ + "' ";
   ASSERT_EQ(run("put --replicas 2" + pool + "file '" + path + "'").exit_code, 0);
-  // Both have all of it, and a router sees that.
+  // Both nodes have the whole file, and a router sees that.
   const Ran located = run("locate --json" + pool + "file", "");
   ASSERT_EQ(located.exit_code, 0) << located.text;
   const json rows = json::parse(located.text).at("locations");
@@ -103,7 +103,7 @@ TEST_F(NodeMembers, who_writes_itself_into_the_file_is_found_and_who_ends_takes_
     EXPECT_TRUE(contains(row.at("address"), "127.0.0.1:"));
   }
   EXPECT_EQ(run("locate" + pool + "nothing").exit_code, 1);
-  // One of two copies is enough.
+  // One node ends. The copy on the other is enough.
   EXPECT_EQ(end(one, SIGTERM), 0);
   EXPECT_TRUE(contains(read_file(members_), "leave=one"));
   ASSERT_TRUE(soon([&] { return ready_nodes() == 1; }));

@@ -50,7 +50,7 @@ class NodeNetwork : public testing::Test {
     ASSERT_TRUE(wait_until([&] { return reader_->ready() == 1; })) << reader_->states();
   }
 
-  // Loads through the network for a while; everything that was asked for must come again once it is whole.
+  // Loads through the network for a while. After the faults have ended, all blocks must be loaded.
   void read_through(const Case& what) {
     SCOPED_TRACE(std::string(name_of(what.fault)) + " every " + std::to_string(what.every_bytes) + " bytes");
     ASSERT_EQ(server_->put(kSalt, 0, server_->setup().host_blocks), KVBM_OK);
@@ -88,7 +88,7 @@ class NodeNetwork : public testing::Test {
     EXPECT_EQ(server_->leftovers(kSoon), "");
   }
 
-  // Pushes blocks of its own through it.
+  // Pushes blocks through the faulty network.
   void offer_through(const Case& what) {
     SCOPED_TRACE(std::string("offers, ") + name_of(what.fault));
     proxy_->set(what.fault, what.every_bytes);

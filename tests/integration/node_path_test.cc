@@ -56,7 +56,7 @@ class NodePath : public testing::Test {
     ASSERT_TRUE(wait_until([&] { return reader_->ready() == 1 && server_->ready() == 1; }, kPatience))
         << reader_->states() << reader_->log() << server_->log();
   }
-  // Other blocks each time: where it has found some once the reader fetches them without asking, until the link ends.
+  // Loads other blocks at each call, because a reader that knows the place of a block does not ask for it.
   Loaded load() {
     const uint64_t first = loads_++ * kBlocks % (server_->setup().host_blocks - 8 - kBlocks);
     return reader_->load(PoolMember::keys_of(kSalt, first, kBlocks), kPatience, kPatience);
@@ -71,7 +71,8 @@ class NodePath : public testing::Test {
     return counted(*reader_, "kvbm_node_violations_total") + counted(*server_, "kvbm_node_violations_total");
   }
 
-  // One attack during loads (or offers): nothing wrong comes of it, a counter says that it was seen, and all is well after.
+  // Makes one attack during loads (or offers). Expects no wrong block, a counter that shows the attack, and success
+  // afterwards.
   void suffer(const PathAttacker::Aim& aim, bool offers = false) {
     SCOPED_TRACE(std::string(name_of(aim.attack)) + (aim.bulk ? " of bulk" : " of message " + std::to_string(aim.type)) +
                  (aim.from_target ? " to the reader" : " to the server"));
@@ -83,7 +84,7 @@ class NodePath : public testing::Test {
     EXPECT_TRUE(wait_until(
         [&] {
           if (offers) {
-            // Blocks of its own, new each time, so that the other side wants them.
+            // Offers blocks that are new each time, so that the other node wants them.
             EXPECT_EQ(reader_->put(kSalt + 1, offered_, 1), KVBM_OK);
             said += std::string(" ") + kvbm_status_name(reader_->offer(kSalt + 1, offered_++, 1));
           } else {
@@ -94,7 +95,7 @@ class NodePath : public testing::Test {
           return attacker_->struck() != struck;
         },
         kPatience));
-    // A frame that never came is missed when the next one does: at a ping, at the latest.
+    // A frame that was dropped is noticed when the next one arrives: at the latest, a ping.
     EXPECT_TRUE(wait_until(
         [&] {
           return aim.attack == Attack::truncate ? counted(*reader_, "kvbm_node_connections_total") != closed ||

@@ -35,7 +35,7 @@ std::unique_ptr<PoolMember> peer(const std::string& name, const std::string& add
   return PoolMember::open(setup);
 }
 
-// Changes a byte of each block; how many were found.
+// Changes a byte of each block. Returns the number of blocks found.
 size_t damage(const std::string& path, uint64_t block_bytes) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

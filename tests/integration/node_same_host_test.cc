@@ -64,7 +64,7 @@ kvbm_node_row_t row_of(const node::Member& member) {
 
 bool is_local(const node::Member& member) { return std::strcmp(row_of(member).path, "local") == 0; }
 
-// Every byte of what was loaded last.
+// Compares every byte of the last load.
 bool all_right(const NodeReader& reader, size_t first, size_t n) {
   for (size_t i = first; i < first + n; ++i) {
     const std::byte* const block = reader.engine().data() + i * kBlock;
@@ -77,7 +77,7 @@ bool all_right(const NodeReader& reader, size_t first, size_t n) {
   return true;
 }
 
-// Loads all until nothing of it comes over the link.
+// Loads all blocks until none comes over the link.
 bool warm(NodeReader& reader) {
   return wait_until([&] { return is_local(reader.member()); }) && wait_until([&] {
            const uint64_t before = row_of(reader.member()).local_bytes;
@@ -228,7 +228,7 @@ std::vector<kvbm_key_t> keys_of(const kvbm_namespace_t* ns) {
   return keys;
 }
 
-// In the child: block after block into a host tier of few slots, so that each slot is written again soon.
+// Runs in the child: writes block after block into a host tier of few slots, so that each slot is soon reused.
 void write_for_ever(int out) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   node::MemberOptions options;
@@ -251,7 +251,8 @@ void write_for_ever(int out) {
       (void)kvbm_manager_register(manager, member.value()->ns(), &block, &keys[i], 1, nullptr);
     }
     kvbm_block_release(manager, &block, 1);
-    // Slow enough that a block can be asked for and read before it is gone, fast enough that many are not.
+    // Pauses are long enough for a reader to request a block before it is evicted, and short enough that many are
+    // evicted.
     if (i % 4 == 0) ::usleep(300);
   }
 }
@@ -292,7 +293,7 @@ TEST_F(SameHostNodes, blocks_that_are_rewritten_while_they_are_read_are_misses_a
               KVBM_OK);
     uint64_t good = 0, missed = 0, wrong = 0;
     uint32_t next = 0;
-    // Some seconds as a rule; longer only until both have been seen.
+    // Runs for some seconds, and longer until both outcomes have occurred.
     const auto enough = Clock::now() + std::chrono::seconds(4);
     const auto end = Clock::now() + kPatience;
     while (Clock::now() < enough || ((good == 0 || missed == 0) && Clock::now() < end)) {
@@ -303,7 +304,7 @@ TEST_F(SameHostNodes, blocks_that_are_rewritten_while_they_are_read_are_misses_a
       kvbm_load_options_t load;
       kvbm_load_options_init(&load, sizeof load);
       load.keep_below = 1;
-      // Found once, read several times: the owner goes on meanwhile.
+      // Looks the block up once and reads it several times, while the owner continues to write.
       for (int again = 0; again < 20; ++again) {
         kvbm_match_t* match = nullptr;
         size_t hits = 0;

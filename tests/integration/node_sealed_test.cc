@@ -125,7 +125,7 @@ class Opens {
   const Fd heard_{::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
 };
 
-// Else a file that is replaced in between would give the links other keys than the tiers.
+// If the file were read twice, one replaced in between would give links and tiers different keys.
 TEST(NodeSealed, the_key_file_is_read_once_for_tiers_and_links) {
   const TempDir dir;
   const std::string path = key_file(dir, "keys", "7");

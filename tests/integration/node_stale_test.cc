@@ -88,7 +88,7 @@ TEST_F(NodeStale, a_location_that_was_learnt_before_everything_went_is_a_miss_an
   ASSERT_EQ(from->put(1, 0, 8), KVBM_OK);
   const std::vector<kvbm_key_t> keys = PoolMember::keys_of(1, 0, 8);
   ASSERT_EQ(to->load(keys, seconds(5), seconds(5)).right, 8U);
-  // In the slots of those, as soon as the word that they have been read is back.
+  // Stores other blocks in the same slots, as soon as the leases of the first ones have ended.
   ASSERT_TRUE(wait_until([&] { return from->put(2, 0, 16) == KVBM_OK; }, kSoon));
   const Loaded stale = to->load(keys, seconds(0), seconds(5));
   EXPECT_EQ(stale.hits, 8U) << "nobody was asked, so that it is believed to be there";

@@ -89,7 +89,7 @@ class Member {
     return false;
   }
 
-  // Loads the blocks again and again; how many came with the right bytes, all else is said.
+  // Loads the blocks repeatedly. Returns the number of right ones, and prints all other outcomes.
   uint32_t load(uint32_t salt, uint32_t times, bool keep, uint64_t timeout_ns) {
     std::vector<unsigned char> engine(kBlocks * kBlock);
     kvbm_cache_t* cache = nullptr;

@@ -32,7 +32,7 @@ class Command {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    // By descriptor: another user may not be able to come to where it lies.
+    // Runs the program by a descriptor, because another user may have no access to its folder.
     const int program = open(KVBM_COMMAND, O_RDONLY | O_CLOEXEC);
     int output[2];
     EXPECT_EQ(pipe(output), 0);
@@ -103,7 +103,7 @@ class OtherUser : public testing::Test {
     std::ofstream(path, std::ios::binary) << std::string(bytes, 'k');
     return path;
   }
-  // A node of that user's; gives its address once it listens.
+  // Starts a node of that user. Returns its address once it listens.
   std::string start_node(uid_t user, std::vector<std::string> more = {}) {
     const std::string address = folder_of(user) + "/address";
     std::vector<std::string> arguments = {"node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--address-file", address};
@@ -196,7 +196,7 @@ TEST_F(OtherUser, a_shared_tier_set_is_another_users_neither_to_join_nor_to_put_
   EXPECT_NE(run_as(kOtherUser, {"get", "--share", set, "--disk", "64MiB", "notes"}).exit_code, 0);
   EXPECT_EQ(mode_of(set), 0700U);
   EXPECT_EQ(mode_of(set + "/superblock"), 0600U);
-  // As between two starts.
+  // The owner is changed between two starts.
   ASSERT_EQ(chown((set + "/superblock").c_str(), kOtherUser, kOtherUser), 0);
   const Ran swapped = run_as(0, {"get", "--share", set, "--disk", "64MiB", "notes"});
   EXPECT_NE(swapped.exit_code, 0);

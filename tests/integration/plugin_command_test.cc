@@ -19,7 +19,7 @@ class PluginCommand : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(run("trace generate --requests 600 --seed 3 -o " + trace()).exit_code, 0); }
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
-  // The report of a replay that went well, as every one has to.
+  // Runs a replay that must succeed, and returns its report.
   [[nodiscard]] Json replay(const std::string& arguments, const std::string& kind = "") const {
     const Ran ran = run("replay " + trace() + " --verify --json " + arguments, " 2>&1",
                         kind.empty() ? "" : "KVBMTEST_HOSTILE_TIER=" + kind);

@@ -76,7 +76,7 @@ TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
-// Descriptor 1 would be a file of the replay's, and the table be written into it.
+// If descriptor 1 were closed, the next file of the replay would get it, and the table would be printed into that file.
 TEST_F(ReplayCommand, closed_output_is_a_failure_and_no_file_of_the_tiers) {
   const std::string tier = dir_.path() + "/tier";
   const std::string replay = "replay " + trace() + " --host 8MiB --disk 64MiB --limit 20 --settle --disk-path " + tier;
@@ -278,7 +278,7 @@ TEST_F(ReplayCommand, stores_wait_for_a_slow_disk_and_nothing_is_skipped) {
   ASSERT_EQ(fast.exit_code, 0);
   EXPECT_EQ(number(fast.text, "offloads_skipped"), 0) << fast.text;
   EXPECT_EQ(number(fast.text, "failed_blocks"), 0) << fast.text;
-  // Nothing goes down, so nothing is said of a queue.
+  // No block is written to a lower tier, so the report must not mention a queue.
   const Ran alone = run(arguments);
   EXPECT_FALSE(contains(alone.text, "queue")) << alone.text;
   const Ran settled = run("replay " + trace() + " --host 512MiB --disk 1GiB --limit 50 --settle --json", "");

@@ -52,7 +52,7 @@ struct Node {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) host = std::move(made).value();
   }
-  // Lines about strangers, with all of `parts`: a process of this machine, which is this test's.
+  // Returns the number of log lines about refused strangers that have all of `parts`.
   [[nodiscard]] int refused(std::vector<std::string> parts) const {
     parts.push_back("refused a connection from process " + std::to_string(getpid()) + " at ");
     int found = 0;
@@ -64,7 +64,7 @@ struct Node {
     return found;
   }
   [[nodiscard]] SameHost::Path path_to(const Node& other) const { return host->state(other.facts.node).path; }
-  // Whether the other's record is read out of its pool, with its bytes.
+  // Returns whether this node reads the other's record in its pool, with the right bytes.
   [[nodiscard]] bool reads(const Node& other, uint64_t number) const {
     const auto pool = pools.of(other.facts.node);
     if (pool == nullptr) return false;
@@ -156,7 +156,7 @@ TEST_F(SameHostMeeting, a_wrong_token_gets_nothing_and_a_right_one_is_good_once)
   ASSERT_TRUE(wait_until([&] { return a.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(a.pools.of(b.facts.node), nullptr);
   EXPECT_EQ(b.refused({"calls itself node " + short_text(a.facts.node) + " (unproven)", "its token is none"}), 1);
-  // Another node that has heard it.
+  // Another node presents the token that it has seen.
   c.host->heard(b.facts, Role::initiator, right);
   ASSERT_TRUE(wait_until([&] { return c.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(c.pools.of(b.facts.node), nullptr);
@@ -185,7 +185,7 @@ TEST_F(SameHostMeeting, who_sits_at_the_socket_of_another_is_given_nothing) {
   EXPECT_EQ(thief.pools.of(a.facts.node), nullptr) << "it was handed memory";
 }
 
-// A peer of the local transport that says what it likes.
+// A peer of the local transport that sends any message.
 class Stranger : public copy::TransportListener {
  public:
   explicit Stranger(const std::string& path, std::vector<std::byte> word) : word_(std::move(word)) {

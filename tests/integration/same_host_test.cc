@@ -66,7 +66,7 @@ class Child {
   Child& operator=(const Child&) = delete;
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { test::signal_child(pid_, number); }
-  // Its status, as waitpid gives it.
+  // Ends the child with a signal. Returns its status, as waitpid does.
   int end(int number) {
     if (pid_ <= 0) return status_;
     if (number != 0) ::kill(pid_, number);
@@ -75,7 +75,7 @@ class Child {
     return status_;
   }
   int wait() { return end(0); }
-  // Whether it has ended by itself; status then.
+  // Returns whether the child has ended by itself; sets `status`.
   bool ended(int& status) {
     if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
     status = status_;
@@ -180,7 +180,7 @@ bool wait_for(const std::function<bool()>& done) {
   return true;
 }
 
-// Fetches one record, and looks at it byte by byte.
+// Fetches one record, and compares it byte by byte.
 Code fetch_and_check(const RemotePool& pool, uint64_t number, Ledger& ledger) {
   static std::vector<std::byte> room(64 * 1024);
   static std::vector<std::byte> to(kBytes);
@@ -215,7 +215,7 @@ TEST_F(SameHost, an_owner_killed_while_it_reuses_slots_leaves_right_bytes_or_non
       const auto pool = end.pool_at(path());
       if (pool == nullptr) return 1;
       while (pool->alive()) fetch_and_check(*pool, ledger_->newest.load(), *ledger_);
-      // The mapping stays: what was whole when the owner died still is.
+      // The mapping outlives the owner: records that were whole at its death can still be read.
       for (uint64_t slot = 0; slot < kSlots; ++slot) {
         for (uint64_t n = ledger_->newest.load() + 2; n-- > 0 && n + 2 * kSlots > ledger_->newest.load();) {
           if (n % kSlots == slot && fetch_and_check(*pool, n, *ledger_) == Code::ok) ledger_->after_death.fetch_add(1);
@@ -243,7 +243,7 @@ TEST_F(SameHost, an_owner_cannot_take_the_memory_away_from_under_a_reader) {
     ledger_->ready.store(1);
     for (;;) {
       end.link->progress();
-      // Everything that an owner gone wild could do to the memory but write into it.
+      // Tries every change that a faulty owner could make to the memory, other than writing into it.
       const auto bytes = static_cast<off_t>(arena->shape().bytes);
       const bool done = ftruncate(arena->fd(), 0) == 0 || ftruncate(arena->fd(), bytes / 2) == 0 ||
                         fallocate(arena->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) == 0 ||
@@ -275,7 +275,7 @@ TEST_F(SameHost, an_owner_cannot_take_the_memory_away_from_under_a_reader) {
   EXPECT_EQ(ledger_->wrong.load(), 0U);
 }
 
-// The owner here is the test's process; what a reader holds is what its messages asked for.
+// The owner is the test's process. The reader holds only the leases that its messages requested.
 TEST_F(SameHost, a_killed_reader_gives_back_what_it_held) {
   auto arena = test::make_pool(kSlots, kBytes);
   End end;
@@ -405,7 +405,7 @@ TEST_F(SameHost, of_two_owners_that_start_at_once_on_a_dead_ones_path_one_serves
         return 0;
       }));
     }
-    // The three that lose end by themselves, and the one that won still has the path.
+    // The three losing processes end by themselves, and the winner still has the path.
     const auto losers = [&] {
       int n = 0;
       for (auto& starter : starters) {

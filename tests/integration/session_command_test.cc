@@ -31,7 +31,7 @@ std::string read_file(const std::string& path) {
 
 class SessionCommand : public ::testing::Test {
  protected:
-  // One side that listens, in a shell of its own; its address, empty where it did not come up.
+  // Starts a side that listens, in a shell. Returns its address; empty if it does not come up.
   std::future<Ran> start(const std::string& arguments, std::string& address) {
     const std::string file = folder_.path() + "/address";
     std::remove(file.c_str());
@@ -223,7 +223,7 @@ TEST_F(SessionCommand, sides_with_different_keys_are_both_told_of_the_key) {
   std::string address;
   auto receiver = start("receive --timeout 3 --key-file '" + one + "'" + kModel, address);
   ASSERT_FALSE(address.empty());
-  // Long before its timeout, which the receiver's would end: nothing comes of waiting.
+  // The sender must not wait for its timeout, which the receiver's is shorter than, because waiting is useless.
   const Ran sent = run("session send --timeout 500 --key-file '" + other + "' --peer " + address + kModel);
   EXPECT_EQ(sent.exit_code, 1);
   for (const std::string& part : {address, std::string("wrong key"), std::string("node.key_file")}) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-// Until one of them is the owner and the others are its clients; how long that took, 0 after a minute.
+// Waits until one of them is the owner and the others are its clients. Returns the time that took; 0 after a minute.
 uint64_t settle(std::vector<ShareMember*> members, size_t& owner) {
   const uint64_t began = now_ns();
   while (now_ns() - began < 60 * kSecond) {
@@ -138,7 +138,7 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
   size_t owner = 0;
   for (int kill = 0; kill < kills; ++kill) {
     ASSERT_NE(settle({members[0].get(), members[1].get(), members[2].get()}, owner), 0U);
-    // Some rounds that a flush acknowledges, then one that is under way when the owner dies.
+    // Some rounds are acknowledged by a flush. A last one is in progress when the owner dies.
     const size_t a = (owner + 1) % 3;
     const size_t b = (owner + 2) % 3;
     for (uint64_t round = random() % 3; round != 0; --round) {
@@ -149,7 +149,7 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
     }
     const uint64_t under_way = next;
     members[a]->send(ShareMember::of(ShareCommand::store, under_way, kStored));
-    // Half of the time out of the memory of the process that is about to die.
+    // Half of the time, loads read the memory of the process that is about to die.
     members[b]->send(random() % 2 == 0 ? ShareMember::of(ShareCommand::look, under_way, kStored)
                                        : ShareMember::look_in_place_command(under_way, kStored));
     next += kStored;
@@ -193,7 +193,7 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
 // Blocks in the owner's memory are copied from there, with no message: it may stand still meanwhile.
 TEST_F(ShareOfTwo, what_lies_in_the_owners_memory_is_read_there) {
   ASSERT_EQ(owner.store(0, 32).status, KVBM_OK);
-  // The first time the owner may have to make heads: then they come over the link.
+  // The owner may have to make heads for the first load, which then uses the link.
   ShareReply r;
   do {
     r = client.look_in_place(0, 32);
@@ -206,7 +206,7 @@ TEST_F(ShareOfTwo, what_lies_in_the_owners_memory_is_read_there) {
   EXPECT_EQ(r.done, 32U);
   EXPECT_EQ(r.wrong, 0U);
   EXPECT_EQ(client.role().in_place_bytes, before + 32 * 8192);
-  // Blocks that are to stay come the same way, once.
+  // Blocks that are kept in the client's host are also copied from there, once.
   EXPECT_EQ(client.look(0, 32).wrong, 0U);
   EXPECT_EQ(client.role().in_place_bytes, before + 2 * 32 * 8192);
   owner.kill(SIGKILL);
@@ -281,7 +281,8 @@ TEST_F(ShareOfTwo, a_frozen_owner_is_not_waited_for) {
   EXPECT_EQ(client.look(0, 16).done, 16U);
 }
 
-// The first blocks are in the client's memory and the store waits for room for the others: nothing went to the owner yet.
+// The first blocks are in the client's memory, and the store waits for slots for the others. None has been offered to
+// the owner yet.
 TEST_F(ShareOfTwo, a_store_that_ends_before_it_reached_the_owner_has_stored_nothing) {
   ASSERT_GT(client.ask(ShareMember::of(ShareCommand::fill, 0, 16)).done, 0U);
   owner.freeze();
@@ -360,7 +361,7 @@ TEST(Share, an_invalidation_reaches_the_owner_and_the_other_clients) {
   ASSERT_EQ(second.look(0, 16).done, 16U);
   const ShareReply r = second.ask(ShareMember::of(ShareCommand::invalidate));
   ASSERT_EQ(r.status, KVBM_OK) << r.message;
-  // Names are made of the epoch: a process that has heard of it asks for other ones.
+  // Block names contain the epoch, so a process that knows the new one asks for other names.
   EXPECT_EQ(owner.look(0, 16).done, 0U);
   for (int i = 0; i < 12'000 && first.look(0, 16).done != 0; ++i) usleep(5000);
   EXPECT_EQ(first.look(0, 16).done, 0U);
@@ -399,7 +400,7 @@ constexpr uint64_t kSlowDisk = 4ULL << 20;    // bytes a second
 constexpr uint64_t kSlowerDisk = 1ULL << 20;  // writes next to nothing while kTooMany are stored
 constexpr uint64_t kTooMany = 1536;           // blocks: 12 MiB, of 8 MiB of host memory
 
-// How many of the blocks are found by a process that has none of them.
+// Returns how many of the blocks are found by a process that has none of them.
 uint64_t found_by_another(const std::string& directory, uint64_t disk_bytes, uint64_t first, uint64_t n) {
   ShareMember another;
   EXPECT_EQ(another.open_disk(directory, disk_bytes).status, KVBM_OK);
@@ -408,7 +409,7 @@ uint64_t found_by_another(const std::string& directory, uint64_t disk_bytes, uin
   return r.done;
 }
 
-// The owner's memory is used again before its disk has the blocks, and the client's, too.
+// The owner evicts blocks before its disk has them, and so does the client.
 TEST(Share, what_is_stored_faster_than_the_owners_disk_writes_waits_for_it) {
   const TempDir dir;
   ShareMember owner;
@@ -449,7 +450,7 @@ TEST(Share, a_flush_after_a_takeover_tells_of_what_died_with_the_owner) {
   EXPECT_GE(found_by_another(dir.path(), 256ULL << 20, 0, kTooMany) + 64, left);
 }
 
-// Of several flushes one at least.
+// Of several flushes at least one must report it.
 TEST(Share, a_flush_tells_of_blocks_that_a_small_disk_has_let_go) {
   const TempDir dir;
   ShareMember owner;

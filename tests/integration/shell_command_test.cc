@@ -22,7 +22,7 @@ namespace {
 using kvbm::test::contains;
 using kvbm::test::run;
 
-// By command, as `kvbm trace generate`: its options and the commands below it.
+// For each command, such as `kvbm trace generate`, its options and subcommands.
 using Offers = std::map<std::string, std::set<std::string>>;
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -32,7 +32,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The help of a command and of those below it.
+// Reads the help of a command and its subcommands.
 void read_help(const std::string& path, Offers& out) {
   static const std::regex option("^ {2,6}(?:-\\w, *)?(--[a-z0-9-]+)");
   static const std::regex command("^ {2}([a-z_0-9]+) ");
@@ -63,7 +63,7 @@ const Offers& helped() {
   return offers;
 }
 
-// The commands below it belong to what a command offers.
+// Adds the subcommands to the words that a command offers.
 void add_commands(Offers& offers) {
   std::vector<std::string> paths;
   for (const auto& [path, words] : offers) paths.push_back(path);
@@ -86,7 +86,7 @@ class ShellCommand : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   static bool is_here(const std::string& shell) { return std::system(("command -v " + shell + " > /dev/null").c_str()) == 0; }
-  // Of lines of the shell: `kvbm replay:--host --disk`, for each command.
+  // Parses the shell's lines `kvbm replay:--host --disk`, one for each command.
   static Offers read_answers(const std::string& text) {
     Offers answers;
     for (const std::string& line : lines_of(text)) {
@@ -118,8 +118,8 @@ TEST_F(ShellCommand, bash_completes_all_that_help_shows) {
 
 TEST_F(ShellCommand, zsh_completes_all_that_help_shows) {
   if (!is_here("zsh")) GTEST_SKIP() << "no zsh here";
-  // compadd is for the line editor alone, and compdef, which the script calls, for a shell that completes: what it says of
-  // its absence is left out.
+  // compadd works in the line editor only, and compdef, which the script calls, in an interactive shell. Errors about a
+  // missing compdef are removed.
   std::string asked = "compadd() { shift; echo \"$*\"; }\n";
   for (const auto& [path, words] : helped()) {
     asked += "echo -n '" + path + ":'; words=(" + path + " ''); CURRENT=$#words; _kvbm\n";

@@ -72,7 +72,7 @@ TEST_P(StoreContractBroken, is_found) {
   }
 }
 
-// That store without its fault is a good one: what is found is the fault.
+// The store without a fault passes, so each reported violation is due to the fault.
 TEST(StoreContract, the_store_that_is_broken_below) { expect_kept("", "plugin:" KVBM_HOSTILE_STORE "?breaks=no-rule"); }
 
 constexpr Broken kBroken[] = {

@@ -285,14 +285,14 @@ TEST_F(StoreFile, a_listing_does_not_read_folders_before_its_beginning) {
   EXPECT_TRUE(read_c);
 }
 
-// More than are sorted at a time.
+// The folder has more entries than are sorted at a time.
 TEST(StoreOfManyFiles, lists_a_large_folder_whole) {
   constexpr size_t kFiles = 70'000;
   const TempDir memory("/dev/shm");
   ASSERT_FALSE(memory.path().empty());
   Files files("file://" + memory.path());
   for (size_t i = 0; i < kFiles; ++i) {
-    // Not in the order of their names.
+    // Makes the files in another order than that of their names.
     const std::string name = memory.path() + "/" + std::to_string(1'000'000 + i * 7919 % kFiles);
     const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_GE(fd, 0);

@@ -94,7 +94,7 @@ class StoreMooncake : public ::testing::Test {
   TempDir dir_;
 };
 
-// Processes that the process has started, from any of its threads.
+// Returns the child processes that any thread of the process has started.
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> out;
   DIR* const tasks = ::opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
@@ -106,7 +106,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   return out;
 }
 
-// Of the rules one does not hold: a read beside a replacement may give bytes of both objects, and kvbm replaces none (docs).
+// One rule does not hold: a read during a replacement may return bytes of both objects. kvbm replaces no object (docs).
 TEST_F(StoreMooncake, keeps_the_rules_of_stores) {
   const Ran ran = check(url(), "--json");
   const json out = json::parse(ran.text, nullptr, false);
@@ -176,7 +176,7 @@ TEST_F(StoreMooncake, the_process_that_lends_the_memory_is_killed) {
     pool_.kill_lender();
     ASSERT_TRUE(pool_.start_lender()) << pool_.log();
   });
-  // The master takes ten seconds to see that it is gone.
+  // The master needs ten seconds to notice the end of the lender.
   for (int i = 0; i < 20 && found_again() <= 100; ++i) std::this_thread::sleep_for(std::chrono::seconds(1));
   EXPECT_GT(found_again(), 100);
 }
@@ -189,7 +189,7 @@ TEST_F(StoreMooncake, the_client_is_killed) {
 }
 
 TEST_F(StoreMooncake, a_client_that_was_killed_has_another_one_after_it) {
-  // Something that asks the store all the time, and for longer than this takes.
+  // Starts a process that uses the store continuously, for longer than this test takes.
   const pid_t pid = start("plugin check '" + url() + "'");
   const auto one_that_is_not = [&](pid_t other) {
     for (int i = 0; i < 6000; ++i) {
@@ -228,7 +228,7 @@ TEST_F(StoreMooncake, is_down_from_the_beginning) {
   EXPECT_GT(out.value("hits", 0), 100) << ran.text;
 }
 
-// These need nothing of Mooncake's.
+// These tests need no Mooncake.
 TEST(StoreMooncakeDirectories, survive_what_happens_to_them) {
   if (std::system("python3 -c pass 2>/dev/null") != 0) GTEST_SKIP() << "python3 is not here";
   EXPECT_EQ(std::system("python3 -B '" KVBM_MOONCAKE_TESTS "/mooncake_directory.py' '" KVBM_MOONCAKE_CLIENT "'"), 0);

@@ -43,7 +43,7 @@ class NetworkStore : public ::testing::Test {
   NetworkMount hosts_[2];
 };
 
-// Of the rules one is not for this client: while an object is replaced it may not find it. kvbm replaces none.
+// One rule does not hold for this client: an object may not be found during its replacement. kvbm replaces no object.
 TEST_F(NetworkStore, keeps_the_rules_of_stores) {
   const plugin::Checked checked = check(KVBM_STORES, url(hosts_[0], ""), patient());
   EXPECT_GE(checked.findings.size(), 20U) << checked.message;

@@ -77,7 +77,7 @@ class Outage : public ::testing::Test {
     EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
     return number(ran.text, "found_again");
   }
-  // The first run stores the blocks that were missing, and the second one finds them.
+  // Expects that the store works again: the first run stores the missing blocks, and the second one finds them.
   void is_in_use_again() {
     (void)found_again();
     EXPECT_GT(found_again(), 100);
@@ -95,7 +95,7 @@ class Outage : public ::testing::Test {
     ASSERT_FALSE(proxy_->address().empty());
     address_ = proxy_->address();
   }
-  // 1 Mbit/s is less than the replay asks for: what does not come in time is computed.
+  // 1 Mbit/s is less than the replay needs. Blocks that do not arrive in time are computed.
   void slow_for_a_while() {
     through_proxy();
     beside([this] {
@@ -105,7 +105,7 @@ class Outage : public ::testing::Test {
     });
     is_in_use_again();
   }
-  // As a load balancer does in front of a server that is away.
+  // Answers like a load balancer in front of a server that is down.
   void answer_503_and_html_for_a_while() {
     through_proxy();
     kvbm::test::HttpStub balancer([](const kvbm::test::StubRequest&) {

@@ -30,7 +30,7 @@ std::string bytes_of(size_t n, uint32_t seed) {
   return text;
 }
 
-// Waits for what has to come to be, and is not what is tested how soon.
+// Waits until the condition holds. The time that this takes is not tested.
 bool comes(const std::function<bool()>& holds) {
   for (int i = 0; i < 6000; ++i) {
     if (holds()) return true;
@@ -88,7 +88,7 @@ TEST_P(RedisStoreTest, gives_back_what_was_put_whole_and_in_ranges) {
     EXPECT_TRUE(got == data);
     EXPECT_EQ(module_->get("a/pack-1.kv", &got, 40, 30).status, KVBM_OK);
     EXPECT_EQ(got, data.substr(30, 40));
-    // Over its end, at its end, and behind it.
+    // Ranges beyond the end, at the end, and behind it.
     EXPECT_EQ(module_->get("a/pack-1.kv", &got, 100, data.size() - 7).status, KVBM_OK);
     EXPECT_EQ(got, data.substr(data.size() - 7));
     for (const uint64_t offset : {uint64_t{data.size()}, uint64_t{data.size() + 1}, uint64_t{1} << 40, ~uint64_t{0}}) {
@@ -96,10 +96,10 @@ TEST_P(RedisStoreTest, gives_back_what_was_put_whole_and_in_ranges) {
       EXPECT_EQ(done.status, KVBM_OK) << done.message;
       EXPECT_EQ(done.bytes, 0U);
     }
-    // More room than there is.
+    // The buffer is larger than the object.
     EXPECT_EQ(module_->get("a/pack-1.kv", &got, data.size() + 1000).status, KVBM_OK);
     EXPECT_TRUE(got == data);
-    // No room: whether it exists.
+    // A read of no bytes tests whether the object exists.
     EXPECT_EQ(module_->get("a/pack-1.kv", &got, 0).status, KVBM_OK);
     EXPECT_EQ(module_->get("a/pack-2.kv", &got, 0).status, KVBM_ERR_MISS);
     EXPECT_EQ(module_->get("a/pack-2.kv", &got, 10).status, KVBM_ERR_MISS);
@@ -110,7 +110,7 @@ TEST_P(RedisStoreTest, replaces_removes_and_keeps_empty_objects) {
   serve_and_open();
   std::string got;
   ASSERT_EQ(module_->put("one", "first").status, KVBM_OK);
-  // The server answers something before it has all of a large one.
+  // The server answers before it has received all of a large value.
   for (int i = 0; i < 20; ++i) ASSERT_EQ(module_->put("one", std::string(4 << 20, 'x')).status, KVBM_OK);
   ASSERT_EQ(module_->put("one", "second, which is longer").status, KVBM_OK);
   EXPECT_EQ(module_->get("one", &got, 100).status, KVBM_OK);
@@ -181,7 +181,7 @@ TEST_P(RedisStoreTest, keeps_large_objects_in_parts) {
   ASSERT_EQ(module_->remove("large").status, KVBM_OK);
   EXPECT_EQ(server_.ask({"DBSIZE"}), ":0\r\n");
   EXPECT_EQ(module_->get("large", &got, 10).status, KVBM_ERR_MISS);
-  // Its time goes for the parts as well, and a part that is gone is the object's end.
+  // The expiry time holds for the parts as well. When a part has expired, the object is gone.
   module_->expire_s = 300;
   ASSERT_EQ(module_->put("large", data).status, KVBM_OK);
   ASSERT_EQ(module_->put("small", "x").status, KVBM_OK);
@@ -198,7 +198,7 @@ TEST_P(RedisStoreTest, keeps_large_objects_in_parts) {
   EXPECT_EQ(module_->get("large", &got, data.size()).status, KVBM_OK);
   char little[4];
   EXPECT_EQ(module_->wait(*module_->start(KVBM_STORE_LIST, "", little, sizeof little)).status, KVBM_ERR_CONFIG);
-  // Whatever it was before, it is what was put last.
+  // Whatever kind the old object had, a get returns the object that was put last.
   module_->expire_s = 0;
   ASSERT_EQ(module_->put("small", data).status, KVBM_OK);
   ASSERT_EQ(module_->get("small", &got, data.size()).status, KVBM_OK);
@@ -301,10 +301,10 @@ TEST_P(RedisStoreTest, tells_who_may_not) {
   EXPECT_NE(done.message.find("lacks permission"), std::string::npos) << done.message;
 }
 
-// Answers whatever is asked as a test likes.
+// Sends the answers that a test prescribes.
 class OtherServer {
  public:
-  // Of the text that has come and was not answered yet: the answer. "" waits for more; "hang up" closes.
+  // Returns the answer to the received text that was not answered yet. "": waits for more; "hang up": closes.
   using Handler = std::function<std::string(std::string& text)>;
 
   explicit OtherServer(Handler handler) : handler_(std::move(handler)), fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -324,7 +324,7 @@ class OtherServer {
     ::close(fd_);
   }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // Takes the words of one request off `text`; none if it is not whole.
+  // Takes the words of one request off `text`; empty if the request is not complete.
   static std::vector<std::string> take(std::string& text) {
     std::vector<std::string> words;
     size_t at = text.find("\r\n");
@@ -529,7 +529,7 @@ TEST_P(RedisStoreTest, goes_on_after_the_server_was_killed) {
   const auto gone = module_->get("kept", &got, data.size());
   EXPECT_EQ(gone.status, KVBM_ERR_IO);
   EXPECT_NE(gone.message.find("cannot connect"), std::string::npos) << gone.message;
-  // Opened while no server answers: it works once one does.
+  // The store is opened while no server answers, and works once one does.
   StoreModule second(KVBM_REDIS_MODULE);
   EXPECT_EQ(second.open(url()), KVBM_OK) << second.message();
   ASSERT_TRUE(server_.start_again(true)) << server_.log();
@@ -566,7 +566,7 @@ TEST_P(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
   server_.freeze();
   {
     std::vector<std::unique_ptr<Started>> many;
-    // Freed as soon as the operations have finished: a sanitizer sees code that still reads or writes there.
+    // Frees the memory as soon as the operations have finished: a sanitizer detects later accesses.
     std::string data = bytes_of(8 << 20, 2);
     std::vector<std::string> rooms(40, std::string(1024, '\0'));
     for (size_t i = 0; i < rooms.size(); ++i) {
@@ -613,7 +613,7 @@ TEST_P(RedisStoreTest, says_that_the_server_is_full) {
   std::string got;
   EXPECT_EQ(module_->get("p0", &got, 100).status, KVBM_OK);
   EXPECT_EQ(module_->list("").names.size(), static_cast<size_t>(stored));
-  // Opened while it is full.
+  // A store can be opened while the server is full.
   EXPECT_EQ(module_->open(url()), KVBM_OK) << module_->message();
   EXPECT_EQ(module_->remove("p0").status, KVBM_OK);
 }
@@ -667,7 +667,7 @@ class RedisClusterTest : public RedisStoreTest {
     const std::string answer = nodes_[i].ask({"CLUSTER", "MYID"});
     return answer.size() > 45 ? answer.substr(5, 40) : "";
   }
-  // Which server has the slot of a key, and the slot.
+  // Returns the server that has the slot of a key; sets the slot.
   int owner(const std::string& key, std::string* slot) {
     *slot = nodes_[0].ask({"CLUSTER", "KEYSLOT", key}).substr(1);
     slot->resize(slot->find('\r'));
@@ -688,7 +688,7 @@ TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   for (int i = 0; i < 60; ++i) ASSERT_EQ(module_->put("p/" + std::to_string(i), i % 10 == 0 ? data : std::to_string(i)).status, KVBM_OK);
   EXPECT_EQ(module_->list_all("p/").names.size(), 60U);
   for (RedisServer& node : nodes_) EXPECT_NE(node.ask({"DBSIZE"}), ":0\r\n");
-  // An object's slot moves: first while both have it, then to the end, all the while it is read and written.
+  // Moves an object's slot while it is read and written: first both servers have it, then only the new one.
   std::string slot;
   const std::string key = "kvbm:p/7";
   const int from = owner(key, &slot);
@@ -707,7 +707,7 @@ TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   nodes_[from].ask({"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()), key, "0", "5000"});
   EXPECT_TRUE(nodes_[from].ask({"GET", key}).starts_with("-ASK"));
   works();
-  // A large object, put where it has to be asked for.
+  // Puts a large object into a slot that is being moved, where the client must send ASKING.
   ASSERT_EQ(module_->put("p/7", data).status, KVBM_OK);
   ASSERT_EQ(module_->get("p/7", &got, data.size()).status, KVBM_OK);
   EXPECT_TRUE(got == data);
@@ -717,7 +717,7 @@ TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   for (RedisServer* node : {&nodes_[to], &nodes_[from], &nodes_[3 - from - to]}) node->ask({"CLUSTER", "SETSLOT", slot, "NODE", id(to)});
   works();
   EXPECT_EQ(owner(key, &slot), to);
-  // One is gone: what it has fails, the rest works, and it works again when it is back.
+  // One server ends: operations on its slots fail, all others work, and all work again after its restart.
   const std::string whole = module_->open(cluster_url({{"cluster", "off"}})) == KVBM_OK ? "" : module_->message();
   EXPECT_NE(whole.find("leave cluster=off out"), std::string::npos) << whole;
 }
@@ -741,7 +741,7 @@ TEST_P(RedisClusterTest, lives_with_a_master_that_is_gone) {
   }
 }
 
-// With a certificate that it made itself.
+// The server has a self-signed certificate.
 TEST_P(RedisStoreTest, speaks_tls) {
   kvbm::test::TempDir keys;
   const std::string here = keys.path();
@@ -779,7 +779,7 @@ TEST_P(RedisStoreTest, speaks_tls) {
   wrong.authority = server_.address();
   const kvbm_status_t plain = module_->open(wrong, 6'000'000'000);
   EXPECT_TRUE(plain == KVBM_OK ? logged("redis:// there?") : module_->message().find("redis://") != std::string::npos);
-  // Another host's certificate.
+  // The certificate is another host's.
   ASSERT_TRUE(server_.start(options("other.pem", "other.key")));
   there.authority = "127.0.0.1:" + std::to_string(server_.tls_port());
   there.options["ca"] = here + "/other.pem";

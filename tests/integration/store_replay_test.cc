@@ -40,7 +40,7 @@ class StoreReplay : public ::testing::Test {
     EXPECT_EQ(ran.exit_code, exit_code) << arguments << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, message)) << arguments << "\n" << ran.text;
   }
-  // A replay in the background; its output in `out`.
+  // Starts a replay in the background; its output is in `out`.
   [[nodiscard]] pid_t start(const std::string& command, const std::string& out) const {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -72,7 +72,7 @@ TEST_F(StoreReplay, a_second_process_finds_what_the_first_one_wrote) {
   ASSERT_EQ(second.exit_code, 0) << second.text;
   EXPECT_EQ(number(second.text, "wrong_blocks"), 0);
   EXPECT_GT(number(second.text, "found_again"), 1000) << second.text;
-  // All but the blocks that the first replay met for the first time itself.
+  // All blocks hit, except those that the first replay used for the first time.
   EXPECT_GT(number(second.text, "hits"), number(first.text, "hits") * 1.2);
 }
 
@@ -89,7 +89,7 @@ TEST_F(StoreReplay, two_processes_at_a_time_share_and_one_is_killed) {
   const std::string out[] = {dir_.path() + "/a.json", dir_.path() + "/b.json"};
   const pid_t a = start(replay("--settle"), out[0]);
   const pid_t b = start(replay("--settle"), out[1]);
-  // In the middle of its work: something was written, and more was to come.
+  // Waits for the middle of the work: some objects are written, and more will follow.
   const auto written = [&] {
     std::error_code ignored;
     size_t files = 0;
@@ -108,7 +108,7 @@ TEST_F(StoreReplay, two_processes_at_a_time_share_and_one_is_killed) {
   EXPECT_GT(number(third.text, "found_again"), 1000) << third.text;
 }
 
-// Emptied, garbled and cut short while a replay runs.
+// The store is emptied, garbled and truncated while a replay runs.
 TEST_F(StoreReplay, a_store_that_is_damaged_in_the_middle_costs_hits_and_nothing_else) {
   ASSERT_EQ(run(replay("--settle"), "").exit_code, 0);
   const std::string out = dir_.path() + "/a.json";

@@ -69,7 +69,7 @@ class S3AnswersTest : public ::testing::Test {
   static StoreUrl url(const std::string& endpoint) {
     return {"s3", "bucket", "/kv", {{"endpoint", endpoint}, {"region", "us-east-1"}}, "key", "hush-hush"};
   }
-  // Listings are empty; what else comes is answered by `handler`.
+  // Answers listings with an empty page; `handler` answers all other requests.
   void serve(HttpStub::Handler handler) {
     stub_ = std::make_unique<HttpStub>([handler](const StubRequest& request) {
       if (is_list(request)) return StubAnswer{200, {}, kEmptyList};
@@ -203,7 +203,7 @@ TEST_F(S3AnswersTest, listings_are_bounded_and_have_to_be_in_order) {
     std::string keys;
     if (which.load() == 1) keys = "<Contents><Key>kv/b</Key></Contents><Contents><Key>kv/a</Key></Contents>";
     if (which.load() == 2) keys = std::string(5 << 20, ' ');
-    // Objects of other programs are passed over, however many listings that takes.
+    // Objects of other programs are skipped, however many listings that takes.
     if (which.load() == 3) {
       const bool is_first = !contains(request.target, "start-after");
       keys = is_first ? "<Contents><Key>kv/A B</Key></Contents><Contents><Key>kv/Z</Key></Contents>"
@@ -328,7 +328,7 @@ TEST_F(S3AnswersTest, credentials_of_an_instance_and_of_a_web_identity) {
 
 TEST_F(S3AnswersTest, a_proxy_of_the_environment_is_used) {
   HttpStub proxy([](const StubRequest& request) {
-    // A proxy is asked for whole URLs.
+    // A proxy gets requests with whole URLs.
     return request.target.starts_with("http://s3.invalid/bucket") ? StubAnswer{200, {}, kEmptyList}
                                                                   : StubAnswer{400, {}, ""};
   });

@@ -95,16 +95,16 @@ TEST_P(S3StoreTest, gives_back_what_was_put_whole_and_in_ranges) {
   EXPECT_EQ(got, data);
   EXPECT_EQ(module_->get("a/pack-1.kv", &got, 4096, 65536).status, KVBM_OK);
   EXPECT_EQ(got, data.substr(65536, 4096));
-  // Over its end, at its end, and behind it.
+  // Ranges beyond the end, at the end, and behind it.
   EXPECT_EQ(module_->get("a/pack-1.kv", &got, 100, data.size() - 7).status, KVBM_OK);
   EXPECT_EQ(got, data.substr(data.size() - 7));
   auto done = module_->get("a/pack-1.kv", &got, 100, data.size());
   EXPECT_EQ(done.status, KVBM_OK) << done.message;
   EXPECT_EQ(done.bytes, 0U);
-  // More room than there is.
+  // The buffer is larger than the object.
   EXPECT_EQ(module_->get("a/pack-1.kv", &got, data.size() + 1000).status, KVBM_OK);
   EXPECT_EQ(got, data);
-  // No room: whether it exists.
+  // A read of no bytes tests whether the object exists.
   EXPECT_EQ(module_->get("a/pack-1.kv", &got, 0).status, KVBM_OK);
   EXPECT_EQ(module_->get("a/pack-2.kv", &got, 0).status, KVBM_ERR_MISS);
   EXPECT_EQ(module_->get("a/pack-2.kv", &got, 10).status, KVBM_ERR_MISS);
@@ -194,7 +194,7 @@ TEST_P(S3StoreTest, refuses_what_is_wrong_with_a_remedy) {
   wrong.user = wrong.password = "";
   EXPECT_EQ(refused(wrong), KVBM_ERR_PERMISSION);
   EXPECT_NE(module_->message().find("AWS_ACCESS_KEY_ID"), std::string::npos) << module_->message();
-  // A server that says so names its region. Some take any.
+  // A server that checks the region names the right one; some servers accept any.
   const kvbm_status_t elsewhere = refused(url({{"region", "eu-else-2"}}));
   EXPECT_TRUE(elsewhere == KVBM_ERR_CONFIG || elsewhere == KVBM_OK) << module_->message();
   if (elsewhere != KVBM_OK) {
@@ -250,7 +250,7 @@ TEST_P(S3StoreTest, goes_on_after_the_server_was_killed) {
   const auto gone = module_->get("kept", &got, data.size());
   EXPECT_EQ(gone.status, KVBM_ERR_IO);
   EXPECT_NE(gone.message.find("cannot connect"), std::string::npos) << gone.message;
-  // Opened while no server answers: it works once one does.
+  // The store is opened while no server answers, and works once one does.
   StoreModule second(KVBM_S3_MODULE);
   EXPECT_EQ(second.open(url()), KVBM_OK) << second.message();
   ASSERT_TRUE(server_.start_again(true)) << server_.log();

@@ -196,7 +196,7 @@ TEST(TierCommand, inspect_and_stats_say_how_records_are_coded_and_sealed) {
   EXPECT_EQ(coding["keys"][0]["records"], 40);
   EXPECT_GT(coding["ratio"], 10.0);
   EXPECT_EQ(coding["saved_bytes"].get<int64_t>(), 40 * 65536 - all["payload_bytes"].get<int64_t>());
-  // Stats looks at a part of each segment.
+  // `kvbm stats` reads only a part of each segment.
   const auto some = nlohmann::json::parse(run("stats --json '" + coded + "'", "").text, nullptr, false);
   ASSERT_TRUE(some.is_object());
   EXPECT_EQ(some["records"], 40);

@@ -40,10 +40,10 @@ std::vector<json> frames_of(const std::string& text) {
   return frames;
 }
 
-// `kvbm top` with its output in our hands while it runs.
+// `kvbm top` in a child; the test reads its output while it runs.
 class Child {
  public:
-  // On a terminal of its own, or on a pipe.
+  // Starts the command on a terminal of its own, or on a pipe.
   Child(const std::vector<std::string>& arguments, bool terminal, const std::string& temporary) {
     int ends[2] = {-1, -1};
     winsize size{};
@@ -77,7 +77,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   [[nodiscard]] bool started() const { return pid_ > 0; }
-  // Reads until `text` has come; false when the output ended before.
+  // Reads until `text` has arrived. Returns false if the output ended before.
   bool read_until(const std::string& text) {
     while (!contains(said_, text)) {
       if (!read_some()) return false;
@@ -91,7 +91,7 @@ class Child {
   void close_output() {
     if (out_ >= 0) ::close(std::exchange(out_, -1));
   }
-  // All that it said, and its exit code; -1 when a signal ended it.
+  // Returns all output and the exit code; -1 if a signal ended the command.
   Ran finish() {
     while (out_ >= 0 && read_some()) {
     }

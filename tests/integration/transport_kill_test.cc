@@ -37,7 +37,7 @@ void drive(copy::Transport& transport, int timeout_ms) {
   poll(&fd, 1, timeout_ms);
 }
 
-// Pushes what it is asked for ("tag") and posts memory for what the other side pushes, until it is killed.
+// Pushes the requested content ("tag"), and posts memory for pushes of the other side, until it is killed.
 [[noreturn]] void answer(int pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   TransportSide side("child");
@@ -91,7 +91,7 @@ class TransportKill : public testing::Test {
     waitpid(child_, nullptr, 0);
     child_ = -1;
   }
-  // Both directions full of bulk.
+  // Starts transfers that fill both directions.
   void start_transfers() {
     posts_.clear();
     for (uint64_t i = 0; i < kTransfers; ++i) {
@@ -184,7 +184,7 @@ TEST_F(TransportKill, a_peer_that_was_stopped_goes_on_where_it_was) {
 
 TEST_F(TransportKill, a_flush_to_a_stopped_peer_gives_up) {
   start_child();
-  // More than the buffers on the way take.
+  // The pushes exceed all buffers in between.
   for (uint64_t i = 0; i < 40; ++i) side_.push(peer_, i, i, kBytes);
   run_until([&] { return !side_.connected.empty(); }, "the connection");
   ASSERT_TRUE(signal_child(child_, SIGSTOP));

@@ -60,7 +60,7 @@ class UcxNode : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     start_command(std::move(arguments));
   }
-  // A subcommand that listens and writes down where.
+  // Starts a subcommand that listens and writes its address to a file.
   void start_command(std::vector<std::string> arguments) {
     const std::string file = folder_.path() + "/address";
     arguments.insert(arguments.begin(), "kvbm");
@@ -93,7 +93,7 @@ class UcxNode : public ::testing::Test {
     return status;
   }
 
-  // Which every node has that UCX links.
+  // Returns the key file of the pool, which UCX requires of every node.
   [[nodiscard]] std::string pool_key() const {
     return kvbm::test::write_key_file(folder_.path() + "/pool.key");
   }
@@ -103,7 +103,7 @@ class UcxNode : public ::testing::Test {
     EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
     return path;
   }
-  // A node in this process that reads from the one that was started.
+  // Returns options of a node in this process that reads from the started one.
   [[nodiscard]] kvbm::node::MemberOptions reader(const std::string& codec, const std::string& keys) const {
     ::setenv("KVBM_UCX_PATH", KVBM_UCX_MODULE, 1);
     kvbm::node::MemberOptions out;
@@ -127,7 +127,7 @@ uint64_t counted(const kvbm::node::Member& member, const std::string& name) {
   return at == std::string::npos ? 0 : std::stoull(text.substr(at + name.size() + 2));
 }
 
-// Records that were coded or sealed on their way to this node.
+// Counts of records that arrived coded or sealed.
 struct Taken {
   explicit Taken(const kvbm::node::Member& member)
       : records(counted(member, "kvbm_node_codec_records_total{direction=\"taken\"}")),
@@ -210,7 +210,7 @@ TEST_F(UcxNode, a_file_comes_whatever_auto_decides) {
   }
 }
 
-// Layers of bf16 as those of a model, from `kvbm session send` in a process of its own.
+// Sends layers of bf16 like a model's with `kvbm session send` in a child process.
 class UcxSession : public UcxNode {
  protected:
   static constexpr uint32_t kLayers = 4, kHeads = 8, kHeadSize = 64;
@@ -232,7 +232,7 @@ class UcxSession : public UcxNode {
     if (!keys.empty()) arguments.insert(arguments.end(), {"--seal-key-file", keys});
     start_command(std::move(arguments));
   }
-  // The decode side, of another form and with blocks of another size; what it got is compared layer by layer.
+  // Receives into another form and another block size, and compares each layer.
   void receive(const std::string& codec, const std::string& keys, kvbm_status_t wanted = KVBM_OK) {
     kvbm::session::SideOptions options;
     options.node = reader(codec, keys);
@@ -313,7 +313,7 @@ TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
   EXPECT_TRUE(contains(keyless.text, "node.key_file")) << keyless.text;
 }
 
-// A network card reads and writes by itself, so nothing tags what it moves.
+// Network cards read and write memory by themselves, so their transfers carry no tag.
 TEST_F(UcxNode, beyond_this_machine_it_needs_sealed_records_or_a_trusted_network) {
   const std::string key = pool_key();
   const std::string node = "node --transport ucx --ucx-devices lo --listen 127.0.0.1:0 --key-file '" + key + "' ";
@@ -327,7 +327,7 @@ TEST_F(UcxNode, beyond_this_machine_it_needs_sealed_records_or_a_trusted_network
   EXPECT_TRUE(contains(asked.text, "node.protect") && contains(asked.text, "UCX")) << asked.text;
 }
 
-// The state of the node that `member` dials, once it says all of these.
+// Waits until the state of the node that `member` dials has all of these words. Returns the state.
 std::string state_with(const kvbm::node::Member& member, const std::vector<std::string>& parts) {
   std::string state;
   for (int tries = 0; tries < 6000; ++tries) {
@@ -372,7 +372,7 @@ TEST_F(UcxNode, who_is_not_there_or_uses_another_transport_is_told_by_address_an
   start();
   ASSERT_FALSE(address_.empty());
   expect_told(address_, "tcp", {"handshake", "node.transport", "--transport"});
-  // In a shell, with the address.
+  // Gives the address on the command line of a shell.
   const Ran shell = run("peers --transport ucx --timeout 0.5 --key-file '" + pool_key() + "' --peer 127.0.0.1:1");
   EXPECT_EQ(shell.exit_code, 1);
   EXPECT_TRUE(contains(shell.text, "127.0.0.1:1: ") && contains(shell.text, "--transport")) << shell.text;

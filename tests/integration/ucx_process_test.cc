@@ -79,7 +79,7 @@ TEST_F(UcxProcess, signal_handling_and_allocator_are_the_hosts_after_load_open_a
   own.sa_handler = [](int) {};
   ::sigaction(SIGBUS, &own, nullptr);
   for (int i = 1; i <= SignalAction::kSignals; ++i) ASSERT_TRUE(before[static_cast<size_t>(i)].read(i));
-  // UCX hooks memory by patching the first bytes of these.
+  // UCX installs its memory hooks by patching the first bytes of these functions.
   const std::array<const void*, 4> functions = {
       reinterpret_cast<const void*>(&::mmap), reinterpret_cast<const void*>(&::munmap),
       reinterpret_cast<const void*>(&::mremap), reinterpret_cast<const void*>(&::madvise)};
@@ -126,7 +126,7 @@ TEST_F(UcxProcess, bulk_of_any_size_arrives_in_both_directions) {
     ask(What::post, 1000 + tag, bytes, tag + 7);
     ASSERT_TRUE(heard("posted"));
     const auto from = content(tag + 7, bytes);
-    // In three parts, one of them empty.
+    // Pushes three pieces, one of them empty.
     const kvbm_transport_piece_t pieces[3] = {
         {from.data(), bytes / 2}, {from.data(), 0}, {from.data() + bytes / 2, bytes - bytes / 2}};
     ASSERT_EQ(end_.ops->push(end_.transport, end_.peer, 1000 + tag, pieces, 3, 1000 + tag), 0);
@@ -177,7 +177,7 @@ TEST_F(UcxProcess, a_killed_peer_closes_and_the_memory_of_posts_stays_quiet) {
       ASSERT_EQ(post(i + 1, to[i]), 0);
       ask(What::push, i + 1, kBytes, i);
     }
-    // The other direction too: its parts are under way when it dies.
+    // In the other direction parts are also in flight when the peer dies.
     const auto from = content(1, kBytes);
     const kvbm_transport_piece_t piece{from.data(), kBytes};
     for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(end_.ops->push(end_.transport, end_.peer, 50 + i, &piece, 1, 50 + i), 0);
@@ -301,11 +301,11 @@ TEST_F(UcxProcess, device_memory_is_not_offered_over_tcp) {
             static_cast<int32_t>(Code::unsupported));
 }
 
-// Memory of the host that the module takes for a device's: what the CPU would write there is seen.
+// Host memory that the module treats as device memory, so that any write by the CPU can be detected.
 class UcxDevice : public UcxProcess {
  protected:
   static constexpr std::byte kUntouched{0x5A};
-  // In a sender's environment: UCX sends all by copy, where it is left the choice.
+  // For the sender's environment: UCX copies all data if it may choose.
   static constexpr char kCopies[] = "UCX_RNDV_THRESH=inf";
   void connect_device(const std::vector<std::string>& environment, uint64_t bytes) {
     address_ = node_.start(KVBM_UCX_MODULE, environment);
@@ -327,7 +327,7 @@ class UcxDevice : public UcxProcess {
   [[nodiscard]] bool untouched() const {
     return std::all_of(device_.begin(), device_.end(), [](std::byte b) { return b == kUntouched; });
   }
-  // The connection lives, and its pushes find their way into memory of the host.
+  // Expects that the connection lives, and that pushes reach host memory.
   void expect_alive() {
     std::vector<std::byte> host(100'000);
     EXPECT_EQ(pushed_into(host.data(), host.size()).status, 0);
@@ -366,7 +366,7 @@ TEST_F(UcxDevice, a_part_that_came_by_copy_fails_its_post_and_is_not_written) {
 
 TEST_F(UcxDevice, a_sender_with_devices_pushes_so_that_it_can_land_there) {
   connect_device({std::string(kNodeOnDevice) + "=1", kCopies}, 3'000'000);
-  // The last part is a short one.
+  // The last part of the push is shorter than the others.
   for (const uint64_t bytes : {uint64_t{KVBM_TRANSPORT_DEVICE_BYTES}, uint64_t{(1 << 20) + 100}, uint64_t{2'500'000}}) {
     SCOPED_TRACE(bytes);
     std::fill(device_.begin(), device_.end(), kUntouched);
@@ -377,7 +377,7 @@ TEST_F(UcxDevice, a_sender_with_devices_pushes_so_that_it_can_land_there) {
     EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), device_.begin()));
     EXPECT_EQ(device_[bytes], kUntouched);
   }
-  // Less than that is copied on its way.
+  // A shorter push is copied on its way, so it is refused.
   EXPECT_EQ(pushed_into(device_.data(), 1000).status, static_cast<int32_t>(Code::unsupported));
   expect_alive();
 }
@@ -427,7 +427,7 @@ TEST_F(UcxProcess, one_sided_reads_over_the_emulation_check_their_range_and_key)
   EXPECT_EQ(get(0, 1, 99, key.substr(0, key.size() - 1)), invalid);
   EXPECT_EQ(get(0, 1, 99, std::string(8, 'k')), invalid);
   EXPECT_EQ(get(0, 1, 99, ""), invalid);
-  // Memory of our own that was registered is read into directly; then the peer dies.
+  // Reads directly into registered memory; then the peer dies.
   uint64_t memory = 0;
   char own_key[KVBM_TRANSPORT_KEY_BYTES];
   size_t size = sizeof own_key;

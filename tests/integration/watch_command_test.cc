@@ -40,8 +40,8 @@ std::string frame_of(uint64_t sequence) {
   return frame;
 }
 
-// Publishes a message every few milliseconds until it goes. Of each ten numbers one is never published, but kept for
-// replay, and another is malformed.
+// Publishes a message every few milliseconds until the publisher is destroyed. Of each ten numbers one is not
+// published, but kept for replay, and another is malformed.
 class Engine {
  public:
   explicit Engine(Zmq& zmq) {
@@ -109,7 +109,7 @@ class Engine {
   std::thread thread_;
 };
 
-// `kvbm watch` with its output in our hands while it runs.
+// `kvbm watch` in a child; the test reads its output while it runs.
 class Child {
  public:
   explicit Child(const std::vector<std::string>& arguments) {
@@ -138,7 +138,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // False at the end of the output.
+  // Returns false at the end of the output.
   bool next_line(std::string& line) {
     const ssize_t n = ::getline(&line_, &room_, out_);
     if (n > 0) line.assign(line_, static_cast<size_t>(n));
@@ -173,7 +173,7 @@ class WatchCommand : public ::testing::Test {
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, message)) << arguments << "\n" << ran.text;
   }
-  // Reads lines of events until `enough` of them have come, interrupts, and gives all of them and the summary.
+  // Reads lines until `enough` events have arrived, then interrupts the command. Returns all events and the summary.
   static std::vector<json> rows_of(Child& child, size_t enough) {
     std::vector<json> rows;
     std::string line;
@@ -204,7 +204,7 @@ TEST_F(WatchCommand, events_of_both_encodings_are_lines_and_what_was_withheld_is
     EXPECT_EQ(rows[i]["medium"], sequence % 2 == 0 ? "GPU" : "CPU");
     EXPECT_TRUE(sequence % 10 != Engine::kWithheld || rows[i].contains("replayed")) << rows[i];
   }
-  // From the very first on: what was published before the child came was asked for, too.
+  // All events are there, because the command requested those published before its start.
   for (uint64_t sequence = 0; sequence <= *seen.rbegin(); ++sequence) {
     EXPECT_EQ(seen.contains(sequence), sequence % 10 != Engine::kMalformed) << sequence;
   }

@@ -128,7 +128,7 @@ class Play {
   }
 
  private:
-  // The evictions were legal: nothing kept the block, and children went first.
+  // Checks that evictions were legal: nothing held the blocks, and children were evicted first.
   void note(const std::vector<Evicted>& evicted) {
     for (const Evicted& block : evicted) {
       const auto at = reference_.blocks.find(block.slot);
@@ -385,7 +385,7 @@ TEST(BlockTableModel, threads_find_only_what_was_stored_and_lose_no_slot) {
     EXPECT_LE(table->counters().registered, registered);
     EXPECT_GE(table->counters().registered + withdrawn, registered);
     EXPECT_EQ(table->counters().free + registered, capacity);
-    // Everything that is left can go: no slot was forgotten by the policy.
+    // All remaining blocks can be evicted, so the policy has forgotten no slot.
     std::vector<SlotId> all(capacity);
     EXPECT_EQ(table->allocate(0, all, nullptr, 9999), Code::ok);
     table->abandon(all);

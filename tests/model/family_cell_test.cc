@@ -16,7 +16,7 @@ namespace {
 using test::Interleavings;
 using test::SteppedAtomic;
 
-// Every word of it says which one it is.
+// Makes a family in which each word identifies it.
 Family family(uint16_t n) {
   Family out;
   out.ns.bytes.fill(static_cast<uint8_t>(n));
@@ -73,7 +73,7 @@ TEST(FamilyCell, gives_the_whole_family_of_an_id_or_nothing_in_every_order) {
   test::counted(runs, "orders of steps");
 }
 
-// Without the second look at the id.
+// A faulty variant that reads the id only once.
 class OneLook {
  public:
   void put(FamilyId id, const Family& family) {

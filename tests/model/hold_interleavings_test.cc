@@ -65,7 +65,7 @@ class KVBM_SCOPED_CAPABILITY BatchLock {
   Mutex& mutex_;
 };
 using MutexLock = BatchLock;
-// All in one lane of the table of holds: there they meet.
+// Puts all threads into one lane of the table of holds, where they interfere most.
 inline uint32_t thread_number() noexcept { return 0; }
 }  // namespace kvbm::block
 
@@ -201,7 +201,7 @@ void release_weak(World& w) {
   const Code code = w.end(w.weak);
   w.expect(code == Code::ok || code == Code::stale_handle, "release");
 }
-// The last hold that it made.
+// Releases the last hold that the thread has made.
 void release_own(World& w) {
   auto& mine = w.mine();
   if (mine.empty()) return;
@@ -209,7 +209,7 @@ void release_own(World& w) {
   mine.pop_back();
   w.expect(w.end(held.value) == Code::ok, "a hold that nobody ended has ended");
 }
-// Another block, wherever there is room: written, completed and registered.
+// Stores another block if there is a slot: writes, completes and registers it.
 void bring(World& w) {
   SlotId slot = kNoSlot;
   if (w.table->allocate(kSharedAccount, {&slot, 1}, nullptr) != Code::ok) return;
@@ -220,7 +220,7 @@ void bring(World& w) {
   w.expect(w.table->publish({&slot, 1}, w.one(key), {}) == Code::ok, "its own block cannot be registered");
   w.keep(HoldKind::reading, slot, w.labels[slot]);
 }
-// A slot, written to and kept so.
+// Allocates a slot and writes to it; it stays held.
 void allocate(World& w) {
   SlotId slot = kNoSlot;
   if (w.table->allocate(kSharedAccount, {&slot, 1}, nullptr) != Code::ok) return;
@@ -284,7 +284,7 @@ bool check(World& w) {
       for (const Held& held : some) w.expect(w.end(held.value) == Code::ok, "release");
     }
   }
-  // Now every slot can be had, once.
+  // Every slot can be allocated once afterwards.
   std::vector<SlotId> all(w.table->slots());
   w.expect(w.table->allocate(kSharedAccount, all, nullptr) == Code::ok, "a slot was lost");
   std::sort(all.begin(), all.end());
@@ -326,7 +326,7 @@ bool has(const Script& script, Operation what) {
   return std::any_of(script.begin(), script.end(), [what](const Named& one) { return one.run == what; });
 }
 
-// Every script of so many operations in which each has something to do.
+// Makes every script of that many operations in which each has an effect.
 std::vector<Script> scripts(const std::vector<Named>& of, size_t length) {
   std::vector<Script> out{{}};
   for (size_t i = 0; i < length; ++i) {
@@ -343,7 +343,7 @@ std::vector<Script> scripts(const std::vector<Named>& of, size_t length) {
   return out;
 }
 
-// Every two scripts beside each other of which at least one ends the hold.
+// Runs every two scripts beside each other, of which at least one ends the hold.
 template <class Make>
 void try_pairs(const Make& make, const std::vector<Named>& of, size_t length, std::initializer_list<Operation> ends) {
   const std::vector<Script> all = scripts(of, length);
@@ -369,7 +369,7 @@ bool all_of_them() { return std::getenv("KVBMTEST_LONG") != nullptr; }
 #define SKIP_UNDER_THREAD_SANITIZER() \
   if (test::kThreadSanitizer) GTEST_SKIP() << "coroutines are not threads, and there is nothing to find between them"
 
-// One slot: what is released there and what comes next are in the same place.
+// The table has one slot, so that the released block and the next one share it.
 std::unique_ptr<World> registered_world() {
   auto w = std::make_unique<World>(1);
   const auto slots = store(*w->table, keys_of(kOriginal, 1), 0);
@@ -425,7 +425,7 @@ TEST(HoldInterleavings, a_block_that_is_written_in_every_order_of_three_operatio
   }
 }
 
-// The hold of a duplicate stands for the block that was there: with a slot for each.
+// The hold of a duplicate names the existing block; there is a slot for each of the two.
 TEST(HoldInterleavings, a_block_that_is_there_already_is_registered_beside_releases) {
   SKIP_UNDER_THREAD_SANITIZER();
   const auto make = [] {
@@ -454,7 +454,7 @@ TEST(HoldInterleavings, a_weak_hold_is_of_one_slot_and_its_own_generation) {
     for (size_t i = 0; i < 2; ++i) w->labels[both[i]] = 2 + i;
     if (both[0] != first[0]) std::swap(both[0], both[1]);
     EXPECT_EQ(w->table->generation(both[0]), generation + 1);
-    // The other slot comes to that generation as well.
+    // The other slot reaches that generation as well.
     w->table->release({&both[1], 1});
     const Key key = w->table->identity(both[1]).key;
     EXPECT_EQ(w->table->erase(0, {&key, 1}), 1U);
@@ -465,7 +465,7 @@ TEST(HoldInterleavings, a_weak_hold_is_of_one_slot_and_its_own_generation) {
     EXPECT_EQ(w->holds.create(HoldKind::weak, first, {&generation, 1}, {&w->weak, 1}), Code::ok);
     EXPECT_EQ(w->holds.create(HoldKind::reading, {&both[1], 1}, {}, {&w->shared.value, 1}), Code::ok);
     w->table->release({&both[0], 1});
-    // All other entries are in use.
+    // Uses up all other entries of the page.
     std::vector<SlotId> slots(HoldTable::kPageHolds - 2, both[1]);
     std::vector<HoldValue> values(slots.size());
     EXPECT_EQ(w->holds.create(HoldKind::weak, slots, std::vector<uint32_t>(slots.size()), values), Code::ok);

@@ -24,14 +24,14 @@ namespace kvbm::model::holds_test {
 namespace {
 
 constexpr size_t kBatch = 48;  // of each kind
-// How often calls that may name a hold twice name the first one: so long they have looked all of them up, and have not used
-// the last ones.
+// Number of times that calls which allow repeated holds name the first one. The call then resolves holds for a while
+// before it uses the last ones.
 constexpr size_t kTimes = 1000;
 constexpr size_t kBlockBytes = 4096;
 constexpr size_t kSpare = 16;
 constexpr uint64_t kOwner = 7;
 
-// A block says in its first bytes which one it is.
+// Returns the label in the first bytes of a block, which identifies it.
 uint64_t label_of(const kvbm_view_t& view) {
   uint64_t label = 0;
   std::memcpy(&label, view.data, sizeof label);
@@ -179,7 +179,7 @@ class World {
     expected(kvbm_block_view(manager_, many_.data(), many_.size(), made.views.data()));
   }
   void release(Made&) { expected(kvbm_block_release(manager_, target(), kBatch)); }
-  // One at a time, from the end.
+  // Releases the holds one at a time, from the end.
   void release_each(Made&) {
     for (size_t i = kBatch; i-- > 0;) expected(kvbm_block_release(manager_, target() + i, 1));
   }
@@ -196,7 +196,7 @@ class World {
       made.holds.push_back(held);
     }
   }
-  // Takes what there is for a moment, and leaves it again.
+  // Takes a reference to each block for a moment, and ends it.
   void borrow(Made&) {
     for (size_t i = 0; i < kBatch; ++i) {
       Held held{0, next_label_.fetch_add(1)};
@@ -261,7 +261,8 @@ class World {
  private:
   [[nodiscard]] const kvbm_block_t* target() const { return target_->values.data(); }
 
-  // Of a call on holds that may end meanwhile, or are of another kind.
+  // Returns the status if a call may return it for holds that end meanwhile or are of another kind; otherwise fails the
+  // test.
   static kvbm_status_t expected(kvbm_status_t got) {
     EXPECT_TRUE(got == KVBM_OK || got == KVBM_ERR_STALE || got == KVBM_ERR_STATE) << kvbm_status_name(got);
     return got;
@@ -322,7 +323,7 @@ class World {
   void complete(const Kind& kind) {
     EXPECT_EQ(kvbm_manager_complete(manager_, kind.values.data(), kBatch, nullptr), KVBM_OK);
   }
-  // Every slot that is to be had; returns what this call took, which stays in ballast_.
+  // Allocates every free slot. Returns those taken by this call, which stay in ballast_.
   std::vector<kvbm_block_t> take_all() {
     std::vector<kvbm_block_t> taken;
     kvbm_block_t one = 0;
@@ -402,7 +403,7 @@ class World {
   std::atomic<uint64_t> next_label_{1};
   std::vector<kvbm_block_t> ballast_;
   std::array<Made, 2> made_;
-  // Of the round.
+  // Holds made for this round.
   Kind partial_, complete_, reading_, weak_;
   const Kind* target_ = nullptr;
   std::vector<kvbm_block_t> many_;  // its holds, the first one kTimes more
@@ -438,8 +439,8 @@ constexpr NamedCall kCalls[] = {
 };
 constexpr const char* kTargets[] = {"partial", "complete", "registered", "weak"};
 
-// Lets a second thread begin when this one does. Each has a processor of its own, where there are two: on a busy machine
-// they would take turns.
+// Starts a second thread at the same moment as this one. Each needs a processor of its own: on a busy machine they run
+// in turns.
 class Pair {
  public:
   Pair() : thread_([this] { serve(); }) {
@@ -462,7 +463,7 @@ class Pair {
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
 
-  // `late`: how long the first one lets the second go ahead, or the other way round; in steps of some nanoseconds.
+  // `late`: head start of the second call over the first, negative for the first, in steps of some nanoseconds.
   void run(World& world, World::Call first, World::Call second, int late) {
     world_ = &world;
     second_ = second;
@@ -526,7 +527,7 @@ TEST(Holds, every_pair_of_calls_at_once_leaves_each_hold_on_its_block) {
         for (int round = 0; round < (first.ends || second.ends ? n : n / 6 + 1); ++round) {
           SCOPED_TRACE(round);
           world.begin(target);
-          // Some overlap for a tenth of a microsecond, some for several.
+          // Overlaps last from a tenth of a microsecond to several.
           pair.run(world, first.call, second.call, (round - n / 2) * (round % 2 == 0 ? 64 : 1024));
           world.end();
           if (::testing::Test::HasFailure()) {

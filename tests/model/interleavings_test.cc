@@ -53,7 +53,7 @@ struct Plain {
   uint64_t fetch_add(uint64_t by) { return std::exchange(value, value + by); }
 };
 
-// All orders of the steps, however little they differ.
+// Enumerates all orders of the steps, even equivalent ones.
 void all_orders(const Program (&programs)[2], std::array<Plain, kVariables> variables, std::array<size_t, 2> at,
                 std::array<uint64_t, 2> memory, std::set<Outcome>& out) {
   bool ended = true;

@@ -85,7 +85,7 @@ class Reference {
   std::map<std::pair<NamespaceId, uint64_t>, std::set<uint64_t>> stored_ KVBM_GUARDED_BY(mutex_);
 };
 
-// One thing that happens once, on another thread.
+// An event that happens once, on another thread.
 class Event {
  public:
   void set() {
@@ -148,7 +148,7 @@ struct Process {
     }
   }
 
-  // Of so many segments.
+  // Returns a disk of so many segments.
   TierOptions disk_of(const std::string& path, uint32_t segments) {
     TierOptions tier;
     tier::disk::DiskTierOptions disk;
@@ -213,7 +213,7 @@ class Worker {
     }
   }
 
-  // Every block of every conversation that the last process left is one that was stored.
+  // Checks that every block left by the last process was stored before.
   void check_all() {
     for (n_ = 0; n_ < 2; ++n_) {
       for (uint64_t c = 0; c < kOwn + kThreads; c = c + 1 == kConversations ? kOwn : c + 1) {

@@ -12,7 +12,7 @@ struct Memory {
   std::set<uint64_t> acknowledged, durable;
 };
 
-// Puts random batches and gets some back; returns what was acknowledged.
+// Puts random batches and gets some back. Returns the acknowledged records.
 void load(DiskWorld& w, uint64_t first, uint64_t batches, bool wait, Memory& memory,
           std::vector<std::unique_ptr<std::vector<Code>>>& results, std::vector<std::vector<uint64_t>>& asked,
           std::vector<bool>& durable) {
@@ -41,7 +41,7 @@ struct Outcome {
 };
 
 Outcome cut_once(uint64_t seed, bool power) {
-  // Small segments: many of them are made together, and their headers are on their way at once.
+  // Segments are small, so that many are made together and their headers are written at the same time.
   DiskWorld w(seed, uint64_t{8} << 20, seed % 2 == 0 ? 64 << 10 : 256 << 10);
   EXPECT_TRUE(w.open().ok());
   Outcome out;
@@ -130,7 +130,7 @@ SyncedOutcome sync_and_cut(uint64_t seed) {
       promised = here;
     else
       ++out.failed;
-    // A failure may have taken them along: then they are not found, now and later.
+    // A failed sync may have lost these records. If so, they are not found, now and later.
     std::erase_if(promised, [&](uint64_t m) { return !w.present(m); });
   }
   w.disk.faults.sync_error = 0;
@@ -193,7 +193,7 @@ TEST(DiskTierSync, what_reclaim_carries_survives_a_power_cut_as_it_did_before) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     DiskWorld w(seed, uint64_t{1} << 20, 64 << 10);
     ASSERT_TRUE(w.open().ok());
-    // In each segment one that is in use beside others that are not.
+    // Each segment has one record in use beside others that are not.
     constexpr uint64_t kUsed = 3;
     const auto used = [](uint64_t i) { return 1 + 3 * i; };
     for (uint64_t n = 1; n <= 3 * kUsed; ++n) ASSERT_EQ(w.put_now(n, kBytes, true), Code::ok);
@@ -217,7 +217,7 @@ TEST(DiskTierSync, what_reclaim_carries_survives_a_power_cut_as_it_did_before) {
     w.power_cut();
     ASSERT_TRUE(w.open().ok());
     for (const uint64_t n : here) ASSERT_TRUE(w.present(n)) << "seed " << seed << ", record " << n;
-    // Reclaim goes on meanwhile and may let one go.
+    // Reclaim runs meanwhile and may evict one.
     for (const uint64_t n : here) {
       const auto got = w.get_now(n, kBytes);
       ASSERT_TRUE(got.right || got.code == Code::miss) << "seed " << seed << ", record " << n;

@@ -23,7 +23,7 @@ constexpr uint64_t kRecords = 40;
 
 size_t payload_bytes(uint64_t n) { return n % 4 == 0 ? 150'000 : 3000; }
 
-// One process: everything of it goes when it is killed.
+// One process with all of its objects, which are destroyed when it is killed.
 struct Process final : LinkListener, StagingOwner {
   Process(SimExecutor& s, SimNetwork& n, SimNetwork::Node at, FamilyTable& families)
       : sim(s),

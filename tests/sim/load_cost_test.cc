@@ -84,7 +84,7 @@ class LoadCost : public ::testing::Test {
     manager_ = nullptr;
   }
 
-  // All blocks come to be in the first tier, and nowhere else.
+  // Stores all blocks in the first tier, and evicts them from the host.
   void store() {
     StoreRequest request;
     request.cache = cache_;
@@ -102,7 +102,7 @@ class LoadCost : public ::testing::Test {
     manager_->host().table().erase(ns_->plan({}).value().family, std::span(keys_).subspan(from));
   }
 
-  // The first n blocks are in the host, too.
+  // Brings the first n blocks into the host, too.
   void bring_up(size_t n) {
     const PartPlan plan = ns_->plan({}).value();
     bool done = false;
@@ -208,8 +208,8 @@ TEST_F(LoadCost, with_the_model_no_load_is_much_slower_than_the_better_of_loadin
       const uint64_t slack = copy::load_slack_ns(n * compute);
       const uint64_t took = total(weighed, n, compute);
       (everything.load_ns < n * compute ? won : lost) += 1;
-      // At first little is known of the source: what is lost beyond computing everything is the slack, and what the
-      // first batch was thought to take. Then what estimates are off by is within the slack.
+      // At first little is known of the source. So a load may lose the slack and the expected time of its first batches
+      // against computing everything. Later the errors of the estimates are within the slack.
       const uint64_t bound = round < 3 ? n * compute + paces_[0]->latency_ns + 3 * slack : best + slack;
       EXPECT_LE(took, bound) << "seed " << seed << " round " << round << " n " << n << " block " << block
                              << " compute " << compute << " latency " << paces_[0]->latency_ns << " all "

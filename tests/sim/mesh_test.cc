@@ -88,7 +88,7 @@ struct World {
         },
         10'000 * kMs);
   }
-  // Whether node 0 finds what it asks for.
+  // Returns whether node 0 finds the record that it asks for.
   bool finds(uint64_t record) {
     const Identity id = SimSource::identity_of(families, record);
     bool done = false;
@@ -98,7 +98,7 @@ struct World {
     processes[0]->tier->find({&id, 1}, {&found, 1}, false);
     return found.present;
   }
-  // The node of that rank among the homes that node 0 sees.
+  // Returns the node of that rank among the homes that node 0 computes.
   Process* ranked(uint64_t record, size_t rank) {
     std::array<PeerLink*, Placement::kMaxReplicas> homes{};
     const size_t n = processes[0]->mesh->homes(SimSource::key_of(record), homes);
@@ -126,7 +126,7 @@ TEST(Mesh, every_node_sees_the_same_homes_and_none_is_its_own) {
       EXPECT_NE(link->peer().node, node_id_of(w.processes[0]->name()));
       seen.push_back(link->peer().node);
     }
-    // Another node sees the same order but for itself and for node 0.
+    // Another node computes the same order, except that each leaves itself out.
     Process& other = *w.processes[5];
     ASSERT_EQ(other.mesh->homes(SimSource::key_of(record), homes), homes.size());
     std::vector<NodeId> others;
@@ -171,7 +171,7 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   EXPECT_EQ(mesh.link_to(all[1].id), kept) << "a member that stays keeps its link";
   w.sim.run_for(3000 * kMs);
   EXPECT_EQ(mesh.link_to(all[2].id), nullptr) << "it is not dialled again";
-  // Another address of the same member, of which the first does not answer.
+  // The member has another address, and its first address does not answer.
   Member moved = all[2];
   moved.addresses = {SimNetwork::host(w.processes[2]->node) + ":9", all[2].addresses[0]};
   mesh.set_members({all[1], moved});
@@ -204,7 +204,7 @@ TEST(Mesh, a_node_of_the_same_name_is_not_taken_for_itself) {
   EXPECT_NE(w.processes[1]->mesh->rows()[0].state, "this node");
 }
 
-// A node that is stopped costs the first question its time and the next ones nothing, until it is heard again.
+// A stopped node delays the first query, and no later one until it sends something again.
 TEST(Mesh, a_silent_node_costs_one_question) {
   World w(3);
   ASSERT_TRUE(w.connected(2));

@@ -178,7 +178,7 @@ TEST(NodeSim, a_node_that_was_away_hears_what_was_invalidated) {
     w.sim.run_for(2000 * kMs);
     for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
     EXPECT_FALSE(w.processes[2]->has(4)) << "stored before";
-    // One that begins only now asks for nothing older either.
+    // A process that starts now does not ask for older blocks either.
     w.net.kill(w.nodes[0]);
     (void)w.processes[0].release();
     w.processes[0] = w.start(0);
@@ -220,7 +220,7 @@ TEST(NodeSim, an_offer_of_impossible_sizes_is_not_wanted) {
   EXPECT_EQ(w.processes[0]->source().pinned(), 0U);
 }
 
-// However many ask for however long: stores of the node that they ask find room.
+// However many nodes read for however long, stores of the owner get slots.
 TEST(NodeSim, leases_leave_half_of_the_host_to_stores) {
   NodeWorld w(7);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
@@ -248,7 +248,8 @@ manager::NamespaceOptions named(size_t n) {
   return out;
 }
 
-// More of them than one connection may make known to a node that uses none: it asks when it opens one.
+// There are more invalidated namespaces than one connection may report to a node that uses none of them. The node asks
+// when it opens one.
 TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   constexpr size_t kNamespaces = 150;
   NodeWorld w(5);
@@ -267,9 +268,9 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },
       5000 * kMs));
-  // Each of the two dials the other.
+  // The two nodes dial each other, so there are two links.
   EXPECT_LE(w.processes[1]->manager().namespaces().epoch_rows().foreign, 2 * cluster::LinkLimits{}.new_epochs);
-  // For the others the epoch arrives when they are opened: the node did not keep all of the rows.
+  // For other namespaces the epoch arrives when they are opened, because the node did not keep all rows.
   for (size_t n = 10; n < kNamespaces; ++n) there.push_back(w.processes[1]->manager().namespaces().open(named(n)).value());
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },
@@ -278,7 +279,8 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   for (const auto& ns : here) EXPECT_EQ(ns->epoch(), 1U);
 }
 
-// A row that made room for others: a node that was away asks for what it has open, and a node that opens it asks.
+// A row was dropped for others. A node that was away asks for the epochs of its open namespaces, and a node that opens
+// one asks, too.
 TEST(NodeSim, a_node_that_was_away_hears_of_what_has_no_row_any_more) {
   constexpr size_t kMany = manager::EpochTable::kRows + 300;
   NodeWorld w(8);
@@ -304,7 +306,7 @@ TEST(NodeSim, a_node_that_was_away_hears_of_what_has_no_row_any_more) {
   EXPECT_EQ(w.processes[1]->ns().epoch(), 0U) << "nobody invalidated that one";
 }
 
-// A family that a node has no room for is no block that it does not want.
+// A family that does not fit a node's table is reported as such, and not as an unwanted block.
 TEST(NodeSim, an_offer_of_a_family_that_has_no_room_says_so) {
   NodeWorld w(6);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
@@ -315,7 +317,7 @@ TEST(NodeSim, an_offer_of_a_family_that_has_no_room_says_so) {
     one.ns.bytes[15] = 9;
     ASSERT_TRUE(families.intern_foreign(one).ok());
   }
-  // A block of a family that the node has not heard of.
+  // Offers a block of a family that the node does not know.
   manager::Manager& has = w.processes[0]->manager();
   Family family = has.families().get(w.processes[0]->id(3).family);
   family.component = 7;
@@ -399,7 +401,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
         }
         break;
       case 6:
-        // A moment, or beyond every lease and every silence.
+        // Skips a moment, or more than every lease and every limit of silence.
         w.net.skip(w.nodes[i], random.below(random.below(2) == 0 ? 300 * kMs : 100'000 * kMs));
         break;
       case 7:

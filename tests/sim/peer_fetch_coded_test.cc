@@ -161,7 +161,7 @@ struct World {
     EXPECT_TRUE(sim.run_until_within([&] { return got->ends != 0; }, 60'000 * kMs));
     return got;
   }
-  // Records that came right; what came wrong is a failure.
+  // Returns the number of right records. A wrong one fails the test.
   size_t right(const Got& got, uint64_t first, size_t payload = kPayload) {
     size_t n = 0;
     for (size_t i = 0; i < got.status.size(); ++i) {
@@ -181,7 +181,7 @@ struct World {
     }
     return n;
   }
-  // Nothing is left of what went.
+  // Returns whether nothing is in flight, lent or in staging any more.
   bool settled() {
     return sim.run_until_within(
         [&] {

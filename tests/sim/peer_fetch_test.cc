@@ -14,7 +14,7 @@
 #include "support/sim_network.h"
 
 namespace {
-// Allocations of so many bytes and more are refused.
+// Allocations of at least so many bytes are refused.
 size_t refused_bytes = SIZE_MAX;
 }  // namespace
 
@@ -35,7 +35,7 @@ constexpr size_t kPayload = 600'000;  // several leaves, several chunks
 constexpr size_t kSmall = 5000;
 constexpr uint64_t kTwoRecords = 1'250'000;  // of staging
 
-// One node: its links, and what it gives.
+// One node: its links, and the records that it serves.
 struct Place {
   Place(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, FamilyTable& families, std::vector<std::string> peers)
       : own(sim), source(own, sim, families) {
@@ -107,7 +107,7 @@ struct World {
     return sim.run_until_within([&] { return reader->mesh->ready().size() == owners; }, 30'000 * kMs);
   }
   Identity id(uint64_t n) { return SimSource::identity_of(families, n); }
-  // Where these are is known afterwards.
+  // Asks for the places of these records.
   void ask(uint64_t first, uint64_t n) {
     std::vector<Identity> ids;
     for (uint64_t i = 0; i < n; ++i) ids.push_back(id(first + i));
@@ -157,7 +157,7 @@ bool same(ConstBytes bytes, uint64_t n, size_t size) {
   return bytes.size() == size && std::equal(right.begin(), right.end(), bytes.begin());
 }
 
-// Whether each leaf is what the head says: what a receiver that borrows does.
+// Returns whether each leaf matches the head, like a receiver that borrows.
 bool leaves_fit(ConstBytes head_bytes, ConstBytes payload) {
   const auto head = codec::HeadView::parse(head_bytes);
   if (!head.ok() || head.value().header().stored_bytes != payload.size()) return false;
@@ -332,7 +332,7 @@ TEST(PeerFetchSim, a_record_that_there_is_no_memory_for_ends_where_no_staging_ca
   refused_bytes = SIZE_MAX;
   ASSERT_TRUE(ended);
   for (const Code code : got->batch->status) EXPECT_EQ(code, Code::no_memory);
-  // Where some is out, it is waited for.
+  // If some staging is in use, the item waits for it.
   const auto held = w.get(1, 1, kPayload, true, true);
   ASSERT_TRUE(w.until_ended(*held));
   refused_bytes = kPayload;

@@ -141,7 +141,7 @@ class World final : public LinkListener, public StagingOwner {
     }
   }
 
-  // An operation that ended: its time, and that this was the first time.
+  // Returns a callback that checks that an operation ends once and in time.
   UniqueFunction<void()> ends(int node, uint64_t deadline) {
     ++out_.operations;
     ++pending_;

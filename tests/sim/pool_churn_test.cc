@@ -43,7 +43,7 @@ Key random_key(Random& random) {
   return key;
 }
 
-// A node that lives: what it has. A dead one is not there.
+// A living node: the keys that it has. Dead nodes are removed.
 struct Node {
   uint64_t weight = 0;
   std::set<Key> keys;
@@ -68,10 +68,10 @@ class Reader {
     }
     placement_ = Placement(all);
   }
-  // A connection has ended.
+  // Called when a connection has ended.
   void lost(const NodeId& node) { locations_.drop_node(node); }
 
-  // The living homes of a key, best first.
+  // Returns the living homes of a key, best first.
   [[nodiscard]] std::vector<NodeId> ranks(const Key& key) const {
     std::array<uint32_t, Placement::kMaxReplicas> found{};
     const size_t n = placement_.homes(key, found);
@@ -82,7 +82,7 @@ class Reader {
     return out;
   }
 
-  // Of all that it knows: how many of the keys each is home to.
+  // Counts for each known node the keys that it is home to.
   template <class NextKey>
   [[nodiscard]] std::map<NodeId, uint64_t> homes_of(size_t keys, const NextKey& next_key) const {
     std::vector<uint64_t> load(ids_.size());
@@ -145,12 +145,12 @@ class Pool {
     }
   }
 
-  // One hundredth dies, as many are new, and what is read meanwhile: each key has one chance in ten a minute.
+  // Runs a minute: one node in a hundred dies, as many join, and each key is read with a chance of one in ten.
   void minute(const std::vector<Key>& keys) {
     for (size_t i = 0; i < kChurn; ++i) {
       die();
       join();
-      // One reader looks, the others have older views.
+      // One reader reads the file now; the others have older views.
       Reader& reader = *readers[i % readers.size()];
       reader.look();
       now_ns += kMinuteNs / kChurn;
@@ -261,7 +261,7 @@ Outcome churn(uint64_t seed, size_t replicas) {
 TEST(PoolChurn, costs_hits_no_more_than_the_share_of_the_nodes_that_were_lost) {
   const Outcome outcome = churn(1, 1);
   std::printf("kept %.2f %% of the records\n", outcome.kept * 100);
-  // Which keys the dead had is chance: four standard deviations.
+  // Which keys the dead nodes had is chance; the limit is four standard deviations.
   const double chance = 4 * std::sqrt(outcome.lost_share * (1 - outcome.lost_share) / (20'000.0 / (kSlow > 1 ? 4 : 1)));
   EXPECT_GE(outcome.kept, 1 - outcome.lost_share - chance);
   EXPECT_LE(outcome.kept, 1 - outcome.lost_share + chance) << "so many cannot have been kept: the test sees too much";

@@ -55,11 +55,11 @@ class NoRecords final : public RecordSource {
 };
 
 struct Process {
-  // coding: of slices; may be null.
+  // coding: coder of slices; may be null.
   Process(SimExecutor& sim, SimNetwork& network, const std::string& name, std::vector<std::string> peers,
           const LinkCoding* coding, copy::Protection protect)
       : net(network), node(network.add_node()) {
-    // Machines were started at different times, and no two clocks go alike.
+    // Gives each machine a clock with another start and another speed.
     net.set_clock(node, sim.random().below(1'000'000'000 * kMs), 900 + sim.random().below(201));
     deadline = now() + 3000 * kMs;
     MeshOptions options;
@@ -197,7 +197,7 @@ class World {
 
   [[nodiscard]] bool may_end_well() const { return coding_ != Coding::one_sealed; }
 
-  // Each rank a process, or each side one.
+  // Starts a process for each rank, or one for each side.
   void start() {
     LinkCoding how;
     how.automatic = coding_ == Coding::automatic;

@@ -72,7 +72,7 @@ class World {
     start_prefill();
     for (uint32_t d = 0; d < decode_.size(); ++d) at(random().below(40), [this, d] { open(d); });
     for (int i = 0; i < 2; ++i) at(random().below(60), [this] { make_trouble(); });
-    // The network's own liveness check closes what has been silent for long; frozen processes never return.
+    // The network closes connections that are silent for long. Frozen processes never return.
     at(400, [this] {
       for (const auto& n : nodes_) seen_.quarantined += n ? n->receiver->quarantined() : 0;
       check_ended();
@@ -87,7 +87,7 @@ class World {
   }
 
  private:
-  // Slices: plain; coded where both sides can and some of them on one side alone; sealed on both.
+  // Coding of slices: none; on both sides, or on one side for some processes; sealed on both.
   enum class Coding { none, some, all, sealed };
   Random& random() { return sim_.random(); }
   void at(uint64_t ms, UniqueFunction<void()> task) {
@@ -98,7 +98,7 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
-    // Processes that share device memory may also overwrite it unasked.
+    // A process that shares device memory may also overwrite it at any time.
     SeededRandom sharing(seed_);
     net_.ways = coding_ == Coding::sealed || (net_.grains && sharing.below(4) != 0);
     const uint64_t machines = 1 + sharing.below(2);
@@ -130,7 +130,7 @@ class World {
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
       nodes_.back()->mover.machine = static_cast<uint8_t>(1 + sharing.below(machines));
       nodes_.back()->mover.refuses_to_map = sharing.below(8) == 0;
-      // Transports that reach devices, or say so and fail.
+      // Some transports reach device memory, and some claim to and fail.
       SessionNetwork::Direct& direct = net_.direct(nodes_.back()->id);
       direct.takes = sharing.below(3) != 0;
       direct.refuses = sharing.below(8) == 0;
@@ -158,7 +158,7 @@ class World {
       const uint64_t chunk = 1 + tokens_ / 100 + random().below(tokens_ + 10);
       for (const auto& cache : prefill_[p].caches) {
         const auto& part = cache->part();
-        // A state at once; others in fewer pieces than a layer may have.
+        // A state is published at once, other parts in fewer pieces than a layer may have.
         const uint64_t size = part.range.size();
         const uint64_t step = size > 1000 ? size : std::max(chunk, size / 200 + 1);
         for (uint32_t l = part.shard.first_layer; l < uint32_t{part.shard.first_layer} + part.shard.layers; ++l) {
@@ -249,7 +249,7 @@ class World {
     nodes_[i]->mover.lose();
   }
 
-  // Mostly one that is sending: what it has begun then stays with the other side.
+  // Freezes a process, mostly one that is sending, so that the other side keeps unfinished transfers.
   void freeze_busy(int tries) {
     for (size_t i = 0; i < prefill_.size(); ++i) {
       if (nodes_[i] && nodes_[i]->sender->staging_taken() > 0) return freeze(i);

@@ -127,7 +127,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
     });
   }
 
-  // Of the owner: the record is on its disk, as it was written.
+  // Returns whether the owner's disk has the record as it was written.
   bool has(uint64_t n) {
     const TestRecord want(n, kBytes, family_of(1));
     const tier::disk::AlignedBuffer head(8192);
@@ -150,7 +150,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
     return right;
   }
 
-  // ShareElection::Host
+  // Implements ShareElection::Host.
   [[nodiscard]] bool is_owner() const override { return owns(); }
   [[nodiscard]] bool is_connected() const override { return connected_; }
   Status try_to_own() override {
@@ -178,7 +178,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
   }
   void cannot_own(const Status&) override { ++complaints_; }
 
-  // ShareLinks::Host
+  // Implements ShareLinks::Host.
   bool owner_found(const ShareMessage&, const cluster::NodeFacts&, copy::Peer) override {
     EXPECT_FALSE(owns());
     connected_ = true;
@@ -247,7 +247,7 @@ struct World : Host {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // kNone while there is none.
+  // Stands for no process.
   static constexpr size_t kNone = SIZE_MAX;
   size_t owner() const {
     for (size_t i = 0; i < kProcesses; ++i) {

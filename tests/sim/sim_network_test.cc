@@ -166,7 +166,7 @@ TEST_F(SimNetworkTest, a_killed_node_calls_nobody_and_the_other_side_is_told_onc
     ASSERT_EQ(b_.messages[ba_].size(), heard);
     ASSERT_EQ(a_.closed.count(ab_), 1U);
     ASSERT_TRUE(a_.all_ended());
-    // And comes back.
+    // The memory of both is returned.
     b_.close();
     b_.reset();
     start(b_, b_node_);

@@ -28,7 +28,7 @@ struct Epochs final : tier::TierListener {
   std::vector<NamespaceEpoch> raised;
 };
 
-// Counts open requests and the answers, each of them once.
+// Counts open requests, and checks that each is answered once.
 struct Asked {
   uint64_t open = 0, wrong = 0, late = 0, right = 0, missed = 0, stored = 0;
 };
@@ -137,7 +137,7 @@ class Host {
     const bool equal = item.payload_bytes == bytes_ && item.head_bytes == expected.head.size() &&
                        std::equal(expected.head.begin(), expected.head.end(), item.head.begin()) &&
                        std::equal(payload.begin(), payload.end(), expected.payload().begin());
-    // Lent bytes are checked by the receiver: what does not verify it rejects.
+    // The receiver checks lent bytes and rejects a record that does not verify.
     const auto head = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
     const bool verifies = head.ok() && leaves_verify(head.value(), payload);
     if (b.accepts.verifies && !verifies) {
@@ -321,7 +321,7 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_and_to_those_that_come_later) {
   EXPECT_EQ(b.listener.raised.back().epoch, 4U);
   Host c(sim, bucket, asked, 0);
   EXPECT_EQ(c.tier->epoch(namespace_of(1)).value(), 4U);
-  // Only the last is kept.
+  // Only the last epoch object is kept.
   EXPECT_EQ(std::count_if(bucket->objects.begin(), bucket->objects.end(),
                           [](const auto& o) { return o.first.starts_with("v1/e/"); }),
             1);
@@ -330,7 +330,7 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_and_to_those_that_come_later) {
   EXPECT_EQ(a.tier->epoch(namespace_of(1)).value(), 4U);
 }
 
-// Until the epochs of namespaces are known nothing is found: it could be of an epoch that has ended.
+// Nothing is found before the epochs of namespaces are known, because a record could be of an ended epoch.
 TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   SimExecutor sim(10);
   Asked asked;
@@ -342,7 +342,7 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   auto down = std::make_shared<SimStore>(sim, bucket);
   StoreTierOptions options;
   options.staging_bytes = 256 << 10;
-  // Fails from its first request on.
+  // A store that fails from its first request on.
   struct DownAtFirst final : tier::store::ObjectStore {
     explicit DownAtFirst(std::shared_ptr<SimStore> s) : inner(std::move(s)) { inner->control()->down = true; }
     [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner->facts(); }
@@ -395,7 +395,7 @@ TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {
   ASSERT_EQ(stored.size(), 400U);
   sim.run_for(40 * kSecond);
   EXPECT_LE(bucket->bytes("v1/p/"), options.capacity_bytes);
-  // The youngest are still there, on both.
+  // The newest records are still there, for both hosts.
   EXPECT_EQ(a.found(numbers_of(371, 30)).size(), 30U);
   EXPECT_EQ(b.found(numbers_of(371, 30)).size(), 30U);
   // A removed record is a miss once for a host that has not learned of its removal.
@@ -420,7 +420,7 @@ TEST(StoreTier, packs_of_a_host_that_was_killed_before_it_could_name_them_go_aft
   a.put(numbers_of(1, 20), 10 * kSecond);
   sim.run_for(2 * kSecond);
   const auto named = packs();
-  // As a host leaves them that was killed.
+  // Leaves the objects that a killed host leaves.
   auto killed = bucket->objects;
   std::erase_if(killed, [](const auto& o) { return !o.first.starts_with("v1/p/"); });
   for (const auto& [name, object] : killed) {
@@ -480,7 +480,7 @@ TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
 
 // ---- Reading ahead: of 256 KiB of memory it has 64, for 12 records ----
 
-// A host that knows what another one stored.
+// A host that has learned which records another one stored.
 struct Reader {
   explicit Reader(uint64_t seed, StoreTierOptions options = {}) : sim(seed) {
     writer = std::make_unique<Host>(sim, bucket, asked, 0);
@@ -549,7 +549,7 @@ TEST(StoreTierAhead, what_a_released_match_had_and_what_is_behind_a_gap_is_not_r
   for (const uint64_t n : numbers_of(9, 8)) asked.push_back(n);
   ASSERT_EQ(r.host->found(asked).size(), 16U);
   r.host->get(numbers_of(1, 4), 10 * kSecond, true, &r.right);
-  // The load takes four of eight, as computing the others is faster.
+  // The load takes four of eight records, because computing the others is faster.
   for (const uint64_t n : numbers_of(1, 8)) r.host->tier->unpin(r.host->id(n));
   r.answer_all();
   r.sim.run_for(kSecond);
@@ -692,7 +692,7 @@ Outcome everything(uint64_t seed) {
           host->control->down = sim.random().below(12) == 0;
           break;
         case 11:
-          // Killed, and another process on its host.
+          // Kills a process and starts another on its host.
           if (sim.random().below(4) != 0) break;
           host->control->dead = true;
           host = std::make_unique<Host>(sim, bucket, out.asked, sim.random().below(4000), options);
