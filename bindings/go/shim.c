@@ -16,7 +16,7 @@ static kvbm_status_t no_memory(kvbm_error_t *err) {
   return KVBM_ERR_NO_MEMORY;
 }
 
-/* An array of at least one element, so that NULL means that there is no memory. */
+/* Allocates an array of at least one element, so that NULL always means that there is no memory. */
 static void *array(size_t n, size_t bytes) { return calloc(n != 0 ? n : 1, bytes); }
 
 uint32_t kvbmgo_header_version(void) { return KVBM_VERSION; }

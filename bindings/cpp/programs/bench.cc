@@ -16,7 +16,7 @@ struct alignas(4096) Page {
   uint8_t bytes[4096];
 };
 
-// The median of calls of `timed`, after `before` each, which is not measured.
+// Returns the median time of `timed`. `before` runs before each call and is not measured.
 template <class Before, class Timed>
 uint64_t median_ns(int warm, int calls, Before&& before, Timed&& timed) {
   std::vector<uint64_t> samples;

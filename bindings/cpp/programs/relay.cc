@@ -20,7 +20,7 @@ struct Order {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-// Nothing where the arguments are wrong.
+// Returns nothing if the arguments are wrong.
 std::optional<Order> parse(int argc, char** argv) {
   Order out;
   if (argc < 2) return std::nullopt;

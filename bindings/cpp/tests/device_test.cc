@@ -37,7 +37,7 @@ struct Fake {
 };
 
 struct World {
-  // With a geometry, a node: `option` of the configuration is `value`.
+  // Opens a world with a geometry, as a node. `option` of the configuration is set to `value`.
   explicit World(const std::string& library, const char* option = nullptr, const std::string& value = {})
       : context(settings_of(library, option, value)), manager(context, manager_of()) {
     auto options = kvbm::namespace_options();

@@ -56,7 +56,7 @@ kvbm::Cache attach(World& world, std::vector<uint8_t>& memory) {
   return kvbm::Cache(world.manager, world.ns, layout);
 }
 
-// The status that a call throws; KVBM_OK if it throws none.
+// Returns the status that a call throws; KVBM_OK if it throws none.
 template <class Call>
 kvbm_status_t thrown(Call&& call) {
   try {
@@ -236,7 +236,7 @@ TEST(Queue, keeps_item_statuses_until_the_completion_was_taken) {
   EXPECT_EQ(queue.wait(done, 0), 0u);
 }
 
-// The disk gives so little that the load is under way when its queue ends.
+// The disk is so slow that the load is in progress when its queue ends.
 TEST(Queue, ends_with_operations_under_way) {
   const Directory directory;
   kvbm_tier_t tier{};
@@ -289,7 +289,7 @@ TEST(Queue, is_used_by_several_threads) {
   EXPECT_EQ(queue.poll(done), 0u);
 }
 
-// Open files and threads of the process; sanitizers find leaked memory.
+// Counts open files or threads of the process; sanitizers find leaked memory.
 std::size_t entries(const char* directory) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
 }
@@ -313,7 +313,7 @@ TEST(Leaks, there_are_none_of_descriptors_and_threads) {
   EXPECT_EQ(entries("/proc/self/task"), threads);
 }
 
-// True if the child's work ends with this status.
+// Returns true if the child exits with this status.
 template <class Call>
 bool child_sees(kvbm_status_t status, Call&& call) {
   const pid_t child = fork();

@@ -36,7 +36,7 @@ static void free_self(PyObject *self) {
   Py_DECREF(type);
 }
 
-// Ends the holds if nothing needs them any more.
+// Ends the holds if nothing uses them any more.
 static void settle(holds_t *holds) {
   if (!holds->ended || holds->views != 0 || holds->ids == NULL) return;
   void *manager;

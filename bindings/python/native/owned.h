@@ -27,12 +27,12 @@ enum kvbm_kind {
   KVBM_KINDS
 };
 
-// How often this process was forked from one that had the module loaded: objects of another generation are a parent's.
+// Number of forks since the module was loaded: objects of another generation belong to a parent process.
 extern unsigned kvbm_generation;
 
-// Raises what the idiomatic layer makes of a status; `message` NULL or "" = the status's own text. Returns -1.
+// Raises the exception of the idiomatic layer for a status. `message` NULL or "": the status's own text. Returns -1.
 int kvbm_raise(kvbm_status_t status, const char *message);
-// The object that kvbm_raise asks: called with (status, message), returns an exception.
+// Sets the function that makes kvbm_raise's exceptions from (status, message). Returns the one before.
 PyObject *kvbm_set_error_factory(PyObject *factory);
 
 // A kvbm_log_fn: see log.c.
@@ -47,11 +47,12 @@ PyObject *kvbm_handle_new(void *pointer, enum kvbm_kind kind);
 int kvbm_handle_get(PyObject *object, enum kvbm_kind kind, int nullable, void **out_pointer);
 
 PyObject *kvbm_memory_new(size_t bytes, char format);
-// The address of a Memory, a bytes object (const only) or NULL for None; the object keeps it valid. 0 or -1.
+// Sets the address of a Memory, of a bytes object (const only), or NULL for None. The object keeps it valid. Returns 0
+// or -1.
 int kvbm_address(PyObject *object, size_t at_least, int writable, void **out_address);
 
-// Any contiguous buffer of items of that size: integers of that width, or raw bytes where `item` is 1 or 16.
-// 0 or -1; release `out` after use.
+// Gets a contiguous buffer with items of that size: integers of that width, or raw bytes if `item` is 1 or 16. Release
+// `out` after use. Returns 0 or -1.
 int kvbm_buffer_get(PyObject *object, size_t item, const char *what, Py_buffer *out, size_t *out_n);
 
 // Registers the types in the module. 0 or -1.

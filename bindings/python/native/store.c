@@ -176,7 +176,7 @@ typedef struct {
 static void give_back(operation_t *self) {
   flight_t *flight = self->flight;
   self->flight = NULL;
-  // In a forked child it is the parent's.
+  // In a forked child the operation belongs to the parent.
   if (flight == NULL || self->generation != kvbm_generation) return;
   channel_t *channel = flight->channel;
   kvbm_store_op_t *op = flight->op;
@@ -360,7 +360,7 @@ static PyObject *channel_take(PyObject *object, PyObject *unused) {
   channel_t *channel = channel_of(object);
   (void)unused;
   if (channel == NULL) return NULL;
-  // First, so that no operation is lost where there is no memory.
+  // Makes the object first, so that no operation is lost if memory is refused.
   operation_t *operation = PyObject_New(operation_t, operation_type);
   if (operation == NULL) return NULL;
   memset((char *)operation + sizeof(PyObject), 0, sizeof *operation - sizeof(PyObject));

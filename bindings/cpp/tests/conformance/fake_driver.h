@@ -10,9 +10,9 @@ namespace conformance {
 
 class FakeDriver {
  public:
-  // Path of its library; "" if it was not built.
+  // Returns the path of the fake's library; "" if it was not built.
   static std::string file();
-  // Loaded at first use, with two devices. Throws a Failure where it cannot be.
+  // Loads the fake at the first call, with two devices. Throws a Failure if that is not possible.
   static const FakeDriver& get();
 
   uint8_t* (*allocate)(int device, std::size_t bytes) = nullptr;

@@ -114,7 +114,7 @@ class Run {
   }
 
  private:
-  // "" if the step passed.
+  // Runs a step. Returns "" if it passed.
   std::string once(const Json& given) {
     const std::string wanted = given.value("error", "");
     const auto kind = all_steps().find(given.at("do").get<std::string>());

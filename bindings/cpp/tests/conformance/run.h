@@ -48,7 +48,7 @@ class Objects {
     if (found == nullptr) throw Failure("an object of another kind, or one that was released: " + value.dump());
     return **found;
   }
-  // Text form in a stream.
+  // Returns a value as the text that a stream prints.
   std::string text(const Json& value) {
     const std::any& of = slot(value);
     const auto& text = texts_.at(value.at("object").get<std::size_t>());
@@ -73,7 +73,7 @@ class Objects {
   std::vector<std::function<std::string(const std::any&)>> texts_;
 };
 
-// The arguments of a step. What was not asked for is an argument that the step kind does not have.
+// The arguments of a step. finish() refuses arguments that no code has read, because the step kind does not have them.
 class Args {
  public:
   Args(Objects& objects, const Json& values) : objects_(objects), values_(values) {}
@@ -115,7 +115,7 @@ class Args {
     return out;
   }
   void* stream(const char* name) { return reinterpret_cast<void*>(number<uintptr_t>(name)); }
-  // Sets the two fields that options have for a stream, where one is given.
+  // Sets the two fields of options that name a stream, if one is given.
   template <class Options>
   void stream_of(Options& options) {
     if (has("stream")) options.stream = stream("stream"), options.has_stream = 1;
@@ -125,7 +125,7 @@ class Args {
   std::vector<kvbm_part_t> parts(const char* name);
   std::vector<kvbm_position_t> positions();
   Objects& objects() { return objects_; }
-  // Throws where an argument was never asked for.
+  // Throws if an argument was not read.
   void finish() const;
 
   template <class T>
@@ -164,7 +164,7 @@ void add_device_steps(Steps& steps);
 void run_scenario(const Json& scenario, const Json& constants, const std::string& directory,
                   const std::string& driver = {});
 
-// The text of a row, in lower case.
+// Returns a row's text in lower case.
 inline Json shown(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;

@@ -4,7 +4,7 @@
 namespace conformance {
 namespace {
 
-// Blocks of a step: its holds are not released at the end of it, whatever happens.
+// Blocks that a step borrows: their holds are not released at its end, whatever happens.
 struct Borrowed {
   explicit Borrowed(Args& args)
       : blocks(args.object<kvbm::Manager>("manager").share_pointer(), args.numbers<uint64_t>("blocks")) {}
@@ -12,7 +12,7 @@ struct Borrowed {
   kvbm::Blocks blocks;
 };
 
-// Holds become values of the scenario.
+// Returns holds as values of the scenario.
 Json ids_of(kvbm::Blocks blocks) { return blocks.detach(); }
 
 std::size_t present(const Json& ids) {

@@ -52,7 +52,7 @@ Json attach(Args& args) {
                                                                 args.object<kvbm::Namespace>("namespace"), options))}});
 }
 
-// The results of what was submitted.
+// Returns the results of a submission.
 Json submitted(Args& args, kvbm::Submission submission) {
   const std::string operation = std::to_string(submission.operation);
   return Json::object(

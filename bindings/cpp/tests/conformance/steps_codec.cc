@@ -48,7 +48,7 @@ Json decode(Args& args) {
   return Json::object({{"raw", to_hex(raw.data(), raw.size())}, {"n", raw.size()}});
 }
 
-// Which blocks of a cache, but for the stream.
+// Reads the options that choose blocks of a cache, without the stream.
 kvbm_cache_code_options_t code_options(Args& args) {
   auto options = kvbm::code_options();
   args.number("part", options.part);

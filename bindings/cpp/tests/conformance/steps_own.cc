@@ -172,7 +172,7 @@ Json record_bytes(Args& args) {
         args.object<kvbm::Geometry>("geometry").record_bytes(component, args.has("shard") ? &part.shard : nullptr)}});
 }
 
-// `extras` points into `texts`.
+// Reads the extras of keys; they point into `texts`.
 std::vector<kvbm_extra_t> extras_of(Args& args, std::vector<std::string>& texts) {
   std::vector<kvbm_extra_t> out;
   if (!args.has("extras")) return out;

@@ -13,7 +13,7 @@ kvbm_request_id_t request_of(Args& args) {
   return out;
 }
 
-// The fields that both kinds of options have, under the same names.
+// Sets the fields that both kinds of options have.
 template <class Options>
 void common_options(Args& args, Options& options) {
   args.number("rank", options.rank);
@@ -55,7 +55,7 @@ Json open_session(Args& args) {
                                                     args.object_or_null<kvbm::Queue>("queue"), user_data))}});
 }
 
-// That it goes on is an error in scenarios.
+// Ends a session. In scenarios it is an error if it is still in progress.
 Json ended(bool over) { return kvbm::check(over ? KVBM_OK : KVBM_ERR_AGAIN), Json(); }
 
 template <class T>

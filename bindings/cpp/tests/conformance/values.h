@@ -12,21 +12,21 @@ namespace conformance {
 
 using Json = nlohmann::json;
 
-// A scenario that is not as it should be, or a result that is not.
+// Thrown for an invalid scenario, or for a result that differs from the expected one.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 using Variables = std::map<std::string, Json>;
 
-// Puts variables and constants in, at every depth.
+// Replaces variables and constants in a value, at every depth.
 Json resolve(const Json& value, const Variables& variables, const Json& constants);
-// "" if `result` is what is expected, else what is not, with its place.
+// Returns "" if `result` is as expected, else the difference and its place.
 std::string difference(const Json& expected, const Json& result, const std::string& place);
 
 uint8_t pattern_byte(uint32_t seed, uint64_t index);
 void pattern_fill(uint8_t* out, uint64_t bytes, uint32_t seed);
-// The first byte that differs, or `bytes`.
+// Returns the index of the first byte that differs from the pattern; `bytes` if none does.
 uint64_t pattern_differs(const uint8_t* data, uint64_t bytes, uint32_t seed);
 
 std::string to_hex(const uint8_t* data, std::size_t n);

@@ -33,7 +33,7 @@ JNIEXPORT jboolean JNICALL DRIVER(load)(JNIEnv *env, jclass self, jstring path) 
          fake_hold != NULL && fake_capture != NULL && fake_apply != NULL;
 }
 
-/* Sets it up. */
+/* Configures the fake. */
 JNIEXPORT jboolean JNICALL DRIVER(apply)(JNIEnv *env, jclass self, jstring text) {
   const char *words = (*env)->GetStringUTFChars(env, text, NULL);
   (void)self;
