@@ -14,10 +14,10 @@ namespace kvbm::benchmark {
 struct GpuOptions {
   int device = 0;
   int rounds = 15;
-  int calls = 5;                    // per round of a latency
-  uint64_t bytes = 256ULL << 20;    // bytes moved in one sample; twice as much device memory is allocated
-  uint32_t multiprocessors = 8;     // limit for transfers: device.multiprocessors
-  double seconds = 60;  // for the rounds of all figures; a slow figure gets fewer rounds, at least one
+  int calls = 5;                  // per round of a latency
+  uint64_t bytes = 256ULL << 20;  // bytes moved in one sample; twice as much device memory is allocated
+  uint32_t multiprocessors = 8;   // limit for transfers: device.multiprocessors
+  double seconds = 60;            // for the rounds of all figures; a slow figure gets fewer rounds, at least one
   bool quiet = false;
 };
 

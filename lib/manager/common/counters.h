@@ -69,7 +69,7 @@ struct Counters {
   // Coded blocks that a device decoded for a load. decoded_late: then decoded into the host as well. left_below: not
   // put into the host, because time was short, so they are in their tier only.
   Count decoded_late{0}, left_below{0};
-  Count offload_skipped{0};  // blocks that their tier or its queue did not take, or evicted before their turn
+  Count offload_skipped{0};   // blocks that their tier or its queue did not take, or evicted before their turn
   Count offload_at_limit{0};  // part of offload_skipped: the receiver can know no more families
   // Loads given the time that computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
