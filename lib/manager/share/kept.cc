@@ -17,9 +17,14 @@ constexpr uint64_t kPortionShare = 8;               // at most this part of the 
 
 class Search : public std::enable_shared_from_this<Search> {
  public:
-  Search(std::shared_ptr<TierStack> stack, TierIndex disk, std::vector<Identity> ids,
+  Search(std::shared_ptr<TierStack> stack, TierIndex disk, std::vector<Identity> ids, Rewrite rewrite,
          UniqueFunction<void(std::vector<Identity>)> done)
-      : stack_(std::move(stack)), host_(stack_->host()), disk_(disk), ids_(std::move(ids)), done_(std::move(done)) {
+      : stack_(std::move(stack)),
+        host_(stack_->host()),
+        disk_(disk),
+        ids_(std::move(ids)),
+        rewrite_(rewrite),
+        done_(std::move(done)) {
     all_ = disk_ != kNoTier && host_.options().tiers[disk_ - 1U].admission == AdmissionKind::all;
     const uint64_t slots = std::min(kPortionBytes / host_.arena().slot_bytes(),
                                     uint64_t{host_.arena().slots()} / kPortionShare);
@@ -28,8 +33,9 @@ class Search : public std::enable_shared_from_this<Search> {
 
   void run() {
     missing_ = look();
-    if (all_ && !stack_->lower().out_of_use(disk_)) return write_some();
-    done_(std::move(missing_));
+    in_use_ = disk_ != kNoTier && !stack_->lower().out_of_use(disk_);
+    if (all_ && in_use_ && rewrite_ != Rewrite::nothing) return write_some();
+    end();
   }
 
  private:
@@ -53,15 +59,14 @@ class Search : public std::enable_shared_from_this<Search> {
     return slot != kNoSlot;
   }
 
-  // Rewrites the next missing blocks that are in memory. At the end looks for all again, because writes may evict
-  // others.
+  // Rewrites the next missing blocks that are in memory.
   void write_some() {
     std::vector<SlotId> slots;
     for (; next_ < missing_.size() && slots.size() < portion_; ++next_) {
       const SlotId slot = host_.acquire_one(missing_[next_].family, missing_[next_].key);
       if (slot != kNoSlot) slots.push_back(slot);
     }
-    if (slots.empty()) return done_(wrote_ ? look() : std::move(missing_));
+    if (slots.empty()) return end();
     wrote_ = true;
     open_.store(slots.size(), std::memory_order_relaxed);
     auto self = shared_from_this();
@@ -77,16 +82,46 @@ class Search : public std::enable_shared_from_this<Search> {
   // Stops writing once the disk has refused a block.
   void wrote_some() {
     const MemoryWait nobody_to_tell;
-    if (failed_.load(std::memory_order_relaxed)) return done_(look());
+    if (failed_.load(std::memory_order_relaxed)) return end();
     write_some();
+  }
+
+  // Looks for all again after writes, because they may evict others. Syncs after that look: what it has found was
+  // written before the sync.
+  void end() {
+    if (wrote_) missing_ = look();
+    if (rewrite_ != Rewrite::durably || !in_use_) return done_(std::move(missing_));
+    stack_->lower().tier(disk_).sync([self = shared_from_this()](const Status& /*status*/) {
+      const MemoryWait nobody_to_tell;
+      self->host_.env().executor->post([self] { self->synced(); });
+    });
+  }
+
+  // Kept is what was found before the sync and after it: a sync that fails drops records.
+  void synced() {
+    const MemoryWait nobody_to_tell;
+    const std::vector<Identity> now = look();
+    std::vector<Identity> both;
+    auto before = missing_.cbegin();
+    auto after = now.cbegin();
+    for (const Identity& id : ids_) {
+      const bool was = before != missing_.cend() && *before == id;
+      const bool is = after != now.cend() && *after == id;
+      if (was) ++before;
+      if (is) ++after;
+      if (was || is) both.push_back(id);
+    }
+    done_(std::move(both));
   }
 
   const std::shared_ptr<TierStack> stack_;
   HostTier& host_;
   const TierIndex disk_;
   const std::vector<Identity> ids_;
+  const Rewrite rewrite_;
   UniqueFunction<void(std::vector<Identity>)> done_;
   bool all_ = false;  // the disk is to have every block
+  bool in_use_ = false;
   size_t portion_ = 1;
   std::vector<Identity> missing_;
   size_t next_ = 0;
@@ -98,9 +133,9 @@ class Search : public std::enable_shared_from_this<Search> {
 }  // namespace
 
 void look_for_kept(const std::shared_ptr<TierStack>& stack, TierIndex disk, std::vector<Identity> ids,
-                   UniqueFunction<void(std::vector<Identity> missing)> done) {
+                   Rewrite rewrite, UniqueFunction<void(std::vector<Identity> missing)> done) {
   const MemoryWait nobody_to_tell;
-  auto search = std::make_shared<Search>(stack, disk, std::move(ids), std::move(done));
+  auto search = std::make_shared<Search>(stack, disk, std::move(ids), rewrite, std::move(done));
   stack->host().env().executor->post([search] {
     const MemoryWait patient;
     search->run();

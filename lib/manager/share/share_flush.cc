@@ -15,6 +15,15 @@
 
 namespace kvbm::manager {
 
+namespace {
+
+Rewrite rewrite_of(uint64_t value) noexcept {
+  if (value == static_cast<uint64_t>(Rewrite::durably)) return Rewrite::durably;
+  return value == static_cast<uint64_t>(Rewrite::nothing) ? Rewrite::nothing : Rewrite::once;
+}
+
+}  // namespace
+
 struct Share::Flush {
   std::vector<FlushDone> waiting;  // empty: no caller, only a check of the stored blocks
   bool durable = false;
@@ -125,14 +134,16 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
     std::vector<Identity> ids;
     ids.reserve(flush->entries.size());
     for (const Unflushed::Entry& entry : flush->entries) ids.push_back(entry.id);
-    look_for_kept(stack_, owned_index_, std::move(ids), [this, flush, links, synced](std::vector<Identity> missing) {
+    const Rewrite rewrite = flush->durable ? Rewrite::durably : Rewrite::once;
+    auto found = [this, flush, links, synced](std::vector<Identity> missing) {
       links.post([this, flush, synced, missing = std::move(missing)] {
         std::vector<Identity> sorted = missing;
         std::sort(sorted.begin(), sorted.end());
         settle(*flush, flush->entries, sorted);
         end_flush_later(flush, synced == Code::ok ? own_disk() : synced);
       });
-    });
+    };
+    look_for_kept(stack_, owned_index_, std::move(ids), rewrite, std::move(found));
   };
   stack_->lower().flush([this, flush, look = std::move(look)]() mutable {
     if (flush->durable)
@@ -148,6 +159,7 @@ void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
   if (first == entries.size()) return end_flush_later(flush, Code::ok);
   ShareMessage message;
   message.kind = ShareKind::flush;
+  message.value = static_cast<uint64_t>(flush->durable ? Rewrite::durably : Rewrite::once);
   message.family = stack_->host().families().get(entries[first].id.family);
   size_t end = first;
   for (; end < entries.size() && end - first < kMaxShareKeys; ++end) {
@@ -206,7 +218,7 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
   std::vector<Identity> ids;
   for (const Key& key : message.keys) ids.push_back({key, family});
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
-  look_for_kept(stack_, owned_index_, std::move(ids),
+  look_for_kept(stack_, owned_index_, std::move(ids), rewrite_of(message.value),
                 [reply, links = source_->links()](const std::vector<Identity>& missing) {
                   std::vector<Key> keys;
                   for (const Identity& id : missing) keys.push_back(id.key);
