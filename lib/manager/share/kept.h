@@ -1,6 +1,6 @@
 // Durability check: whether blocks are where a flush promises them. That is the disk of a shared tier set, or the
-// owner's memory if the set has no disk. A block that is only in memory but belongs on the disk can be written once more
-// before it is reported missing.
+// owner's memory if the set has no disk. A block that is only in memory but belongs on the disk can be written once
+// more before it is reported missing.
 #pragma once
 
 #include <cstdint>

@@ -22,6 +22,12 @@ Rewrite rewrite_of(uint64_t value) noexcept {
   return value == static_cast<uint64_t>(Rewrite::nothing) ? Rewrite::nothing : Rewrite::once;
 }
 
+// Returns true if one message cannot name all entries, which are sorted by family.
+bool take_several_messages(std::span<const Unflushed::Entry> entries) noexcept {
+  return entries.size() > kMaxShareKeys ||
+         (!entries.empty() && entries.front().id.family != entries.back().id.family);
+}
+
 }  // namespace
 
 struct Share::Flush {
@@ -30,6 +36,7 @@ struct Share::Flush {
   uint64_t gone_since_ns = 0;      // 0: not seen without an owner
   uint64_t owners_lost = 0;        // at the start of its turn
   std::vector<Unflushed::Entry> entries;  // by family
+  bool only_looks = false;  // the owner has written for all messages what it could, and is asked once more
   bool partial = false;  // blocks are missing there that are here
   bool lost = false;     // blocks are missing there and here; reported once
 };
@@ -101,6 +108,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   flush->owners_lost = state.owners_lost.load(std::memory_order_acquire);
   bool too_many = false;
   flush->entries = stack_->unflushed().all(too_many);
+  flush->only_looks = false;
   flush->lost = flush->lost || too_many;
   std::sort(flush->entries.begin(), flush->entries.end(),
             [](const Unflushed::Entry& a, const Unflushed::Entry& b) { return a.id.family < b.id.family; });
@@ -153,22 +161,32 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
   });
 }
 
-// Sends one message after the other, each for one family. Runs on the links' thread.
+// Sends one message after the other, each for one family. What the owner writes for one message may evict blocks of
+// another. So if there are several, it is asked for all blocks once more, and the answers without writes count. Runs on
+// the links' thread.
 void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
   const std::vector<Unflushed::Entry>& entries = flush->entries;
-  if (first == entries.size()) return end_flush_later(flush, Code::ok);
+  const bool again = !flush->only_looks && take_several_messages(entries);
+  if (first == entries.size()) {
+    if (!again) return end_flush_later(flush, Code::ok);
+    flush->only_looks = true;
+    return ask_for_kept(flush, 0);
+  }
   ShareMessage message;
   message.kind = ShareKind::flush;
-  message.value = static_cast<uint64_t>(flush->durable ? Rewrite::durably : Rewrite::once);
+  const Rewrite written = flush->durable ? Rewrite::durably : Rewrite::once;
+  message.value = static_cast<uint64_t>(flush->only_looks ? Rewrite::nothing : written);
   message.family = stack_->host().families().get(entries[first].id.family);
   size_t end = first;
   for (; end < entries.size() && end - first < kMaxShareKeys; ++end) {
     if (entries[end].id.family != entries[first].id.family) break;
     message.keys.push_back(entries[end].id.key);
   }
-  links_->ask(std::move(message), kNever, [this, flush, first, end](Code code, uint64_t, const std::vector<Key>& keys) {
+  links_->ask(std::move(message), kNever,
+              [this, flush, first, end, again](Code code, uint64_t, const std::vector<Key>& keys) {
     if (is_another_owners(flush, code)) return;
     if (code != Code::ok) return end_flush_later(flush, code);
+    if (again) return ask_for_kept(flush, end);
     std::vector<Identity> missing;
     for (const Key& key : keys) missing.push_back({key, flush->entries[first].id.family});
     std::sort(missing.begin(), missing.end());
