@@ -150,22 +150,23 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   if (admits_on_use() || options_.admission == AdmissionKind::on_request || lower_.out_of_use(tier_)) return;
   const uint32_t slots = host_.table().slots();
   const auto most = static_cast<uint32_t>(std::min<size_t>(wanted_slots, std::max<uint32_t>(slots / kFlightShare, 1)));
-  const bool at_limit = account != block::kSharedAccount;
   const uint32_t low = std::max<uint32_t>({slots / 32, most, 1});
-  const uint32_t free = at_limit ? 0 : host_.table().counters().free;
-  if (free >= low) return;
+  if (account == block::kSharedAccount && host_.table().counters().free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
   if (write_back && lower_.is_fed(tier_)) return;
   // A write-through tier has had the block before: if a tier below took it over from here, it still exists there.
   const uint8_t below =
       on_tier_flag(tier_) | (write_back ? lower_.flags_of_feeders(tier_) : lower_.flags_of_fed(tier_));
+  uint32_t wanted = 0;
   {
     MutexLock lock(mutex_);
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;
+    wanted = shortage(low, wanted_slots != 0, account);
+    if (wanted == 0) return;
     relieving_ = true;
   }
   std::vector<Entry> entries;
-  for (uint32_t wanted = std::min<uint32_t>(low - free, 64); wanted != 0;) {
+  for (wanted = std::min<uint32_t>(wanted, 64); wanted != 0;) {
     std::vector<SlotId> cold(wanted);
     // A block with children can be evicted once it is below, and must be if the ends of its chain are in use.
     cold.resize(host_.table().select_cold(cold, host_.tick(), {account, write_back}));
@@ -177,6 +178,7 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
       } else {
         entries.push_back(Entry{slot});
         entries.back().evict_after = true;
+        entries.back().account = host_.table().info(slot).account;
       }
     }
     // Replaces blocks that were acquired by readers meanwhile.
@@ -190,10 +192,32 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
     MutexLock lock(mutex_);
     relieving_ = false;
     held_ += entries.size() * slot_bytes_;
+    all_demotions_ += static_cast<uint32_t>(entries.size());
+    for (const Entry& entry : entries) ++demotions_[entry.account];
     // Queued ahead of the others, because they are about to be evicted.
     queue_.insert(queue_.begin(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
   pump();
+}
+
+// Returns how many blocks are to be written and evicted. Reads the count of free slots under the lock: blocks that
+// another thread has just evicted are in it.
+uint32_t Offloader::shortage(uint32_t low, bool counts_demotions, block::AccountId account) const {
+  const bool at_limit = account != block::kSharedAccount;
+  uint32_t have = at_limit ? 0 : host_.table().counters().free;
+  const auto of_account = demotions_.find(account);
+  if (counts_demotions && !at_limit) have += all_demotions_;
+  if (counts_demotions && at_limit && of_account != demotions_.end()) have += of_account->second;
+  return low > have ? low - have : 0;
+}
+
+void Offloader::end_demotions(std::span<const Entry> entries) {
+  for (const Entry& entry : entries) {
+    if (!entry.evict_after) continue;
+    --all_demotions_;
+    const auto of_account = demotions_.find(entry.account);
+    if (--of_account->second == 0) demotions_.erase(of_account);
+  }
 }
 
 void Offloader::evicted(std::span<const block::Evicted> gone) {
@@ -282,6 +306,10 @@ void Offloader::drop(std::span<Entry> entries, Code why) {
   std::vector<SlotId> slots;
   for (const Entry& entry : entries) slots.push_back(entry.slot);
   host_.release(slots);
+  {
+    MutexLock lock(mutex_);
+    end_demotions(entries);
+  }
   for (Entry& entry : entries) {
     note_failure(entry, why);
     if (entry.report != nullptr) (*entry.report)(entry.index, why);
@@ -608,6 +636,7 @@ void Offloader::end(Sent& sent) {
   {
     MutexLock lock(mutex_);
     in_flight_ -= sent.charged;
+    end_demotions(entries);
     ending_ += some_stayed ? 1 : 0;
   }
   if (some_stayed) {

@@ -51,7 +51,8 @@ class Offloader {
   // evicts them; blocks that the tier does not take stay. This implements on_eviction, and retries blocks that `all`
   // had no queue space for. `wanted`: the number of slots that are waited for, of this account if it is at its limit.
   // A block that is still being read once it is written stays, and the next one is written instead. So a caller that
-  // waits until nothing is in flight (when_idle) finds a free slot, as long as any block can be evicted.
+  // waits until nothing is in flight (when_idle) finds a free slot, as long as any block can be evicted. A caller that
+  // asks again for `wanted` slots meanwhile gets no others: blocks on their way out count for it.
   void relieve(size_t wanted = 0, block::AccountId account = block::kSharedAccount);
   // Reports blocks that an allocation or a lower quota has evicted: on_eviction counts those that it should have got.
   void evicted(std::span<const block::Evicted> gone);
@@ -92,6 +93,7 @@ class Offloader {
     bool held = true;         // holds a reference
     bool marked = false;      // in queued_
     bool again = false;       // was written, then erased with an earlier block of its key: must be written once more
+    block::AccountId account = block::kSharedAccount;  // of the block, with evict_after
     uint32_t generation = 0;  // of the slot, if marked
   };
   // A batch that the tier has. It ends when the tier has answered and put() has returned: until then send() holds
@@ -133,6 +135,9 @@ class Offloader {
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
   void note_failure(const Entry& entry, Code code) noexcept;
+  [[nodiscard]] uint32_t shortage(uint32_t low, bool counts_demotions, block::AccountId account) const
+      KVBM_REQUIRES(mutex_);
+  void end_demotions(std::span<const Entry> entries) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::vector<SlotId> unmark(std::span<const Identity> ids);
   void send_again(std::vector<SlotId> held);
   void erase_forgotten(std::span<const SlotId> slots);
@@ -168,6 +173,9 @@ class Offloader {
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t taking_over_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
+  // Entries with evict_after, queued or in flight: of all accounts, and of each.
+  uint32_t all_demotions_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::map<block::AccountId, uint32_t> demotions_ KVBM_GUARDED_BY(mutex_);
   uint32_t ending_ KVBM_GUARDED_BY(mutex_) = 0;  // batches that have ended and look for others to send down
   // Blocks queued by admission, by slot.
   std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);

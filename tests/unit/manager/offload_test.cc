@@ -239,6 +239,29 @@ TEST_F(OffloadingSlowly, what_is_still_read_when_it_is_below_does_not_take_the_r
   flush();
 }
 
+// A store that waits asks for its slots each time it looks.
+TEST_F(OffloadingSlowly, who_asks_again_for_slots_has_no_more_blocks_evicted) {
+  make(AdmissionKind::on_eviction);
+  for (uint64_t n = 0; n + 1 < kSlots; ++n) put(n);
+  ASSERT_EQ(manager_->host().table().counters().free, 1U);
+  for (int i = 0; i < 5; ++i) manager_->lower().offloader(1).relieve(2);
+  sim_.run_for(1'000'000);
+  EXPECT_EQ(pace_->kept.size(), 1U);
+  pace_->keeps_puts = false;
+  while (!pace_->kept.empty()) pace_->answer_put();
+  flush();
+  EXPECT_EQ(written(), 1U);
+  EXPECT_EQ(manager_->host().table().counters().free, 2U);
+  // The ones that are gone count no longer.
+  manager_->lower().offloader(1).relieve(2);
+  flush();
+  EXPECT_EQ(written(), 1U) << "two are free";
+  put(100);
+  manager_->lower().offloader(1).relieve(2);
+  flush();
+  EXPECT_EQ(written(), 2U);
+}
+
 TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
   make(AdmissionKind::on_request);
   for (uint64_t n = 0; n < 3; ++n) put(n);
