@@ -55,7 +55,9 @@ size_t TierStack::slots_to_store_in(block::AccountId account, size_t n, Code& wh
   const block::AccountId whose = why == Code::over_quota ? account : block::kSharedAccount;
   uint64_t releases = host_.taken().releases();
   for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
-  while (room() == 0 && lower_.offloading_blocks() == 0 && host_.taken().let_go_some(releases, host_.tick())) {
+  // Received blocks are in no account, so releasing them makes no room for one that is at its limit.
+  while (room() == 0 && why == Code::no_room && lower_.offloading_blocks() == 0 &&
+         host_.taken().let_go_some(releases, host_.tick())) {
     releases = host_.taken().releases();
     for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
   }

@@ -177,5 +177,26 @@ TEST_F(Taken, records_that_name_each_other_as_parents_keep_no_slots) {
   EXPECT_EQ(need(kSlots), Code::ok);
 }
 
+class TakenAboveWriteBack : public Taken {
+ protected:
+  void SetUp() override { make(AdmissionKind::on_eviction); }
+};
+
+TEST_F(TakenAboveWriteBack, a_store_at_the_quota_of_its_namespace_releases_none) {
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) take(n);
+  NamespaceOptions who;
+  who.model = "limited";
+  const auto limited = manager_->namespaces().open(std::move(who)).value();
+  const uint64_t one = manager_->host().arena().slot_bytes();
+  ASSERT_TRUE(manager_->namespaces().set_quota(*limited, one, block::OverQuota::evict).ok());
+  SlotId used = kNoSlot;
+  ASSERT_EQ(manager_->stack().allocate(limited->account(), {&used, 1}, nullptr), Code::ok);
+  Code why = Code::ok;
+  EXPECT_EQ(manager_->stack().slots_to_store_in(limited->account(), 1, why), 0U);
+  EXPECT_EQ(why, Code::over_quota);
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) EXPECT_TRUE(kept(n)) << n;
+  manager_->host().release({&used, 1});
+}
+
 }  // namespace
 }  // namespace kvbm::manager::taken_test
