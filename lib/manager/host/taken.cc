@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/thread/memory_wait.h"
 
@@ -120,6 +121,23 @@ bool TakenBlocks::let_go_some(uint64_t seen, uint32_t tick) {
   drop(n, tick);
   releases_.fetch_add(1, std::memory_order_release);  // pairs with releases()
   return n != 0;
+}
+
+void TakenBlocks::let_go_of(FamilyId family, uint32_t tick) {
+  const MemoryWait nobody_to_tell;
+  std::vector<SlotId> gone;
+  MutexLock one_at_a_time(trim_mutex_);
+  {
+    MutexLock lock(mutex_);
+    for (std::deque<Kept>* some : {&ends_, &kept_}) {
+      std::erase_if(*some, [&](const Kept& one) {
+        const bool goes = table_.identity(one.slot).family == family;
+        if (goes) gone.push_back(one.slot);
+        return goes;
+      });
+    }
+  }
+  table_.release(gone, tick);
 }
 
 uint64_t TakenBlocks::expire(uint64_t now_ns, uint32_t tick) {

@@ -51,6 +51,8 @@ class TakenBlocks {
     MutexLock one_at_a_time(trim_mutex_);
     drop(SIZE_MAX, tick);
   }
+  // Releases the blocks of a family, which were erased.
+  void let_go_of(FamilyId family, uint32_t tick);
   // Releases blocks that have been kept for kKeptNs. Returns the time of the next one; kNever: none is left.
   uint64_t expire(uint64_t now_ns, uint32_t tick);
 

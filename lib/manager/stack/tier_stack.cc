@@ -206,7 +206,7 @@ Status TierStack::erase_family(FamilyId family) {
   const Invalidations::Scope invalidating(host_.invalidations(), family);
   host_.table().erase_family(family);
   unflushed_.forget(family);
-  host_.taken().let_go_all(host_.tick());
+  host_.taken().let_go_of(family, host_.tick());
   for (const auto& offloader : lower_.offloaders()) {
     Status erased = offloader->erase_families({&family, 1});
     if (!erased.ok() && first.ok()) first = std::move(erased);

@@ -133,6 +133,20 @@ TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
   EXPECT_EQ(manager_->host().table().counters().free, free + 1);
 }
 
+TEST_F(Taken, what_is_forgotten_takes_no_other_namespace_with_it) {
+  NamespaceOptions who;
+  who.model = "other";
+  const auto other = manager_->namespaces().open(std::move(who)).value();
+  const FamilyId gone = family_;
+  take(1);
+  family_ = other->plan({}).value().family;
+  take(2);
+  ASSERT_TRUE(manager_->stack().erase_family(gone).ok());
+  EXPECT_TRUE(kept(2));
+  family_ = gone;
+  EXPECT_FALSE(here(1));
+}
+
 // The parts of one put land in any order. The first block has no child while the second is on its way.
 TEST_F(Taken, the_first_block_stays_while_what_follows_it_lands_out_of_order) {
   for (uint64_t n = 100; n < 104; ++n) put(n);
