@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "base/thread/memory_wait.h"
 
 namespace kvbm::block {
 
@@ -67,6 +68,7 @@ Code PinTable::unpin(PinId id) {
 }
 
 std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
+  const MemoryWait until_unpinned;  // pins that left the tables are known here alone
   std::vector<EndedPin> ended;
   {
     MutexLock lock(lock_);
@@ -80,6 +82,7 @@ std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
 }
 
 std::vector<EndedPin> PinTable::expire(uint64_t now_ns) {
+  const MemoryWait until_unpinned;
   std::vector<EndedPin> ended;
   {
     MutexLock lock(lock_);

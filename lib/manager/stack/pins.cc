@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/thread/memory_wait.h"
 #include "manager/host/host_record.h"
 
 namespace kvbm::manager {
@@ -53,6 +54,7 @@ size_t Pins::unpin_owner(uint64_t owner) {
 }
 
 void Pins::arm(uint64_t deadline_ns) {
+  const MemoryWait until_set;  // the pin is there already, and later ones rely on this timer
   uint64_t armed = armed_ns_.load(std::memory_order_relaxed);
   while (deadline_ns < armed) {
     if (!armed_ns_.compare_exchange_weak(armed, deadline_ns, std::memory_order_relaxed)) continue;
