@@ -3,6 +3,8 @@
 
 #include <new>
 
+#include "base/io/file.h"
+#include "cluster/link/staging_pool.h"
 #include "manager/stack/pins.h"
 #include "support/refusing_allocator.h"
 #include "support/small_manager.h"
@@ -76,6 +78,24 @@ TEST_F(PinMemory, the_end_of_an_owner_ends_all_of_its_pins) {
     all = !fault.fired;
     manager_->pins().unpin_owner(7);
     EXPECT_EQ(pins(), 0U);
+  }
+  EXPECT_TRUE(all);
+}
+
+TEST(StagingMemory, what_is_given_back_is_free_again) {
+  constexpr uint64_t kLimit = 4 * kIoAlign;
+  bool all = false;
+  for (uint64_t site = 1; site <= kSites && !all; ++site) {
+    SCOPED_TRACE(site);
+    cluster::StagingPool pool(kLimit);
+    const MutableBytes buffer = pool.take(kIoAlign);
+    ASSERT_FALSE(buffer.empty());
+    ASSERT_FALSE(refused(site, [&] { pool.give_back(buffer); }));
+    all = !fault.fired;
+    EXPECT_EQ(pool.used(), 0U);
+    const MutableBytes whole = pool.take(kLimit);
+    EXPECT_EQ(whole.size(), kLimit);
+    pool.give_back(whole);
   }
   EXPECT_TRUE(all);
 }

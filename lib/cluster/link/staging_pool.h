@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <vector>
 
 #include "base/bytes.h"
@@ -60,12 +61,18 @@ class StagingPool {
     return take(bytes, none);
   }
 
-  void give_back(MutableBytes buffer) {
+  // Frees the buffer if there is no memory to remember it: destructors call this.
+  void give_back(MutableBytes buffer) noexcept {
     const size_t size = round_up(buffer.size(), kIoAlign);
     MutexLock lock(mutex_);
     used_ -= size;
+    try {
+      idle_[size].push_back(buffer.data());
+    } catch (const std::bad_alloc&) {
+      std::free(buffer.data());
+      return;
+    }
     idle_bytes_ += size;
-    idle_[size].push_back(buffer.data());
   }
 
   // Returns true if a record of that size can ever be taken.

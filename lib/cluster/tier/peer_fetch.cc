@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/thread/memory_wait.h"
 #include "cluster/tier/peer_fetch_request.h"
 #include "codec/hash/leaf_hash.h"
 #include "codec/record/record.h"
@@ -43,6 +44,7 @@ class PeerFetch::Loan {
  public:
   Loan(std::shared_ptr<PeerFetch> fetch, MutableBytes staging) : fetch_(std::move(fetch)), staging_(staging) {}
   ~Loan() {
+    const MemoryWait until_woken;  // fetches may wait for this staging
     fetch_->give_back(staging_);
     fetch_->commons_->leave();
   }
