@@ -196,6 +196,8 @@ class TierListener {
  public:
   virtual ~TierListener() = default;
   virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
+  // Notes that so many of the records removed last were stored, and then lost because a sync failed.
+  virtual void not_durable(TierIndex /*tier*/, uint64_t /*records*/) {}
   virtual void disabled(TierIndex tier, const Status& why) = 0;
   // Another process that uses the same store has ended all epochs of a namespace that precede this one. May block.
   virtual void epoch_raised(TierIndex /*tier*/, const NamespaceEpoch& /*row*/) {}

@@ -247,6 +247,11 @@ void LowerTiers::removed(TierIndex tier, std::span<const Identity> ids, bool dam
   host_.events().publish(copy::EventKind::removed, tier, ids);
 }
 
+// A flush reports them as not taken, and offers those again that are still in the host.
+void LowerTiers::not_durable(TierIndex tier, uint64_t records) {
+  if (opened_.load(std::memory_order_acquire)) offloaders_[tier - 1U]->note_lost(records);
+}
+
 void LowerTiers::disabled(TierIndex tier, const Status& why) {
   disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
   note_tiers_in_use();

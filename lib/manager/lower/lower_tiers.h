@@ -109,6 +109,7 @@ class LowerTiers final : public tier::TierListener {
   // ---- Implements tier::TierListener ----
   void epoch_raised(TierIndex tier, const NamespaceEpoch& row) override;
   void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
+  void not_durable(TierIndex tier, uint64_t records) override;
   void disabled(TierIndex tier, const Status& why) override;
   void warns(TierIndex tier, const Status& why) override;
   void wanted(TierIndex tier, std::vector<Identity>& ids) override;

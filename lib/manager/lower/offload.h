@@ -78,7 +78,9 @@ class Offloader {
   // Runs `idle` when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
-  // Returns how many blocks were sent and not stored, except blocks of requests with a report.
+  // Notes blocks that were stored here, and that the tier has lost with a sync that failed.
+  void note_lost(uint64_t blocks) noexcept { failed_.fetch_add(blocks, std::memory_order_release); }
+  // Returns how many blocks were sent and are not stored, except blocks of requests with a report.
   [[nodiscard]] uint64_t failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] uint64_t queued_bytes() const;
   // Returns the bytes of blocks that this object's references keep in the host.

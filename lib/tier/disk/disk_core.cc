@@ -398,6 +398,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
   if (work.patient_until != 0) wake_at(work.patient_until);
   if (listener_ != nullptr) {
     if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
+    if (work.not_durable != 0) listener_->not_durable(tier_, work.not_durable);
     if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);
     if (!work.warning.ok()) listener_->warns(tier_, work.warning);
     if (work.disabled)

@@ -122,6 +122,7 @@ struct Work {
   std::vector<std::shared_ptr<SyncWait>> syncs_done;
   std::vector<uint32_t> seals, syncs, prepares;
   std::vector<Identity> evicted, damaged;
+  uint64_t not_durable = 0;  // of `evicted`: lost with a sync that failed
   uint64_t wake_at = 0;
   uint64_t patient_until = 0;  // like wake_at, for a wake-up that is requested once
   bool grow = false, reclaim = false, offer = false, disabled = false;

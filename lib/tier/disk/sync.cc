@@ -23,8 +23,9 @@ void DiskCore::sync(UniqueFunction<void(const Status&)> done) {
   {
     MutexLock lock(mutex_);
     std::vector<uint32_t> segments;
+    // A sync under way may fail: its records are then gone, and this caller must hear of it, too.
     for (uint32_t i = 0; i < segments_.size(); ++i) {
-      if (segments_[i]->synced < segments_[i]->written) segments.push_back(i);
+      if (segments_[i]->synced < segments_[i]->written || segments_[i]->sync_running) segments.push_back(i);
     }
     auto wait = std::make_shared<SyncWait>();
     ++syncs_open_;
@@ -63,15 +64,26 @@ void DiskCore::sync_segment(uint32_t number) {
 }
 
 void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers, const Status& status) {
+  bool ok = false;
+  Work lost;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[number];
+    ok = status.ok() && !segment.sync_failed;
+    if (ok) {
+      segment.synced = std::max(segment.synced, covers);
+    } else {
+      sync_failed(number, lost);
+    }
+  }
+  // First, while the sync still counts as running: callers that hear of the failure may send these records again at
+  // once.
+  if (!ok) perform(lost);
   Work work;
   {
     MutexLock lock(mutex_);
     Segment& segment = *segments_[number];
-    const bool ok = status.ok() && !segment.sync_failed;
-    if (ok) {
-      segment.synced = std::max(segment.synced, covers);
-    } else {
-      sync_failed(number, work);
+    if (!ok) {
       // Callers that wait for the next sync have records written since the last good one, too.
       std::move(segment.sync_waiters.begin(), segment.sync_waiters.end(), std::back_inserter(waits));
       segment.sync_waiters.clear();
@@ -106,6 +118,7 @@ void DiskCore::sync_failed(uint32_t number, Work& work) {
     work.evicted.push_back(index_.identity(index_.at(entry)));
     drop_entry(entry);
     ++stats_.put_errors;
+    ++work.not_durable;
   };
   for (const Segment::LiveRow& live : segment.rows) {
     FamilyId family = 0;

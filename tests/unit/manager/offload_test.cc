@@ -197,6 +197,48 @@ TEST_F(Flushing, never_says_that_all_is_well_while_the_disk_is_out_of_service) {
   EXPECT_EQ(told(), Code::partial);
 }
 
+// The caller may be quicker than the thread that reports what the sync has lost.
+TEST_F(Flushing, one_that_follows_a_failed_sync_at_once_sends_its_blocks_again) {
+  make(AdmissionKind::all);
+  put(1);
+  disk_.faults.sync_error = 1;
+  std::optional<Code> first;
+  std::optional<Code> second;
+  manager_->lower().flush_and_tell(true, [&](Code code) {
+    first = code;
+    disk_.faults.sync_error = 0;
+    manager_->lower().flush_and_tell(true, [&](Code then) {
+      second = then;
+      return true;
+    });
+    return true;
+  });
+  ASSERT_TRUE(sim_.run_until([&] { return second.has_value(); }));
+  EXPECT_EQ(first, Code::partial);
+  EXPECT_TRUE(is_below(1));
+  EXPECT_EQ(told(), Code::ok);
+}
+
+// A segment that is full is synced whether there is a flush or not.
+TEST_F(Flushing, tells_of_what_a_failed_sync_of_a_full_segment_has_lost) {
+  make(AdmissionKind::all);
+  disk_.faults.sync_error = 1;
+  constexpr uint64_t kMany = 10'000;
+  uint64_t n = 0;
+  for (; n < kMany && (n < 2 || is_below(n - 2)); ++n) {
+    put(n);
+    flush();
+    sim_.run_for(10'000'000);
+  }
+  ASSERT_LT(n, kMany);
+  const uint64_t lost = n - 2;
+  disk_.faults.sync_error = 0;
+  ASSERT_FALSE(manager_->lower().disabled(1));
+  EXPECT_EQ(told(), Code::partial);
+  EXPECT_TRUE(is_below(lost)) << "the host has it";
+  EXPECT_EQ(told(), Code::ok);
+}
+
 class OffloadingSlowly : public Offloading {
  protected:
   void adjust(Options& options) override {
