@@ -338,7 +338,11 @@ Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
   }
   MutexLock state(mutex_);
   adopt(number, rows);
-  if (!durable) segments_[number]->written = rows.size();
+  if (!durable) {
+    // No later sync covers these records: the next one reports them as lost.
+    segments_[number]->written = rows.size();
+    segments_[number]->sync_failed = true;
+  }
   return {};
 }
 

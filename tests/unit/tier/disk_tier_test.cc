@@ -1,5 +1,7 @@
 #include "tier/disk/disk_tier.h"
 
+#include <optional>
+
 #include "policy/hints.h"
 #include "support/disk_world.h"
 #include "tier/disk/segment_format.h"
@@ -377,6 +379,33 @@ TEST(DiskTier, what_was_forgotten_while_it_waited_stays_forgotten_after_a_crash)
   w.crash();  // no footer: the records are looked for
   ASSERT_TRUE(w.open().ok());
   for (uint64_t n = 1; n <= 5; ++n) EXPECT_FALSE(w.present(n, 1)) << n;
+}
+
+// A later sync that succeeds says nothing of what an earlier one has lost.
+TEST(DiskTier, records_under_a_failed_sync_of_the_opening_are_not_said_to_be_durable) {
+  uint64_t tried = 0;
+  for (uint64_t nth = 1; nth <= 8; ++nth) {
+    SCOPED_TRACE(nth);
+    DiskWorld w(71);
+    ASSERT_TRUE(w.open().ok());
+    ASSERT_EQ(w.put_now(1, 8192), Code::ok);
+    w.crash();
+    const uint64_t before = w.disk.count(SimDisk::Op::sync);
+    w.disk.fail_nth(SimDisk::Op::sync, nth);
+    if (!w.open().ok()) continue;
+    if (w.disk.count(SimDisk::Op::sync) - before < nth) break;  // it makes fewer
+    ++tried;
+    std::optional<bool> durable;
+    w.tier->sync([&](const Status& status) { durable = status.ok(); });
+    ASSERT_TRUE(w.sim.run_until([&] { return durable.has_value(); }));
+    const bool there = w.present(1);
+    w.power_cut();
+    ASSERT_TRUE(w.open().ok());
+    if (*durable && there) {
+      EXPECT_TRUE(w.present(1));
+    }
+  }
+  EXPECT_GT(tried, 0U);
 }
 
 TEST(DiskTier, keeps_namespace_epochs_across_a_power_cut_and_refuses_older_ones) {
