@@ -18,7 +18,7 @@ class TierStack;
 enum class Rewrite : uint8_t {
   once = 0,     // written once more; those that are then on the disk are kept
   durably = 1,  // as once, and only what a sync of the disk covers is kept
-  nothing = 2   // they are missing
+  nothing = 2   // none is written: such blocks are missing
 };
 
 // Looks for `ids` in this manager, which owns the set; `disk` is its tier's number (kNoTier: none). If the disk does

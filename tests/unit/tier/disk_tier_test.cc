@@ -393,7 +393,7 @@ TEST(DiskTier, records_under_a_failed_sync_of_the_opening_are_not_said_to_be_dur
     const uint64_t before = w.disk.count(SimDisk::Op::sync);
     w.disk.fail_nth(SimDisk::Op::sync, nth);
     if (!w.open().ok()) continue;
-    if (w.disk.count(SimDisk::Op::sync) - before < nth) break;  // it makes fewer
+    if (w.disk.count(SimDisk::Op::sync) - before < nth) break;  // no opening makes more syncs
     ++tried;
     std::optional<bool> durable;
     w.tier->sync([&](const Status& status) { durable = status.ok(); });
