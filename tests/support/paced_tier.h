@@ -24,6 +24,7 @@ struct Pace {
   bool damages = false;  // returned records have another first byte
   // Keeps puts in `kept`, unanswered, until the test calls answer_put().
   bool keeps_puts = false;
+  Code refuses = Code::ok;  // puts end with it and store nothing, unless it is ok
   std::deque<std::unique_ptr<tier::PutBatch>> kept{};
   // Hooks, each run once: after a put was taken, before records are erased, and after a record was read but not
   // returned yet.
@@ -57,8 +58,9 @@ class PacedTier : public tier::Tier {
   void unpin(const Identity& /*id*/) noexcept override {}
 
   void put(std::unique_ptr<tier::PutBatch> batch) override {
-    batch->status.assign(batch->items.size(), Code::ok);
+    batch->status.assign(batch->items.size(), pace_->refuses);
     for (const tier::PutItem& item : batch->items) {
+      if (pace_->refuses != Code::ok) break;
       records_[item.id] = {{item.head.begin(), item.head.end()}, {item.payload.begin(), item.payload.end()}};
     }
     if (pace_->keeps_puts) {

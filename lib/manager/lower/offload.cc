@@ -412,7 +412,7 @@ void Offloader::send(std::vector<Entry> entries) {
   host_.table().retain(slots);
   lower_.tier(tier_).put(std::move(batch));
   erase_forgotten(slots);
-  host_.release(slots);
+  host_.table().release(slots, host_.tick());  // end() tells the waiters for room
   if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
 }
 
@@ -622,11 +622,14 @@ void Offloader::end(Sent& sent) {
   std::vector<Entry>& entries = sent.entries;
   std::vector<SlotId> keep;
   std::vector<SlotId> evict;
+  std::vector<SlotId> refused;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const bool goes = entries[i].evict_after && sent.codes[i] == Code::ok;
-    (goes ? evict : keep).push_back(entries[i].slot);
+    const bool ok = sent.codes[i] == Code::ok;
+    (!entries[i].evict_after ? keep : ok ? evict : refused).push_back(entries[i].slot);
   }
-  host_.release(keep);
+  if (!keep.empty()) host_.release(keep);
+  // Wakes no waiter for room: it would send the same blocks down again at once, and again, while the tier takes none.
+  host_.table().release(refused, host_.tick());
   // A node that reports a block as stored may still hold its lease of it.
   const bool some_stayed = host_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {
