@@ -2,6 +2,7 @@
 // call ended, and what one host wrote another one finds.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "support/disk_world.h"
 #include "support/sim_store.h"
+#include "tier/store/store_format.h"
 #include "tier/store/store_tier.h"
 
 namespace kvbm::test::store_tier_test {
@@ -330,6 +332,47 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_and_to_those_that_come_later) {
   EXPECT_EQ(a.tier->epoch(namespace_of(1)).value(), 4U);
 }
 
+// The index object that would tell of it is never written, or is gone before another host reads it.
+TEST(StoreTier, an_epoch_is_known_to_the_others_though_its_writer_ended_at_once) {
+  SimExecutor sim(15);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0), b(sim, bucket, asked, 0);
+  sim.run_for(kSecond);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  a.control->dead = true;
+  sim.run_for(12 * kSecond);
+  EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 3U);
+  ASSERT_FALSE(b.listener.raised.empty());
+  EXPECT_EQ(b.listener.raised.back().epoch, 3U);
+  // A listener that could not take it is told again.
+  b.listener.raised.clear();
+  sim.run_for(12 * kSecond);
+  ASSERT_FALSE(b.listener.raised.empty());
+  EXPECT_EQ(b.listener.raised.back().epoch, 3U);
+}
+
+TEST(StoreTier, a_store_that_lists_ever_more_epochs_is_not_believed_and_takes_bounded_memory) {
+  SimExecutor sim(16);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(2 * kSecond);
+  ASSERT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
+  for (uint64_t n = 0; n < 140'000; ++n) {
+    NamespaceId base;
+    std::memcpy(base.bytes.data(), &n, sizeof n);
+    bucket->objects[tier::store::epoch_name(base, 1)];
+  }
+  bucket->page_bytes = 256 << 10;
+  sim.run_for(12 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 0U) << "it cannot tell which records are of an ended epoch";
+  std::erase_if(bucket->objects, [](const auto& o) { return o.first.starts_with("v1/e/"); });
+  sim.run_for(12 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
+}
+
 // Nothing is found before the epochs of namespaces are known, because a record could be of an ended epoch.
 TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   SimExecutor sim(10);
@@ -371,7 +414,8 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   sim.run_for(65 * kSecond);
   b.value()->find({&id, 1}, {&found, 1}, true);
   EXPECT_TRUE(found.present);
-  EXPECT_EQ(listener.raised.size(), 1U);
+  ASSERT_FALSE(listener.raised.empty());
+  EXPECT_EQ(listener.raised.back().epoch, 9U);
   bool over = false;
   b.value()->shutdown([&] { over = true; });
   EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));

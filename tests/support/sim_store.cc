@@ -97,8 +97,7 @@ void SimStore::apply(ObjectRequest& r) {
 void SimStore::list(ObjectRequest& r) {
   std::string out;
   const uint64_t now = sim_.clock().now_ns();
-  // Pages are small, so that there are several.
-  const size_t most = std::min<size_t>(r.bytes, 1000);
+  const size_t most = std::min<size_t>(r.bytes, bucket_->page_bytes);
   std::vector<std::string> names;
   for (auto at = bucket_->objects.upper_bound(std::max(r.after, r.name)); at != bucket_->objects.end(); ++at) {
     if (!at->first.starts_with(r.name)) break;

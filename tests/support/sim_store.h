@@ -20,6 +20,7 @@ struct SimBucket {
     uint64_t seen_ns = 0;  // listings show it from then on
   };
   std::map<std::string, Object> objects;
+  size_t page_bytes = 1000;    // of one answer to a listing: small, so that there are several
   uint64_t list_delay_ns = 0;  // at most: how long after its put a listing shows an object
   [[nodiscard]] uint64_t bytes(std::string_view prefix) const {
     uint64_t sum = 0;

@@ -101,7 +101,8 @@ Result<std::shared_ptr<const Accounts::Lease>> Namespaces::limit_account(const N
 void Namespaces::epoch_raised(const NamespaceEpoch& row) {
   {
     MutexLock lock(mutex_);
-    if (live_handles(row.base).empty()) return;
+    // A store tells again of epochs that are known.
+    if (live_handles(row.base).empty() || epochs_.epoch(row.base) >= row.epoch) return;
   }
   const Status raised = raise_epoch(row.base, row.epoch);
   if (!raised.ok()) host_.env().log->write(LogLevel::warning, "manager", raised.message());

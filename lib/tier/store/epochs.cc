@@ -8,7 +8,6 @@ namespace kvbm::tier::store {
 
 namespace {
 constexpr uint64_t kWriteNs = 3'000'000'000;
-constexpr uint64_t kMaxEpochs = 65'536;
 }  // namespace
 
 uint64_t StoreCore::epoch(const NamespaceId& base) {

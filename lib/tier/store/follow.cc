@@ -15,6 +15,8 @@ constexpr uint64_t kMaxListed = 4'000'000;
 constexpr size_t kReadAtOnce = 8;
 // All names are listed again after this time, to find objects that a wrong clock or a late put has hidden.
 constexpr uint64_t kWholeNs = 600'000'000'000;
+// Time between two listings of all epochs.
+constexpr uint64_t kEpochsNs = 10'000'000'000;
 // Largest age of a pack relative to the index object that names it.
 constexpr uint64_t kUntoldMs = 120'000;
 
@@ -56,48 +58,80 @@ void StoreCore::list(std::shared_ptr<Listing> listing) {
       });
 }
 
-// Epochs are read first: a process that does not know of an ended epoch must not find its records.
+// Epochs are read first: a process that does not know of an ended epoch must not find its records. They are listed
+// again every kEpochsNs: an index object may tell of an epoch too late, or never, because its writer ended or because
+// it was removed before this process saw it.
 void StoreCore::read_epochs() {
   auto rows = std::make_shared<std::vector<NamespaceEpoch>>();
   auto listing = std::make_shared<Listing>();
   listing->prefix = kEpochPrefix;
   listing->take = [rows](std::string_view name) {
+    if (rows->size() > kMaxListedEpochs) return;
     if (const auto row = parse_epoch_name(name)) rows->push_back(*row);
   };
   listing->done = [self = shared_from_this(), rows](Code code) {
-    if (code == Code::ok) {
-      self->learn_epochs(*rows);
-      self->epochs_known_.store(true, std::memory_order_release);
-    }
-    self->poll();
+    if (code == Code::ok) self->epochs_listed(*rows);
+    if (self->epochs_known_) return self->poll_indexes();
+    self->poll_later();
   };
   list(std::move(listing));
 }
 
-void StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows) {
-  std::vector<NamespaceEpoch> raised;
+void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
+  const bool all = rows.size() <= kMaxListedEpochs && learn_epochs(rows, true);
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    epochs_read_ns_ = now();
+    first = !all && !too_many_epochs_;
+    too_many_epochs_ = !all;
+  }
+  epochs_known_.store(all, std::memory_order_release);
+  if (first) {
+    say(LogLevel::error, "it lists epochs of more than " + std::to_string(kMaxListedEpochs) +
+                             " namespaces: nothing is found in it until they are removed");
+  }
+}
+
+// Rows of a listing are told each time: a listener that could not take an epoch, for instance because another tier did
+// not write it down, gets it again. False: there was no place for a row of a listing.
+bool StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed) {
+  std::vector<NamespaceEpoch> told;
+  bool all = true;
   {
     MutexLock lock(mutex_);
     for (const NamespaceEpoch& row : rows) {
+      // The object of an epoch is older than every index object that tells of it: what has no place here is in the
+      // next listing, if it is true.
+      if (epochs_.size() >= (listed ? 2U : 1U) * kMaxListedEpochs && !epochs_.contains(row.base)) {
+        all = !listed && all;
+        continue;
+      }
       uint64_t& known = epochs_[row.base];
-      if (row.epoch <= known) continue;
+      if (row.epoch < known || (row.epoch == known && !listed)) continue;
       known = row.epoch;
-      raised.push_back(row);
+      told.push_back(row);
     }
   }
-  if (listener_ == nullptr) return;
-  for (const NamespaceEpoch& row : raised) listener_->epoch_raised(index_number_, row);
+  if (listener_ != nullptr) {
+    for (const NamespaceEpoch& row : told) listener_->epoch_raised(index_number_, row);
+  }
+  return all;
 }
 
 void StoreCore::poll() {
   if (closing_) return end_shutdown();
-  if (!epochs_known_) {
-    executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] {
-      if (self->closing_) return self->end_shutdown();
-      self->read_epochs();
-    });
-    return;
+  bool due = !epochs_known_;
+  {
+    MutexLock lock(mutex_);
+    due = due || now() >= epochs_read_ns_ + kEpochsNs;
   }
+  if (due) return read_epochs();
+  poll_indexes();
+}
+
+void StoreCore::poll_indexes() {
+  if (closing_) return end_shutdown();
   bool whole = false;
   const uint64_t at = now();
   {
@@ -242,7 +276,7 @@ void StoreCore::apply_in_order() {
 }
 
 void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
-  learn_epochs(index.epochs);
+  (void)learn_epochs(index.epochs, false);
   bool full = false;
   for (const PackRow& pack : index.packs) {
     MutexLock lock(mutex_);

@@ -31,6 +31,11 @@ inline constexpr uint64_t kLatePublishMs = 5'000;
 // record).
 inline constexpr uint64_t kMaxGap = 128 << 10;
 inline constexpr uint64_t kMaxRange = 8 << 20;
+// Namespaces with an epoch in a store.
+inline constexpr uint64_t kMaxEpochs = 65'536;
+// Hosts that write at the same time may exceed kMaxEpochs a little. A store that lists more than twice as many does not
+// hold what this library wrote: nothing is found in it.
+inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
  public:
@@ -176,14 +181,17 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   };
   void list(std::shared_ptr<Listing> listing);
   void read_epochs();
+  void epochs_listed(const std::vector<NamespaceEpoch>& rows);
   void poll();
+  void poll_indexes();
   void poll_later();
   void follow(const std::vector<Stamp>& found, bool whole);
   void read_indexes();
   void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
-  void learn_epochs(const std::vector<NamespaceEpoch>& rows);
+  // `listed`: the rows are those of a listing of all epochs.
+  bool learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed);
 
   // ---- Removing old packs (collect.cc) ----
   void collect_later();
@@ -271,7 +279,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   uint64_t ahead_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of those in flight and of ahead_
   std::atomic<bool> takes_ahead_{false};              // found_ has names that may be taken
   // Fields for following other processes (follow.cc).
-  std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);
+  std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);  // at most 2 * kMaxListedEpochs
+  uint64_t epochs_read_ns_ KVBM_GUARDED_BY(mutex_) = 0;             // time of the last listing of all epochs
+  bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
   std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
   std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read

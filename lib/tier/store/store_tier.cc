@@ -59,6 +59,7 @@ void StoreCore::start(uint64_t open_ns) {
     {
       MutexLock lock(mutex_);
       for (const NamespaceEpoch& row : rows) epochs_[row.base] = std::max(epochs_[row.base], row.epoch);
+      epochs_read_ns_ = now();
     }
     epochs_known_.store(true, std::memory_order_release);
     executor_.post([self = shared_from_this()] { self->poll(); });
