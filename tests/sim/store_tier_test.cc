@@ -504,6 +504,27 @@ TEST(StoreTier, a_host_that_could_not_read_all_that_is_named_removes_no_pack_for
   EXPECT_EQ(bucket->bytes("v1/p/"), before);
 }
 
+TEST(StoreTier, a_host_removes_no_index_object_that_it_does_not_understand) {
+  SimExecutor sim(17);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  {
+    Host a(sim, bucket, asked, 0, options);
+    a.put(numbers_of(1, 20), 10 * kSecond, true);
+    sim.run_for(2 * kSecond);
+  }
+  sim.run_for(120 * kSecond);  // the first host's sign of life is old
+  const auto before = bucket->objects;
+  for (auto& [name, object] : bucket->objects) {
+    if (name.starts_with("v1/i/")) object.bytes[4] = std::byte{2};  // another version
+  }
+  Host b(sim, bucket, asked, 0, options);
+  sim.run_for(120 * kSecond);
+  for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
+}
+
 TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
   SimExecutor sim(12);
   Asked asked;

@@ -112,6 +112,7 @@ void StoreCore::collect() {
       if (code == Code::ok) {
         MutexLock lock(self->mutex_);
         self->known_indexes_.erase(stamp);
+        self->opaque_indexes_.erase(stamp);
       }
       ended();
     });
@@ -125,8 +126,11 @@ void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
   const Stamp* const oldest = index_.oldest();
   const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
   // Runs for every pack that was written: nearly always nothing is to be removed.
-  if (oldest != nullptr && !exceeds_capacity(index_.stored_bytes()) && !too_old &&
-      (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
+  const bool index_too_old = !opaque_indexes_.empty() && opaque_indexes_.begin()->ms < oldest_ms;
+  const auto read = std::find_if(known_indexes_.begin(), known_indexes_.end(),
+                                 [this](const Stamp& s) KVBM_NO_TSA { return !opaque_indexes_.contains(s); });
+  if (oldest != nullptr && !exceeds_capacity(index_.stored_bytes()) && !too_old && !index_too_old &&
+      (read == known_indexes_.end() || read->ms >= oldest->ms)) {
     return;
   }
   uint64_t left = index_.stored_bytes();
@@ -140,10 +144,12 @@ void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
     packs.emplace_back(stamp, bytes);
     left -= bytes;
   });
-  // An index object names packs that are older than itself.
+  // An index object names packs that are older than itself. As long as some are not read yet, the packs that they name
+  // are not known, and no index object goes. One that could not be understood goes by its age.
   for (const Stamp& stamp : known_indexes_) {
     if (stamp.ms >= std::min(keeps, ms - std::min(ms, kOverlapMs)) || indexes.size() == kRoundObjects) break;
-    indexes.push_back(stamp);
+    const bool is_opaque = opaque_indexes_.contains(stamp);
+    if (is_opaque ? stamp.ms < oldest_ms : to_read_.empty() && !applying_) indexes.push_back(stamp);
   }
 }
 

@@ -175,7 +175,9 @@ void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
     if (whole) {
       const std::set<Stamp> there(found.begin(), found.end());
       const uint64_t recent = unix_ms() - std::min(unix_ms(), kOverlapMs);
-      std::erase_if(known_indexes_, [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); });
+      const auto is_gone = [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); };
+      std::erase_if(known_indexes_, is_gone);
+      std::erase_if(opaque_indexes_, is_gone);
       // An index object is removed when all of its packs are, so packs older than every index object have none.
       const uint64_t oldest = there.empty() ? unix_ms() : there.begin()->ms;
       while (const Stamp* const pack = index_.oldest()) {
@@ -245,6 +247,7 @@ void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<Object
     } else {
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
       missed_index_ = missed_index_ || !wrong.ok();
+      if (!wrong.ok()) opaque_indexes_.insert(stamp);
       arrived_[stamp] = std::move(index);
     }
   }

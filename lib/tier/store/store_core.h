@@ -286,7 +286,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
   std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
-  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // an index object could not be understood
+  // Index objects that could not be understood, for instance of a newer version: what they name is not known here.
+  std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);  // a subset of known_indexes_
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;       // there was one
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
   // Fields for removing old packs (collect.cc).
