@@ -46,7 +46,9 @@ class Walk {
   // Entries in the order of the names: a folder's entry ends with its slash.
   using Entries = std::set<std::string>;
 
-  static bool is_gone(int error) { return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ELOOP; }
+  // ESTALE is not among them: the folder may be there, under another handle. A listing without its names would be
+  // believed, and a host that does not see an epoch finds what was invalidated.
+  static bool is_gone(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
   // Returns whether a name that begins with `folder` (which ends with a slash) may be wanted.
   [[nodiscard]] bool may_have(std::string_view folder) const {

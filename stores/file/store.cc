@@ -172,17 +172,23 @@ int Store::remove(const kvbm_store_op_t& op) {
 }
 
 int Store::list(kvbm_store_op_t& op, uint64_t deadline_ns) {
-  ListTask task;
-  task.prefix = op.name;
-  task.after = op.after == nullptr ? "" : op.after;
-  task.data = static_cast<char*>(op.data);
-  task.bytes = op.bytes;
-  task.deadline_ns = deadline_ns;
-  int error = list_objects(place_.root()->get(), task);
-  if (error == 0 && task.done == 0 && place_.opened_anew(ENOENT)) error = list_objects(place_.root()->get(), task);
-  op.done = task.done;
-  op.more = task.more ? 1 : 0;
-  return error;
+  int error = 0;
+  for (int i = 0; i < kAttempts && monotonic_ns() <= deadline_ns; ++i) {
+    ListTask task;
+    task.prefix = op.name;
+    task.after = op.after == nullptr ? "" : op.after;
+    task.data = static_cast<char*>(op.data);
+    task.bytes = op.bytes;
+    task.deadline_ns = deadline_ns;
+    error = list_objects(place_.root()->get(), task);
+    op.done = error == 0 ? task.done : 0;
+    op.more = error == 0 && task.more ? 1 : 0;
+    const bool finds_nothing = error == 0 && task.done == 0;  // as in a directory that was removed
+    const bool is_lost = error == ESTALE || error == EBADF || finds_nothing;
+    // A folder that another host removed during the listing is ESTALE too: it is not there the next time.
+    if (!is_lost || (!place_.opened_anew(finds_nothing ? ENOENT : error) && error != ESTALE)) return error;
+  }
+  return error == 0 ? ETIMEDOUT : error;
 }
 
 int Store::perform(kvbm_store_op_t& op) {

@@ -5,9 +5,11 @@
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "capi/plugin/store_module.h"
 #include "capi/plugin/store_url.h"
 #include "support/other_user.h"
+#include "support/seccomp.h"
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
@@ -337,6 +340,24 @@ TEST_F(StoreFile, opens_a_directory_again_that_was_lost) {
   make_file("c", "three");
   EXPECT_EQ(files.get("c").text, "three") << "another host made it anew";
   EXPECT_EQ(files.list("").text, "c ");
+}
+
+// As on a network file system whose server has replaced a folder's handle. A listing without the names of epochs would
+// be believed.
+TEST_F(StoreFile, a_folder_that_is_stale_is_no_empty_folder) {
+  Files files(url());
+  ASSERT_EQ(files.put("v1/e/a", "one").status, KVBM_OK);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!refuse_calls({SYS_openat}, ESTALE)) ::_exit(77);
+    ::_exit(files.list("v1/e/").status == KVBM_ERR_AGAIN ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this system takes no filter of system calls";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(files.list("v1/e/").text, "v1/e/a ");
 }
 
 TEST_F(StoreFile, a_full_disk_is_said_to_be_full_and_nothing_stays) {
