@@ -87,6 +87,18 @@ int make_folder(int root, const std::vector<std::string>& folders, const Modes& 
   return 0;
 }
 
+int sync_folders(int root, std::vector<std::string> folders) {
+  for (;;) {
+    Fd folder;
+    if (int error = open_folder(root, folders, folder); error != 0) return error;
+    const Fd readable(::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!readable) return errno;
+    if (::fsync(readable.get()) != 0 && errno != EINVAL && errno != EOPNOTSUPP && errno != EBADF) return errno;
+    if (folders.empty()) return 0;
+    folders.pop_back();
+  }
+}
+
 void remove_empty_folders(int root, std::vector<std::string> folders) {
   while (!folders.empty()) {
     const std::string last = std::move(folders.back());

@@ -54,6 +54,9 @@ struct Modes {
 int open_folder(int root, const std::vector<std::string>& folders, Fd& out);
 // Opens the folder at the end of `folders` beneath `root`, and creates the missing ones.
 int make_folder(int root, const std::vector<std::string>& folders, const Modes& modes, Fd& out);
+// Makes durable what was made, renamed or removed in the innermost of the folders, and the folders around it up to
+// `root`. A file system without such a call needs none.
+int sync_folders(int root, std::vector<std::string> folders);
 // Removes the innermost of the folders, then those around it, as long as they are empty.
 void remove_empty_folders(int root, std::vector<std::string> folders);
 

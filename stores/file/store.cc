@@ -107,7 +107,12 @@ int Store::put_once(const kvbm_store_op_t& op, uint64_t deadline_ns) {
   if (error == 0 && monotonic_ns() > deadline_ns) error = ETIMEDOUT;
   const std::string last = last_part(op.name);
   if (error == 0 && ::renameat(folder.get(), temporary.c_str(), folder.get(), last.c_str()) != 0) error = errno;
-  if (error != 0) ::unlinkat(folder.get(), temporary.c_str(), 0);
+  if (error != 0) {
+    ::unlinkat(folder.get(), temporary.c_str(), 0);
+  } else if (settings_.sync && (op.flags & KVBM_STORE_LISTED) != 0) {
+    // A power cut may take back the rename. A pack is a miss then; an epoch must stay.
+    error = sync_folders(root->get(), folders_of(op.name));
+  }
   return error;
 }
 

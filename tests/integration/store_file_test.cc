@@ -75,9 +75,9 @@ class Files {
   [[nodiscard]] const std::string& message() const { return message_; }
   [[nodiscard]] const std::string& logged() const { return logged_; }
 
-  Answer put(const std::string& name, const std::string& text) {
+  Answer put(const std::string& name, const std::string& text, uint32_t flags = 0) {
     std::string bytes = text;
-    return run(KVBM_STORE_PUT, name, nullptr, bytes);
+    return run(KVBM_STORE_PUT, name, nullptr, bytes, flags);
   }
   Answer get(const std::string& name) {
     std::string bytes(64, '\0');
@@ -100,10 +100,11 @@ class Files {
   }
   static void log(void* context, int32_t, const char* text) { static_cast<Files*>(context)->logged_ += text; }
 
-  Answer run(uint32_t kind, const std::string& name, const char* after, std::string& bytes) {
+  Answer run(uint32_t kind, const std::string& name, const char* after, std::string& bytes, uint32_t flags = 0) {
     Answer answer;
     kvbm_store_op_t op{};
     op.kind = kind;
+    op.flags = flags;
     op.name = name.c_str();
     op.after = after;
     op.data = bytes.data();
@@ -358,6 +359,23 @@ TEST_F(StoreFile, a_folder_that_is_stale_is_no_empty_folder) {
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this system takes no filter of system calls";
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(files.list("v1/e/").text, "v1/e/a ");
+}
+
+// A rename is durable only once its folder is: an epoch that a power cut took back would bring invalidated blocks back.
+TEST_F(StoreFile, the_name_of_an_epoch_is_on_the_disk_before_its_put_ends) {
+  Files files(url("sync=on"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!refuse_calls({SYS_fsync}, EIO)) ::_exit(77);
+    const bool listed = files.put("v1/e/a", "one", KVBM_STORE_LISTED).status == KVBM_ERR_IO;
+    ::_exit(listed && files.put("v1/p/a", "one").status == KVBM_OK ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this system takes no filter of system calls";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(files.put("v1/e/a", "two", KVBM_STORE_LISTED).status, KVBM_OK);
 }
 
 TEST_F(StoreFile, a_full_disk_is_said_to_be_full_and_nothing_stays) {
