@@ -312,6 +312,8 @@ class Tier {
   // nothing and accepts everything.
   virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
   virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
+  // False if set_epoch() accepts everything and a later process may find records of an ended epoch here.
+  [[nodiscard]] virtual bool keeps_epochs() const noexcept { return true; }
   // Writes several epochs, at once where the tier can. `forgotten`: rows that are no longer needed. `floored`: rows
   // that are dropped and raise their floor to their epoch. On failure some or none of them are written; the call can be
   // repeated.

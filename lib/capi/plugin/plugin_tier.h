@@ -42,6 +42,7 @@ class PluginTier final : public tier::Tier {
   [[nodiscard]] tier::TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  [[nodiscard]] bool keeps_epochs() const noexcept override { return false; }
   void shutdown(UniqueFunction<void()> done) override;
 
  private:

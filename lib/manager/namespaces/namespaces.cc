@@ -112,19 +112,20 @@ Status Namespaces::invalidate(Namespace& ns) {
   Status raised = raise_epoch(ns.base_id(), 0);
   if (raised.ok() && epochs_end_before_records()) {
     return {Code::unsupported, "the namespace is invalidated, but no tier keeps that over a restart",
-            "a plug-in tier may then have its old blocks: add a disk tier or host_file, or open the namespace with epoch " +
+            "a plug-in tier, or a store with write=off, may then have its old blocks: add a disk tier or host_file, or "
+            "open the namespace with epoch " +
                 std::to_string(ns.epoch()) + " or later"};
   }
   return raised;
 }
 
-// A plug-in has no place for epochs, and its records may outlive this process.
+// A plug-in has no place for epochs, nor has a store that is only read. Their records may outlive this process.
 bool Namespaces::epochs_end_before_records() {
   bool outlived = false;
   for (const auto& tier : stack_.lower().all()) {
-    const bool plugin = tier->kind() == "plugin";
-    if (is_storage(*tier) && !plugin) return false;  // disks and stores keep epochs
-    outlived = outlived || plugin;
+    if (!is_storage(*tier)) continue;
+    if (tier->keeps_epochs()) return false;  // disks, and stores that are written
+    outlived = true;
   }
   return outlived && host_.arena().marks().empty();  // a host file keeps epochs too
 }

@@ -56,6 +56,7 @@ class CodedTier final : public Tier {
   [[nodiscard]] std::string describe() const override;
   void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept override;
   [[nodiscard]] bool offers_what_it_lets_go() const noexcept override { return inner_->offers_what_it_lets_go(); }
+  [[nodiscard]] bool keeps_epochs() const noexcept override { return inner_->keeps_epochs(); }
   bool pin(const Identity& id) noexcept override { return inner_->pin(id); }
   void unpin(const Identity& id) noexcept override { inner_->unpin(id); }
   void put(std::unique_ptr<PutBatch> batch) override;

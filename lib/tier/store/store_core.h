@@ -53,6 +53,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] TierStats stats() const;
   [[nodiscard]] std::string describe() const { return description_; }
   uint64_t epoch(const NamespaceId& base);
+  [[nodiscard]] bool writes() const noexcept { return options_.write; }
   Status set_epochs(std::span<const EpochRow> rows);
   void sync(UniqueFunction<void(const Status&)> done);
   void shutdown(UniqueFunction<void()> done);

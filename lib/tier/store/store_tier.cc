@@ -250,6 +250,7 @@ Status StoreTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   row.epoch = epoch;
   return core_->set_epochs({&row, 1});
 }
+bool StoreTier::keeps_epochs() const noexcept { return core_->writes(); }
 // Rows stay in the store: other hosts may need those that this host does not.
 Status StoreTier::set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> /*forgotten*/,
                              std::span<const EpochRow> /*floored*/) {

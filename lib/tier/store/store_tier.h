@@ -61,6 +61,8 @@ class StoreTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  // False for a store that is only read.
+  [[nodiscard]] bool keeps_epochs() const noexcept override;
   Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
                     std::span<const EpochRow> floored) override;
   void sync(UniqueFunction<void(const Status&)> done) override;
