@@ -63,6 +63,7 @@ Status HostTier::open() {
   auto blocks = block::BlockTable::create(table);
   if (!blocks.ok()) return blocks.status();
   table_ = std::move(blocks).value();
+  room_ = std::make_unique<RoomLine>(env_, options_.room_wait_ns, counters_, lifetime_, *table_);
 
   block::HoldTable::Options holds;
   holds.tag = next_tag();
@@ -78,11 +79,6 @@ Status HostTier::open() {
   // Offloaded blocks are found by their units too, while this table of some thousand entries remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
-}
-
-void HostTier::close() noexcept {
-  closing_.store(true, std::memory_order_release);
-  room_.room_came();  // wakes the waiters, which then see that the manager is closing
 }
 
 std::array<uint8_t, 16> HostTier::new_record_id() noexcept {
@@ -117,7 +113,7 @@ size_t HostTier::evict_held(std::span<const SlotId> slots) {
   const MemoryWait counted;
   const size_t count = table_->evict_held(slots, &gone, tick());
   report_evicted(gone);
-  room_.room_came();
+  room_->room_came();
   return count;
 }
 
@@ -131,7 +127,7 @@ void HostTier::expire_taken_at(uint64_t when_ns) {
     const auto alive = weak.lock();
     if (alive == nullptr) return;
     const uint64_t next = taken_->expire(env_.clock().now_ns(), tick());
-    room_.room_came();
+    room_->room_came();
     if (next != kNever) expire_taken_at(next);
   });
 }

@@ -38,8 +38,8 @@ class HostTier {
   // Finds the blocks that an earlier process left in a host file, if there is one (recover_host.cc).
   void recover();
   // Lets waiters end instead of waiting for slots.
-  void close() noexcept;
-  [[nodiscard]] bool closing() const noexcept { return closing_.load(std::memory_order_acquire); }
+  void close() noexcept { room_->close(); }
+  [[nodiscard]] bool closing() const noexcept { return room_->closing(); }
 
   [[nodiscard]] const Environment& env() const noexcept { return env_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
@@ -56,7 +56,7 @@ class HostTier {
   // Memory that loads use while no slot is free.
   [[nodiscard]] LandingStaging& landing_staging() noexcept { return *landing_staging_; }
   // The space queue, where stores and prefetches wait for slots.
-  [[nodiscard]] RoomLine& room() noexcept { return room_; }
+  [[nodiscard]] RoomLine& room() noexcept { return *room_; }
   [[nodiscard]] TakenBlocks& taken() noexcept { return *taken_; }
   [[nodiscard]] Recovered& recovered() noexcept { return recovered_; }
   [[nodiscard]] Invalidations& invalidations() noexcept { return invalidations_; }
@@ -77,7 +77,7 @@ class HostTier {
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
     if (table_->underflows() != 0) [[unlikely]] log_underflow();
-    room_.room_came();
+    room_->room_came();
   }
   // Returns the resident slot of a key, with a reference; kNoSlot if none. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
@@ -117,9 +117,9 @@ class HostTier {
   Events& events_;
   Counters& counters_;
   const Lifetime& lifetime_;
-  RoomLine room_{*this};  // notified whenever slots are released
   std::shared_ptr<tier::HostArena> arena_;
   std::unique_ptr<block::BlockTable> table_;
+  std::unique_ptr<RoomLine> room_;  // notified whenever slots are released
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<TakenBlocks> taken_;
   std::unique_ptr<UnitIndex> unit_index_;
@@ -129,7 +129,6 @@ class HostTier {
   uint8_t own_tiers_ = 0;
   std::atomic<bool> has_lossy_{false};
   std::atomic<bool> has_positions_{false};
-  std::atomic<bool> closing_{false};
   std::atomic<bool> underflow_logged_{false};
   std::atomic<uint32_t> tick_{0};
   const uint64_t record_base_;

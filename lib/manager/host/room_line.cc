@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "base/thread/memory_wait.h"
-#include "manager/host/host_tier.h"
+#include "block/block_table.h"
+#include "manager/common/counters.h"
+#include "manager/common/environment.h"
+#include "manager/common/lifetime.h"
 
 namespace kvbm::manager {
 
@@ -41,6 +44,11 @@ Use use_of(block::BlockTable& table) {
 }
 }  // namespace
 
+void RoomLine::close() noexcept {
+  closing_.store(true, std::memory_order_release);
+  room_came();  // wakes the waiters, which then see that the manager is closing
+}
+
 bool RoomLine::has_before(uint64_t place, block::AccountId account) const {
   for (auto at = line_.begin(); at != line_.end() && at->first < place; ++at) {
     if (at->second.whole_host || at->second.account == account) return true;
@@ -54,7 +62,7 @@ RoomLine::Stands& RoomLine::stand(const std::shared_ptr<RoomSeeker>& seeker, uin
   if (came) {
     at->second.seeker = seeker;
     at->second.account = account;
-    at->second.since_ns = host_.env().clock().now_ns();
+    at->second.since_ns = env_.clock().now_ns();
     waiting_.fetch_add(1, std::memory_order_seq_cst);  // pairs with room_came()
     if ((place & kStores) == 0) prefetches_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -100,12 +108,12 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint
 }
 
 bool RoomLine::something_moves(bool offloading) const {
-  return offloading || get(host_.counters().operations) > line_.size();
+  return offloading || get(counters_.operations) > line_.size();
 }
 
 bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other) {
-  const uint64_t now = host_.env().clock().now_ns();
-  if (host_.closing() || now - std::max(moved_ns_, one.since_ns) >= host_.options().room_wait_ns) return false;
+  const uint64_t now = env_.clock().now_ns();
+  if (closing() || now - std::max(moved_ns_, one.since_ns) >= room_wait_ns_) return false;
   if (something_moves(offloading)) return true;
   for (auto at = line_.rbegin(); at != line_.rend(); ++at) {
     Stands& last = at->second;
@@ -120,7 +128,7 @@ bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<Ro
 
 bool RoomLine::may_wait_after(Code code, block::AccountId account) const {
   if (code != Code::over_quota) return code == Code::no_room;
-  return host_.table().account_use(account).mode == block::OverQuota::evict;
+  return table_.account_use(account).mode == block::OverQuota::evict;
 }
 
 void RoomLine::leave(uint64_t place, bool got_some) noexcept {
@@ -130,7 +138,7 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
     MutexLock lock(mutex_);
     gone = line_.extract(place);
     if (gone.empty()) return;
-    if (got_some) moved_ns_ = host_.env().clock().now_ns();
+    if (got_some) moved_ns_ = env_.clock().now_ns();
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     if ((place & kStores) == 0) prefetches_.fetch_sub(1, std::memory_order_relaxed);
     if (line_.empty()) return;
@@ -144,7 +152,7 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
 void RoomLine::look_soon() noexcept {
   if (looks_soon_.exchange(true, std::memory_order_acq_rel)) return;
   const MemoryWait wait_for_memory;
-  host_.env().executor->post([this, weak = host_.lifetime().watch()] {
+  env_.executor->post([this, weak = lifetime_.watch()] {
     if (const auto alive = weak.lock()) look();
   });
 }
@@ -173,7 +181,7 @@ void RoomLine::arm() noexcept {
     armed_ = true;
   }
   const MemoryWait wait_for_memory;
-  host_.env().executor->post_at(host_.env().clock().now_ns() + kLookNs, [this, weak = host_.lifetime().watch()] {
+  env_.executor->post_at(env_.clock().now_ns() + kLookNs, [this, weak = lifetime_.watch()] {
     if (const auto alive = weak.lock()) look_again();
   });
 }
@@ -188,19 +196,19 @@ void RoomLine::look_again() noexcept {
 }
 
 void RoomLine::log_refused(std::string_view refused, Code code, uint64_t waited_ns, uint64_t offloading) noexcept {
-  const Log& log = *host_.env().log;
+  const Log& log = *env_.log;
   if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
-  const uint64_t now = host_.env().clock().now_ns();
+  const uint64_t now = env_.clock().now_ns();
   uint64_t logged = logged_ns_.load(std::memory_order_relaxed);
   if (logged != 0 && now - logged < kLogEveryNs) return;
   if (!logged_ns_.compare_exchange_strong(logged, now, std::memory_order_relaxed)) return;
   const MemoryWait wait_for_memory;
-  const Use use = use_of(host_.table());
+  const Use use = use_of(table_);
   const auto number = [](uint64_t n) { return std::to_string(n); };
   std::string text(refused);
   text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
-  text += ": of " + number(host_.table().slots()) + " host blocks " + number(use.held) +
+  text += ": of " + number(table_.slots()) + " host blocks " + number(use.held) +
           " are held by matches, block handles or operations (" + number(offloading) +
           " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
           number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";

@@ -30,9 +30,16 @@
 #include "base/thread/mutex.h"
 #include "block/quotas.h"
 
+namespace kvbm::block {
+class BlockTable;
+}
+
 namespace kvbm::manager {
 
-class HostTier;
+class Lifetime;
+struct Counters;
+struct Environment;
+
 // An operation that can wait in the space queue.
 class RoomSeeker {
  public:
@@ -45,7 +52,14 @@ class RoomLine {
  public:
   static constexpr uint64_t kLookNs = 10'000'000;
 
-  explicit RoomLine(HostTier& host) : host_(host) {}
+  // Everything that is passed outlives this object. `room_wait_ns`: Options::room_wait_ns.
+  RoomLine(const Environment& environment, uint64_t room_wait_ns, const Counters& counters, const Lifetime& lifetime,
+           block::BlockTable& table)
+      : env_(environment), room_wait_ns_(room_wait_ns), counters_(counters), lifetime_(lifetime), table_(table) {}
+
+  // Lets waiters end instead of waiting for slots.
+  void close() noexcept;
+  [[nodiscard]] bool closing() const noexcept { return closing_.load(std::memory_order_acquire); }
 
   // Returns a place in the queue; called when an operation is submitted.
   [[nodiscard]] uint64_t place_of_store() noexcept { return kStores | place_of_prefetch(); }
@@ -107,7 +121,12 @@ class RoomLine {
   void look_again() noexcept;
   void arm() noexcept;
 
-  HostTier& host_;
+  const Environment& env_;
+  const uint64_t room_wait_ns_;
+  const Counters& counters_;
+  const Lifetime& lifetime_;
+  block::BlockTable& table_;
+  std::atomic<bool> closing_{false};
   std::atomic<uint64_t> places_{0};
   std::atomic<uint64_t> waiting_{0};  // line_.size()
   std::atomic<uint64_t> prefetches_{0};

@@ -24,7 +24,7 @@ void LowerTiers::flush(UniqueFunction<void()> done) {
 // Returns the number of offloaded blocks that tiers which store records did not take.
 uint64_t LowerTiers::not_taken() {
   uint64_t n = 0;
-  for (size_t i = 0; i < tiers_.size(); ++i) n += is_storage(*tiers_[i]) ? offloaders_[i]->failed() : 0;
+  for (size_t i = 0; i < count(); ++i) n += is_storage(*all()[i]) ? offloaders_[i]->failed() : 0;
   return n;
 }
 
@@ -49,7 +49,7 @@ void LowerTiers::sync_tiers(UniqueFunction<void(Code)> done) {
     syncing->done(cannot ? Code::unsupported : syncing->failed.load(std::memory_order_relaxed) ? Code::partial : Code::ok);
   };
   bool any = false;
-  for (auto& tier : tiers_) {
+  for (const auto& tier : all()) {
     if (!is_storage(*tier)) continue;
     any = true;
     syncing->waiting.fetch_add(1, std::memory_order_relaxed);
@@ -63,9 +63,9 @@ void LowerTiers::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
   const uint64_t told = not_taken_reported_.load(std::memory_order_acquire);
   bool out = false;
   const bool again = sync_failed_.exchange(false, std::memory_order_acq_rel);
-  for (size_t i = 0; i < tiers_.size(); ++i) {
+  for (size_t i = 0; i < count(); ++i) {
     const auto index = static_cast<TierIndex>(i + 1);
-    if (!is_storage(*tiers_[i])) continue;
+    if (!is_storage(*all()[i])) continue;
     out = out || (disabled(index) && options_.tiers[i].admission != AdmissionKind::on_request);
     if ((again || offloaders_[i]->failed() != 0) && options_.tiers[i].admission == AdmissionKind::all) offer_missing(index);
   }

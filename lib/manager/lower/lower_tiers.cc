@@ -27,7 +27,11 @@ constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};     // 20 us, 6.7 G
 }  // namespace
 
 LowerTiers::LowerTiers(HostTier& host, std::shared_ptr<CodingTerms> coding_terms, EpochListener epochs)
-    : host_(host), options_(host.options()), coding_terms_(std::move(coding_terms)), epochs_(std::move(epochs)) {}
+    : host_(host),
+      options_(host.options()),
+      coding_terms_(std::move(coding_terms)),
+      epochs_(std::move(epochs)),
+      order_(options_.tiers) {}
 
 LowerTiers::~LowerTiers() = default;
 
@@ -38,27 +42,28 @@ Status LowerTiers::open() {
   for (size_t i = 0; i < options_.tiers.size(); ++i) {
     const TierOptions& options = options_.tiers[i];
     const auto index = static_cast<TierIndex>(i + 1);
+    std::unique_ptr<tier::Tier> opened;
     if (options.make) {
       auto made = options.make(index, host_.families(), this);
       if (!made.ok()) return made.status();
-      tiers_.push_back(std::move(made).value());
+      opened = std::move(made).value();
     } else {
       tier::disk::DiskTierOptions disk;
       disk.path = options.path;
       disk.capacity_bytes = options.capacity_bytes;
       disk.write_bytes_per_s = options.write_bytes_per_s;
       disk.read_bytes_per_s = options.read_bytes_per_s;
-      auto opened = tier::disk::DiskTier::open(disk, *env.files, *env.executor, host_.families(), *env.random, this, index);
-      if (!opened.ok()) return opened.status();
-      tiers_.push_back(std::move(opened).value());
+      auto made = tier::disk::DiskTier::open(disk, *env.files, *env.executor, host_.families(), *env.random, this, index);
+      if (!made.ok()) return made.status();
+      opened = std::move(made).value();
     }
-    costs_[index].seed(seed_of(tiers_.back()->kind(), options.read_bytes_per_s));
-    link_costs_[index].seed(seed_of(tiers_.back()->kind(), options.read_bytes_per_s));
+    costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
+    link_costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
     const CodedTierParts parts{env, options_.seal_keys, coding_terms_, host_.arena().block_bytes(), link_costs_[index]};
-    tiers_.back() = code_tier(parts, options, std::move(tiers_.back()));
-    offloaders_.push_back(std::make_unique<Offloader>(host_, *this, index, options));
+    order_.append(code_tier(parts, options, std::move(opened)));
+    offloaders_.push_back(std::make_unique<Offloader>(host_, order_, index, options));
     hears_uses_ = hears_uses_ || offloaders_.back()->admits_on_use();
-    if (tiers_.back()->kind() != cluster::PeerTier::kKind) own_tiers |= on_tier_flag(index);
+    if (tier(index).kind() != cluster::PeerTier::kKind) own_tiers |= on_tier_flag(index);
   }
   host_.set_own_tiers(own_tiers);
   note_tiers_in_use();
@@ -67,11 +72,7 @@ Status LowerTiers::open() {
 }
 
 void LowerTiers::stand_by(TierIndex index, bool yes) noexcept {
-  if (yes) {
-    standing_by_.fetch_or(1U << index, std::memory_order_acq_rel);
-  } else {
-    standing_by_.fetch_and(~(1U << index), std::memory_order_acq_rel);
-  }
+  order_.set_standing_by(index, yes);
   note_tiers_in_use();
 }
 
@@ -97,20 +98,15 @@ void LowerTiers::shutdown(UniqueFunction<void()> done) {
   closed_ = std::move(done);
   closing_parts_ = offloaders_.size() + 1;
   for (size_t i = 0; i < offloaders_.size(); ++i) {
-    if (!closes_after_above(i)) close_tier(i);
+    if (!order_.closes_after_above(i)) close_tier(i);
   }
   part_closed();
 }
 
-// Returns true if the tier takes over records from the tier above, and so must be closed after that one.
-bool LowerTiers::closes_after_above(size_t i) const noexcept {
-  return i != 0 && i < tiers_.size() && tiers_[i - 1]->offers_what_it_lets_go() && is_storage(*tiers_[i]);
-}
-
 void LowerTiers::close_tier(size_t i) {
   offloaders_[i]->when_idle([self = keep(), i] {
-    self->tiers_[i]->shutdown([self, i] {
-      if (self->closes_after_above(i + 1)) self->close_tier(i + 1);
+    self->all()[i]->shutdown([self, i] {
+      if (self->order_.closes_after_above(i + 1)) self->close_tier(i + 1);
       self->part_closed();
     });
   });
@@ -122,66 +118,12 @@ void LowerTiers::part_closed() {
   call();
 }
 
-// ---- Relations between tiers ----
-
-bool LowerTiers::takes_over(TierIndex index) const noexcept {
-  return options_.tiers[index - 1U].admission != AdmissionKind::on_request && !out_of_use(index) &&
-         is_storage(*tiers_[index - 1U]);
-}
-
-bool LowerTiers::feeds(TierIndex index) const noexcept {
-  return !out_of_use(index) && tiers_[index - 1U]->offers_what_it_lets_go();
-}
-
-TierIndex LowerTiers::next_below(TierIndex from) const noexcept {
-  for (size_t i = from + 1U; i <= tiers_.size(); ++i) {
-    if (takes_over(static_cast<TierIndex>(i))) return static_cast<TierIndex>(i);
-  }
-  return kNoTier;
-}
-
-bool LowerTiers::is_fed(TierIndex index) const noexcept {
-  if (!takes_over(index)) return false;
-  for (size_t i = 1; i < index; ++i) {
-    const AdmissionKind admission = options_.tiers[i - 1].admission;
-    const bool has_all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
-    if (has_all && feeds(static_cast<TierIndex>(i))) return true;
-  }
-  return false;
-}
-
-uint8_t LowerTiers::flags_of_feeders(TierIndex index) const noexcept {
-  uint8_t flags = 0;
-  for (size_t i = 1; takes_over(index) && i < index; ++i) {
-    if (feeds(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
-  }
-  return flags;
-}
-
-uint8_t LowerTiers::flags_of_fed(TierIndex index) const noexcept {
-  uint8_t flags = 0;
-  for (size_t i = index + 1U; feeds(index) && i <= tiers_.size(); ++i) {
-    const bool write_back = options_.tiers[i - 1].admission == AdmissionKind::on_eviction;
-    if (write_back && takes_over(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
-  }
-  return flags;
-}
-
-bool LowerTiers::host_has_last_copies() const noexcept {
-  bool last_copies = false;
-  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
-    const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
-    last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
-  }
-  return last_copies;
-}
-
 // ---- Writing host blocks ----
 
 void LowerTiers::write_back(SlotId slot) {
   const MemoryWait sent;
-  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
-    if (options_.tiers[i - 1U].admission != AdmissionKind::on_eviction || out_of_use(i) || is_fed(i)) continue;
+  for (TierIndex i = 1; i <= count(); ++i) {
+    if (options_.tiers[i - 1U].admission != AdmissionKind::on_eviction || out_of_use(i) || order_.is_fed(i)) continue;
     host_.table().retain({&slot, 1});
     offloader(i).request({slot}, nullptr);
   }
@@ -253,7 +195,7 @@ void LowerTiers::not_durable(TierIndex tier, uint64_t records) {
 }
 
 void LowerTiers::disabled(TierIndex tier, const Status& why) {
-  disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
+  order_.set_disabled(tier);
   note_tiers_in_use();
   host_.env().log->write(LogLevel::error, "tier", why.message());
   host_.events().disabled(tier);
@@ -265,13 +207,13 @@ void LowerTiers::warns(TierIndex /*tier*/, const Status& why) {
 
 void LowerTiers::wanted(TierIndex tier, std::vector<Identity>& ids) {
   // A disk may evict before the tiers below it are open.
-  const TierIndex to = opened_.load(std::memory_order_acquire) ? next_below(tier) : kNoTier;
+  const TierIndex to = opened_.load(std::memory_order_acquire) ? order_.next_below(tier) : kNoTier;
   if (to == kNoTier) return ids.clear();
   offloader(to).choose_wanted(ids);
 }
 
 void LowerTiers::take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) {
-  const TierIndex to = next_below(tier);
+  const TierIndex to = order_.next_below(tier);
   if (to != kNoTier) return offloader(to).take_over(tier, std::move(batch));
   batch->status.assign(batch->items.size(), Code::tier_disabled);
   batch->done(*batch);

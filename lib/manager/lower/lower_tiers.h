@@ -1,5 +1,5 @@
-// The tiers below the host: which of them are in use, what reading them costs, which of them feeds which, and the
-// offloaders that write host blocks into them. Index 1 is the first tier below the host.
+// The tiers below the host (tier_order.h), what reading them costs, and the offloaders that write host blocks into
+// them.
 //
 // It is the listener of its tiers. Thread: any, after open(). Lock order: lib/README.md.
 #pragma once
@@ -14,6 +14,7 @@
 #include "copy/cost.h"
 #include "manager/common/slot_flags.h"
 #include "manager/host/host_tier.h"
+#include "manager/lower/tier_order.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
@@ -36,9 +37,9 @@ class LowerTiers final : public tier::TierListener {
   void shutdown(UniqueFunction<void()> done);
 
   [[nodiscard]] HostTier& host() noexcept { return host_; }
-  [[nodiscard]] size_t count() const noexcept { return tiers_.size(); }
-  [[nodiscard]] tier::Tier& tier(TierIndex index) noexcept { return *tiers_[index - 1U]; }
-  [[nodiscard]] std::span<const std::unique_ptr<tier::Tier>> all() const noexcept { return tiers_; }
+  [[nodiscard]] size_t count() const noexcept { return order_.count(); }
+  [[nodiscard]] tier::Tier& tier(TierIndex index) noexcept { return order_.tier(index); }
+  [[nodiscard]] std::span<const std::unique_ptr<tier::Tier>> all() const noexcept { return order_.all(); }
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
   [[nodiscard]] std::span<const std::unique_ptr<Offloader>> offloaders() const noexcept { return offloaders_; }
   // Cost of reading blocks from a tier; 0: of copying out of the host.
@@ -49,14 +50,10 @@ class LowerTiers final : public tier::TierListener {
   [[nodiscard]] std::shared_ptr<LowerTiers> keep() noexcept { return host_.lifetime().keep(*this); }
 
   // ---- Tiers in use ----
-  [[nodiscard]] bool disabled(TierIndex index) const noexcept {
-    return (disabled_.load(std::memory_order_relaxed) >> index & 1U) != 0;
-  }
-  // A tier on standby is neither searched nor written to; an operation that names it can still use it.
-  [[nodiscard]] bool stands_by(TierIndex index) const noexcept {
-    return (standing_by_.load(std::memory_order_acquire) >> index & 1U) != 0;
-  }
-  [[nodiscard]] bool out_of_use(TierIndex index) const noexcept { return disabled(index) || stands_by(index); }
+  [[nodiscard]] bool disabled(TierIndex index) const noexcept { return order_.disabled(index); }
+  [[nodiscard]] bool stands_by(TierIndex index) const noexcept { return order_.stands_by(index); }
+  [[nodiscard]] bool out_of_use(TierIndex index) const noexcept { return order_.out_of_use(index); }
+  [[nodiscard]] bool host_has_last_copies() const noexcept { return order_.host_has_last_copies(); }
   void stand_by(TierIndex index, bool yes) noexcept;
   // Recomputes which tiers count as holding a copy: blocks in one of them may be evicted before the blocks that
   // follow.
@@ -64,17 +61,6 @@ class LowerTiers final : public tier::TierListener {
   // The tier that must have a store's blocks before the store completes; kNoTier: the host is enough.
   [[nodiscard]] TierIndex required_tier() const noexcept { return required_tier_.load(std::memory_order_acquire); }
   void require_tier(TierIndex index) noexcept { required_tier_.store(index, std::memory_order_release); }
-
-  // ---- Relations between tiers ----
-  // True if this tier gets all blocks that the host evicts through a tier above it, which has them first.
-  [[nodiscard]] bool is_fed(TierIndex index) const noexcept;
-  // Returns the on-tier flags of tiers above that pass their evicted records to this tier.
-  [[nodiscard]] uint8_t flags_of_feeders(TierIndex index) const noexcept;
-  // Returns the on-tier flags of tiers below that took over records from this tier.
-  [[nodiscard]] uint8_t flags_of_fed(TierIndex index) const noexcept;
-  // Returns true if a tier in use gets only blocks that the host evicts. A store that must lose nothing then
-  // allocates without evicting.
-  [[nodiscard]] bool host_has_last_copies() const noexcept;
 
   // ---- Writing host blocks ----
   // Sends a held block to the tiers that would get it at its eviction.
@@ -116,12 +102,6 @@ class LowerTiers final : public tier::TierListener {
   void take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) override;
 
  private:
-  // takes_over(): whether this tier accepts records that other tiers evict. feeds(): whether it passes its own on.
-  [[nodiscard]] bool takes_over(TierIndex index) const noexcept;
-  [[nodiscard]] bool feeds(TierIndex index) const noexcept;
-  // Returns the tier that takes over records evicted from `from`; kNoTier.
-  [[nodiscard]] TierIndex next_below(TierIndex from) const noexcept;
-  [[nodiscard]] bool closes_after_above(size_t i) const noexcept;
   void close_tier(size_t i);
   void part_closed();
   void offer(TierIndex index, uint8_t forgotten);
@@ -131,15 +111,13 @@ class LowerTiers final : public tier::TierListener {
   const Options& options_;
   const std::shared_ptr<CodingTerms> coding_terms_;
   const EpochListener epochs_;
-  std::vector<std::unique_ptr<tier::Tier>> tiers_;
+  TierOrder order_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
   bool hears_uses_ = false;
-  std::atomic<uint32_t> disabled_{0};     // bit i: tier i is out of service
-  std::atomic<uint32_t> standing_by_{0};  // bit i: tier i
   std::atomic<TierIndex> required_tier_{kNoTier};
-  std::atomic<bool> opened_{false};       // tiers_ and offloaders_ are complete
+  std::atomic<bool> opened_{false};       // order_ and offloaders_ are complete
   std::atomic<bool> sync_failed_{false};  // true until blocks have been offered again
   std::atomic<uint64_t> not_taken_reported_{0};  // the part of not_taken() that flushes have reported
   // State of shutdown(): the parts that it still waits for, and its callback.

@@ -6,7 +6,8 @@
 
 #include "base/thread/memory_wait.h"
 #include "manager/host/host_record.h"
-#include "manager/lower/lower_tiers.h"
+#include "manager/host/host_tier.h"
+#include "manager/lower/tier_order.h"
 
 namespace kvbm::manager {
 
@@ -27,9 +28,9 @@ uint64_t part_of(uint64_t share, HostTier& host) {
 }
 }  // namespace
 
-Offloader::Offloader(HostTier& host, LowerTiers& lower, TierIndex tier, const TierOptions& options)
+Offloader::Offloader(HostTier& host, TierOrder& order, TierIndex tier, const TierOptions& options)
     : host_(host),
-      lower_(lower),
+      order_(order),
       tier_(tier),
       options_(options),
       limit_bytes_(part_of(kQueueShare, host)),
@@ -60,7 +61,7 @@ uint64_t Offloader::held_bytes() const {
 void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
   const MemoryWait nobody_to_tell;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
-  if (lower_.out_of_use(tier_)) return;
+  if (order_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   {
@@ -77,7 +78,7 @@ void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
 
 void Offloader::used(std::span<const SlotId> slots) {
   const MemoryWait nobody_to_tell;
-  if (!admits_on_use() || lower_.out_of_use(tier_)) return;
+  if (!admits_on_use() || order_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   {
     MutexLock lock(mutex_);
@@ -147,16 +148,16 @@ bool Offloader::take_reference(Entry& entry) {
 
 void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   const MemoryWait nobody_to_tell;
-  if (admits_on_use() || options_.admission == AdmissionKind::on_request || lower_.out_of_use(tier_)) return;
+  if (admits_on_use() || options_.admission == AdmissionKind::on_request || order_.out_of_use(tier_)) return;
   const uint32_t slots = host_.table().slots();
   const auto most = static_cast<uint32_t>(std::min<size_t>(wanted_slots, std::max<uint32_t>(slots / kFlightShare, 1)));
   const uint32_t low = std::max<uint32_t>({slots / 32, most, 1});
   if (account == block::kSharedAccount && host_.table().counters().free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
-  if (write_back && lower_.is_fed(tier_)) return;
+  if (write_back && order_.is_fed(tier_)) return;
   // A write-through tier has had the block before: if a tier below took it over from here, it still exists there.
   const uint8_t below =
-      on_tier_flag(tier_) | (write_back ? lower_.flags_of_feeders(tier_) : lower_.flags_of_fed(tier_));
+      on_tier_flag(tier_) | (write_back ? order_.flags_of_feeders(tier_) : order_.flags_of_fed(tier_));
   uint32_t wanted = 0;
   {
     MutexLock lock(mutex_);
@@ -221,8 +222,8 @@ void Offloader::end_demotions(std::span<const Entry> entries) {
 }
 
 void Offloader::evicted(std::span<const block::Evicted> gone) {
-  if (options_.admission != AdmissionKind::on_eviction || lower_.out_of_use(tier_) || lower_.is_fed(tier_)) return;
-  const uint8_t below = on_tier_flag(tier_) | lower_.flags_of_feeders(tier_);
+  if (options_.admission != AdmissionKind::on_eviction || order_.out_of_use(tier_) || order_.is_fed(tier_)) return;
+  const uint8_t below = on_tier_flag(tier_) | order_.flags_of_feeders(tier_);
   const auto lost = std::count_if(gone.begin(), gone.end(),
                                   [below](const block::Evicted& one) { return (one.flags & below) == 0; });
   if (lost != 0) manager::add(host_.counters().offload_skipped, static_cast<uint64_t>(lost));
@@ -289,7 +290,7 @@ void Offloader::pump() {
     if (batch.empty()) return;
     send(std::move(batch));
     if (!more) continue;
-    host_.env().executor->post([this, keep = lower_.keep()] { pump(); });
+    host_.env().executor->post([this, keep = host_.lifetime().keep(*this)] { pump(); });
     return;
   }
 }
@@ -325,7 +326,7 @@ Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<
     drop({&entry, 1}, Code::miss);
     return Turn::over;
   }
-  const bool disabled = lower_.disabled(tier_);
+  const bool disabled = order_.disabled(tier_);
   bool there = false;
   {
     MutexLock lock(mutex_);
@@ -404,13 +405,13 @@ void Offloader::send(std::vector<Entry> entries) {
   batch->status.assign(sent->entries.size(), Code::internal);
   host_.table().priorities(slots, priorities);
   for (size_t i = 0; i < slots.size(); ++i) batch->items[i].priority = priorities[i];
-  batch->done = [this, keep = lower_.keep(), sent](tier::PutBatch& done) {
+  batch->done = [this, keep = host_.lifetime().keep(*this), sent](tier::PutBatch& done) {
     finished(*sent, done);
     if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
   };
   // References of its own: the batch may be over before put() returns.
   host_.table().retain(slots);
-  lower_.tier(tier_).put(std::move(batch));
+  order_.tier(tier_).put(std::move(batch));
   erase_forgotten(slots);
   host_.table().release(slots, host_.tick());  // end() tells the waiters for room
   if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
@@ -420,7 +421,7 @@ void Offloader::send(std::vector<Entry> entries) {
 void Offloader::send_later(std::vector<Entry> entries) {
   auto shared = std::make_shared<std::vector<Entry>>(std::move(entries));
   host_.env().executor->post_at(host_.env().clock().now_ns() + kHeadRetryNs,
-                                   [this, keep = lower_.keep(), shared] {
+                                   [this, keep = host_.lifetime().keep(*this), shared] {
                                      send(std::move(*shared));
                                      pump();
                                    });
@@ -485,7 +486,7 @@ class Offloader::Erasing {
 void Offloader::erase(std::span<const Identity> ids) {
   const MemoryWait nobody_to_tell;
   const Erasing erasing(*this);
-  lower_.tier(tier_).erase(ids);
+  order_.tier(tier_).erase(ids);
   send_again(unmark(ids));
   host_.events().publish(copy::EventKind::removed, tier_, ids);
 }
@@ -493,7 +494,7 @@ void Offloader::erase(std::span<const Identity> ids) {
 Status Offloader::erase_families(std::span<const FamilyId> families) {
   constexpr size_t kPage = 256;
   const Erasing erasing(*this);
-  Status erased = lower_.tier(tier_).erase_families(families);
+  Status erased = order_.tier(tier_).erase_families(families);
   const MemoryWait nobody_to_tell;
   left_.fetch_add(1);
   std::vector<block::SlotInfo> page;
@@ -519,7 +520,7 @@ Status Offloader::erase_families(std::span<const FamilyId> families) {
 
 void Offloader::send_again(std::vector<SlotId> held) {
   if (held.empty()) return;
-  if (lower_.out_of_use(tier_)) return host_.release(held);
+  if (order_.out_of_use(tier_)) return host_.release(held);
   request(std::move(held), nullptr);
 }
 
@@ -529,7 +530,7 @@ std::vector<SlotId> Offloader::confirm(std::span<const SlotId> slots) {
   ids.reserve(slots.size());
   for (const SlotId slot : slots) ids.push_back(host_.table().identity(slot));
   std::vector<tier::Found> found(ids.size());
-  lower_.tier(tier_).find(ids, found, false);
+  order_.tier(tier_).find(ids, found, false);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (found[i].present) continue;
     host_.table().clear_flags(slots[i], on_tier_flag(tier_));

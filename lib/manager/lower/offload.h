@@ -30,14 +30,15 @@
 namespace kvbm::manager {
 
 class HostTier;
-class LowerTiers;
+class TierOrder;
 
 class Offloader {
  public:
   // Reports how each block of an explicit request ended.
   using Report = UniqueFunction<void(size_t index, Code code)>;
 
-  Offloader(HostTier& host, LowerTiers& lower, TierIndex tier, const TierOptions& options);
+  // Everything that is passed outlives this object, except the options.
+  Offloader(HostTier& host, TierOrder& order, TierIndex tier, const TierOptions& options);
 
   // Notify of blocks that were stored in the host, or used there. The caller holds references for the call.
   // `all_stay`: the storing operation waits for slots, so admitted blocks hold references until their turn, beyond
@@ -152,7 +153,7 @@ class Offloader {
   void took_over(const Moving& moving, const tier::PutBatch& batch);
 
   HostTier& host_;
-  LowerTiers& lower_;
+  TierOrder& order_;
   const TierIndex tier_;
   const TierOptions options_;
   const uint64_t limit_bytes_;

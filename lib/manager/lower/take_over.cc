@@ -5,9 +5,9 @@
 
 #include "base/thread/memory_wait.h"
 #include "codec/record/record.h"
-#include "manager/lower/coded_tiers.h"
-#include "manager/lower/lower_tiers.h"
+#include "manager/host/host_tier.h"
 #include "manager/lower/offload.h"
+#include "manager/lower/tier_order.h"
 
 namespace kvbm::manager {
 
@@ -25,7 +25,7 @@ void Offloader::choose_wanted(std::vector<Identity>& ids) {
   for (size_t first = 0; first < admitted.size(); first += tier::kFoundAtOnce) {
     const size_t n = std::min(tier::kFoundAtOnce, admitted.size() - first);
     const auto part = std::span<const Identity>(admitted).subspan(first, n);
-    lower_.tier(tier_).find(part, std::span(found).first(part.size()), false);
+    order_.tier(tier_).find(part, std::span(found).first(part.size()), false);
     for (size_t i = 0; i < part.size(); ++i) {
       if (!found[i].present) ids.push_back(part[i]);
     }
@@ -53,18 +53,18 @@ void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch)
     moving->marks.push_back(host_.invalidations().mark(item.id.family));
   }
   std::vector<tier::Found> found(moving->ids.size());
-  lower_.tier(from).find(moving->ids, found, false);
+  order_.tier(from).find(moving->ids, found, false);
   for (const tier::Found& one : found) moving->gone.push_back(!one.present);
   {
     MutexLock lock(mutex_);
     taking_over_ += moving->bytes;
   }
-  batch->done = [this, keep = lower_.keep(), moving,
+  batch->done = [this, keep = host_.lifetime().keep(*this), moving,
                  then = std::move(batch->done)](tier::PutBatch& done) mutable {
     took_over(*moving, done);
     then(done);
   };
-  lower_.tier(tier_).put(std::move(batch));
+  order_.tier(tier_).put(std::move(batch));
   erase_forgotten(*moving);
 }
 
@@ -79,7 +79,7 @@ void Offloader::erase_forgotten(const Moving& moving) {
     else if (host_.invalidations().since(moving.ids[i].family, moving.marks[i])) maybe.push_back(moving.ids[i]);
   }
   std::vector<tier::Found> found(maybe.size());
-  if (!maybe.empty()) lower_.tier(moving.from).find(maybe, found, false);
+  if (!maybe.empty()) order_.tier(moving.from).find(maybe, found, false);
   for (size_t i = 0; i < maybe.size(); ++i) {
     if (!found[i].present) forgotten.push_back(maybe[i]);
   }

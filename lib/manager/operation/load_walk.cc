@@ -229,7 +229,7 @@ void LoadOperation::give_back(Entry& e) {
   const bool keep = e.code == Code::ok && !request_.keep_below;
   if (keep && got.coded != nullptr) return stack_.late_decoder().keep(identity(e.item), std::move(got));
   // A block that the host cannot keep has reached the engine all the same.
-  if (keep) (void)register_landed(stack_, identity(e.item), got);
+  if (keep) (void)stack_.register_landed(identity(e.item), got);
   host_.release({&got.slot, 1});
 }
 

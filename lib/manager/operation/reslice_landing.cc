@@ -193,7 +193,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
     one.code = make(i);
     if (one.code == Code::ok && registered_) {
-      one.code = register_landed(stack_, {match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);
+      one.code = stack_.register_landed({match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);
     }
     if (one.code != Code::ok) give_back(at);
     sources_[i] = {};

@@ -6,21 +6,20 @@
 #include "base/thread/memory_wait.h"
 #include "codec/coded/coded_record.h"
 #include "codec/coded/leaf_codec.h"
-#include "manager/stack/onboard.h"
-#include "manager/stack/tier_stack.h"
+#include "manager/host/host_tier.h"
+#include "manager/lower/lower_tiers.h"
 
 namespace kvbm::manager {
 
 void LateDecoder::keep(const Identity& id, Delivery record) {
   const MemoryWait until_it_is_queued;
-  HostTier& host = stack_.host();
-  const uint64_t most = std::min<uint64_t>(host.arena().slots() / 8, kMostBytes / host.arena().block_bytes());
+  const uint64_t most = std::min<uint64_t>(host_.arena().slots() / 8, kMostBytes / host_.arena().block_bytes());
   const SlotId slot = record.slot;
   bool taken = false;
   bool begin = false;
   {
     MutexLock lock(mutex_);
-    taken = !host.closing() && slots_ < std::max<uint64_t>(most, 1);
+    taken = !host_.closing() && slots_ < std::max<uint64_t>(most, 1);
     if (taken) {
       waiting_.push_back({id, std::move(record)});
       ++slots_;
@@ -29,14 +28,14 @@ void LateDecoder::keep(const Identity& id, Delivery record) {
     }
   }
   if (!taken) {
-    add(host.counters().left_below, 1);
-    return host.release({&slot, 1});
+    add(host_.counters().left_below, 1);
+    return host_.release({&slot, 1});
   }
   if (begin) post(std::make_unique<codec::Workspace>());
 }
 
 void LateDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
-  stack_.host().env().executor->post([this, alive = stack_.keep(), workspace = std::move(workspace)]() mutable {
+  host_.env().executor->post([this, alive = host_.lifetime().keep(*this), workspace = std::move(workspace)]() mutable {
     work(std::move(workspace));
   });
 }
@@ -44,7 +43,6 @@ void LateDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
 // Decodes one record, then posts itself again behind the tasks that were queued meanwhile.
 void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
   const MemoryWait until_released;
-  HostTier& host = stack_.host();
   Waiting one;
   {
     MutexLock lock(mutex_);
@@ -55,8 +53,8 @@ void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
     one = std::move(waiting_.front());
     waiting_.pop_front();
   }
-  if (!host.closing()) decode(one, *workspace);
-  host.release({&one.record.slot, 1});
+  if (!host_.closing()) decode(one, *workspace);
+  host_.release({&one.record.slot, 1});
   {
     MutexLock lock(mutex_);
     --slots_;
@@ -65,21 +63,20 @@ void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
 }
 
 void LateDecoder::decode(Waiting& one, codec::Workspace& workspace) {
-  HostTier& host = stack_.host();
   Delivery& record = one.record;
   const auto head = codec::HeadView::parse(record.coded->head);
   Status s = head.ok() ? Status() : head.status();
-  const MutableBytes room = host.arena().payload(record.slot);
+  const MutableBytes room = host_.arena().payload(record.slot);
   if (s.ok()) s = codec::decode_opened(head.value(), record.coded->leaves, room, workspace);
   if (s.ok()) {
-    const Code settled = settle_head(host, record, record.coded->head);
+    const Code settled = settle_head(host_, record, record.coded->head);
     // A record that the host cannot keep is still in the tier below.
-    if (settled == Code::ok) (void)register_landed(stack_, one.id, record);
-    add(host.counters().decoded_late, 1);
+    if (settled == Code::ok) (void)register_(one.id, record);
+    add(host_.counters().decoded_late, 1);
     return;
   }
   // The device decoded only the leaves that were wanted; the others may be damaged.
-  if (s.code() == Code::damaged) stack_.lower().reject(record.from, one.id, record.location);
+  if (s.code() == Code::damaged) lower_.reject(record.from, one.id, record.location);
 }
 
 }  // namespace kvbm::manager

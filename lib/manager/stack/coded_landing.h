@@ -11,9 +11,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "base/ids.h"
+#include "base/status.h"
 #include "base/thread/mutex.h"
 #include "manager/stack/delivery.h"
 
@@ -23,11 +26,16 @@ class Workspace;
 
 namespace kvbm::manager {
 
-class TierStack;
+class HostTier;
+class LowerTiers;
 
 class LateDecoder {
  public:
-  explicit LateDecoder(TierStack& stack) : stack_(stack) {}
+  // Registers the verified record of a private slot (TierStack::register_landed).
+  using Register = std::function<Code(const Identity& id, Delivery& record)>;
+
+  LateDecoder(HostTier& host, LowerTiers& lower, Register registers)
+      : host_(host), lower_(lower), register_(std::move(registers)) {}
   // Queues a record that a device has decoded, to be decoded into its slot and registered; or releases the slot if too
   // much is queued.
   void keep(const Identity& id, Delivery record);
@@ -45,7 +53,9 @@ class LateDecoder {
   void work(std::unique_ptr<codec::Workspace> workspace);
   void decode(Waiting& one, codec::Workspace& workspace);
 
-  TierStack& stack_;
+  HostTier& host_;
+  LowerTiers& lower_;
+  const Register register_;
   Mutex mutex_;
   std::deque<Waiting> waiting_ KVBM_GUARDED_BY(mutex_);
   uint32_t tasks_ KVBM_GUARDED_BY(mutex_) = 0;

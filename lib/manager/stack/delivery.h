@@ -13,6 +13,8 @@
 
 namespace kvbm::manager {
 
+class HostTier;
+
 // Leaves of a record that arrived coded, for a receiver that decodes them.
 struct CodedLanding {
   std::vector<std::byte> head;            // of the plain record
@@ -50,5 +52,8 @@ struct Delivery {
   // Returns true for a record that was read from below into memory of the host or beside it.
   [[nodiscard]] bool came_up() const noexcept { return place == Place::slot || place == Place::beside; }
 };
+
+// Adds the head to a delivery that has a plain payload: in the slot, or beside the payload.
+Code settle_head(HostTier& host, Delivery& one, ConstBytes head);
 
 }  // namespace kvbm::manager

@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "base/io/file.h"
 #include "base/thread/memory_wait.h"
-#include "codec/coded/coded_record.h"
 #include "copy/cost.h"
-#include "manager/host/host_record.h"
-#include "manager/host/newcomers.h"
-#include "manager/lower/offload.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -52,12 +47,6 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   TierStack& stack = *arrival.stack;
   stack.lower().cost(arrival.tier).answered(stack.host().env().clock().now_ns(), arrival.ticket, how, got);
 }
-
-// Head of a record beside the host, and what keeps its payload. No other operation sees them.
-struct BesideHost {
-  std::vector<std::byte> head;
-  std::shared_ptr<void> payload;
-};
 
 // Returns the deliveries of a batch that could not be read.
 std::vector<Delivery> undelivered(size_t n, Code code) {
@@ -116,7 +105,7 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     Delivery& one = landed[i];
     one = deliver(arrival, batch, i);
     if (one.code == Code::ok && arrival.registers) {
-      one.code = register_landed(stack, arrival.items[i].id, one, arrival.waits);
+      one.code = stack.register_landed(arrival.items[i].id, one, arrival.waits);
     }
     if (one.code == Code::ok) {
       add(counters.loads, 1);
@@ -132,70 +121,6 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 }
 
 }  // namespace
-
-Code settle_head(HostTier& host, Delivery& one, ConstBytes head) {
-  const auto view = codec::HeadView::parse(head);
-  if (!view.ok()) return Code::damaged;
-  const SlotId slot = one.slot;
-  if (slot != kNoSlot && head.size() > host.arena().head(slot).size()) return Code::mismatch;
-  if (codec::is_coded(view.value())) return Code::mismatch;  // the tier that delivered it should have decoded it
-  if ((view.value().header().flags & codec::kLossy) != 0) host.note_lossy();
-  if (slot == kNoSlot) {
-    auto beside = std::make_shared<BesideHost>();
-    beside->head.assign(head.begin(), head.end());
-    beside->payload = std::move(one.keep);
-    one.head = beside->head;
-    one.keep = std::move(beside);
-    return Code::ok;
-  }
-  if ((view.value().header().flags & codec::kContentKey) != 0) host.note_positions();
-  const MutableBytes room = host.arena().head(slot);
-  host.arena().clear_head(slot);
-  std::memcpy(room.data(), head.data(), head.size());
-  one.head = room.first(head.size());
-  host.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
-  const Code completed = host.table().complete({&slot, 1});
-  if (completed != Code::ok) return completed;
-  const bool below = one.from != kOtherSize;
-  host.table().set_flags(slot, static_cast<uint8_t>(below ? kHasHead | on_tier_flag(one.from) : kHasHead));
-  return Code::ok;
-}
-
-Code register_landed(TierStack& stack, const Identity& id, Delivery& one, bool waits) {
-  HostTier& host = stack.host();
-  if (host.invalidations().since(id.family, one.mark)) return Code::ok;
-  const MemoryWait registered;  // nothing may fail from here on: references must be released, and a findable block
-                                // marked for restarts
-  const auto view = codec::HeadView::parse(host.arena().head(one.slot));
-  if (!view.ok()) return Code::damaged;
-  const Key parent = view.value().header().parent;
-  Newcomers newcomer(host, (view.value().header().flags & codec::kLossy) != 0);
-  const std::vector<Key> units = unit_keys(view.value());
-  const SlotId parent_slot = parent == Key{} ? kNoSlot : host.acquire_one(id.family, parent);
-  block::Publication what;
-  what.family = id.family;
-  what.keys = {&id.key, 1};
-  what.lineage = block::Lineage::chain;
-  what.first_parent = parent_slot;
-  what.precedence = &newcomer;
-  what.tick = host.tick();
-  Code code = Code::ok;
-  [[maybe_unused]] const Code all =
-      stack.publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
-  if (parent_slot != kNoSlot) host.release({&parent_slot, 1});
-  if (code == Code::ok) host.unit_index().add(id.family, id.key, units);
-  if (code == Code::ok && host.invalidations().since(id.family, one.mark)) {
-    host.table().erase(id.family, {&id.key, 1});
-    host.events().publish(copy::EventKind::removed, 0, {&id, 1});
-  } else if (code == Code::ok) {
-    host.keep_over_restart(one.slot);
-    // The source tier may have evicted the record before there was a block to unmark.
-    for (TierIndex i = 1; i <= stack.lower().count(); ++i) {
-      if ((host.table().flags(one.slot) & on_tier_flag(i)) != 0) stack.lower().offloader(i).confirm({&one.slot, 1});
-    }
-  }
-  return code == Code::exists ? Code::ok : code;
-}
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, tier::Accepts accepts,

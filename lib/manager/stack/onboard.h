@@ -33,12 +33,4 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::Acc
              std::vector<OnboardItem> items, uint64_t deadline_ns, tier::Accepts accepts,
              UniqueFunction<void(std::vector<Delivery>)> done);
 
-// Adds the head to a delivery that has a plain payload: in the slot, or beside the payload.
-Code settle_head(HostTier& host, Delivery& one, ConstBytes head);
-
-// Registers the record of a private slot, after its leaves were verified, unless its family was invalidated since the
-// mark. If the block is there already, the reference moves to that one, which payload and head do not show. `waits`: as
-// TierStack::Bringer.
-Code register_landed(TierStack& stack, const Identity& id, Delivery& one, bool waits = false);
-
 }  // namespace kvbm::manager

@@ -4,11 +4,18 @@
 #include <new>
 
 #include "base/thread/memory_wait.h"
+#include "codec/record/record.h"
+#include "manager/host/host_record.h"
 #include "manager/host/newcomers.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/offload.h"
 
 namespace kvbm::manager {
+
+TierStack::TierStack(HostTier& host, LowerTiers& lower)
+    : host_(host), lower_(lower), late_decoder_(host, lower, [this](const Identity& id, Delivery& record) {
+        return register_landed(id, record);
+      }) {}
 
 // ---- Slots ----
 
@@ -155,6 +162,41 @@ void TierStack::erase_replaced(const block::Publication& what, const Newcomers& 
   if (ids.empty()) return;
   const Invalidations::Scope invalidating(host_.invalidations(), what.family);
   for (const auto& offloader : lower_.offloaders()) offloader->erase(ids);
+}
+
+Code TierStack::register_landed(const Identity& id, Delivery& one, bool waits) {
+  if (host_.invalidations().since(id.family, one.mark)) return Code::ok;
+  const MemoryWait registered;  // nothing may fail from here on: references must be released, and a findable block
+                                // marked for restarts
+  const auto view = codec::HeadView::parse(host_.arena().head(one.slot));
+  if (!view.ok()) return Code::damaged;
+  const Key parent = view.value().header().parent;
+  Newcomers newcomer(host_, (view.value().header().flags & codec::kLossy) != 0);
+  const std::vector<Key> units = unit_keys(view.value());
+  const SlotId parent_slot = parent == Key{} ? kNoSlot : host_.acquire_one(id.family, parent);
+  block::Publication what;
+  what.family = id.family;
+  what.keys = {&id.key, 1};
+  what.lineage = block::Lineage::chain;
+  what.first_parent = parent_slot;
+  what.precedence = &newcomer;
+  what.tick = host_.tick();
+  Code code = Code::ok;
+  [[maybe_unused]] const Code all =
+      publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
+  if (parent_slot != kNoSlot) host_.release({&parent_slot, 1});
+  if (code == Code::ok) host_.unit_index().add(id.family, id.key, units);
+  if (code == Code::ok && host_.invalidations().since(id.family, one.mark)) {
+    host_.table().erase(id.family, {&id.key, 1});
+    host_.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  } else if (code == Code::ok) {
+    host_.keep_over_restart(one.slot);
+    // The source tier may have evicted the record before there was a block to unmark.
+    for (TierIndex i = 1; i <= lower_.count(); ++i) {
+      if ((host_.table().flags(one.slot) & on_tier_flag(i)) != 0) lower_.offloader(i).confirm({&one.slot, 1});
+    }
+  }
+  return code == Code::exists ? Code::ok : code;
 }
 
 void TierStack::keep_taken(std::span<const SlotId> slots) {

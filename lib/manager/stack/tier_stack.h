@@ -13,6 +13,7 @@
 #include "manager/host/host_tier.h"
 #include "manager/lower/lower_tiers.h"
 #include "manager/stack/coded_landing.h"
+#include "manager/stack/delivery.h"
 #include "manager/stack/unflushed.h"
 
 namespace kvbm::manager {
@@ -21,7 +22,7 @@ class Newcomers;
 
 class TierStack {
  public:
-  TierStack(HostTier& host, LowerTiers& lower) : host_(host), lower_(lower) {}
+  TierStack(HostTier& host, LowerTiers& lower);
 
   [[nodiscard]] HostTier& host() noexcept { return host_; }
   [[nodiscard]] LowerTiers& lower() noexcept { return lower_; }
@@ -61,6 +62,10 @@ class TierStack {
                std::span<Code> codes) {
     return publish(inout, what, parents_of_events, codes, Bringer{});
   }
+  // Registers the record of a private slot, after its leaves were verified, unless its family was invalidated since the
+  // mark. If the block is there already, the reference moves to that one, which payload and head do not show. `waits`:
+  // as Bringer::waits.
+  Code register_landed(const Identity& id, Delivery& one, bool waits = false);
   // Takes over a reference to blocks that another node pushed: they stay for a while (taken.h).
   void keep_taken(std::span<const SlotId> slots);
   // Returns true if no tier has the block. False if that is not known, because other processes or nodes own a tier
@@ -81,7 +86,7 @@ class TierStack {
   HostTier& host_;
   LowerTiers& lower_;
   Unflushed unflushed_;
-  LateDecoder late_decoder_{*this};
+  LateDecoder late_decoder_;
 };
 
 }  // namespace kvbm::manager

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "manager/host/host_record.h"
-#include "manager/stack/onboard.h"
+#include "manager/stack/tier_stack.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::taken_test {
@@ -42,7 +42,7 @@ class Taken : public test::SmallManager {
     Delivery record;
     record.slot = slot;
     record.mark = manager_->host().invalidations().mark(family_);
-    ASSERT_EQ(register_landed(manager_->stack(), {key(n), family_}, record, true), Code::ok);
+    ASSERT_EQ(manager_->stack().register_landed({key(n), family_}, record, true), Code::ok);
     manager_->stack().keep_taken({&record.slot, 1});
   }
   [[nodiscard]] SlotId slot_of(uint64_t n) {
