@@ -10,8 +10,8 @@ namespace kvbm::block {
 namespace {
 
 constexpr uint64_t kPartial = static_cast<uint64_t>(SlotState::partial) | SlotWord::kOneReference;
-// Limits, as shares of a pool: how many evictions a thread's pool may be ahead of the pool with the fewest, and how
-// many lie between two checks. So blocks stay equally long in all pools, within that limit.
+// A thread stays in its home pool until this pool is ahead of the pool with the fewest evictions by one kAhead-th of
+// its slots. The thread chooses again after one kStint-th of the slots. So blocks stay about equally long in all pools.
 constexpr uint64_t kAhead = 8;
 constexpr uint64_t kStint = 32;
 

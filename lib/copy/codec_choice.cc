@@ -7,15 +7,16 @@ namespace kvbm::copy {
 
 namespace {
 
-// A sample is this many batches, or as few as have this many bytes, and all that end together with the last of them:
-// the first of those seems to have taken all of the time.
+// A sample has kSampleBatches batches, or fewer once they have kSampleBytes bytes. Batches that end together with the
+// last one belong to it, because the first of them seems to have taken all of the time.
 constexpr uint32_t kSampleBatches = 8;
 constexpr double kSampleBytes = 8 << 20;
 // Older samples that count beside the three of the last try, on the way that is only tried.
 constexpr uint32_t kKeptOfTries = 2;
 // Samples that a way needs before it is judged.
 constexpr uint32_t kEnough = 3;
-// A try ends after this many batches, or after this many that arrived plain, whether or not it has its samples.
+// A try ends after kMostOfTry batches, or after kMostDeclined batches that arrived plain, even if it has too few
+// samples.
 constexpr uint32_t kMostOfTry = 256;
 constexpr uint32_t kMostDeclined = 2;
 // Pauses between tries of the other way, in time and in durations of the last try: a try that takes half as long again

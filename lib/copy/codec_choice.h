@@ -32,8 +32,8 @@ struct CodingSpeeds {
   double encode_ns_per_byte = 0;
   double decode_ns_per_byte = 0;
   double ratio = 1;  // plain bytes / coded ones
-  // Part of a coded byte's time on the edge that is work of the processors which encoder and decoder need, at most, as
-  // between two nodes of one machine. 0: other hardware does it.
+  // Upper limit of the processor time that transporting a coded byte takes from the encoder and the decoder, for
+  // example between two nodes of one machine. 0: other hardware transports the byte.
   double shared_work_ns_per_byte = 0;
 };
 

@@ -83,8 +83,8 @@ class TransportThread final : public Executor {
   // A helper that was seen to last this long wakes the own thread at its end.
   static constexpr uint64_t kLongHelpNs = 3'200'000;
 
-  // How long a helper spins for an answer before it sleeps: at most, at least before it stops spinning, and for how
-  // many sleeps it then does not spin.
+  // A helper spins for an answer before it sleeps, at most for kSpinNs. Each failure halves that time. Below
+  // kShortestSpinNs the helper sleeps about kUnspun times before it spins again.
   static constexpr uint64_t kSpinNs = 60'000;
   static constexpr uint64_t kShortestSpinNs = 8'000;
   static constexpr uint32_t kUnspun = 64;

@@ -45,7 +45,8 @@ class Arrangement {
   [[nodiscard]] const PlaneView& view(uint32_t layer, uint32_t plane) const noexcept {
     return views_[static_cast<size_t>(layer) * planes_ + plane];
   }
-  // True if records of that shape can be gathered from here (same layers, planes, heads, tokens, row).
+  // Returns true if records of `shape` can be gathered from these pages: layers, planes, heads, tokens and rows are
+  // equal.
   [[nodiscard]] bool fits(const RecordShape& shape) const noexcept;
   // Checks that every id is below blocks(). The refusal names the position and the id.
   [[nodiscard]] Status check_blocks(std::span<const BlockId> ids) const;
@@ -84,7 +85,7 @@ class PageArrangement {
   [[nodiscard]] std::span<const PageTensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] uint64_t payload_bytes(uint32_t units) const noexcept { return bytes_before_.back() * units; }
   [[nodiscard]] uint32_t leaf_count(uint32_t units) const noexcept { return leaves_before_.back() * units; }
-  // Checks that a record of that many units stays within kLeafCountLimit and kPayloadLimit.
+  // Checks that a record of `units` units stays within kLeafCountLimit and kPayloadLimit.
   [[nodiscard]] Status check_units(uint32_t units) const;
   // Requires i < leaf_count(units). Takes O(log tensors).
   [[nodiscard]] PageLeaf leaf(uint32_t i, uint32_t units) const noexcept;

@@ -97,7 +97,8 @@ struct GetItem {
   std::vector<codec::OpenedLeaf> coded;
 };
 
-// Returns true if a receiver decodes a leaf of that codec; at least the first 64 coded bytes are given. Thread: any.
+// Returns true if a receiver can decode a leaf that the given codec coded; at least the first 64 coded bytes are given.
+// Thread: any.
 using DecodesLeaf = std::function<bool(codec::LeafCodec, ConstBytes)>;
 
 // Abilities of the receiver of a batch. A tier may make use of them and need not. All others need `verifies`.

@@ -17,8 +17,8 @@
 
 namespace kvbm {
 
-// Makes an empty file of that many bytes, to be mapped, filled and sealed. hugetlb: of reserved huge pages; no_memory
-// or unsupported if there are none. `bytes` is a multiple of 2 MiB.
+// Makes an empty file of `bytes` bytes, to be mapped, filled and sealed. hugetlb: of reserved huge pages; no_memory or
+// unsupported if there are none. `bytes` is a multiple of 2 MiB.
 Result<Fd> make_shared_memory(size_t bytes, bool hugetlb);
 
 // Allocates remaining holes, seals, and tests that writing is impossible from now on. unsupported: this kernel cannot

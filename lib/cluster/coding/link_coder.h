@@ -75,7 +75,7 @@ class LinkCoder {
     copy::CodecChoice::Ticket ticket;
     copy::CodecChoice* choice = nullptr;  // gets the outcome; lives as long as the coder
   };
-  // Returns how to request a batch of so many plain bytes. takes_lossy: every family of it accepts lossy records.
+  // Returns how to request a batch of `bytes` plain bytes. takes_lossy: every family of it accepts lossy records.
   // deadline_ns: the nearest one of the batch.
   [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records,
                           uint64_t deadline_ns = kNever);

@@ -75,7 +75,7 @@ class StagingPool {
     idle_bytes_ += size;
   }
 
-  // Returns true if a record of that size can ever be taken.
+  // Returns true if a record of `bytes` bytes can ever be taken.
   [[nodiscard]] bool fits(size_t bytes) const noexcept { return round_up(bytes, kIoAlign) <= limit_; }
   [[nodiscard]] uint64_t limit() const noexcept { return limit_; }
   [[nodiscard]] uint64_t used() const {

@@ -55,7 +55,7 @@ const char* said_of(copy::Protection how) noexcept {
   }
 }
 
-// Returns why no connection to that address is allowed; null: it is.
+// Returns why no connection to the address is allowed; null if one is.
 const char* not_beyond(const MeshOptions& options, const std::string& address) {
   if (only_this_machine(address)) return nullptr;
   if (!options.key) return "it is on another machine, which needs a key: set node.key_file";
@@ -74,7 +74,7 @@ void add_to(MeshCounts& counts, const LinkStats& link) noexcept {
 
 // Time limit for a node to report what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
-// Number of epochs sent to a peer at once, and the retry interval of one that it had no time for.
+// A peer is sent kEpochsAtOnce epochs at once. An epoch that it had no time for is sent again after kEpochAgainNs.
 constexpr size_t kEpochsAtOnce = 32;
 constexpr uint64_t kEpochAgainNs = 100'000'000;
 constexpr uint64_t kMaxEpochToTell = uint64_t{1} << 63;  // peers refuse a higher one

@@ -60,7 +60,7 @@ class DirectStaging {
   // Fills in a move into or out of the slot.
   void place(const Slot& slot, SliceMove& move) const;
 
-  // Report the result of a transfer with that slot. After a failure the connection uses host memory.
+  // Report the result of a transfer to or from the slot. After a failure the connection uses host memory.
   void worked(const Slot& slot) noexcept;
   void failed(const Slot& slot, PeerId peer, const Status& why);
   void closed(PeerId peer) { without_.erase(peer); }

@@ -60,7 +60,7 @@ class Plan {
   };
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
   [[nodiscard]] std::span<const Slice> slices() const noexcept { return slices_; }
-  // Returns the index of that layer, or layers().size().
+  // Returns the index of the layer in layers(), or layers().size() if the plan lacks it.
   [[nodiscard]] size_t find_layer(Component component, uint32_t layer) const noexcept;
   [[nodiscard]] std::span<const Gap> gaps() const noexcept { return gaps_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }

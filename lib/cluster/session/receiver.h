@@ -57,7 +57,7 @@ class Receiver {
 
   // Opens a session and asks every source. A refusal names the fault; nothing was sent then.
   Result<SessionId> open(OpenRequest request, uint64_t now_ns);
-  // Ends the session with that code and notifies the sources. stale_handle: it has ended.
+  // Ends the session with `code` and notifies the sources. Error stale_handle: the session has already ended.
   Status abort(SessionId session, Code code, const std::string& why);
 
   void on_message(PeerId peer, ConstBytes bytes);
@@ -198,7 +198,7 @@ class Receiver {
   Mapped* find_mapped(PeerId peer, uint16_t rank, const SliceMover* mover);
   // Returns true if a pull of this may use shared memory.
   bool may_share(const Session& session, const Slice& slice, const Extent& extent);
-  // Sets the payload to that place of the rank's shared memory, if there is such a place.
+  // Sets the payload to `place` in the rank's shared memory. Returns false if the memory has no such place.
   bool place_shared(const Transfer& transfer, const SourceRank& rank, uint32_t place, const LocalPart& target,
                     SliceMove& move);
   // Posts a payload alone in device memory, if that is allowed and a slot is free; the pull's own post exists

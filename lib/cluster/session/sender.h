@@ -207,7 +207,7 @@ class Sender {
   // Runs when all pushes of a slot have ended. Returns true if it must be sent again, through host memory.
   bool sent_direct(const Push& push);
   void free_push(uint32_t slot);
-  // Sends pieces_, of a slice with so many bytes of payload.
+  // Sends pieces_, of a slice with `payload_bytes` bytes of payload.
   void send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes);
   // Chooses the place for the payload of a pull: shared memory, if allowed and a slot is free, else staging.
   void place(const Sink& sink, const LocalPart& local, uint32_t slot, SliceMove& move);

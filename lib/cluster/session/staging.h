@@ -23,7 +23,7 @@ class Staging {
   static constexpr size_t kAlignment = 64;         // streaming copies need it
   static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads only
 
-  // Returns the size of a slot for slices of that size, plain or coded.
+  // Returns the size of a slot for slices of up to `slice_bytes` bytes, plain or coded.
   static constexpr uint64_t slot_bytes_for(uint32_t slice_bytes) noexcept {
     const uint32_t leaves = max_leaves(slice_bytes);
     const uint64_t plain = slice_front_bytes(leaves) + slice_bytes;

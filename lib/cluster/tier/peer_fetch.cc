@@ -21,7 +21,7 @@ constexpr size_t kCopyHere = 256ULL << 10;
 constexpr size_t kDecodeHere = 64ULL << 10;
 constexpr size_t kDecodeTask = 256ULL << 10;
 
-// Time, and interval, of repeated requests to a node that has no memory for lending.
+// A node that has no memory to lend is asked again every kAskAgainNs, for kRoomWaitNs in all.
 constexpr uint64_t kRoomWaitNs = 1'000'000'000;
 constexpr uint64_t kAskAgainNs = 200'000;
 

@@ -11,8 +11,8 @@ namespace kvbm::cluster {
 
 namespace {
 
-// First and longest interval for asking a node whether it now has a record that it wanted, and for repeating an offer
-// that no lease was free for.
+// Intervals at which a node is asked whether it now has a record that it wanted, and at which an offer is repeated that
+// found no free lease. The first is kConfirmNs, the longest kConfirmMostNs.
 constexpr uint64_t kConfirmNs = 500'000;
 constexpr uint64_t kConfirmMostNs = 50'000'000;
 

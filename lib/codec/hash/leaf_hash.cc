@@ -20,7 +20,8 @@ namespace {
 // Smallest target of unknown use that is written past the caches: measured in tools/bench/copy.cc, `kvbm bench copy`,
 // as the size where streaming wins against libc memcpy on rotating memory.
 constexpr uint64_t kStreamFrom = 16 * 1024;
-// The slow path does not stream pieces below this: its rows may begin anywhere.
+// Smallest pieces that the slow path writes past the caches. In that path rows begin at any address, and smaller pieces
+// would write many cache lines partly.
 constexpr uint64_t kSlowStreamPiece = 16 * 1024;
 
 Ask usual_ask() noexcept {

@@ -55,7 +55,7 @@ class Workspace {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// Size of `out` that encode_leaf() needs for a leaf of that many bytes; 64-byte aligned. The result is smaller than
+// Size of `out` that encode_leaf() needs for a leaf of `raw_bytes` bytes; 64-byte aligned. The result is smaller than
 // `raw_bytes`, or nothing is returned.
 constexpr size_t encode_room(size_t raw_bytes) noexcept { return raw_bytes + 4096; }
 

@@ -150,9 +150,9 @@ uint64_t cost_of(const uint8_t* counts, uint32_t levels, const Cost& cost) noexc
   return bits * 256 + (placed - 1) * cost.table;
 }
 
-// Finds the best complete tree of exactly that many levels. least_[l][open][placed] is the least cost of l levels that
-// leave `open` inner nodes and have placed `placed` codes. Rows have a fixed length and no branches, so that the
-// compiler vectorises them. This takes a tenth of the time of coding a leaf, and most of it for small leaves.
+// Finds the cheapest complete code tree with exactly `levels` levels. least_[l][open][placed] is the least cost of l
+// levels that leave `open` inner nodes and have placed `placed` codes. Rows have a fixed length and no branches, so
+// that the compiler vectorises them. This takes a tenth of the time of coding a leaf, and most of it for small leaves.
 class ShapeSearch {
  public:
   ShapeSearch(const Cost& cost, uint32_t levels) noexcept : cost_(cost), levels_(levels) {

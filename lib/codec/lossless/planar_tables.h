@@ -36,7 +36,8 @@ void planar_channels(const LeafForm& form, PlanarPlan& plan) noexcept;
 // `plan` has element, blocks and channels; its other fields for encoding are set here.
 void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte* room, PlanarChoice& choice) noexcept;
 
-// Returns the mode that makes trees of that many levels. nullopt: none, or several (signs: 8 levels in each).
+// Returns the mode that makes trees of `levels` levels. nullopt: no mode does, or several do (8 levels in every mode
+// with signs).
 std::optional<Mode> planar_mode(uint8_t levels) noexcept;
 
 }  // namespace kvbm::codec

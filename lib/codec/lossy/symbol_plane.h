@@ -56,7 +56,7 @@ struct SymbolKernel {
 const SymbolKernel& portable_symbol_kernel() noexcept;
 const SymbolKernel* avx512_symbol_kernel() noexcept;
 
-// Bytes of scratch that encode_plane() needs for that many groups.
+// Bytes of scratch that encode_plane() needs for `groups` groups.
 constexpr size_t plane_scratch(uint32_t groups) noexcept { return kCodeLevels * (size_t{groups} * 8 + 16); }
 
 // Writes a plane of at most `room` bytes and returns its size, with the slack; 0: it needs more.

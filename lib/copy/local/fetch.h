@@ -27,8 +27,8 @@ struct RecordPlace {
 };
 [[nodiscard]] RecordPlace place_of(const RemotePool& pool, SlotId slot) noexcept;
 
-// Copies the head of the record in that slot into `room` and checks it: `out` views `room`. miss: the slot is empty,
-// has another record, or its owner is changing it: the location is stale. no_room: `room` is smaller than both
+// Copies the head of the record at `place` into `room` and checks it: `out` views `room`. miss: the slot is empty, has
+// another record, or its owner is changing it: the location is stale. no_room: `room` is smaller than both
 // shape().head_stride and this head. `key` of that `family` is expected.
 Code read_head(const RecordPlace& place, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept;

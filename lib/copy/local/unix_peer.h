@@ -70,7 +70,7 @@ class UnixPeer {
   // Returns the token of the post that is being filled, and its bytes so far; nullopt if there is none.
   [[nodiscard]] std::optional<std::pair<uint64_t, uint64_t>> filling() const noexcept;
   void end_posts(Code status);
-  // Ends every token with that status; nothing more is sent.
+  // Ends every token with `status`; nothing more is sent.
   void end_all(Code status);
   void close_socket() noexcept { socket_ = Fd(); }
 

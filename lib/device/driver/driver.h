@@ -165,7 +165,7 @@ struct Driver {
   CuResult (*cuMemHostGetDevicePointer)(CuPointer* device, void* host, unsigned flags) = nullptr;  // _v2
   CuResult (*cuPointerGetAttribute)(void* value, int attribute, CuPointer pointer) = nullptr;
   CuResult (*cuPointerSetAttribute)(const void* value, int attribute, CuPointer pointer) = nullptr;
-  // Blocks until the writes of network cards into memory of the target are visible to that scope.
+  // Blocks until the writes of network cards into memory of the target are visible to `scope`.
   CuResult (*cuFlushGPUDirectRDMAWrites)(int target, int scope) = nullptr;
   CuResult (*cuMemcpyAsync)(CuPointer to, CuPointer from, size_t bytes, CuStream stream) = nullptr;
   CuResult (*cuMemsetD8Async)(CuPointer to, unsigned char value, size_t bytes, CuStream stream) = nullptr;

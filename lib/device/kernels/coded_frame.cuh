@@ -36,7 +36,7 @@ struct CodedFrame {
   uint64_t raw_hash = 0;
 };
 
-// Returns whether a coded leaf of that length has a header.
+// Returns whether a coded leaf of `stored_bytes` bytes has a header.
 __device__ __forceinline__ bool has_header(uint32_t stored_bytes) {
   return stored_bytes >= kHeaderBytes && stored_bytes % kHeaderBytes == 0;
 }

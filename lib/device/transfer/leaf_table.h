@@ -35,7 +35,7 @@ class LeafTable {
   [[nodiscard]] uint32_t group_end(uint32_t first) const noexcept { return facts_[first].group_end; }
   // Returns whether [first, last) is one piece in a block.
   [[nodiscard]] bool is_flat(uint32_t first, uint32_t last) const noexcept { return last <= facts_[first].flat_end; }
-  // Returns the job of a leaf of that block, with no record and no expected hash.
+  // Returns the job of a leaf of the block, with no record and no expected hash.
   [[nodiscard]] LeafJob job(uint32_t leaf, uint32_t block) const noexcept {
     const Template& t = templates_[leaf];
     LeafJob out = t.job;

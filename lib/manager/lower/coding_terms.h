@@ -32,7 +32,8 @@ class CodingTerms : public std::enable_shared_from_this<CodingTerms> {
   };
   // Counts a namespace handle as open for the lifetime of the returned object.
   std::shared_ptr<const void> join(const NamespaceId& base_id, Wish wish);
-  // Adds a family of that namespace. No shape: opaque bytes. `model_layers` counts the whole model; 0: not known.
+  // Adds a family of the namespace. No shape: the family's records are opaque bytes. `model_layers` counts the whole
+  // model; 0: not known.
   void add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape,
            uint32_t model_layers = 0);
   // Removes family ids that are no longer valid.

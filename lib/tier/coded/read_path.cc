@@ -290,7 +290,8 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   pump_reads();
 }
 
-// Level of a record with that mode, if its namespace is coded so now. nullopt: stored under an earlier configuration.
+// Level of a record coded in `mode`, if its namespace is configured for this mode. nullopt: stored under an earlier
+// configuration.
 std::optional<TierChoice::Level> CodedCore::level_of(codec::Mode mode, const FamilyTerms* terms) noexcept {
   if (mode == codec::Mode::off) return TierChoice::Level::off;
   if (terms != nullptr && !terms->recipe.rules.empty()) {

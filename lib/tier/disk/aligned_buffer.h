@@ -1,5 +1,5 @@
-// Page-aligned memory for direct I/O without registered staging. Large buffers use huge pages: a device sees small
-// pages as that many pieces, and virtio disks read into them at half the speed.
+// Page-aligned memory for direct I/O without registered staging. Large buffers use huge pages: a device sees each small
+// page as a separate piece, and virtio disks read into them at half the speed.
 #pragma once
 
 #include <sys/mman.h>

@@ -401,7 +401,7 @@ Status DiskCore::renew_segment(uint32_t number) {
   return {};
 }
 
-// Returns true if a tombstone covers records of the family in that life.
+// Returns true if a tombstone covers the records that the family wrote in `life`.
 bool DiskCore::is_erased(const Family& family, uint64_t life) const {
   const auto one = erased_.find(family);
   const auto all = erased_.find(kEveryFamily);

@@ -75,8 +75,8 @@ struct RecordPlace {
     back = shared ? (packed & ~kShares) >> kSharedHeadBits : 0;
     head_bytes = shared ? packed & ((1U << kSharedHeadBits) - 1) : packed;
   }
-  // Returns true if such a record can be in a segment of that size. Returns false for a place that unpack() made from a
-  // corrupted value.
+  // Returns true if a record at this place fits into a segment of `segment_bytes` bytes. Returns false for a place that
+  // unpack() made from a corrupted value.
   [[nodiscard]] bool fits(uint64_t segment_bytes) const;
 };
 constexpr uint32_t pages(uint64_t bytes) noexcept { return static_cast<uint32_t>(bytes / kPage); }

@@ -42,9 +42,9 @@ struct Stamp {
   auto operator<=>(const Stamp&) const = default;
 };
 [[nodiscard]] std::string stamped_name(std::string_view prefix, const Stamp& stamp);
-// Returns the stamp of a name with that prefix; nullopt for any other name.
+// Returns the stamp of a name that begins with `prefix`; nullopt for any other name.
 [[nodiscard]] std::optional<Stamp> parse_stamp(std::string_view prefix, std::string_view name);
-// Returns the name that sorts before every stamped name of that time or later.
+// Returns the name that sorts before every stamped name made at `ms` or later.
 [[nodiscard]] std::string name_before(std::string_view prefix, uint64_t ms);
 
 [[nodiscard]] std::string epoch_name(const NamespaceId& base, uint64_t epoch);
@@ -83,7 +83,7 @@ struct PackRow {
   std::vector<PackedRecord> records;
   bool operator==(const PackRow&) const = default;
 };
-// All records of a family in packs of that time or earlier are erased.
+// A note that all records of a family are erased in packs made at `until_ms` or earlier.
 struct ErasedFamily {
   uint64_t family = 0;
   uint64_t until_ms = 0;

@@ -33,7 +33,7 @@ class StoreIndex {
   explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   [[nodiscard]] StorePlace find(const RecordName& name) const noexcept;
-  // Prefetches the line of that name, ahead of find().
+  // Prefetches the cache line that find(name) reads.
   void prefetch(const RecordName& name) const noexcept;
   // Adds a pack. A record that is known already stays where the younger pack has it. False: there is no space, or the
   // pack is known.
@@ -43,7 +43,7 @@ class StoreIndex {
   size_t drop(const Stamp& stamp);
   // Forgets one record. False: it is not known, or lies in a pack made after `until_ms`.
   bool erase(const RecordName& name, uint64_t until_ms = UINT64_MAX) noexcept;
-  // Forgets the records of a family in packs of that time or earlier; returns their number.
+  // Forgets the records of a family in packs made at `until_ms` or earlier; returns the number of records.
   size_t erase_family(uint64_t family, uint64_t until_ms);
 
   [[nodiscard]] const Stamp& stamp(uint32_t pack) const noexcept { return packs_[pack].stamp; }
