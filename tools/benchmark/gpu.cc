@@ -173,7 +173,7 @@ Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t
   return s;
 }
 
-// Measures leaves of that shape out and in, against one copy of as many bytes.
+// Measures leaves of `shape` out and in, against one copy of as many bytes.
 Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, GpuPace& pace,
                  std::vector<Row>& rows) {
   std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);

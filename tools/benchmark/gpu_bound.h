@@ -28,11 +28,11 @@ struct MovedShape {
 [[nodiscard]] Bound moved_bound(const MovedShape& shape);
 // Bounds a transfer of few blocks, from the call to its completion.
 [[nodiscard]] Bound latency_bound(const MovedShape& shape);
-// Bounds hashing leaves on `multiprocessors` of that clock. `limit_rate`: bytes per second of the limit.
+// Bounds hashing leaves on `multiprocessors` that run at `clock_hz`. `limit_rate`: bytes per second of the limit.
 [[nodiscard]] Bound hash_bound(int multiprocessors, double clock_hz, double limit_rate);
 // Bounds a kernel on all multiprocessors beside stores that have `used` of them and move `rate` bytes per second.
 [[nodiscard]] Bound beside_bound(int multiprocessors, uint32_t used, double rate, bool mapped);
-// Bounds decoding coded leaves on so many multiprocessors.
+// Bounds decoding coded leaves on the given number of multiprocessors.
 [[nodiscard]] Bound decoded_bound(uint32_t multiprocessors, double limit_rate);
 
 [[nodiscard]] Row bounded(Row row, Bound bound);

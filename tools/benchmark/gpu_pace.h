@@ -20,7 +20,7 @@ class GpuPace {
             seconds / static_cast<double>(figures)))),
         progress_("moving", rounds, terminal::Unit::items, quiet) {}
 
-  // Begins a figure of so many rounds.
+  // Begins a figure of `rounds` rounds.
   void begin(int rounds) {
     asked_ = rounds;
     round_ = -1;

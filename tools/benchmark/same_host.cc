@@ -86,7 +86,7 @@ class OwnersMemory {
 // Two nodes of this machine, or the owner of a shared tier set and a client.
 enum class HostPair : uint8_t { nodes, share };
 
-// Returns 0 if there is no metric of that name.
+// Returns a metric of the node; 0 if it has none called `name`.
 uint64_t metric(const node::Member& member, const std::string& name) {
   const std::string text = member.metrics();
   const size_t at = text.find("\n" + name + " ");

@@ -62,7 +62,7 @@ class Member {
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
   [[nodiscard]] std::string metrics() const;  // Prometheus text
-  // Returns one of these metrics, without labels; 0 if there is none of that name.
+  // Returns the metric `name` of metrics(), which must be one without labels; 0 if there is none.
   [[nodiscard]] uint64_t metric(const std::string& name) const;
   // Returns "the owner", or the process of which this one is a client.
   [[nodiscard]] std::string share_role() const;

@@ -18,9 +18,9 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // Returns true once the end was requested.
+  // Returns true once a signal or ask() has asked the program to end.
   [[nodiscard]] static const std::atomic<bool>& asked() noexcept;
-  // Requests the end from inside the process.
+  // Asks the program to end, as a signal would; called by the program itself.
   static void ask() noexcept;
   // Returns a descriptor that becomes readable at the request, for use in poll(2); -1 if the system gave none.
   [[nodiscard]] static int fd() noexcept;

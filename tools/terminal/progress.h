@@ -19,7 +19,7 @@ struct ProgressState {
   Unit unit = Unit::items;
 };
 
-// Returns a bar of so many cells, `share` (0 to 1) of them full.
+// Returns a bar of `cells` cells, `share` (0 to 1) of them full.
 std::string render_bar(double share, size_t cells, bool utf8);
 // Returns one line without its end: label, bar, share, rate and the time left.
 std::string render_progress(const ProgressState& state, bool utf8);

@@ -10,8 +10,8 @@
 
 namespace kvbm::terminal {
 
-// Returns the output that shows `text` on a screen of so many lines and columns. Longer lines and further lines are
-// cut, and earlier content is erased. Width is counted in code points.
+// Returns the output that shows `text` on a screen of `lines` lines and `columns` columns. Longer lines and further
+// lines are cut, and earlier content is erased. Width is counted in code points.
 std::string screen_text(std::string_view text, size_t lines, size_t columns);
 
 class Screen {
