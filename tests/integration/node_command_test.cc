@@ -98,7 +98,7 @@ class NodeProcess {
 
 class NodeCommand : public ::testing::Test {
  protected:
-  // A file of that many bytes that repeats nowhere.
+  // A file of the given size, with content that repeats nowhere.
   std::string make(const std::string& name, size_t bytes) {
     std::string text;
     for (uint64_t i = 0; text.size() < bytes; ++i) {

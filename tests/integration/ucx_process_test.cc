@@ -316,7 +316,7 @@ class UcxDevice : public UcxProcess {
     device_.assign(bytes, kUntouched);
     ASSERT_EQ(end_.ops->add_device_memory(end_.transport, device_.data(), device_.size(), &memory_), 0);
   }
-  // Pushes that many bytes into `to`, and returns the completion.
+  // Pushes the given number of bytes into `to`, and returns the completion.
   TransportEnd::Completion pushed_into(std::byte* to, uint64_t bytes) {
     const uint64_t tag = ++tag_;
     EXPECT_EQ(end_.ops->post(end_.transport, end_.peer, tag, to, bytes, tag), 0);

@@ -326,7 +326,7 @@ bool has(const Script& script, Operation what) {
   return std::any_of(script.begin(), script.end(), [what](const Named& one) { return one.run == what; });
 }
 
-// Makes every script of that many operations in which each has an effect.
+// Makes every script of the given number of operations in which each has an effect.
 std::vector<Script> scripts(const std::vector<Named>& of, size_t length) {
   std::vector<Script> out{{}};
   for (size_t i = 0; i < length; ++i) {

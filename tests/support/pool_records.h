@@ -18,7 +18,7 @@ Key pool_key(uint64_t number);
 std::vector<std::byte> pool_payload(uint64_t number, uint64_t bytes = kPoolBlockBytes);
 // Writes a record as its owner does: the head is cleared first and written last.
 void put_pool_record(const tier::HostArena& arena, SlotId slot, uint64_t number, uint64_t bytes = kPoolBlockBytes);
-// Makes a shared host tier of that many slots. Returns null, and fails the test, if there is none.
+// Makes a shared host tier with the given number of slots. Returns null, and fails the test, if there is none.
 std::unique_ptr<tier::HostArena> make_pool(uint32_t slots, uint64_t block_bytes = kPoolBlockBytes);
 
 }  // namespace kvbm::test
