@@ -469,8 +469,9 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
  * that it keeps a bound that is never too low (docs/operations.md, "Limits worth knowing").
  *
  * Errors: KVBM_ERR_INVALID (epoch UINT64_MAX, the last one), KVBM_ERR_LIMIT (4,096 other invalidated namespaces are
- * open), KVBM_ERR_UNSUPPORTED (done, but only until this manager ends: a plug-in tier keeps records, and no disk, written store
- * or host_file keeps epochs. Open the namespace with a later kvbm_namespace_options_t.epoch then). Thread: any. Blocks: for one write per tier, and for another one in progress. Since 0.1. */
+ * open), KVBM_ERR_UNSUPPORTED (done, but only until this manager ends: a plug-in tier keeps records, and no disk,
+ * written store or host_file keeps epochs; open the namespace with a later kvbm_namespace_options_t.epoch then).
+ * Thread: any. Blocks: for one write per tier, and for another one in progress. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Removes this namespace's blocks from every tier. Keys stay valid. Errors and Blocks as kvbm_manager_reset.
  * Thread: any. Since 0.1. */

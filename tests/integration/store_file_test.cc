@@ -343,7 +343,7 @@ TEST_F(StoreFile, opens_a_directory_again_that_was_lost) {
   EXPECT_EQ(files.list("").text, "c ");
 }
 
-// As on a network file system whose server has replaced a folder's handle. A listing without the names of epochs would
+// The server of a network file system has replaced the handle of a folder. A listing without the names of epochs would
 // be believed.
 TEST_F(StoreFile, a_folder_that_is_stale_is_no_empty_folder) {
   Files files(url());

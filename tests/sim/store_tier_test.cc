@@ -345,7 +345,7 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_though_its_writer_ended_at_once)
   EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 3U);
   ASSERT_FALSE(b.listener.raised.empty());
   EXPECT_EQ(b.listener.raised.back().epoch, 3U);
-  // A listener that could not take it is told again.
+  // A listener that could not take it gets it again.
   b.listener.raised.clear();
   sim.run_for(12 * kSecond);
   ASSERT_FALSE(b.listener.raised.empty());

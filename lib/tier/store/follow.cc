@@ -93,10 +93,10 @@ void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
   }
 }
 
-// Rows of a listing are told each time: a listener that could not take an epoch, for instance because another tier did
-// not write it down, gets it again. False: there was no place for a row of a listing.
+// Reports the rows of a listing each time: a listener that could not take an epoch, for instance because another tier
+// did not write it down, gets it again. Returns false if there was no place for a row of a listing.
 bool StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed) {
-  std::vector<NamespaceEpoch> told;
+  std::vector<NamespaceEpoch> reported;
   bool all = true;
   {
     MutexLock lock(mutex_);
@@ -110,11 +110,11 @@ bool StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows, bool liste
       uint64_t& known = epochs_[row.base];
       if (row.epoch < known || (row.epoch == known && !listed)) continue;
       known = row.epoch;
-      told.push_back(row);
+      reported.push_back(row);
     }
   }
   if (listener_ != nullptr) {
-    for (const NamespaceEpoch& row : told) listener_->epoch_raised(index_number_, row);
+    for (const NamespaceEpoch& row : reported) listener_->epoch_raised(index_number_, row);
   }
   return all;
 }
