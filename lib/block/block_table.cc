@@ -214,42 +214,42 @@ void BlockTable::unpin(std::span<const SlotId> slots, uint32_t tick) noexcept { 
 void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept {
   constexpr uint64_t kPlain = SlotWord::kStateMask | SlotWord::kWithdrawn | SlotWord::kNotify;
   const uint64_t field = what == SlotWord::kOnePin ? SlotWord::kPinMask : SlotWord::kReferenceMask;
-  Woken woken;
+  DeferredWork deferred;
   for (const SlotId slot : slots) {
     const uint64_t before = table_[slot].word.fetch_sub(what, std::memory_order_acq_rel);
     if ((before & field) == 0) [[unlikely]] {
-      give_back(slot, what, woken);
-      if (woken.full()) settle(woken, tick);
+      give_back(slot, what, deferred);
+      if (deferred.full()) settle(deferred, tick);
       continue;
     }
     const SlotWord now(before - what);
     if ((now.bits() & kPlain) == SlotWord::kRegistered) [[likely]]
       continue;
     if (now.evictable()) {
-      woken.available[woken.n_available++] = slot;
+      deferred.available[deferred.n_available++] = slot;
     } else if (now.reapable()) {
-      if (try_reap(table_[slot])) woken.freed[woken.n_freed++] = slot;
+      if (try_reap(table_[slot])) deferred.freed[deferred.n_freed++] = slot;
     } else if (now.bits() == static_cast<uint64_t>(SlotState::partial) ||
                now.bits() == static_cast<uint64_t>(SlotState::complete)) {
-      woken.freed[woken.n_freed++] = slot;
+      deferred.freed[deferred.n_freed++] = slot;
     } else if (now.only_followed()) {
       pools_[pool_index(slot)]->stir();
     }
-    if (woken.full()) settle(woken, tick);
+    if (deferred.full()) settle(deferred, tick);
   }
-  if (!woken.empty()) settle(woken, tick);
+  if (!deferred.empty()) settle(deferred, tick);
 }
 
 // Undoes the end of a reference or pin that did not exist. Meanwhile the count was at its maximum, so no thread evicted
 // or took the slot; a policy that looked just then must be notified. A slot that was being freed is freed by that
 // thread.
-void BlockTable::give_back(SlotId slot, uint64_t what, Woken& woken) noexcept {
+void BlockTable::give_back(SlotId slot, uint64_t what, DeferredWork& deferred) noexcept {
   const SlotWord now(table_[slot].word.fetch_add(what, std::memory_order_acq_rel) + what);
   underflows_.fetch_add(1, std::memory_order_relaxed);
   if (now.evictable()) {
-    woken.available[woken.n_available++] = slot;
+    deferred.available[deferred.n_available++] = slot;
   } else if (now.reapable() && try_reap(table_[slot])) {
-    woken.freed[woken.n_freed++] = slot;
+    deferred.freed[deferred.n_freed++] = slot;
   }
 }
 

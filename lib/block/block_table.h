@@ -30,12 +30,12 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/thread/mutex.h"
+#include "block/deferred_work.h"
 #include "block/prefix_index.h"
 #include "block/quotas.h"
 #include "block/slot.h"
 #include "block/slot_marks.h"
 #include "block/slot_pool.h"
-#include "block/woken.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
@@ -224,7 +224,7 @@ class BlockTable final {
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
   // Sets the flags that say that a tier below has the block, so that it may be evicted before its children. Initially
   // none.
-  void let_go_with(uint8_t flags) noexcept {
+  void set_below_flags(uint8_t flags) noexcept {
     below_.store(flags, std::memory_order_relaxed);
     for (const auto& pool : pools_) pool->stir();
   }
@@ -312,8 +312,8 @@ class BlockTable final {
   void note_use(SlotId slot, uint32_t tick) noexcept;
   void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept;
   void drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept;
-  void give_back(SlotId slot, uint64_t what, Woken& woken) noexcept;
-  void settle(Woken& woken, uint32_t tick) noexcept;
+  void give_back(SlotId slot, uint64_t what, DeferredWork& deferred) noexcept;
+  void settle(DeferredWork& deferred, uint32_t tick) noexcept;
 
   [[nodiscard]] size_t pool_index(SlotId slot) const noexcept {
     return static_cast<size_t>((uint64_t{slot} * pool_scale_) >> 32);

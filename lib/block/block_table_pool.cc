@@ -56,20 +56,20 @@ std::vector<std::unique_ptr<policy::EvictionPolicy>> BlockTable::new_policies() 
 
 // ---- deferred work ----
 
-void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
-  while (!woken.empty()) {
+void BlockTable::settle(DeferredWork& deferred, uint32_t tick) noexcept {
+  while (!deferred.empty()) {
     uint32_t members = 0;
-    for (size_t i = 0; i < woken.n_available; ++i) members |= 1U << pool_index(woken.available[i]);
-    for (size_t i = 0; i < woken.n_freed; ++i) members |= 1U << pool_index(woken.freed[i]);
-    for (size_t i = 0; i < woken.n_left; ++i) members |= 1U << pool_index(woken.left[i].slot);
-    Woken next;
+    for (size_t i = 0; i < deferred.n_available; ++i) members |= 1U << pool_index(deferred.available[i]);
+    for (size_t i = 0; i < deferred.n_freed; ++i) members |= 1U << pool_index(deferred.freed[i]);
+    for (size_t i = 0; i < deferred.n_left; ++i) members |= 1U << pool_index(deferred.left[i].slot);
+    DeferredWork next;
     for (; members != 0; members &= members - 1) {
-      pools_[static_cast<size_t>(__builtin_ctz(members))]->settle(woken, tick, next);
+      pools_[static_cast<size_t>(__builtin_ctz(members))]->settle(deferred, tick, next);
     }
     // The only work left to other pools now is for parents of freed slots.
-    woken.n_available = woken.n_freed = 0;
-    std::copy_n(next.left, next.n_left, woken.left);
-    woken.n_left = next.n_left;
+    deferred.n_available = deferred.n_freed = 0;
+    std::copy_n(next.left, next.n_left, deferred.left);
+    deferred.n_left = next.n_left;
   }
 }
 
@@ -179,10 +179,10 @@ size_t BlockTable::evict_own(AccountId account, std::span<SlotId> out, uint32_t 
   for (bool again = true; again && got < out.size();) {
     again = false;
     for (size_t i = 0; i < pools_.size() && got < out.size(); ++i) {
-      Woken woken;
-      got += pools_[(first + i) % pools_.size()]->evict_own(account, out.subspan(got), tick, woken);
-      again = again || !woken.empty();  // a parent in another pool may be evictable now
-      settle(woken, tick);
+      DeferredWork deferred;
+      got += pools_[(first + i) % pools_.size()]->evict_own(account, out.subspan(got), tick, deferred);
+      again = again || !deferred.empty();  // a parent in another pool may be evictable now
+      settle(deferred, tick);
     }
   }
   return got;
@@ -197,18 +197,18 @@ size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t 
   for (size_t i = 1; i < n; ++i) free_elsewhere = free_elsewhere || pools_[(first + i) % n]->free_now() != 0;
   size_t got = 0;
   for (size_t i = 0; (free_elsewhere || !evicting) && i < n && got < out.size(); ++i) {
-    Woken none;
+    DeferredWork none;
     got += pools_[(first + i) % n]->take(account, out.subspan(got), false, tick, none).slots;
   }
   for (bool again = evicting; again && got < out.size();) {
     again = false;
     for (size_t i = 0; i < n && got < out.size(); ++i) {
-      Woken woken;
-      const auto taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, woken);
+      DeferredWork deferred;
+      const auto taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, deferred);
       got += taken.slots;
       if (n > 1) note_taken(mine, taken);
-      again = again || !woken.empty();  // a parent in another pool may be evictable now
-      settle(woken, tick);
+      again = again || !deferred.empty();  // a parent in another pool may be evictable now
+      settle(deferred, tick);
     }
   }
   return got;
@@ -281,9 +281,9 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
     const size_t n = std::min(kBatch, slots.size() - begin);
     std::copy_n(slots.begin() + static_cast<std::ptrdiff_t>(begin), n, batch);
     each_run(std::span<SlotId>(batch, n), [&](size_t pool, auto run) {
-      Woken woken;
-      const size_t gone = pools_[pool]->evict_held(run, tick, woken);
-      settle(woken, tick);
+      DeferredWork deferred;
+      const size_t gone = pools_[pool]->evict_held(run, tick, deferred);
+      settle(deferred, tick);
       free_evicted(run.first(gone), evicted);
       drop(run.subspan(gone), SlotWord::kOneReference, tick);
       count += gone;

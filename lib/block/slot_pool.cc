@@ -89,7 +89,7 @@ SlotId SlotPool::parent_here(SlotId slot) const {
 }
 
 // Ends the slot's link to its parent.
-void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
+void SlotPool::leave_parent(SlotId slot, uint32_t tick, DeferredWork& elsewhere) {
   for (Parent parent = take_parent(slot); parent.slot != kNoSlot; parent = lose_child(parent, tick)) {
     if (has(parent.slot)) continue;
     elsewhere.left[elsewhere.n_left++] = parent;
@@ -272,7 +272,8 @@ void SlotPool::leave_evicted(SlotId slot) {
   }
 }
 
-SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, Woken& elsewhere) {
+SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick,
+                               DeferredWork& elsewhere) {
   size_t got = 0;
   const BatchLock lock(mutex_);
   while (got < out.size() && free_head_ != kNoSlot) {
@@ -298,7 +299,7 @@ SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool ev
   return {got, lock.waited()};
 }
 
-size_t SlotPool::evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, Woken& elsewhere) {
+size_t SlotPool::evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, DeferredWork& elsewhere) {
   BatchLock lock(mutex_);
   if (account >= accounts_.size() || accounts_[account].own == nullptr) return 0;
   size_t got = 0;
@@ -381,12 +382,12 @@ SlotId SlotPool::hold_followed(const ColdWanted& wanted, std::span<const SlotId>
   });
 }
 
-size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) {
+size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, DeferredWork& elsewhere) {
   const auto is_only_mine = [this](uint64_t bits, SlotId slot) {
     const SlotWord rest(bits - SlotWord::kOneReference);
     return rest.evictable() || (rest.only_followed() && lies_below(slot));
   };
-  SlotId kept[Woken::kMost];
+  SlotId kept[DeferredWork::kMost];
   size_t n_kept = 0;
   size_t gone = 0;
   BatchLock lock(mutex_);
@@ -413,7 +414,7 @@ size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsew
 // ---- notifying policies ----
 
 void SlotPool::enter(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) {
-  SlotId mine[Woken::kMost];
+  SlotId mine[DeferredWork::kMost];
   size_t n = 0;
   BatchLock lock(mutex_);
   for (const SlotId slot : slots) {
@@ -434,7 +435,7 @@ void SlotPool::enter(std::span<const SlotId> slots, uint8_t priority, uint32_t t
   }
   counters_.published += n;
   counters_.registered += static_cast<uint32_t>(n);
-  SlotId numbers[Woken::kMost];
+  SlotId numbers[DeferredWork::kMost];
   for (size_t i = 0; i < n; ++i) numbers[i] = local(mine[i]);
   for (size_t begin = 0; begin < n;) {
     policy::EvictionPolicy& policy = policy_of(mine[begin]);
@@ -454,21 +455,21 @@ void SlotPool::count_published(size_t duplicates, size_t ousted) {
   counters_.erased += ousted;
 }
 
-void SlotPool::settle(const Woken& woken, uint32_t tick, Woken& elsewhere) {
+void SlotPool::settle(const DeferredWork& deferred, uint32_t tick, DeferredWork& elsewhere) {
   BatchLock lock(mutex_);
-  for (size_t i = 0; i < woken.n_available; ++i) {
-    if (has(woken.available[i])) hear_available(woken.available[i], tick);
+  for (size_t i = 0; i < deferred.n_available; ++i) {
+    if (has(deferred.available[i])) hear_available(deferred.available[i], tick);
   }
-  for (size_t i = 0; i < woken.n_freed; ++i) {
-    const SlotId slot = woken.freed[i];
+  for (size_t i = 0; i < deferred.n_freed; ++i) {
+    const SlotId slot = deferred.freed[i];
     if (!has(slot)) continue;
     leave_policy(slot);
     leave_parent(slot, tick, elsewhere);
     if (Quota* const quota = all_.quotas->find(account_of(slot))) quota->used.fetch_sub(1, std::memory_order_relaxed);
     blank(slot);
   }
-  for (size_t i = 0; i < woken.n_left; ++i) {
-    Parent parent = woken.left[i];
+  for (size_t i = 0; i < deferred.n_left; ++i) {
+    Parent parent = deferred.left[i];
     if (!has(parent.slot)) continue;
     while (has(parent.slot)) parent = lose_child(parent, tick);
     if (parent.slot != kNoSlot) elsewhere.left[elsewhere.n_left++] = parent;

@@ -4,8 +4,8 @@
 // stays in their processors' caches. A block is in the pool of its slot, wherever its parent is.
 //
 // Lock: the pool's, once per call and batch; never that of a second pool. Consequences for a parent in another pool are
-// recorded in `elsewhere` and done afterwards (BlockTable::settle). Each call takes at most Woken::kMost slots, so that
-// they always fit.
+// recorded in `elsewhere` and done afterwards (BlockTable::settle). Each call takes at most DeferredWork::kMost slots,
+// so that they always fit.
 // Slots are numbered from 0 within the pool for its policies, and as in the table everywhere else.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 #include "base/ids.h"
 #include "base/thread/mutex.h"
+#include "block/deferred_work.h"
 #include "block/quotas.h"
 #include "block/slot.h"
 #include "block/slot_marks.h"
-#include "block/woken.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
@@ -75,11 +75,12 @@ class SlotPool final : private policy::Residents {
     size_t slots = 0;
     bool waited = false;  // another thread had the lock
   };
-  Taken take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, Woken& elsewhere)
+  Taken take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, DeferredWork& elsewhere)
       KVBM_EXCLUDES(mutex_);
   // Evicts the account's own blocks: in the state `evicting` and still listed. None if it has no policy of its own. The
   // slots stay the account's, but its quota no longer counts them.
-  size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, DeferredWork& elsewhere)
+      KVBM_EXCLUDES(mutex_);
   // Puts slots without a listing or an owner on the free list, in this order. unused: take() gave them.
   void put_free(std::span<const SlotId> slots, bool unused) KVBM_EXCLUDES(mutex_);
   void count_allocated(size_t n) KVBM_EXCLUDES(mutex_);
@@ -89,7 +90,7 @@ class SlotPool final : private policy::Residents {
   void enter(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
   void count_published(size_t duplicates, size_t ousted) KVBM_EXCLUDES(mutex_);
   // Handles slots that other calls woke; members of other pools are skipped.
-  void settle(const Woken& woken, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  void settle(const DeferredWork& deferred, uint32_t tick, DeferredWork& elsewhere) KVBM_EXCLUDES(mutex_);
   void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept KVBM_EXCLUDES(mutex_);
   void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(mutex_);
@@ -98,7 +99,7 @@ class SlotPool final : private policy::Residents {
   size_t select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) KVBM_EXCLUDES(mutex_);
   // Evicts blocks that only the caller's reference keeps, and parents of resident blocks if a tier below has them: in
   // the state `evicting`, still listed. They are moved to the front of `slots`, in their order; returns their number.
-  size_t evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  size_t evict_held(std::span<SlotId> slots, uint32_t tick, DeferredWork& elsewhere) KVBM_EXCLUDES(mutex_);
   // Gives the account a policy of its own where `own` is not null, and moves its blocks over.
   void open_account(AccountId account, std::unique_ptr<policy::EvictionPolicy> own) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] uint32_t used(AccountId account) const KVBM_EXCLUDES(mutex_);
@@ -147,7 +148,7 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] Parent take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId parent_here(SlotId slot) const KVBM_REQUIRES(mutex_);
   [[nodiscard]] Parent lose_child(const Parent& parent, uint32_t tick) KVBM_REQUIRES(mutex_);
-  void leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
+  void leave_parent(SlotId slot, uint32_t tick, DeferredWork& elsewhere) KVBM_REQUIRES(mutex_);
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
   void offer(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
   void blank(SlotId slot) KVBM_REQUIRES(mutex_);

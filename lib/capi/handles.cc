@@ -244,7 +244,7 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns
   if (tenancy.share != nullptr) {
     tenancy.share->flush(durable, std::move(done));
   } else {
-    tenancy.manager->lower().flush_and_tell(durable, std::move(done));
+    tenancy.manager->lower().flush_and_report(durable, std::move(done));
   }
   int waits = kWaits;
   if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns)) &&

@@ -143,7 +143,7 @@ kvbm_status_t kvbm_offer_wait(kvbm_offer_t* offer, uint64_t timeout_ns, kvbm_err
 
 void kvbm_offer_release(kvbm_offer_t* offer) {
   if (offer == nullptr || kvbm::capi::forked(*offer->tenancy)) return;
-  const kvbm::MemoryWait nobody_to_tell;  // without the abort the manager waits for the lent blocks
+  const kvbm::MemoryWait no_error_path;  // without the abort the manager waits for the lent blocks
   (void)kvbm_offer_abort(offer, "its handle was released");
   delete offer;
 }

@@ -189,7 +189,7 @@ kvbm_status_t kvbm_session_abort(kvbm_session_t* session, const char* reason) {
 
 void kvbm_session_release(kvbm_session_t* session) {
   if (session == nullptr || kvbm::capi::forked(*session->tenancy)) return;
-  const kvbm::MemoryWait nobody_to_tell;  // without the abort the manager waits for the lent blocks
+  const kvbm::MemoryWait no_error_path;  // without the abort the manager waits for the lent blocks
   (void)kvbm_session_abort(session, "its handle was released");
   delete session;
 }

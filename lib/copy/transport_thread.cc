@@ -118,7 +118,7 @@ bool TransportThread::give_turn(uint64_t& within) {
   MutexLock lock(mutex_);
   driving_ = false;
   nudged_ = false;
-  tell_waiting();
+  notify_waiting();
   return waiting_ == 0 && within != 0 && !stopping_ && fall_asleep(within);
 }
 
@@ -202,16 +202,16 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
   }
   // Calls `done` once more before the first wait: events since the caller's own call were notified to earlier waiters
   // only.
-  uint64_t told = told_ - 1;
+  uint64_t notified = notified_ - 1;
   while (driving_ && !is_done && !late) {
-    if (told == told_) {
+    if (notified == notified_) {
       std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
       const uint64_t now = clock_.now_ns();
       const uint64_t rest = std::min(deadline_ns - std::min(deadline_ns, now), kLongestSleepNs);
       turn_.wait_for(lock, std::chrono::nanoseconds(rest));
       lock.release();
     }
-    told = told_;
+    notified = notified_;
     mutex_.unlock();
     is_done = done();
     late = clock_.now_ns() >= deadline_ns;
@@ -237,9 +237,9 @@ bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_
   return is_done;
 }
 
-void TransportThread::tell_waiting() {
+void TransportThread::notify_waiting() {
   if (waiting_ == 0) return;
-  ++told_;
+  ++notified_;
   turn_.notify_all();
 }
 
@@ -303,7 +303,7 @@ bool TransportThread::drive_until(UniqueFunction<bool()>& done, uint64_t deadlin
     bool nudged = false;
     {
       MutexLock lock(mutex_);
-      tell_waiting();
+      notify_waiting();
       nudged = std::exchange(nudged_, false);
       sleeps = !is_done && !nudged && within != 0 && fall_asleep(within);
     }
@@ -331,7 +331,7 @@ void TransportThread::leave() {
     MutexLock lock(mutex_);
     driving_ = false;
     if (waiting_ != 0) {
-      tell_waiting();
+      notify_waiting();
     } else if (called_) {
       back_.notify_one();
     } else if (aside_ && !ready_.empty() && about_to_help != this) {
@@ -367,7 +367,7 @@ void TransportThread::nudge() {
     MutexLock lock(mutex_);
     if (!driving_) return;  // a thread that waits for its turn takes it now, and calls `done`
     nudged_ = true;
-    tell_waiting();
+    notify_waiting();
     slept = std::exchange(asleep_, false);
   }
   if (slept) wake();

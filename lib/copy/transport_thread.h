@@ -108,7 +108,7 @@ class TransportThread final : public Executor {
   void after_doze(bool transport, bool event);
   // Returns true if event_ must be written after the lock is released.
   bool take_sleep() KVBM_REQUIRES(mutex_);
-  void tell_waiting() KVBM_REQUIRES(mutex_);
+  void notify_waiting() KVBM_REQUIRES(mutex_);
   void call_back() KVBM_REQUIRES(mutex_);
   void wake_for_posted();
   void wake() const noexcept;
@@ -134,7 +134,7 @@ class TransportThread final : public Executor {
   uint64_t helps_ KVBM_GUARDED_BY(mutex_) = 0;     // turns that helpers took
   uint64_t seen_ KVBM_GUARDED_BY(mutex_) = 0;      // helps_ when the own thread last looked
   uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;   // helpers that wait for their turn
-  uint64_t told_ KVBM_GUARDED_BY(mutex_) = 0;      // number of times that these were notified
+  uint64_t notified_ KVBM_GUARDED_BY(mutex_) = 0;  // number of times that these were notified
   bool nudged_ KVBM_GUARDED_BY(mutex_) = false;    // the driver must check again before it sleeps
   // The driver, or the last one, sleeps, and no thread has undertaken to wake it.
   bool asleep_ KVBM_GUARDED_BY(mutex_) = false;

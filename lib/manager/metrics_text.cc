@@ -285,8 +285,9 @@ void add_room(HostTier& host, MetricsRegistry& registry) {
       .merge(counters.room_wait);
   registry.histogram("kvbm_prefetch_room_wait_seconds", "Waiting for room in the host, of prefetches that had to.")
       .merge(counters.prefetch_room_wait);
-  const uint64_t prefetches = host.room().waiting_prefetches();
-  const uint64_t all = std::max(host.room().waiting(), prefetches);  // the two counts are read at different moments
+  const uint64_t prefetches = host.space_queue().waiting_prefetches();
+  // The two counts are read at different moments.
+  const uint64_t all = std::max(host.space_queue().waiting(), prefetches);
   registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
       .set(static_cast<int64_t>(all - prefetches));
   registry.gauge("kvbm_prefetches_waiting_for_room", "Prefetches that wait for room in the host now.")

@@ -15,7 +15,7 @@
 
 #include "codec/hash/leaf_hash.h"
 #include "device/driver/driver_library.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 #include "device/transfer/landmark.h"
 #include "support/transfer_world.h"
 
@@ -372,7 +372,7 @@ TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
 }
 
 TEST(DeviceStall, parks_what_is_in_the_driver_when_the_transfers_end) {
-  const size_t before = parked_count();
+  const size_t before = retained_count();
   Keepsake issued;
   {
     TransferWorld world;
@@ -391,7 +391,7 @@ TEST(DeviceStall, parks_what_is_in_the_driver_when_the_transfers_end) {
     EXPECT_GT(world.cuda.calls("cuLaunchKernel"), launched);
     world.transfers.reset();
     EXPECT_EQ(outcome.wait(), Code::tier_disabled);
-    EXPECT_GT(parked_count(), before);
+    EXPECT_GT(retained_count(), before);
     EXPECT_FALSE(issued.dropped());
   }
 }

@@ -171,11 +171,11 @@ TEST(DiskTierReal, what_is_read_past_the_tier_stays_until_it_is_let_go_of) {
   // The tier is not closed before the lease ends, either.
   held = heads_of(t, 1600, 1);
   ASSERT_GE(held[0].place.fd, 0);
-  std::atomic<bool> let_go{false};
+  std::atomic<bool> released{false};
   std::promise<bool> closed;
-  t.tier->shutdown([&] { closed.set_value(let_go.load()); });
+  t.tier->shutdown([&] { closed.set_value(released.load()); });
   EXPECT_TRUE(held[0].is_right());
-  let_go.store(true);
+  released.store(true);
   held.clear();
   EXPECT_TRUE(closed.get_future().get());
   t.tier.reset();

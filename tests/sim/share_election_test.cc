@@ -66,7 +66,7 @@ struct Host {
   std::string socket;  // of the process that listened last
   size_t owners = 0;
   std::set<uint64_t> acknowledged;
-  std::set<Key> let_go;
+  std::set<Key> evicted;
 };
 
 class Losses final : public tier::TierListener {
@@ -74,7 +74,7 @@ class Losses final : public tier::TierListener {
   explicit Losses(Host& host) : host_(host) {}
   void removed(TierIndex, std::span<const Identity> ids, bool damaged) override {
     EXPECT_FALSE(damaged);
-    for (const Identity& id : ids) host_.let_go.insert(id.key);
+    for (const Identity& id : ids) host_.evicted.insert(id.key);
   }
   void disabled(TierIndex, const Status&) override {}
 
@@ -389,7 +389,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
   const size_t owner = w.owner();
   if (owner == World::kNone) return 0;
   for (const uint64_t one : w.acknowledged) {
-    if (w.let_go.count(key_of(one)) != 0) continue;
+    if (w.evicted.count(key_of(one)) != 0) continue;
     EXPECT_TRUE(w.processes[owner]->has(one)) << "record " << one << " was acknowledged and is lost";
     ++seen.looked;
   }

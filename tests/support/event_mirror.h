@@ -24,7 +24,7 @@ class EventMirror {
     EXPECT_TRUE(made.ok());
     queue_ = std::move(made).value();
     manager_.events().subscribe(queue_);
-    told_ = here();
+    reported_ = here();
   }
   ~EventMirror() { manager_.events().subscribe(nullptr); }
   EventMirror(const EventMirror&) = delete;
@@ -34,9 +34,13 @@ class EventMirror {
   void check() {
     read();
     const std::set<Place> now = here();
-    for (const Place& place : now) EXPECT_TRUE(told_.contains(place)) << "there, and events say it is not: " << text(place);
-    for (const Place& place : told_) EXPECT_TRUE(now.contains(place)) << "gone, and no event said so: " << text(place);
-    told_ = now;
+    for (const Place& place : now) {
+      EXPECT_TRUE(reported_.contains(place)) << "there, and events say it is not: " << text(place);
+    }
+    for (const Place& place : reported_) {
+      EXPECT_TRUE(now.contains(place)) << "gone, and no event said so: " << text(place);
+    }
+    reported_ = now;
   }
   [[nodiscard]] uint64_t stored() const { return stored_; }
   [[nodiscard]] uint64_t removed_below() const { return removed_below_; }
@@ -59,19 +63,19 @@ class EventMirror {
     switch (e.kind) {
       case copy::EventKind::stored:
         ++stored_;
-        told_.insert(place);
+        reported_.insert(place);
         break;
       case copy::EventKind::removed:
         removed_below_ += e.tier != 0 ? 1 : 0;
-        told_.erase(place);
+        reported_.erase(place);
         break;
       case copy::EventKind::cleared:
         ++cleared_;
-        std::erase_if(told_, [&](const Place& p) { return e.ns == NamespaceId{} || std::get<1>(p) == e.ns; });
+        std::erase_if(reported_, [&](const Place& p) { return e.ns == NamespaceId{} || std::get<1>(p) == e.ns; });
         break;
       case copy::EventKind::disabled:
         ++disabled_;
-        std::erase_if(told_, [&](const Place& p) { return std::get<0>(p) == e.tier; });
+        std::erase_if(reported_, [&](const Place& p) { return std::get<0>(p) == e.tier; });
         break;
     }
   }
@@ -97,7 +101,7 @@ class EventMirror {
 
   manager::Manager& manager_;
   std::shared_ptr<copy::Queue> queue_;
-  std::set<Place> told_;
+  std::set<Place> reported_;
   uint64_t sequence_ = 0;
   uint64_t stored_ = 0, removed_below_ = 0, cleared_ = 0, disabled_ = 0;
 };

@@ -114,7 +114,7 @@ void World::settle() {
   ASSERT_TRUE(drain() < 10'000'000);
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
-  EXPECT_EQ(manager_->host().room().waiting(), 0U);
+  EXPECT_EQ(manager_->host().space_queue().waiting(), 0U);
   EXPECT_EQ(manager_->host().landing_staging().used_bytes(), 0U);
   watched_.clear();
   for (Held& held : held_) manager_->host().release(held.slots);

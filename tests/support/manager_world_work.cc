@@ -309,7 +309,7 @@ void World::take() {
   std::vector<SlotId> slots(some.size(), kNoSlot);
   slots.resize(manager_->host().table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->host().tick()));
   seen.taken += slots.size();
-  if (!slots.empty()) manager_->stack().keep_taken(slots);
+  if (!slots.empty()) manager_->stack().keep_received(slots);
 }
 
 // Holds a match for a while, which keeps its blocks where they are.

@@ -6,7 +6,7 @@
 
 #include "codec/lossless/zstd_leaf.h"
 #include "manager/host/host_record.h"
-#include "manager/node/take.h"
+#include "manager/node/accept_offered.h"
 #include "manager/operation/lookup.h"
 #include "manager/operation/move.h"
 
@@ -66,7 +66,8 @@ SimNode::SimNode(SimExecutor& sim, SimNetwork& net, Options what)
   source_ = std::make_unique<manager::NodeSource>(manager_->stack().keep(), manager_->namespaces(), executor());
   mesh_->take_offers([this](cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
                             std::vector<uint32_t>& want) {
-    manager::take_offered(manager_->stack().keep(), TierIndex{1}, *tier_, link, offered, lease, source_->links(), want);
+    manager::accept_offered(manager_->stack().keep(), TierIndex{1}, *tier_, link, offered, lease, source_->links(),
+                            want);
   });
   if (coder_ != nullptr) {
     coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, executor(), executor(), manager_);

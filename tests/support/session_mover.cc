@@ -119,7 +119,7 @@ void SimMover::try_end(uint64_t number) {
   });
 }
 
-void SimMover::let_go() {
+void SimMover::release() {
   held = false;
   while (!jobs_.empty()) end(jobs_.begin()->first);
 }

@@ -22,7 +22,7 @@ class SimMover final : public cluster::session::SliceMover {
 
   double spoil = 0;              // of scatters that find damage
   uint64_t delay_ns = 300'000;
-  bool held = false;             // nothing ends until let_go()
+  bool held = false;             // nothing ends until release()
   // Number of the machine that the device is in; 0: it shares nothing. Memory shared by one mover can be mapped by
   // others, and stays mapped when its owner is gone.
   uint8_t machine = 0;
@@ -30,7 +30,7 @@ class SimMover final : public cluster::session::SliceMover {
   std::function<bool()> stopped;  // its process runs nothing now
   // Loses the device: all copies in progress and all later ones end with tier_disabled.
   void lose() { lost_ = true; }
-  void let_go();
+  void release();
 
   void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
   void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;

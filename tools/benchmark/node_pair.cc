@@ -117,14 +117,14 @@ Status serve(const NodePairOptions& size, const char* listen, int out) {
 
 Result<std::unique_ptr<NodeOwner>> NodeOwner::prepare(const NodePairOptions& size) {
   int said[2];
-  int told[2];
+  int to_child[2];
   if (::pipe2(said, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
   auto made = std::unique_ptr<NodeOwner>(new NodeOwner());
   made->said_ = Fd(said[0]);
   const Fd says(said[1]);
-  if (::pipe2(told, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
-  made->told_ = Fd(told[1]);
-  const Fd hears(told[0]);
+  if (::pipe2(to_child, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
+  made->to_child_ = Fd(to_child[1]);
+  const Fd hears(to_child[0]);
   auto child = Child::start([&] {
     char listen[128] = {};
     if (::read(hears.get(), listen, sizeof listen - 1) > 0) (void)serve(size, listen, says.get()).ok();
@@ -135,7 +135,7 @@ Result<std::unique_ptr<NodeOwner>> NodeOwner::prepare(const NodePairOptions& siz
 }
 
 Status NodeOwner::begin(const std::string& listen) {
-  if (::write(told_.get(), listen.data(), listen.size()) != static_cast<ssize_t>(listen.size())) {
+  if (::write(to_child_.get(), listen.data(), listen.size()) != static_cast<ssize_t>(listen.size())) {
     return {Code::io_error, "the other node is gone"};
   }
   char text[128] = {};

@@ -49,8 +49,8 @@ class NodeOwner {
 
  private:
   NodeOwner() = default;
-  Fd said_;  // pipe that the child writes
-  Fd told_;  // pipe that the child reads
+  Fd said_;      // pipe that the child writes
+  Fd to_child_;  // pipe that the child reads
   std::unique_ptr<Child> child_;
   std::string address_;
   pid_t pid_ = 0;

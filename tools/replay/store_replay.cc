@@ -164,14 +164,14 @@ class Engine {
     if (!shared_.options.progress) return;
     std::lock_guard lock(shared_.mutex);
     StoreProgress& p = shared_.so_far;
-    p.requests += mine_.requests - told_.requests;
-    p.block_refs += mine_.block_refs - told_.block_refs;
-    p.hits += mine_.hits - told_.hits;
-    p.tokens += mine_.tokens - told_.tokens;
-    p.tokens_saved += mine_.tokens_saved - told_.tokens_saved;
-    p.verified_blocks += mine_.verified_blocks - told_.verified_blocks;
-    p.wrong_blocks += mine_.wrong_blocks - told_.wrong_blocks;
-    told_ = mine_;
+    p.requests += mine_.requests - reported_.requests;
+    p.block_refs += mine_.block_refs - reported_.block_refs;
+    p.hits += mine_.hits - reported_.hits;
+    p.tokens += mine_.tokens - reported_.tokens;
+    p.tokens_saved += mine_.tokens_saved - reported_.tokens_saved;
+    p.verified_blocks += mine_.verified_blocks - reported_.verified_blocks;
+    p.wrong_blocks += mine_.wrong_blocks - reported_.wrong_blocks;
+    reported_ = mine_;
     shared_.options.progress(p);
   }
 
@@ -260,7 +260,7 @@ class Engine {
   std::vector<kvbm_status_t> status_;
   Cache cache_;
   StoreResult mine_;
-  StoreResult told_;
+  StoreResult reported_;
 };
 
 // Shows the manager to the observer, and withdraws it before it is released, however the replay ends.

@@ -202,7 +202,9 @@ class OsFileSystem final : public FileSystem {
 
   // Logs here, so that a process without a tier on disk gets no message about io_uring.
   Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override {
-    if (log_ != nullptr && !note_.empty() && !told_.exchange(true, std::memory_order_relaxed)) warn_of_ring(*log_, note_);
+    if (log_ != nullptr && !note_.empty() && !warned_.exchange(true, std::memory_order_relaxed)) {
+      warn_of_ring(*log_, note_);
+    }
     return open_os_directory(engine_, path, create);
   }
   Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) override {
@@ -230,7 +232,7 @@ class OsFileSystem final : public FileSystem {
   std::shared_ptr<IoEngine> engine_;
   const std::string note_;
   const Log* const log_;
-  std::atomic<bool> told_{false};
+  std::atomic<bool> warned_{false};
 };
 
 }  // namespace

@@ -97,9 +97,9 @@ bool lets_in_this_user_alone(int fd) noexcept {
   for (size_t at = kAclHead; at + kAclEntry <= static_cast<size_t>(got); at += kAclEntry) {
     const auto tag = load_le<uint16_t>(list.data() + at);
     const auto may = load_le<uint16_t>(list.data() + at + 2);
-    const bool is_nobody_elses = tag == kAclOwner || tag == kAclMask ||
-                                 (tag == kAclUser && is_this_user(load_le<uint32_t>(list.data() + at + 4)));
-    if (may != 0 && !is_nobody_elses) return false;
+    const bool of_this_user = tag == kAclOwner || tag == kAclMask ||
+                              (tag == kAclUser && is_this_user(load_le<uint32_t>(list.data() + at + 4)));
+    if (may != 0 && !of_this_user) return false;
   }
   return true;
 }

@@ -33,7 +33,7 @@ Status load_seal_keys(Options& options) {
   return coded ? capi::absent(capi::kNoCoding) : Status();
 }
 
-void LateDecoder::keep(const Identity&, Delivery) {}
+void BackgroundDecoder::keep(const Identity&, Delivery) {}
 
 }  // namespace kvbm::manager
 

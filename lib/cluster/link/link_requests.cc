@@ -312,12 +312,12 @@ void LinkRequests::drain() {
   std::vector<Quiet> quiet;
   finished.swap(finished_);
   quiet.swap(quiet_);
-  size_t told = 0;
+  size_t reported = 0;
   try {
-    while (told < finished.size()) tell(finished[told++]);
+    while (reported < finished.size()) tell(finished[reported++]);
   } catch (const std::bad_alloc&) {
     // The other operations are reported next time; those that ended meanwhile follow them.
-    finished.erase(finished.begin(), finished.begin() + static_cast<std::ptrdiff_t>(told));
+    finished.erase(finished.begin(), finished.begin() + static_cast<std::ptrdiff_t>(reported));
     finished.swap(finished_);
     quiet.swap(quiet_);
     for (Operation& late : finished) finished_.push_back(std::move(late));

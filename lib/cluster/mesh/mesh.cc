@@ -359,7 +359,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.state = "ready";
     dialled->second.failure.clear();
     dialled->second.refused = false;
-    for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
+    for (auto& [address, throttle] : dialled->second.throttles) throttle.over();
   }
   say(LogLevel::info, name_of(link) + " is connected, " + said_of(link.protection()));
   ask_status(c->link);
@@ -466,7 +466,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   t.refused = !was_ready && is_it && keeps_apart(why.code()) && t.addresses.size() == 1;
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
     const std::string& address = t.addresses[t.next];
-    const std::string text = t.complaints[address].failed(t.state, executor_->clock().now_ns());
+    const std::string text = t.throttles[address].failed(t.state, executor_->clock().now_ns());
     if (!text.empty()) say(LogLevel::warning, "no link to " + address + ": " + text);
   }
   dial_later(target);

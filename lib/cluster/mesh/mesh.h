@@ -17,7 +17,7 @@
 #include "base/telemetry/log.h"
 #include "cluster/link/link_hub.h"
 #include "cluster/mesh/backoff.h"
-#include "cluster/mesh/complaint.h"
+#include "cluster/mesh/log_throttle.h"
 #include "cluster/mesh/mesh_counts.h"
 #include "cluster/placement/membership.h"
 #include "cluster/placement/placement.h"
@@ -144,7 +144,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     bool refused = false;            // that was a refusal, which repeats until one side's configuration changes
     bool is_self = false;
     bool connected = false;
-    std::map<std::string, Complaint> complaints{};  // by address
+    std::map<std::string, LogThrottle> throttles{};  // by address
   };
 
   void add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled);

@@ -319,7 +319,9 @@ void Sender::on_writable(PeerId peer) { outbox_.writable(peer); }
 void Sender::on_closed(PeerId peer) {
   outbox_.closed(peer);
   direct_.closed(peer);
-  for (auto& s : sharings_) s->told.erase(std::remove(s->told.begin(), s->told.end(), peer), s->told.end());
+  for (auto& s : sharings_) {
+    s->notified.erase(std::remove(s->notified.begin(), s->notified.end(), peer), s->notified.end());
+  }
   early_.erase(std::remove_if(early_.begin(), early_.end(), [&](const Early& e) { return e.peer == peer; }),
                early_.end());
   std::vector<std::pair<RequestId, uint16_t>> ended;

@@ -120,7 +120,7 @@ class Sender {
     std::unique_ptr<SharedSlots> slots;
     bool making = false;
     std::vector<SharedSlots::Reader> waiting;
-    std::vector<PeerId> told;  // connections that know of it
+    std::vector<PeerId> notified;  // connections that know of it
   };
   struct Offer {
     OfferRequest request;

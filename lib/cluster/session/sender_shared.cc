@@ -74,8 +74,8 @@ void Sender::shared(const SliceMover* mover, Result<SharedMemory> memory) {
 }
 
 void Sender::tell_shared(Sink& sink, uint16_t rank, Sharing& sharing) {
-  const auto known = std::find(sharing.told.begin(), sharing.told.end(), sink.peer);
-  if (known == sharing.told.end()) sharing.told.push_back(sink.peer);
+  const auto known = std::find(sharing.notified.begin(), sharing.notified.end(), sink.peer);
+  if (known == sharing.notified.end()) sharing.notified.push_back(sink.peer);
   const SharedSlots& slots = *sharing.slots;
   send(sink, rank, Shared{Code::ok, slots.slots(), slots.slot_bytes(), slots.memory().said, {}});
 }
@@ -84,7 +84,7 @@ void Sender::place(const Sink& sink, const LocalPart& local, uint32_t slot, Slic
   Push& push = pushes_[slot];
   if ((push.entry.ways & kWayShared) == 0) return;
   const Sharing& sharing = sharing_of(*local.map.mover);
-  if (std::find(sharing.told.begin(), sharing.told.end(), sink.peer) == sharing.told.end()) return;
+  if (std::find(sharing.notified.begin(), sharing.notified.end(), sink.peer) == sharing.notified.end()) return;
   if (move.runs.size() != move.leaves.size()) return;  // only the CPU could hash these
   SharedSlots& slots = *sharing.slots;
   const uint32_t taken = slots.take(push.sink, push.entry.tag);

@@ -21,15 +21,15 @@ void PeerAsk::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunctio
   question->ids = std::move(ids);
   question->deadline_ns = deadline_ns;
   question->done = std::move(done);
-  if (!commons_->enter()) {
-    commons_->executor.post([question] { question->done(); });
+  if (!context_->enter()) {
+    context_->executor.post([question] { question->done(); });
     return;
   }
-  commons_->mesh.executor().post([self = shared_from_this(), question] { self->put_question(question); });
+  context_->mesh.executor().post([self = shared_from_this(), question] { self->put_question(question); });
 }
 
 void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
-  Peers& mesh = commons_->mesh;
+  Peers& mesh = context_->mesh;
   std::map<NodeId, std::vector<Identity>> by_node;  // in the order of nodes, not of pointers
   std::vector<PeerLink*> ready = mesh.ready();
   if (ready.size() <= kAskAll) {
@@ -37,7 +37,7 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
     for (PeerLink* link : ready) by_node[link->peer().node] = question->ids;
     question->from = Placement::kMaxReplicas;
   } else {
-    const size_t to = question->from == 0 ? commons_->options.replicas + 1 : Placement::kMaxReplicas;
+    const size_t to = question->from == 0 ? context_->options.replicas + 1 : Placement::kMaxReplicas;
     std::array<PeerLink*, Placement::kMaxReplicas> homes{};
     for (const Identity& id : question->ids) {
       const size_t n = mesh.homes(id.key, std::span(homes).first(std::min(to, homes.size())));
@@ -53,9 +53,9 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
     if (link == nullptr) continue;
     auto batch = std::make_unique<FindBatch>();
     batch->ids = std::move(ids);
-    batch->deadline_ns = std::min(question->deadline_ns, commons_->latest_ns());
+    batch->deadline_ns = std::min(question->deadline_ns, context_->latest_ns());
     batch->done = [self = shared_from_this(), question, facts = link->peer()](FindBatch& answer) {
-      self->commons_->places.learn(facts, answer);
+      self->context_->places.learn(facts, answer);
       self->note_silence(facts, answer);
       self->answered(question);
     };
@@ -75,7 +75,7 @@ bool PeerAsk::is_silent(const PeerLink& link) {
 
 void PeerAsk::note_silence(const NodeFacts& facts, const FindBatch& answer) {
   const bool expired = !answer.status.empty() && answer.status.front() == Code::deadline;
-  const PeerLink* const link = commons_->mesh.link_to(facts.node);
+  const PeerLink* const link = context_->mesh.link_to(facts.node);
   if (link == nullptr) {
     silent_.erase(facts.node);
   } else if (expired) {
@@ -85,18 +85,18 @@ void PeerAsk::note_silence(const NodeFacts& facts, const FindBatch& answer) {
 
 void PeerAsk::keep_unknown(Question& question) const {
   PeerPlaces::Place known;
-  const auto placed = [&](const Identity& id) { return commons_->places.locate(id, known); };
+  const auto placed = [&](const Identity& id) { return context_->places.locate(id, known); };
   question.ids.erase(std::remove_if(question.ids.begin(), question.ids.end(), placed), question.ids.end());
 }
 
 void PeerAsk::answered(const std::shared_ptr<Question>& question) {
   if (--question->waiting != 0) return;
-  if (question->from < Placement::kMaxReplicas && commons_->executor.clock().now_ns() < question->deadline_ns) {
+  if (question->from < Placement::kMaxReplicas && context_->executor.clock().now_ns() < question->deadline_ns) {
     keep_unknown(*question);
     if (!question->ids.empty()) return put_question(question);
   }
   question->done();
-  commons_->leave();
+  context_->leave();
 }
 
 }  // namespace kvbm::cluster

@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/tier/peer_commons.h"
+#include "cluster/tier/peer_tier_context.h"
 
 namespace kvbm::cluster {
 
 class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
  public:
-  explicit PeerAsk(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
+  explicit PeerAsk(std::shared_ptr<PeerTierContext> context) : context_(std::move(context)) {}
 
   // Asks the nodes for these records and stores their answers. A node that let a query expire and has sent nothing
   // since is skipped: a stopped node delays one query, not every one until its link ends. `done` runs once, on the
@@ -35,7 +35,7 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
   void keep_unknown(Question& question) const;
   void answered(const std::shared_ptr<Question>& question);
 
-  const std::shared_ptr<PeerCommons> commons_;
+  const std::shared_ptr<PeerTierContext> context_;
   std::map<NodeId, uint64_t> silent_;  // nodes that let a query expire, and their message count at that time
 };
 

@@ -46,7 +46,7 @@ class PeerFetch::Loan {
   ~Loan() {
     const MemoryWait until_woken;  // fetches may wait for this staging
     fetch_->give_back(staging_);
-    fetch_->commons_->leave();
+    fetch_->context_->leave();
   }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
@@ -59,14 +59,14 @@ class PeerFetch::Loan {
 void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   auto op = std::make_shared<GetOp>();
   const size_t n = batch->items.size();
-  const bool open = commons_->enter();
+  const bool open = context_->enter();
   batch->status.assign(n, open ? Code::miss : Code::closed);
   op->where.resize(n);
   op->left.store(n + 1, std::memory_order_relaxed);
   op->deadline_ns = batch->deadline_ns;
   op->batch = std::move(batch);
   if (!open) {
-    commons_->executor.post([op] { op->batch->done(*op->batch); });
+    context_->executor.post([op] { op->batch->done(*op->batch); });
     return;
   }
   std::vector<size_t> known;
@@ -74,19 +74,19 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   known.reserve(n);
   uint64_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
+    if (context_->places.locate(op->batch->items[i].id, op->where[i])) {
       tier::InPlace place;
       (in_place_.find(op->where[i], place) ? here : known).push_back(i);
       bytes += round_up(room_of(op->where[i]), kIoAlign);
     } else {
-      commons_->places.count_miss();
+      context_->places.count_miss();
     }
   }
   op->lends = op->batch->accepts.verifies && op->batch->accepts.borrows && bytes <= staging_.limit() / 2;
   const size_t settled = n - known.size() - here.size();
   read_here(op, here);
   if (known.empty()) return items_done(op, settled + 1);
-  commons_->mesh.executor().post([self = shared_from_this(), op, settled, known = std::move(known)] {
+  context_->mesh.executor().post([self = shared_from_this(), op, settled, known = std::move(known)] {
     self->items_done(op, settled + 1);
     self->begin(op, known);
   });
@@ -115,9 +115,9 @@ void PeerFetch::staging_quiet(uint64_t cookie) {
 void PeerFetch::pump() {
   while (!waiting_.empty()) {
     const NodeId node = where(waiting_.front()).node;
-    PeerLink* const link = commons_->mesh.link_to(node);
+    PeerLink* const link = context_->mesh.link_to(node);
     auto batch = std::make_unique<FetchBatch>();
-    batch->deadline_ns = commons_->latest_ns();
+    batch->deadline_ns = context_->latest_ns();
     const std::shared_ptr<Request> request = ask(node);
     if (request != nullptr) batch->coding = request->asked.coding;
     Pieces pieces;
@@ -168,7 +168,7 @@ bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
   if (now_ns() >= next.op->deadline_ns) {
     code = Code::deadline;
   } else if (link == nullptr) {
-    commons_->places.forget_holder(item(next).id, place.index);
+    context_->places.forget_holder(item(next).id, place.index);
     code = Code::owner_gone;
   } else if (!staging_.fits(room_of(place))) {
     code = Code::no_room;
@@ -189,7 +189,7 @@ MutableBytes PeerFetch::take_staging(size_t bytes, bool& none) {
 void PeerFetch::give_back(MutableBytes staging) {
   staging_.give_back(staging);
   if (!starved_.load(std::memory_order_seq_cst) || !starved_.exchange(false)) return;
-  commons_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
+  context_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
 }
 
 // Ends items that wait for staging past their deadline, and sets a timer for the next deadline.
@@ -210,7 +210,7 @@ void PeerFetch::end_late() {
   }
   if (first_late_ns_ >= armed_ns_) return;
   armed_ns_ = first_late_ns_;
-  commons_->mesh.executor().post_at(armed_ns_, [weak = weak_from_this(), at = armed_ns_] {
+  context_->mesh.executor().post_at(armed_ns_, [weak = weak_from_this(), at = armed_ns_] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     if (self->armed_ns_ == at) self->armed_ns_ = kNever;
@@ -236,7 +236,7 @@ void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
         good.push_back(std::move(pieces[i]));
       } else {
         staging_.give_back(pieces[i].staging);
-        commons_->places.forget_holder(one.id, where(pieces[i].what).index);
+        context_->places.forget_holder(one.id, where(pieces[i].what).index);
         end_item(pieces[i].what, code);
       }
     } else {
@@ -260,7 +260,7 @@ void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
   if (said.status == Code::no_room && now_ns() - since < kRoomWaitNs) return ask_later(piece.what);
   const bool gone = said.status == Code::miss || said.status == Code::no_room || said.status == Code::owner_gone ||
                     said.status == Code::mismatch || said.status == Code::damaged;
-  if (gone) commons_->places.forget_holder(said.id, where(piece.what).index);
+  if (gone) context_->places.forget_holder(said.id, where(piece.what).index);
   // A record of another size than was reported counts as gone, until the node is asked again.
   end_item(piece.what, said.status == Code::no_room ? Code::miss : said.status);
 }
@@ -268,7 +268,7 @@ void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
 void PeerFetch::ask_later(const Waiting& what) {
   later_.push_back(what);
   if (later_.size() != 1) return;
-  commons_->mesh.executor().post_at(now_ns() + kAskAgainNs, [self = shared_from_this()] {
+  context_->mesh.executor().post_at(now_ns() + kAskAgainNs, [self = shared_from_this()] {
     for (Waiting& one : self->later_) {
       self->first_late_ns_ = std::min(self->first_late_ns_, one.op->deadline_ns);
       self->waiting_.push_back(std::move(one));
@@ -301,7 +301,7 @@ void PeerFetch::elsewhere(Pieces pieces) {
     if (piece.coded) coded += piece.bytes;
     some.push_back(std::move(piece));
     if (coded < kDecodeTask && &piece != &pieces.back()) continue;
-    commons_->executor.post(
+    context_->executor.post(
         [self = shared_from_this(), task = std::exchange(some, {})]() mutable { self->copy_out(std::move(task)); });
     coded = 0;
   }
@@ -339,12 +339,12 @@ Code PeerFetch::deliver(const Piece& piece) {
     }
   }
   give_back(piece.staging);
-  if (code != Code::ok) commons_->places.reject(target.id);
+  if (code != Code::ok) context_->places.reject(target.id);
   return code;
 }
 
 Code PeerFetch::lend(tier::GetItem& target, ConstBytes payload, MutableBytes staging) {
-  if (!commons_->enter()) {
+  if (!context_->enter()) {
     give_back(staging);
     return Code::closed;
   }
@@ -355,7 +355,7 @@ Code PeerFetch::lend(tier::GetItem& target, ConstBytes payload, MutableBytes sta
 
 void PeerFetch::end_item(const Waiting& what, Code code) {
   what.op->batch->status[what.item] = code;
-  commons_->places.count_get(code, item(what).payload_bytes);
+  context_->places.count_get(code, item(what).payload_bytes);
   items_done(what.op, 1);
 }
 
@@ -363,12 +363,12 @@ void PeerFetch::items_done(const std::shared_ptr<GetOp>& op, size_t n) {
   if (op->left.fetch_sub(n, std::memory_order_acq_rel) != n) return;
   if (op->batch->accepts.verifies) {
     op->batch->done(*op->batch);
-    commons_->leave();
+    context_->leave();
     return;
   }
-  commons_->executor.post([self = shared_from_this(), op] {
+  context_->executor.post([self = shared_from_this(), op] {
     op->batch->done(*op->batch);
-    self->commons_->leave();
+    self->context_->leave();
   });
 }
 

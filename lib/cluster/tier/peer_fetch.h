@@ -20,15 +20,15 @@
 #include <vector>
 
 #include "cluster/link/staging_pool.h"
-#include "cluster/tier/peer_commons.h"
 #include "cluster/tier/peer_in_place.h"
+#include "cluster/tier/peer_tier_context.h"
 
 namespace kvbm::cluster {
 
 class PeerFetch final : public StagingOwner, public std::enable_shared_from_this<PeerFetch> {
  public:
-  explicit PeerFetch(std::shared_ptr<PeerCommons> commons)
-      : commons_(std::move(commons)), in_place_(commons_), staging_(commons_->options.staging_bytes) {}
+  explicit PeerFetch(std::shared_ptr<PeerTierContext> context)
+      : context_(std::move(context)), in_place_(context_), staging_(context_->options.staging_bytes) {}
 
   void get(std::unique_ptr<tier::GetBatch> batch);
   void staging_quiet(uint64_t cookie) override;
@@ -73,7 +73,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
 
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
-  [[nodiscard]] uint64_t now_ns() const noexcept { return commons_->mesh.executor().clock().now_ns(); }
+  [[nodiscard]] uint64_t now_ns() const noexcept { return context_->mesh.executor().clock().now_ns(); }
   // Sends the requests in waiting_ over their nodes' links.
   void begin(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   // Read from the memory of nodes of this machine (peer_fetch_in_place.cc).
@@ -102,7 +102,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void end_item(const Waiting& what, Code code);
   void items_done(const std::shared_ptr<GetOp>& op, size_t n);
 
-  const std::shared_ptr<PeerCommons> commons_;
+  const std::shared_ptr<PeerTierContext> context_;
   const PeerInPlace in_place_;
   StagingPool staging_;
   std::atomic<bool> starved_{false};  // an item waits for staging

@@ -7,7 +7,7 @@
 namespace kvbm::cluster {
 
 size_t PeerFetch::room_of(const Place& place) const {
-  const auto& coder = commons_->options.coder;
+  const auto& coder = context_->options.coder;
   if (coder == nullptr) return place.head_bytes + place.payload_bytes;
   return coder->room(place.head_bytes, place.payload_bytes);
 }
@@ -15,7 +15,7 @@ size_t PeerFetch::room_of(const Place& place) const {
 // Returns how the next request to a node asks for records; null: plain, and no outcome is reported. Depends on the
 // items that wait for that node, as many as one request carries.
 std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
-  const auto& coder = commons_->options.coder;
+  const auto& coder = context_->options.coder;
   if (coder == nullptr) return nullptr;
   uint64_t bytes = 0;
   size_t items = 0;

@@ -21,7 +21,7 @@ void PeerFetch::read_here(const std::shared_ptr<GetOp>& op, const std::vector<si
       some.push_back(items[first]);
       bytes += op->where[items[first]].payload_bytes;
     }
-    commons_->executor.post(
+    context_->executor.post(
         [self = shared_from_this(), op, some = std::move(some)] { self->read_some(op, some); });
   }
 }
@@ -29,7 +29,7 @@ void PeerFetch::read_here(const std::shared_ptr<GetOp>& op, const std::vector<si
 void PeerFetch::read_some(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items) {
   std::vector<size_t> elsewhere;
   for (const size_t i : items) {
-    if (commons_->executor.clock().now_ns() >= op->deadline_ns) {
+    if (context_->executor.clock().now_ns() >= op->deadline_ns) {
       end_item({op, i}, Code::deadline);
     } else if (read_one(op->batch->items[i], op->where[i]) == Code::ok) {
       end_item({op, i}, Code::ok);
@@ -38,11 +38,11 @@ void PeerFetch::read_some(const std::shared_ptr<GetOp>& op, const std::vector<si
     }
   }
   if (elsewhere.empty()) return;
-  commons_->mesh.executor().post([self = shared_from_this(), op, elsewhere = std::move(elsewhere)] {
+  context_->mesh.executor().post([self = shared_from_this(), op, elsewhere = std::move(elsewhere)] {
     for (const size_t i : elsewhere) {
       // The known places may have changed meanwhile.
       Place now;
-      if (self->commons_->places.locate(op->batch->items[i].id, now)) op->where[i] = now;
+      if (self->context_->places.locate(op->batch->items[i].id, now)) op->where[i] = now;
     }
     self->begin(op, elsewhere);
   });
@@ -60,13 +60,13 @@ Code PeerFetch::read_one(tier::GetItem& item, const Place& where) const {
 
 // Asks where a record that arrived over the link lies in its node's memory: the next reader then needs no message.
 void PeerFetch::ask_again(const NodeId& node, std::vector<Identity> ids) {
-  PeerLink* const link = commons_->mesh.link_to(node);
+  PeerLink* const link = context_->mesh.link_to(node);
   if (link == nullptr) return;
   auto batch = std::make_unique<FindBatch>();
   batch->ids = std::move(ids);
-  batch->deadline_ns = commons_->latest_ns();
-  batch->done = [commons = commons_, facts = link->peer()](FindBatch& answer) {
-    commons->places.learn(facts, answer);
+  batch->deadline_ns = context_->latest_ns();
+  batch->done = [context = context_, facts = link->peer()](FindBatch& answer) {
+    context->places.learn(facts, answer);
   };
   link->find(std::move(batch));
 }

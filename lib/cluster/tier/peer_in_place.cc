@@ -19,7 +19,7 @@ bool lies(const std::shared_ptr<const MappedPools::Pool>& pool, uint64_t hint, t
 }  // namespace
 
 void PeerInPlace::find(std::span<tier::InPlace> items) const {
-  if (commons_->options.pools == nullptr) return;
+  if (context_->options.pools == nullptr) return;
   // Caches the last holder: most records of one find are of one node.
   uint64_t holder = 0;
   bool holds = false;
@@ -28,26 +28,26 @@ void PeerInPlace::find(std::span<tier::InPlace> items) const {
     if (const uint64_t next = PeerPlaces::holder_of(item.location); next != holder) {
       holder = next;
       NodeId node;
-      holds = commons_->places.node_of(item.location, node);
-      pool = holds ? commons_->options.pools->of(node) : nullptr;
+      holds = context_->places.node_of(item.location, node);
+      pool = holds ? context_->options.pools->of(node) : nullptr;
     }
     Place where;
     if (holds) {
       lies(pool, PeerPlaces::hint_of(item.location), item);
-    } else if (commons_->places.locate(item.id, where)) {
+    } else if (context_->places.locate(item.id, where)) {
       find(where, item);
     }
   }
 }
 
 bool PeerInPlace::find(const Place& where, tier::InPlace& out) const {
-  if (commons_->options.pools == nullptr || where.tier != kHostTier || where.hint == 0) return false;
-  return lies(commons_->options.pools->of(where.node), where.hint, out);
+  if (context_->options.pools == nullptr || where.tier != kHostTier || where.hint == 0) return false;
+  return lies(context_->options.pools->of(where.node), where.hint, out);
 }
 
 Code PeerInPlace::read(tier::GetItem& item, const tier::InPlace& what) const {
   std::optional<codec::HeadView> head;
-  const Family family = commons_->families.get(item.id.family);
+  const Family family = context_->families.get(item.id.family);
   const Code code = copy::local::read_head(place_of(what), family, item.id.key, item.head, head);
   if (code != Code::ok) return code;
   const uint64_t bytes = head->header().stored_bytes;
@@ -80,13 +80,13 @@ void PeerInPlace::stale(const tier::InPlace& item, const Pool& pool) const {
   // There is no head yet: the owner makes one when the record is first requested.
   if (!copy::local::has_head(place_of(item))) return;
   Place where;
-  if (!commons_->places.locate(item.id, where) || where.node != pool.node) return;
-  if (pool.place(where.hint).head.data() == item.head.data()) commons_->places.forget_slot(item.id, where);
+  if (!context_->places.locate(item.id, where) || where.node != pool.node) return;
+  if (pool.place(where.hint).head.data() == item.head.data()) context_->places.forget_slot(item.id, where);
 }
 
 bool PeerInPlace::worth_asking(const Place& where) const {
   const bool placed = where.tier == kHostTier && where.hint != 0;
-  return !placed && commons_->options.pools != nullptr && commons_->options.pools->of(where.node) != nullptr;
+  return !placed && context_->options.pools != nullptr && context_->options.pools->of(where.node) != nullptr;
 }
 
 }  // namespace kvbm::cluster

@@ -8,14 +8,14 @@
 
 #include <memory>
 
-#include "cluster/tier/peer_commons.h"
+#include "cluster/tier/peer_tier_context.h"
 
 namespace kvbm::cluster {
 
 class PeerInPlace {
  public:
   using Place = PeerPlaces::Place;
-  explicit PeerInPlace(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
+  explicit PeerInPlace(std::shared_ptr<PeerTierContext> context) : context_(std::move(context)) {}
 
   void find(std::span<tier::InPlace> items) const;
   bool find(const Place& where, tier::InPlace& out) const;
@@ -31,7 +31,7 @@ class PeerInPlace {
   using Pool = MappedPools::Pool;
   void stale(const tier::InPlace& item, const Pool& pool) const;
 
-  const std::shared_ptr<PeerCommons> commons_;
+  const std::shared_ptr<PeerTierContext> context_;
 };
 
 }  // namespace kvbm::cluster

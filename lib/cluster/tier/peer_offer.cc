@@ -21,24 +21,24 @@ constexpr uint64_t kConfirmMostNs = 50'000'000;
 void PeerOffer::put(std::unique_ptr<tier::PutBatch> batch) {
   auto op = std::make_shared<PutOp>();
   op->batch = std::move(batch);
-  op->deadline_ns = std::min(op->batch->deadline_ns, commons_->executor.clock().now_ns() + commons_->options.lease_ns);
-  const bool open = commons_->enter();
+  op->deadline_ns = std::min(op->batch->deadline_ns, context_->executor.clock().now_ns() + context_->options.lease_ns);
+  const bool open = context_->enter();
   op->batch->status.assign(op->batch->items.size(), open ? Code::no_room : Code::closed);
   op->records.resize(op->batch->items.size());
   if (!open) {
-    commons_->executor.post([op] { op->batch->done(*op->batch); });
+    context_->executor.post([op] { op->batch->done(*op->batch); });
     return;
   }
-  commons_->mesh.executor().post([self = shared_from_this(), op] { self->offer(op); });
+  context_->mesh.executor().post([self = shared_from_this(), op] { self->offer(op); });
 }
 
 void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
   ByNode by_node;
   std::array<PeerLink*, Placement::kMaxReplicas> homes{};
-  const std::span<PeerLink*> some = std::span(homes).first(std::min<size_t>(commons_->options.replicas, homes.size()));
+  const std::span<PeerLink*> some = std::span(homes).first(std::min<size_t>(context_->options.replicas, homes.size()));
   for (size_t i = 0; i < op->batch->items.size(); ++i) {
     Record& record = op->records[i];
-    const size_t n = commons_->mesh.homes(op->batch->items[i].id.key, some);
+    const size_t n = context_->mesh.homes(op->batch->items[i].id.key, some);
     for (PeerLink* const link : some.first(n)) {
       record.asked.push_back(link->peer().node);
       by_node[link->peer().node].push_back(i);
@@ -72,13 +72,13 @@ void PeerOffer::took(PutOp& op, size_t item) {
   --record.open;
   if (op.batch->status[item] == Code::ok) return;
   op.batch->status[item] = Code::ok;
-  if (record.elsewhere != 0) commons_->offers.elsewhere.fetch_add(1, std::memory_order_relaxed);
+  if (record.elsewhere != 0) context_->offers.elsewhere.fetch_add(1, std::memory_order_relaxed);
 }
 
 void PeerOffer::refused(const std::shared_ptr<PutOp>& op, std::span<const size_t> items, Code code) {
-  commons_->offers.refused.fetch_add(items.size(), std::memory_order_relaxed);
+  context_->offers.refused.fetch_add(items.size(), std::memory_order_relaxed);
   // A block size that one node does not take is too large for the whole pool.
-  const bool over = code == Code::mismatch || commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
+  const bool over = code == Code::mismatch || context_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   ByNode by_node;
   for (const size_t i : items) {
     Record& record = op->records[i];
@@ -94,7 +94,7 @@ void PeerOffer::refused(const std::shared_ptr<PutOp>& op, std::span<const size_t
   }
   if (by_node.empty()) return;
   ++op->offers;
-  commons_->mesh.executor().post([self = shared_from_this(), op, by_node = std::move(by_node)] {
+  context_->mesh.executor().post([self = shared_from_this(), op, by_node = std::move(by_node)] {
     self->offer_to(op, by_node);
     self->offered(op);
   });
@@ -103,7 +103,7 @@ void PeerOffer::refused(const std::shared_ptr<PutOp>& op, std::span<const size_t
 bool PeerOffer::next_home(Record& record, const Key& key, NodeId& out) const {
   if (record.elsewhere == kMostElsewhere) return false;
   std::array<PeerLink*, Placement::kMaxReplicas> homes{};
-  const size_t n = commons_->mesh.homes(key, homes);
+  const size_t n = context_->mesh.homes(key, homes);
   for (PeerLink* const link : std::span(homes).first(n)) {
     out = link->peer().node;
     if (std::find(record.asked.begin(), record.asked.end(), out) == record.asked.end()) return true;
@@ -114,7 +114,7 @@ bool PeerOffer::next_home(Record& record, const Key& key, NodeId& out) const {
 // Offers some records, so few that their families fit in one message.
 void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                            uint64_t wait) {
-  PeerLink* const link = commons_->mesh.link_to(node);
+  PeerLink* const link = context_->mesh.link_to(node);
   if (link == nullptr) return refused(op, indexes, Code::owner_gone);
   const size_t now = std::min(link->lease_room(), indexes.size());
   if (now < indexes.size()) {
@@ -123,8 +123,8 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
   }
   if (indexes.empty()) return;
   auto batch = std::make_unique<OfferBatch>();
-  batch->lease_ns = commons_->options.lease_ns;
-  batch->deadline_ns = std::min(op->batch->deadline_ns, commons_->latest_ns());
+  batch->lease_ns = context_->options.lease_ns;
+  batch->deadline_ns = std::min(op->batch->deadline_ns, context_->latest_ns());
   for (const size_t i : indexes) {
     const tier::PutItem& put = op->batch->items[i];
     OfferBatch::Item one;
@@ -147,10 +147,10 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
 // Retries later: the node has been offered as much as leases allow, and the fetches in progress will end soon.
 void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                             uint64_t wait) {
-  const uint64_t now = commons_->mesh.executor().clock().now_ns();
+  const uint64_t now = context_->mesh.executor().clock().now_ns();
   if (now >= op->deadline_ns) return refused(op, indexes, Code::deadline);
   ++op->offers;
-  commons_->mesh.executor().post_at(
+  context_->mesh.executor().post_at(
       now + wait, [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
         self->offer_some(op, node, indexes, std::min(wait * 2, kConfirmMostNs));
         self->offered(op);
@@ -166,7 +166,7 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const
   for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
   for (const size_t i : indexes) {
     if (std::find(coming.begin(), coming.end(), i) != coming.end()) continue;
-    const bool large = commons_->mesh.too_large(by.node, op->batch->items[i].payload.size());
+    const bool large = context_->mesh.too_large(by.node, op->batch->items[i].payload.size());
     (large ? too_large : no_room).push_back(i);
   }
   if (!coming.empty()) confirm_later(op, by, std::move(coming), kConfirmNs);
@@ -179,8 +179,8 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const
 void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const Taking& by, std::vector<size_t> indexes,
                               uint64_t wait) {
   ++op->offers;
-  const uint64_t now = commons_->mesh.executor().clock().now_ns();
-  commons_->mesh.executor().post_at(now + wait,
+  const uint64_t now = context_->mesh.executor().clock().now_ns();
+  context_->mesh.executor().post_at(now + wait,
                                     [self = shared_from_this(), op, by, indexes = std::move(indexes), wait] {
                                       self->confirm(op, by, indexes, wait);
                                       self->offered(op);
@@ -189,8 +189,8 @@ void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const Taking& by
 
 void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes,
                         uint64_t wait) {
-  PeerLink* const link = commons_->mesh.link_to(by.node);
-  const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
+  PeerLink* const link = context_->mesh.link_to(by.node);
+  const bool late = context_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   if (link == nullptr || late) return refused(op, indexes, late ? Code::deadline : Code::owner_gone);
   // Read before the query is sent: a node releases the lease once it has registered what arrived. So records that it
   // does not have by then will not arrive.
@@ -224,8 +224,8 @@ std::vector<size_t> PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const
       open.push_back(indexes[k]);
     } else {
       took(*op, indexes[k]);
-      commons_->places.count_put(put.payload.size());
-      commons_->places.learn(node, put.id, found);
+      context_->places.count_put(put.payload.size());
+      context_->places.learn(node, put.id, found);
     }
   }
   return open;
@@ -234,10 +234,10 @@ std::vector<size_t> PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const
 void PeerOffer::offered(const std::shared_ptr<PutOp>& op) {
   if (--op->offers != 0) return;
   const auto kept = std::count(op->batch->status.begin(), op->batch->status.end(), Code::ok);
-  commons_->places.count_put_errors(op->batch->status.size() - static_cast<size_t>(kept));
-  commons_->executor.post([self = shared_from_this(), op] {
+  context_->places.count_put_errors(op->batch->status.size() - static_cast<size_t>(kept));
+  context_->executor.post([self = shared_from_this(), op] {
     op->batch->done(*op->batch);
-    self->commons_->leave();
+    self->context_->leave();
   });
 }
 

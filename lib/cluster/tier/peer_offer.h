@@ -13,13 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "cluster/tier/peer_commons.h"
+#include "cluster/tier/peer_tier_context.h"
 
 namespace kvbm::cluster {
 
 class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
  public:
-  explicit PeerOffer(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
+  explicit PeerOffer(std::shared_ptr<PeerTierContext> context) : context_(std::move(context)) {}
 
   void put(std::unique_ptr<tier::PutBatch> batch);
 
@@ -67,7 +67,7 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
                                 const std::vector<size_t>& indexes, const FindBatch& answer);
   void offered(const std::shared_ptr<PutOp>& op);
 
-  const std::shared_ptr<PeerCommons> commons_;
+  const std::shared_ptr<PeerTierContext> context_;
 };
 
 }  // namespace kvbm::cluster

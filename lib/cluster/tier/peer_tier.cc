@@ -12,12 +12,12 @@ namespace kvbm::cluster {
 // The parts outlive the tier while they have work in flight.
 struct PeerTier::Core {
   Core(const PeerTierOptions& options, Executor& executor, FamilyTable& families, Peers& mesh)
-      : commons(std::make_shared<PeerCommons>(options, executor, families, mesh)),
-        in_place(commons),
-        ask(std::make_shared<PeerAsk>(commons)),
-        fetch(std::make_shared<PeerFetch>(commons)),
-        offer(std::make_shared<PeerOffer>(commons)) {}
-  const std::shared_ptr<PeerCommons> commons;
+      : context(std::make_shared<PeerTierContext>(options, executor, families, mesh)),
+        in_place(context),
+        ask(std::make_shared<PeerAsk>(context)),
+        fetch(std::make_shared<PeerFetch>(context)),
+        offer(std::make_shared<PeerOffer>(context)) {}
+  const std::shared_ptr<PeerTierContext> context;
   const PeerInPlace in_place;
   const std::shared_ptr<PeerAsk> ask;
   const std::shared_ptr<PeerFetch> fetch;
@@ -32,18 +32,18 @@ void PeerTier::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFuncti
   core_->ask->ask(std::move(ids), deadline_ns, std::move(done));
 }
 void PeerTier::learn(const NodeFacts& node, std::span<const Offered> offered) {
-  core_->commons->places.learn(node, offered);
+  core_->context->places.learn(node, offered);
 }
 bool PeerTier::locate(const Identity& id, NodeId& node) const {
   PeerPlaces::Place known;
-  if (!core_->commons->places.locate(id, known)) return false;
+  if (!core_->context->places.locate(id, known)) return false;
   node = known.node;
   return true;
 }
-const OfferCounts& PeerTier::offers() const noexcept { return core_->commons->offers; }
+const OfferCounts& PeerTier::offers() const noexcept { return core_->context->offers; }
 std::string PeerTier::describe() const { return "other nodes"; }
 void PeerTier::find(std::span<const Identity> ids, std::span<tier::Found> out, bool /*touch*/) noexcept {
-  core_->commons->places.find(ids, out);
+  core_->context->places.find(ids, out);
 }
 // Always true: the owning node may evict the record meanwhile, and then a get misses.
 bool PeerTier::pin(const Identity& /*id*/) noexcept { return true; }
@@ -51,48 +51,48 @@ void PeerTier::put(std::unique_ptr<tier::PutBatch> batch) { core_->offer->put(st
 void PeerTier::get(std::unique_ptr<tier::GetBatch> batch) { core_->fetch->get(std::move(batch)); }
 void PeerTier::in_place(std::span<tier::InPlace> items) noexcept { core_->in_place.find(items); }
 void PeerTier::read_in_place(std::span<const tier::InPlace> items) noexcept {
-  core_->commons->places.count_gets(items);
+  core_->context->places.count_gets(items);
   core_->in_place.ended(items);
 }
-void PeerTier::forget_node(const NodeId& node) { core_->commons->places.forget_node(node); }
-void PeerTier::erase(std::span<const Identity> ids) { core_->commons->places.forget(ids); }
-void PeerTier::reject(const Identity& id, uint64_t /*location*/) { core_->commons->places.reject(id); }
+void PeerTier::forget_node(const NodeId& node) { core_->context->places.forget_node(node); }
+void PeerTier::erase(std::span<const Identity> ids) { core_->context->places.forget(ids); }
+void PeerTier::reject(const Identity& id, uint64_t /*location*/) { core_->context->places.reject(id); }
 Status PeerTier::erase_family(FamilyId family) {
-  core_->commons->places.forget_family(family);
+  core_->context->places.forget_family(family);
   return {};
 }
-void PeerTier::forget_families(std::span<const FamilyId> gone) { core_->commons->places.forget_families(gone); }
+void PeerTier::forget_families(std::span<const FamilyId> gone) { core_->context->places.forget_families(gone); }
 size_t PeerTier::scan(uint64_t& cursor, std::span<tier::ScanRow> /*out*/) {
   cursor = 0;
   return 0;
 }
 tier::TierStats PeerTier::stats() const {
-  tier::TierStats out = core_->commons->places.stats();
+  tier::TierStats out = core_->context->places.stats();
   out.staging_bytes = core_->fetch->staging_used();
   return out;
 }
 namespace {
 
-void tell_all(const std::shared_ptr<PeerCommons>& commons, const NamespaceId& base_id, uint64_t epoch) {
-  if (!commons->enter()) return;
-  commons->mesh.executor().post([commons, base_id, epoch] {
-    for (PeerLink* const link : commons->mesh.ready()) {
-      link->invalidate(base_id, epoch, commons->latest_ns(), [](Code) {});
+void tell_all(const std::shared_ptr<PeerTierContext>& context, const NamespaceId& base_id, uint64_t epoch) {
+  if (!context->enter()) return;
+  context->mesh.executor().post([context, base_id, epoch] {
+    for (PeerLink* const link : context->mesh.ready()) {
+      link->invalidate(base_id, epoch, context->latest_ns(), [](Code) {});
     }
-    commons->leave();
+    context->leave();
   });
 }
 
 }  // namespace
 
 Result<uint64_t> PeerTier::epoch(const NamespaceId& base_id) {
-  tell_all(core_->commons, base_id, 0);
+  tell_all(core_->context, base_id, 0);
   return uint64_t{0};
 }
 Status PeerTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
-  tell_all(core_->commons, base_id, epoch);
+  tell_all(core_->context, base_id, epoch);
   return {};
 }
-void PeerTier::shutdown(UniqueFunction<void()> done) { core_->commons->shutdown(std::move(done)); }
+void PeerTier::shutdown(UniqueFunction<void()> done) { core_->context->shutdown(std::move(done)); }
 
 }  // namespace kvbm::cluster

@@ -9,13 +9,13 @@
 // while they are held here. ok means that one of them reports the record; an item that no node wants is no_room.
 //
 // Thread: any. Work happens on the links' thread; copies and completions on the core's executor. Parts: peer_places
-// (known holders), peer_ask, peer_fetch, peer_offer; they share peer_commons.h.
+// (known holders), peer_ask, peer_fetch, peer_offer; they share peer_tier_context.h.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "cluster/tier/peer_commons.h"
+#include "cluster/tier/peer_tier_context.h"
 #include "tier/tier.h"
 
 namespace kvbm::cluster {

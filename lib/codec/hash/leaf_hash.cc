@@ -181,8 +181,8 @@ uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& sourc
 uint64_t second_level_cache() noexcept {
   constexpr uint64_t kUsual = 1024 * 1024;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-  const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return told > 0 ? static_cast<uint64_t>(told) : kUsual;
+  const long reported = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return reported > 0 ? static_cast<uint64_t>(reported) : kUsual;
 #else
   return kUsual;
 #endif

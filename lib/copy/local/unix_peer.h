@@ -77,7 +77,7 @@ class UnixPeer {
   Phase phase = Phase::greeting;
   bool outgoing = false;  // this side connected
   bool admitted = false;
-  bool told = false;                 // accepted() or connected() was called
+  bool announced = false;            // accepted() or connected() was called
   bool leaving = false;              // disconnect() was called: nothing is delivered, queued output is sent
   bool marked = false;               // is in the transport's list of peers to report on
   uint64_t timer_ns = UINT64_MAX;    // of the hello, of the next try to connect, or of leaving

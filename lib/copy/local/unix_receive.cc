@@ -110,7 +110,7 @@ bool UnixTransport::take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds) {
   }
   peer.phase = Phase::open;
   if (!peer.outgoing) --strangers_;
-  peer.told = true;
+  peer.announced = true;
   set_timer(peer, peer.leaving ? deadline_after(clock_, kLeaveNs) : kNever);
   watch_output(peer);
   if (peer.leaving) return true;

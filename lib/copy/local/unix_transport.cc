@@ -171,7 +171,7 @@ void UnixTransport::watch_listeners(bool on) {
 
 void UnixTransport::end(UnixPeer& peer, Code status, std::string reason) {
   if (peer.phase == Phase::dead) return;
-  if (!peer.outgoing && !peer.told) --strangers_;
+  if (!peer.outgoing && !peer.announced) --strangers_;
   peer.phase = Phase::dead;
   peer.close_status = status;
   peer.close_reason = std::move(reason);
@@ -394,7 +394,7 @@ void UnixTransport::tell(UnixPeer& peer) {
   const auto holder = std::move(peers_.find(peer.id())->second);
   peers_.erase(holder->id());
   // The host never heard of a peer that was refused at accept.
-  if (!holder->outgoing && !holder->told) return;
+  if (!holder->outgoing && !holder->announced) return;
   host_.closed(host_.context, holder->id(), static_cast<int32_t>(holder->close_status), holder->close_reason.c_str());
 }
 

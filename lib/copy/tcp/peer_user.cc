@@ -156,20 +156,20 @@ std::optional<uid_t> PeerUsers::ask_kernel(int fd, bool listener, std::string& w
     return {};
   }
   const auto* head = reinterpret_cast<const nlmsghdr*>(answer.data());
-  const auto* told = static_cast<const inet_diag_msg*>(NLMSG_DATA(head));
+  const auto* diag = static_cast<const inet_diag_msg*>(NLMSG_DATA(head));
   const bool found = NLMSG_OK(head, static_cast<uint32_t>(got)) && head->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-                     head->nlmsg_len >= NLMSG_LENGTH(sizeof *told);
+                     head->nlmsg_len >= NLMSG_LENGTH(sizeof *diag);
   // If there is no such connection the kernel returns a listener at its address.
-  if (!found || (told->idiag_state == TCP_LISTEN) != listener ||
-      told->id.idiag_sport != question.body.id.idiag_sport || told->id.idiag_dport != question.body.id.idiag_dport) {
+  if (!found || (diag->idiag_state == TCP_LISTEN) != listener ||
+      diag->id.idiag_sport != question.body.id.idiag_sport || diag->id.idiag_dport != question.body.id.idiag_dport) {
     why = "no socket of this machine and network namespace is at the other end";
     return {};
   }
-  if (told->idiag_inode == 0) {
+  if (diag->idiag_inode == 0) {
     why = kNobodys;
     return {};
   }
-  return told->idiag_uid;
+  return diag->idiag_uid;
 }
 
 std::optional<uid_t> PeerUsers::look_up(int fd, const char* table, std::string& why) {

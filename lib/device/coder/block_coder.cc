@@ -4,7 +4,7 @@
 
 #include "base/thread/memory_wait.h"
 #include "device/coder/block_encoding.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 
 namespace kvbm::device {
 
@@ -13,7 +13,7 @@ namespace {
 constexpr long kLookEveryNs = 100'000;
 
 // A call that may have enqueued work. However it ends, also by an exception for lack of host memory, no work of it is
-// under way afterwards. Exceptions: the room is parked with a device that was given up, or late; then its work writes
+// under way afterwards. Exceptions: the room is retained with a device that was given up, or late; then its work writes
 // only to the room, and the next call waits for it. Otherwise the device might write to the caller's blocks, and read
 // jobs that the next call writes, while the caller believes that the call is over.
 class Call {
@@ -24,7 +24,7 @@ class Call {
     if (!room_->is_late()) room_->settle();
     if (!device_.is_lost()) return;
     const MemoryWait patient;
-    park(std::move(room_));
+    retain_until_exit(std::move(room_));
     room_ = nullptr;
   }
   Call(const Call&) = delete;
@@ -47,7 +47,7 @@ BlockCoder::~BlockCoder() {
     if (scope.entered() && room_->wait().ok()) return;
   }
   const MemoryWait patient;
-  park(std::move(room_));
+  retain_until_exit(std::move(room_));
 }
 
 Status BlockCoder::reach(const StreamPoint* after) {

@@ -33,7 +33,7 @@ class CoderRoom {
 
   // Releases what it allocated when it fails. Errors: no_memory, tier_disabled, internal.
   static Result<std::shared_ptr<CoderRoom>> create(std::shared_ptr<Device> device, const CoderOptions& options);
-  // May run only when the device is done with all of it; otherwise the room must be parked.
+  // May run only when the device is done with all of it; otherwise the room must be retained.
   ~CoderRoom();
   CoderRoom(const CoderRoom&) = delete;
   CoderRoom& operator=(const CoderRoom&) = delete;

@@ -271,7 +271,7 @@ CuResult Device::take_event(CuEvent* event) noexcept {
 }
 
 void Device::give_back_event(CuEvent event) noexcept {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   {
     MutexLock lock(events_mutex_);
     if (keeps_events_) return events_.push_back(event);

@@ -69,9 +69,9 @@ std::string driver_error_text(const Driver& driver, CuResult result) {
   const char* name = nullptr;
   const char* text = nullptr;
   const bool named = driver.cuGetErrorName(result, &name) == kCuSuccess && name != nullptr && *name != '\0';
-  const bool told = driver.cuGetErrorString(result, &text) == kCuSuccess && text != nullptr && *text != '\0';
+  const bool described = driver.cuGetErrorString(result, &text) == kCuSuccess && text != nullptr && *text != '\0';
   return (named ? std::string(name) : "an error that the driver has no name for") + " (" + std::to_string(result) +
-         "): " + (told ? std::string(text) + "; " : "") + remedy_of(result);
+         "): " + (described ? std::string(text) + "; " : "") + remedy_of(result);
 }
 
 bool is_sticky(CuResult result) noexcept {

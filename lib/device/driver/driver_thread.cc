@@ -10,7 +10,7 @@
 #include "base/thread/memory_wait.h"
 #include "base/thread/mutex.h"
 #include "base/thread/thread_executor.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 
 namespace kvbm::device {
 
@@ -30,7 +30,7 @@ struct Ending {
 
   void run() {
     const MemoryWait patient;
-    if (!has_run(*thread, limit_ns)) park(std::shared_ptr<ThreadExecutor>(std::move(thread)));
+    if (!has_run(*thread, limit_ns)) retain_until_exit(std::shared_ptr<ThreadExecutor>(std::move(thread)));
     thread.reset();
   }
   static void* entry(void* self) {
@@ -54,7 +54,7 @@ struct ThreadEnd {
       (void)ending.release();
       pthread_detach(other);
     } else {
-      park(std::shared_ptr<ThreadExecutor>(std::move(ending->thread)));
+      retain_until_exit(std::shared_ptr<ThreadExecutor>(std::move(ending->thread)));
     }
   }
 };

@@ -214,7 +214,7 @@ void StorageReads::failed(const std::string& why) noexcept {
   failed_.fetch_add(1, std::memory_order_relaxed);
   const uint32_t in_a_row = failures_.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool last = in_a_row >= kFailures && !given_up_.exchange(true, std::memory_order_relaxed);
-  const bool first = !told_.exchange(true, std::memory_order_relaxed);
+  const bool first = !warned_.exchange(true, std::memory_order_relaxed);
   if ((!first && !last) || device_->is_lost()) return;
   device_->log()->write(LogLevel::warning,
                         std::string(last ? "disks are read through host memory from now on: "

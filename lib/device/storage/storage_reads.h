@@ -111,7 +111,7 @@ class StorageReads {
   std::atomic<uint32_t> failures_{0};  // in a row
   std::atomic<uint32_t> wrong_{0};
   std::atomic<bool> given_up_{false};
-  std::atomic<bool> told_{false};
+  std::atomic<bool> warned_{false};
   std::atomic<uint64_t> reads_{0}, bytes_{0}, failed_{0};
 };
 

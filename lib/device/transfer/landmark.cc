@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "base/thread/memory_wait.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 
 namespace kvbm::device {
 
@@ -31,7 +31,7 @@ LandmarkPool::~LandmarkPool() {
   MutexLock lock(mutex_);
   if (!waited_ever_) return;
   const MemoryWait patient;
-  for (std::shared_ptr<PinnedMemory>& memory : memory_) park(std::move(memory));
+  for (std::shared_ptr<PinnedMemory>& memory : memory_) retain_until_exit(std::move(memory));
 }
 
 bool LandmarkPool::grow() {

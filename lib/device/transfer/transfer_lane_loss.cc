@@ -6,7 +6,7 @@
 #include "base/thread/memory_wait.h"
 #include "device/driver/driver_thread.h"
 #include "device/driver/driver_watch.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 #include "device/transfer/transfer_lane.h"
 
 namespace kvbm::device {
@@ -135,9 +135,9 @@ void TransferLane::give_up() { abandon(); }
 
 bool TransferLane::wait_until(std::chrono::system_clock::time_point until) {
   std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
-  const bool told = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+  const bool notified = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
   lock.release();
-  return told;
+  return notified;
 }
 
 void TransferLane::close() {
@@ -152,8 +152,8 @@ void TransferLane::close() {
     while (!dead_ && !idle() && !given_up) {
       const uint64_t before = finished_;
       DriverCall::alive(patience_ns);  // a wait for others is no call that does not return
-      const bool told = wait_until(system_clock::now() + std::chrono::nanoseconds(patience_ns));
-      given_up = !told && finished_ == before && stall_ns_ != kNever;
+      const bool notified = wait_until(system_clock::now() + std::chrono::nanoseconds(patience_ns));
+      given_up = !notified && finished_ == before && stall_ns_ != kNever;
     }
     closed_ = true;
     if (!dead_ && !given_up) leave_after_ns = patience_ns;  // no call of the driver is known not to return
@@ -165,8 +165,8 @@ void TransferLane::close() {
   {
     MutexLock lock(mutex_);
     const auto until = system_clock::now() + std::chrono::nanoseconds(leave_after_ns);
-    bool told = true;
-    while ((watching_ || tasks_ > 0) && told) told = wait_until(until);
+    bool notified = true;
+    while ((watching_ || tasks_ > 0) && notified) notified = wait_until(until);
     watching = watching_;
     left = left || watching_ || tasks_ > 0 || !quiet_;
   }
@@ -176,7 +176,7 @@ void TransferLane::close() {
     pthread_join(thread_, nullptr);
   }
   if (left) {
-    park(shared_from_this());
+    retain_until_exit(shared_from_this());
   } else {
     // Ended here and not with the last reference, which may belong to a task of the executor: such tasks must not call
     // the driver.

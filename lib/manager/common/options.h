@@ -104,7 +104,7 @@ struct Options {
   std::string policy = std::string(policy::kDefaultPolicy);
   policy::MakePolicy make_policy;  // empty: built-in policies by name
   bool hash_managed = true;  // managed blocks get their heads when they are registered, not when they leave the host
-  uint64_t room_wait_ns = 1'000'000'000;  // of stores, while none of them gets a slot (room_line.h)
+  uint64_t room_wait_ns = 1'000'000'000;  // of stores, while none of them gets a slot (space_queue.h)
   std::vector<TierOptions> tiers;
   NodeOptions node;
   ShareOptions share;

@@ -93,7 +93,7 @@ std::optional<codec::Position> position_of(HostTier& host, SlotId slot) noexcept
   const ConstBytes head = host.arena().head(slot);
   const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
   if (!peek.ok() || (peek.value().header.flags & codec::kContentKey) == 0) return std::nullopt;
-  const MemoryWait nobody_to_tell;  // a damaged head may make the parser allocate an error text
+  const MemoryWait no_error_path;  // a damaged head may make the parser allocate an error text
   const auto view = codec::HeadView::parse(head);
   return view.ok() ? codec::find_position(view.value().attributes()) : std::nullopt;
 }

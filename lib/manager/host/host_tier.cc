@@ -63,14 +63,14 @@ Status HostTier::open() {
   auto blocks = block::BlockTable::create(table);
   if (!blocks.ok()) return blocks.status();
   table_ = std::move(blocks).value();
-  room_ = std::make_unique<RoomLine>(env_, options_.room_wait_ns, counters_, lifetime_, *table_);
+  space_queue_ = std::make_unique<SpaceQueue>(env_, options_.room_wait_ns, counters_, lifetime_, *table_);
 
   block::HoldTable::Options holds;
   holds.tag = next_tag();
   // Two holds for every slot, plus weak holds: far more than an engine keeps.
   holds.max_holds = static_cast<uint32_t>(std::min<uint64_t>(arena_->slots() * 4ULL + 65536, 1U << 28));
   holds_ = std::make_unique<block::HoldTable>(holds);
-  taken_ = std::make_unique<TakenBlocks>(*table_, [this](SlotId slot) {
+  received_ = std::make_unique<ReceivedBlocks>(*table_, [this](SlotId slot) {
     const auto head = codec::HeadView::parse(arena_->head(slot));
     return head.ok() ? head.value().header().parent : Key{};
   });
@@ -99,7 +99,7 @@ SlotId HostTier::acquire_one(FamilyId family, const Key& key) noexcept {
 
 void HostTier::report_evicted(std::span<const block::Evicted> gone) {
   add(counters_.tiers[0].evictions, gone.size());
-  taken_->evicted(gone, own_tiers_);
+  received_->evicted(gone, own_tiers_);
   if (!events_.wanted()) return;
   std::vector<Identity> ids;
   ids.reserve(gone.size());
@@ -113,22 +113,22 @@ size_t HostTier::evict_held(std::span<const SlotId> slots) {
   const MemoryWait counted;
   const size_t count = table_->evict_held(slots, &gone, tick());
   report_evicted(gone);
-  room_->room_came();
+  space_queue_->space_released();
   return count;
 }
 
-void HostTier::keep_taken(std::span<const SlotId> slots) {
+void HostTier::keep_received(std::span<const SlotId> slots) {
   const uint64_t now = env_.clock().now_ns();
-  if (taken_->keep(slots, now, tick())) expire_taken_at(now + TakenBlocks::kKeptNs);
+  if (received_->keep(slots, now, tick())) expire_received_at(now + ReceivedBlocks::kKeptNs);
 }
 
-void HostTier::expire_taken_at(uint64_t when_ns) {
+void HostTier::expire_received_at(uint64_t when_ns) {
   env_.executor->post_at(when_ns, [this, weak = lifetime_.watch()] {
     const auto alive = weak.lock();
     if (alive == nullptr) return;
-    const uint64_t next = taken_->expire(env_.clock().now_ns(), tick());
-    room_->room_came();
-    if (next != kNever) expire_taken_at(next);
+    const uint64_t next = received_->expire(env_.clock().now_ns(), tick());
+    space_queue_->space_released();
+    if (next != kNever) expire_received_at(next);
   });
 }
 

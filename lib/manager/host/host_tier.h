@@ -20,9 +20,9 @@
 #include "manager/common/slot_flags.h"
 #include "manager/host/invalidations.h"
 #include "manager/host/landing_staging.h"
+#include "manager/host/received_blocks.h"
 #include "manager/host/recovered.h"
-#include "manager/host/room_line.h"
-#include "manager/host/taken.h"
+#include "manager/host/space_queue.h"
 #include "manager/host/unit_index.h"
 #include "tier/host/host_arena.h"
 
@@ -38,8 +38,8 @@ class HostTier {
   // Finds the blocks that an earlier process left in a host file, if there is one (recover_host.cc).
   void recover();
   // Lets waiters end instead of waiting for slots.
-  void close() noexcept { room_->close(); }
-  [[nodiscard]] bool closing() const noexcept { return room_->closing(); }
+  void close() noexcept { space_queue_->close(); }
+  [[nodiscard]] bool closing() const noexcept { return space_queue_->closing(); }
 
   [[nodiscard]] const Environment& env() const noexcept { return env_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
@@ -56,8 +56,8 @@ class HostTier {
   // Memory that loads use while no slot is free.
   [[nodiscard]] LandingStaging& landing_staging() noexcept { return *landing_staging_; }
   // The space queue, where stores and prefetches wait for slots.
-  [[nodiscard]] RoomLine& room() noexcept { return *room_; }
-  [[nodiscard]] TakenBlocks& taken() noexcept { return *taken_; }
+  [[nodiscard]] SpaceQueue& space_queue() noexcept { return *space_queue_; }
+  [[nodiscard]] ReceivedBlocks& received() noexcept { return *received_; }
   [[nodiscard]] Recovered& recovered() noexcept { return recovered_; }
   [[nodiscard]] Invalidations& invalidations() noexcept { return invalidations_; }
 
@@ -77,7 +77,7 @@ class HostTier {
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
     if (table_->underflows() != 0) [[unlikely]] log_underflow();
-    room_->room_came();
+    space_queue_->space_released();
   }
   // Returns the resident slot of a key, with a reference; kNoSlot if none. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
@@ -88,8 +88,8 @@ class HostTier {
   // On-tier flags of all tiers but those of other nodes; set once.
   void set_own_tiers(uint8_t flags) noexcept { own_tiers_ = flags; }
   [[nodiscard]] uint8_t own_tiers() const noexcept { return own_tiers_; }
-  // Takes over a reference to blocks that another node pushed: they stay for a while (taken.h).
-  void keep_taken(std::span<const SlotId> slots);
+  // Takes over a reference to blocks that another node pushed: they stay for a while (received_blocks.h).
+  void keep_received(std::span<const SlotId> slots);
 
   // ---- Bytes of slots ----
   // Marks a block for the next process to find, if the host is in a file: its head and bytes are in place. The caller
@@ -108,7 +108,7 @@ class HostTier {
  private:
   Status map_memory();
   bool check_recovered(SlotId slot);
-  void expire_taken_at(uint64_t when_ns);
+  void expire_received_at(uint64_t when_ns);
   void log_underflow() noexcept;
 
   const Environment& env_;
@@ -119,9 +119,9 @@ class HostTier {
   const Lifetime& lifetime_;
   std::shared_ptr<tier::HostArena> arena_;
   std::unique_ptr<block::BlockTable> table_;
-  std::unique_ptr<RoomLine> room_;  // notified whenever slots are released
+  std::unique_ptr<SpaceQueue> space_queue_;  // notified whenever slots are released
   std::unique_ptr<block::HoldTable> holds_;
-  std::unique_ptr<TakenBlocks> taken_;
+  std::unique_ptr<ReceivedBlocks> received_;
   std::unique_ptr<UnitIndex> unit_index_;
   std::unique_ptr<LandingStaging> landing_staging_;
   Recovered recovered_;

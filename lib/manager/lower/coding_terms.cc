@@ -40,7 +40,7 @@ std::shared_ptr<const void> CodingTerms::join(const NamespaceId& base_id, Wish w
 }
 
 void CodingTerms::leave(const NamespaceId& base_id, std::list<Wish>::iterator wish) {
-  const MemoryWait nobody_to_tell;  // runs in a handle's destructor
+  const MemoryWait no_error_path;  // runs in a handle's destructor
   MutexLock lock(mutex_);
   Space& space = spaces_[base_id];
   space.open.erase(wish);

@@ -58,9 +58,9 @@ void LowerTiers::sync_tiers(UniqueFunction<void(Code)> done) {
   ended(any ? Status() : Status(Code::unsupported, "there is no tier below host memory"));
 }
 
-void LowerTiers::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
+void LowerTiers::flush_and_report(bool durable, UniqueFunction<bool(Code)> done) {
   const MemoryWait until_done;
-  const uint64_t told = not_taken_reported_.load(std::memory_order_acquire);
+  const uint64_t reported = not_taken_reported_.load(std::memory_order_acquire);
   bool out = false;
   const bool again = sync_failed_.exchange(false, std::memory_order_acq_rel);
   for (size_t i = 0; i < count(); ++i) {
@@ -69,19 +69,19 @@ void LowerTiers::flush_and_tell(bool durable, UniqueFunction<bool(Code)> done) {
     out = out || (disabled(index) && options_.tiers[i].admission != AdmissionKind::on_request);
     if ((again || offloaders_[i]->failed() != 0) && options_.tiers[i].admission == AdmissionKind::all) offer_missing(index);
   }
-  flush([this, keep = this->keep(), durable, told, out, call = std::move(done)]() mutable {
-    auto tell = [this, keep, told, out, call = std::move(call)](Code synced) mutable {
+  flush([this, keep = this->keep(), durable, reported, out, call = std::move(done)]() mutable {
+    auto report = [this, keep, reported, out, call = std::move(call)](Code synced) mutable {
       const uint64_t now = not_taken();
-      const Code code = synced != Code::ok ? synced : out || now != told ? Code::partial : Code::ok;
+      const Code code = synced != Code::ok ? synced : out || now != reported ? Code::partial : Code::ok;
       if (!call(code) || code == Code::unsupported) return;
-      uint64_t known = told;
+      uint64_t known = reported;
       while (known < now && !not_taken_reported_.compare_exchange_weak(known, now, std::memory_order_acq_rel)) {
       }
     };
     if (durable)
-      sync_tiers(std::move(tell));
+      sync_tiers(std::move(report));
     else
-      tell(Code::ok);
+      report(Code::ok);
   });
 }
 

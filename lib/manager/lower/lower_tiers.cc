@@ -84,12 +84,12 @@ void LowerTiers::note_tiers_in_use() noexcept {
       if (!out_of_use(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
     }
     // A block received from a node is flagged as being on the peer tier, but may exist here alone.
-    return static_cast<uint8_t>(host_.taken().any_given() ? flags & host_.own_tiers() : flags);
+    return static_cast<uint8_t>(host_.received().any_given() ? flags & host_.own_tiers() : flags);
   };
   uint8_t flags = 0;
   do {
     flags = in_use();
-    host_.table().let_go_with(flags);
+    host_.table().set_below_flags(flags);
   } while (flags != in_use());
 }
 

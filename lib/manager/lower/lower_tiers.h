@@ -86,7 +86,7 @@ class LowerTiers final : public tier::TierListener {
   // since the last flush that reported so. Every flush in progress at that time reports it, or else the next one.
   // `done` returns whether the caller received the code. With `durable` the codes of sync_tiers() are possible too:
   // unsupported, or partial.
-  void flush_and_tell(bool durable, UniqueFunction<bool(Code)> done);
+  void flush_and_report(bool durable, UniqueFunction<bool(Code)> done);
   // Makes the records of tiers that store them durable. `done` runs once: ok; unsupported if one tier cannot promise
   // durability, or no tier stores records; partial if some records could not be made durable. Those have left their
   // tier, and the next flush offers them again.

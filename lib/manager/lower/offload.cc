@@ -59,7 +59,7 @@ uint64_t Offloader::held_bytes() const {
 }
 
 void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
   if (order_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
@@ -77,7 +77,7 @@ void Offloader::stored(std::span<const SlotId> slots, bool all_stay) {
 }
 
 void Offloader::used(std::span<const SlotId> slots) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   if (!admits_on_use() || order_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   {
@@ -93,7 +93,7 @@ void Offloader::used(std::span<const SlotId> slots) {
 }
 
 void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> report) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -147,7 +147,7 @@ bool Offloader::take_reference(Entry& entry) {
 }
 
 void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   if (admits_on_use() || options_.admission == AdmissionKind::on_request || order_.out_of_use(tier_)) return;
   const uint32_t slots = host_.table().slots();
   const auto most = static_cast<uint32_t>(std::min<size_t>(wanted_slots, std::max<uint32_t>(slots / kFlightShare, 1)));
@@ -247,7 +247,7 @@ size_t Offloader::yield(size_t blocks) {
 }
 
 void Offloader::when_idle(UniqueFunction<void()> idle) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   {
     MutexLock lock(mutex_);
     if (!at_rest()) {
@@ -468,7 +468,7 @@ std::vector<SlotId> Offloader::unmark(std::span<const Identity> ids) {
 }
 
 void Offloader::left(std::span<const Identity> ids) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   host_.release(unmark(ids));
 }
 
@@ -484,7 +484,7 @@ class Offloader::Erasing {
 };
 
 void Offloader::erase(std::span<const Identity> ids) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   const Erasing erasing(*this);
   order_.tier(tier_).erase(ids);
   send_again(unmark(ids));
@@ -495,7 +495,7 @@ Status Offloader::erase_families(std::span<const FamilyId> families) {
   constexpr size_t kPage = 256;
   const Erasing erasing(*this);
   Status erased = order_.tier(tier_).erase_families(families);
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   left_.fetch_add(1);
   std::vector<block::SlotInfo> page;
   for (SlotId next = 0; next < host_.table().slots();) {
@@ -540,7 +540,7 @@ std::vector<SlotId> Offloader::confirm(std::span<const SlotId> slots) {
 }
 
 void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<Entry>& entries = sent.entries;
   TierCounters& counters = host_.counters().tiers[tier_];
   std::vector<Identity> stored;
@@ -619,7 +619,7 @@ void Offloader::queue_again(Sent& sent) {
 // Ends a batch once neither the tier nor send() holds references: its blocks can be evicted, and reports find the
 // slots free.
 void Offloader::end(Sent& sent) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<Entry>& entries = sent.entries;
   std::vector<SlotId> keep;
   std::vector<SlotId> evict;

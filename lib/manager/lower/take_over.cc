@@ -1,5 +1,5 @@
 // Tier to tier: when a disk evicts a record, the next tier below that takes such records gets it, as it is stored,
-// past the host. The disk keeps it until the other tier has it (tier/disk/let_go.cc), so its key stays findable.
+// past the host. The disk keeps it until the other tier has it (tier/disk/demote.cc), so its key stays findable.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace kvbm::manager {
 
 void Offloader::choose_wanted(std::vector<Identity>& ids) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<Identity> admitted;
   {
     MutexLock lock(mutex_);
@@ -43,7 +43,7 @@ struct Offloader::Moving {
 };
 
 void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   auto moving = std::make_shared<Moving>();
   moving->from = from;
   moving->erased = erased_.load();
@@ -87,7 +87,7 @@ void Offloader::erase_forgotten(const Moving& moving) {
 }
 
 void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   erase_forgotten(moving);
   TierCounters& counters = host_.counters().tiers[tier_];
   std::vector<Identity> stored;

@@ -29,8 +29,8 @@ Result<std::unique_ptr<cluster::AddressFile>> MembersFile::open_file() const {
   return std::make_unique<cluster::AddressFile>(std::move(directory).value(), name_);
 }
 
-Status MembersFile::watch(Told told, cluster::Member self) {
-  told_ = std::move(told);
+Status MembersFile::watch(OnChange on_change, cluster::Member self) {
+  on_change_ = std::move(on_change);
   self_ = std::move(self);
   if (!self_.name.empty() && !listed()) {
     if (Status s = file_->append(self_); !s.ok()) {
@@ -38,7 +38,7 @@ Status MembersFile::watch(Told told, cluster::Member self) {
     }
   }
   file_->listen(this);
-  told_(file_->members());
+  on_change_(file_->members());
   look_later();
   return {};
 }
@@ -52,7 +52,7 @@ void MembersFile::leave() {
 }
 
 void MembersFile::members_changed(const cluster::MemberList& now, const std::vector<cluster::MemberChange>&) {
-  told_(now);
+  on_change_(now);
 }
 
 // Returns true if the file lists this start of this node.

@@ -17,7 +17,7 @@ namespace kvbm::manager {
 class MembersFile final : public cluster::MembershipListener, public std::enable_shared_from_this<MembersFile> {
  public:
   static constexpr uint64_t kLookNs = 1'000'000'000;
-  using Told = std::function<void(const cluster::MemberList&)>;
+  using OnChange = std::function<void(const cluster::MemberList&)>;
 
   // Reads the file; bad_config, with the line, if it is malformed, and io_error if its folder cannot be opened. A
   // missing file is an empty list.
@@ -25,7 +25,7 @@ class MembersFile final : public cluster::MembershipListener, public std::enable
 
   // Reports the members now and at every change, until the last owner releases this object. Called once. `self`, if
   // it has a name, is written into the file, and again if another writer's change lost it.
-  Status watch(Told told, cluster::Member self);
+  Status watch(OnChange on_change, cluster::Member self);
   // Removes `self` from the file.
   void leave();
 
@@ -43,7 +43,7 @@ class MembersFile final : public cluster::MembershipListener, public std::enable
   const std::string folder_;
   const std::string name_;
   std::unique_ptr<cluster::AddressFile> file_;
-  Told told_;
+  OnChange on_change_;
   cluster::Member self_;
   std::string complaint_;
   std::atomic<bool> left_{false};

@@ -21,13 +21,13 @@
 #include "copy/transport_thread.h"
 #include "manager/common/key_file.h"
 #include "manager/lower/coding_terms.h"
+#include "manager/node/accept_offered.h"
 #include "manager/node/local_node.h"
 #include "manager/node/members_file.h"
 #include "manager/node/node_help.h"
 #include "manager/node/node_row.h"
 #include "manager/node/node_source.h"
 #include "manager/node/node_transport.h"
-#include "manager/node/take.h"
 #include "manager/session/node_sessions.h"
 #include "manager/stack/tier_stack.h"
 
@@ -170,7 +170,7 @@ Status Node::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespac
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
       const std::shared_ptr<TierStack> alive = weak.lock();
-      if (alive != nullptr) take_offered(alive, index_, *tier_, link, offered, lease, source_->links(), want);
+      if (alive != nullptr) accept_offered(alive, index_, *tier_, link, offered, lease, source_->links(), want);
     });
     begun = mesh_->begin(coded_source_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_);
     address_ = mesh_->address();
@@ -235,7 +235,7 @@ void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<v
 }
 
 void Node::ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns) {
-  help_->wait([&](UniqueFunction<void()> told) { tier_->ask(std::move(ids), deadline_ns, std::move(told)); });
+  help_->wait([&](UniqueFunction<void()> done) { tier_->ask(std::move(ids), deadline_ns, std::move(done)); });
 }
 
 void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,

@@ -33,7 +33,7 @@ copy::Completion NodeHelp::run(Operation& operation) {
   }
 }
 
-void NodeHelp::wait(UniqueFunction<void(UniqueFunction<void()> told)> begin) {
+void NodeHelp::wait(UniqueFunction<void(UniqueFunction<void()> done)> begin) {
   const auto over = std::make_shared<std::atomic<bool>>(false);
   const copy::TransportThread::AboutToHelp soon(*links_);
   begin([self = shared_from_this(), over] {

@@ -21,7 +21,7 @@ class NodeHelp : public std::enable_shared_from_this<NodeHelp> {
   // Runs the operation's steps on this thread until it has ended.
   copy::Completion run(Operation& operation);
   // Runs `begin` with a callback, and waits until that was called once, on any thread.
-  void wait(UniqueFunction<void(UniqueFunction<void()> told)> begin);
+  void wait(UniqueFunction<void(UniqueFunction<void()> done)> begin);
   // Must run before the links are destroyed. No caller waits here any more.
   void end();
 

@@ -9,7 +9,7 @@
 #include "cluster/coding/link_coder.h"
 #include "cluster/mesh/mesh_counts.h"
 #include "cluster/mesh/session_host.h"
-#include "cluster/tier/peer_commons.h"
+#include "cluster/tier/peer_tier_context.h"
 #include "manager/node/node.h"
 
 namespace kvbm::manager {

@@ -114,7 +114,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
 
 // Runs when the heads are read. Thread: any.
 void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<device::StorageReads::Read> reads;
   std::vector<size_t> which;
   trip->codes = batch.status;

@@ -227,7 +227,7 @@ void LoadOperation::give_back(Entry& e) {
   Delivery& got = e.item.got;
   if (!got.owns_slot()) return;
   const bool keep = e.code == Code::ok && !request_.keep_below;
-  if (keep && got.coded != nullptr) return stack_.late_decoder().keep(identity(e.item), std::move(got));
+  if (keep && got.coded != nullptr) return stack_.background_decoder().keep(identity(e.item), std::move(got));
   // A block that the host cannot keep has reached the engine all the same.
   if (keep) (void)stack_.register_landed(identity(e.item), got);
   host_.release({&got.slot, 1});

@@ -124,7 +124,7 @@ class Lookup {
       return true;
     }
     some_shards = some_shards || n != 0;
-    for (MatchPart& shard : shards) let_go(shard, i);
+    for (MatchPart& shard : shards) release_block(shard, i);
     return false;
   }
 
@@ -247,7 +247,7 @@ class Lookup {
       add(host_.counters().partial_hits, 1);
       return;
     }
-    for (MatchPart& part : match_.parts_) let_go(part, at);
+    for (MatchPart& part : match_.parts_) release_block(part, at);
     match_.keys_[at] = asked;
   }
 
@@ -269,14 +269,14 @@ class Lookup {
     return present(part, at);
   }
 
-  void let_go(MatchPart& part, size_t at) {
+  void release_block(MatchPart& part, size_t at) {
     if (part.slots[at] != kNoSlot) {
       host_.release({&part.slots[at], 1});
       part.slots[at] = kNoSlot;
     } else if (present(part, at)) {
       if (part.below[at] != kOtherSize) lower_.tier(part.below[at]).unpin({keys()[at], part.plan.family});
       if (part.below[at] == kOtherSize) {
-        for (MatchPart& shard : part.others[part.found[at].location].shards) let_go(shard, at);
+        for (MatchPart& shard : part.others[part.found[at].location].shards) release_block(shard, at);
       }
       part.below[at] = kNoTier;
     }
@@ -327,7 +327,7 @@ class Lookup {
           spare.push_back(part.slots[i]);
           part.slots[i] = kNoSlot;
         } else {
-          let_go(part, i);
+          release_block(part, i);
         }
       }
     }
@@ -441,11 +441,11 @@ Match::Match(std::shared_ptr<TierStack> stack, std::shared_ptr<Namespace> ns)
 }
 
 Match::~Match() {
-  for (MatchPart& part : parts_) let_go(part);
+  for (MatchPart& part : parts_) release_part(part);
   add(stack_->host().counters().matches_ended, 1);
 }
 
-void Match::let_go(MatchPart& part) {
+void Match::release_part(MatchPart& part) {
   const auto held = std::remove(part.slots.begin(), part.slots.end(), kNoSlot);
   stack_->host().release({part.slots.begin(), held});
   for (size_t i = 0; i < part.below.size(); ++i) {
@@ -453,7 +453,7 @@ void Match::let_go(MatchPart& part) {
     stack_->lower().tier(part.below[i]).unpin({keys_[i], part.plan.family});
   }
   for (FromOtherSize& other : part.others) {
-    for (MatchPart& shard : other.shards) let_go(shard);
+    for (MatchPart& shard : other.shards) release_part(shard);
   }
 }
 

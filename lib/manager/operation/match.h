@@ -65,7 +65,7 @@ class Match {
 
  private:
   friend class Lookup;
-  void let_go(MatchPart& part);
+  void release_part(MatchPart& part);
   std::shared_ptr<TierStack> stack_;
   std::shared_ptr<Namespace> ns_;
   LookupMode mode_ = LookupMode::prefix;

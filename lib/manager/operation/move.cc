@@ -18,7 +18,7 @@ PrefetchOperation::PrefetchOperation(std::shared_ptr<TierStack> stack, std::shar
       host_(stack_->host()),
       match_(std::move(match)),
       n_keys_(n_keys),
-      place_(host_.room().place_of_prefetch()) {}
+      place_(host_.space_queue().place_of_prefetch()) {}
 
 Operation::Next PrefetchOperation::step() {
   const MemoryWait counted;  // other threads end the requests made from here on, so this must not fail
@@ -44,11 +44,11 @@ void PrefetchOperation::plan() {
 
 // Requests the next keys, as many as there are slots for. wait: another thread will wake this.
 Operation::Next PrefetchOperation::bring_some() {
-  RoomLine& line = host_.room();
+  SpaceQueue& queue = host_.space_queue();
   const uint64_t mine = waiting_.load(std::memory_order_acquire);
   const uint64_t most = std::max<uint64_t>(host_.arena().slots() / 4, 1);
   // Reads in flight complete whatever others do, so an operation that has some does not wait in the space queue.
-  if (mine >= most || (mine != 0 && line.waiting() != 0)) return Next::wait;
+  if (mine >= most || (mine != 0 && queue.waiting() != 0)) return Next::wait;
   const TierIndex tier = match_->tier_of(0, wanted_[next_]);
   size_t n = 1;
   const size_t limit = std::min({wanted_.size() - next_, kBatch, static_cast<size_t>(most - mine)});
@@ -56,8 +56,8 @@ Operation::Next PrefetchOperation::bring_some() {
   const block::AccountId account = match_->ns()->account();
   const auto self = std::static_pointer_cast<PrefetchOperation>(shared_from_this());
   Code code = Code::no_room;
-  auto turn = mine != 0 ? RoomLine::Turn::try_it : line.ask(self, place_, account, holds_);
-  while (turn == RoomLine::Turn::try_it) {
+  auto verdict = mine != 0 ? SpaceQueue::Verdict::try_it : queue.ask(self, place_, account, holds_);
+  while (verdict == SpaceQueue::Verdict::try_it) {
     LandingRoom room;
     code = take_slots(*stack_, account, n, room);
     if (room.count() != 0) {
@@ -67,17 +67,17 @@ Operation::Next PrefetchOperation::bring_some() {
       return Next::more;
     }
     if (mine != 0) return Next::wait;
-    turn = line.may_wait_after(code, account) ? line.refused(self, place_, account, holds_, code,
+    verdict = queue.may_wait_after(code, account) ? queue.refused(self, place_, account, holds_, code,
                                                                   stack_->lower().offloading_blocks() != 0)
-                                              : RoomLine::Turn::refused;
-    if (turn != RoomLine::Turn::refused && code == Code::no_room) stack_->lower().yield_offloads(n);
+                                                  : SpaceQueue::Verdict::refused;
+    if (verdict != SpaceQueue::Verdict::refused && code == Code::no_room) stack_->lower().yield_offloads(n);
   }
-  if (turn == RoomLine::Turn::wait) {
+  if (verdict == SpaceQueue::Verdict::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
     return Next::wait;
   }
   end_wait(false);
-  line.log_refused("a prefetch", code, waited_ns_, stack_->lower().offloading_blocks());
+  queue.log_refused("a prefetch", code, waited_ns_, stack_->lower().offloading_blocks());
   add(host_.counters().prefetch_refused, wanted_.size() - next_);
   next_ = wanted_.size();
   return Next::more;
@@ -117,7 +117,7 @@ void PrefetchOperation::landed(std::vector<Delivery> landed) {
 
 // Leaves the space queue.
 void PrefetchOperation::end_wait(bool got_some) {
-  host_.room().leave(place_, got_some);
+  host_.space_queue().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
   // Counts at least 1 ns, because 0 stands for an operation that did not wait.
   waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
@@ -147,9 +147,9 @@ OffloadOperation::OffloadOperation(std::shared_ptr<TierStack> stack, TierIndex t
   slots_.erase(std::remove(slots_.begin(), slots_.end(), kNoSlot), slots_.end());
 }
 
-void OffloadOperation::let_go() noexcept {
+void OffloadOperation::release_slots() noexcept {
   if (slots_.empty()) return;
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   host_.release(std::exchange(slots_, {}));
 }
 
@@ -178,7 +178,7 @@ Operation::Next OffloadOperation::step() {
 }
 
 void OffloadOperation::conclude(Code why, copy::Completion& completion) {
-  let_go();
+  release_slots();
   completion.items = n_keys_;
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = bytes_.load(std::memory_order_relaxed);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "manager/host/room_line.h"
+#include "manager/host/space_queue.h"
 #include "manager/operation/match.h"
 #include "manager/operation/operation.h"
 #include "manager/stack/onboard.h"
@@ -13,12 +13,12 @@ namespace kvbm::manager {
 
 // Reads the blocks of a match that are below into the host tier. A block that is to stay must have a slot: without
 // one this waits in the space queue, ahead of stores, and offloads drop what they only queue.
-class PrefetchOperation final : public Operation, public RoomSeeker {
+class PrefetchOperation final : public Operation, public SpaceWaiter {
  public:
   // A null match means that nothing was found: the operation finishes at once.
   PrefetchOperation(std::shared_ptr<TierStack> stack, std::shared_ptr<Match> match, size_t n_keys,
                     uint64_t deadline_ns);
-  void room_may_be() override { wake(); }
+  void space_may_be_free() override { wake(); }
 
  protected:
   Next step() override;
@@ -52,7 +52,7 @@ class OffloadOperation final : public Operation {
  public:
   OffloadOperation(std::shared_ptr<TierStack> stack, TierIndex tier, FamilyId family, std::vector<Key> keys,
                    uint64_t deadline_ns);
-  ~OffloadOperation() override { let_go(); }
+  ~OffloadOperation() override { release_slots(); }
   OffloadOperation(const OffloadOperation&) = delete;
   OffloadOperation& operator=(const OffloadOperation&) = delete;
 
@@ -61,7 +61,7 @@ class OffloadOperation final : public Operation {
   void conclude(Code why, copy::Completion& completion) override;
 
  private:
-  void let_go() noexcept;
+  void release_slots() noexcept;
   std::shared_ptr<TierStack> stack_;
   HostTier& host_;
   const TierIndex tier_;

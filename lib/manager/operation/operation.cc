@@ -84,7 +84,7 @@ void Operation::wake() {
 
 void Operation::wake_from_transfer() {
   wake();
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   executor_.post([self = shared_from_this()] {});
 }
 
@@ -152,7 +152,7 @@ void Operation::finish(Code why) {
   copy::Completion completion;
   completion.op = kind_;
   {
-    const MemoryWait nobody_to_tell;
+    const MemoryWait no_error_path;
     conclude(why, completion);
   }
   const uint64_t now = executor_.clock().now_ns();

@@ -29,7 +29,7 @@ StoreOperation::StoreOperation(StoreRequest request)
       host_(stack_.host()),
       status_(request_.keys.size(), Code::ok),
       required_(stack_.lower().required_tier()),
-      place_(host_.room().place_of_store()) {
+      place_(host_.space_queue().place_of_store()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -198,7 +198,7 @@ Operation::Next StoreOperation::open_chunk() {
 }
 
 // Returns the resolver for keys from `first` on.
-Newcomers StoreOperation::newcomers(size_t first) const {
+DuplicateResolver StoreOperation::resolver(size_t first) const {
   std::span<const codec::Position> positions(request_.positions);
   if (!positions.empty()) positions = positions.subspan(first);
   return {host_, request_.cache->ns()->options().allow_lossy, positions};
@@ -207,7 +207,7 @@ Newcomers StoreOperation::newcomers(size_t first) const {
 // Treats resident blocks as missing if they cannot replace the engine's: another engine stored them, or an earlier
 // process left them and they fail verification.
 void StoreOperation::leave_others() {
-  const Newcomers mine = newcomers(chunk_first_);
+  const DuplicateResolver mine = resolver(chunk_first_);
   for (size_t i = 0; i < present_.size(); ++i) {
     if (present_[i] == kNoSlot || has_block(part_, chunk_first_ + i) != Code::ok) continue;
     if (mine.stands_in(present_[i], i) && host_.trust(present_[i])) continue;
@@ -231,7 +231,7 @@ std::vector<size_t> StoreOperation::find_missing() {
   return missing;
 }
 
-// Takes slots. wait: RoomLine will wake this. Otherwise the chunk is as long as there are slots, or none will be
+// Takes slots. wait: SpaceQueue will wake this. Otherwise the chunk is as long as there are slots, or none will be
 // free.
 Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   if (no_room_ != Code::ok) {
@@ -240,26 +240,26 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   }
   const block::AccountId account = request_.cache->ns()->account();
   const auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-  RoomLine& line = host_.room();
+  SpaceQueue& queue = host_.space_queue();
   Code code = Code::no_room;
-  RoomLine::Turn turn = line.ask(self, place_, account, last_ != kNoSlot);
-  while (turn == RoomLine::Turn::try_it) {
+  SpaceQueue::Verdict verdict = queue.ask(self, place_, account, last_ != kNoSlot);
+  while (verdict == SpaceQueue::Verdict::try_it) {
     if (take_leading(missing, loss_, code)) return Next::more;
-    if (let_go_of_last()) continue;
-    turn = RoomLine::Turn::refused;
-    if (line.may_wait_after(code, account) && !follows_nothing_) {
-      turn = line.refused(self, place_, account, last_ != kNoSlot, code, stack_.lower().offloading_blocks() != 0);
+    if (release_last()) continue;
+    verdict = SpaceQueue::Verdict::refused;
+    if (queue.may_wait_after(code, account) && !follows_nothing_) {
+      verdict = queue.refused(self, place_, account, last_ != kNoSlot, code, stack_.lower().offloading_blocks() != 0);
     }
   }
   const uint64_t waited = waits_since_ns_ == 0 ? 0 : host_.env().clock().now_ns() - waits_since_ns_;
   const bool late = waited >= host_.options().room_wait_ns;
-  const bool may_wait = !late && !host_.closing() && !follows_nothing_ && line.may_wait_after(code, account);
-  if (turn == RoomLine::Turn::refused && loss_ == Loss::nothing && may_wait) {
+  const bool may_wait = !late && !host_.closing() && !follows_nothing_ && queue.may_wait_after(code, account);
+  if (verdict == SpaceQueue::Verdict::refused && loss_ == Loss::nothing && may_wait) {
     // Blocks that can be written back since the last try are, before any block is lost for this store.
     if (take_leading(missing, Loss::nothing, code)) return Next::more;
-    if (stack_.lower().offloading_blocks() != 0) turn = RoomLine::Turn::wait;
+    if (stack_.lower().offloading_blocks() != 0) verdict = SpaceQueue::Verdict::wait;
   }
-  if (turn == RoomLine::Turn::wait) {
+  if (verdict == SpaceQueue::Verdict::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
     // Keys in front of the first missing one are stored already and need no slots.
     if (missing.front() == chunk_first_) return Next::wait;
@@ -268,7 +268,7 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
   }
   // No slot will become free, or not in time: blocks that should have been written back are evicted now.
   if (waited != 0 && late) loss_ = Loss::what_must;  // the rest does not wait that long either
-  if (line.may_wait_after(code, account) && take_leading(missing, Loss::what_must, code)) return Next::more;
+  if (queue.may_wait_after(code, account) && take_leading(missing, Loss::what_must, code)) return Next::more;
   end_wait(false);
   give_up(missing, code);
   return Next::more;
@@ -305,7 +305,7 @@ bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Co
 
 // Releases the previous block if a tier below has it: among few slots it would be one too many. A block that is
 // written only at its eviction is written back once its parent is below. Returns true if it was released.
-bool StoreOperation::let_go_of_last() {
+bool StoreOperation::release_last() {
   if (last_ == kNoSlot) return false;
   if (!host_.table().lies_below(last_)) {
     const SlotId parent = host_.table().parent(last_);
@@ -323,7 +323,7 @@ bool StoreOperation::let_go_of_last() {
 
 // Leaves the space queue.
 void StoreOperation::end_wait(bool got_some) {
-  host_.room().leave(place_, got_some);
+  host_.space_queue().leave(place_, got_some);
   if (waits_since_ns_ == 0) return;
   // Counts at least 1 ns, because 0 stands for an operation that did not wait.
   waited_ns_ += std::max<uint64_t>(host_.env().clock().now_ns() - waits_since_ns_, 1);
@@ -334,7 +334,7 @@ void StoreOperation::end_wait(bool got_some) {
 void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   for (const size_t key : missing) fail(key, code);
   if (no_room_ == Code::ok) {
-    host_.room().log_refused("a store", code, waited_ns_, stack_.lower().offloading_blocks());
+    host_.space_queue().log_refused("a store", code, waited_ns_, stack_.lower().offloading_blocks());
   }
   no_room_ = code;
 }
@@ -441,7 +441,7 @@ void StoreOperation::drop_failed() {
     failed.push_back(fresh_[i].slot);
   }
   fresh_.resize(kept, {});
-  let_go(failed);
+  release_unpublished(failed);
 }
 
 bool StoreOperation::quiet() noexcept {
@@ -527,7 +527,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   what.first_parent = request_.unchained ? kNoSlot : parent;
   what.priority = request_.priority;
   what.tick = host_.tick();
-  Newcomers mine = newcomers(key);
+  DuplicateResolver mine = resolver(key);
   what.precedence = &mine;
   if (completed == Code::ok) {
     [[maybe_unused]] const Code all =
@@ -552,7 +552,7 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   host_.release(left);
   left.clear();
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
-  let_go(left);
+  release_unpublished(left);
   end_wait(false);
   note_stored();
   if (waited_ns_ != 0) host_.counters().room_wait.record(waited_ns_);

@@ -9,8 +9,8 @@
 
 #include "block/block_table.h"
 #include "codec/record/record.h"
-#include "manager/host/newcomers.h"
-#include "manager/host/room_line.h"
+#include "manager/host/duplicate_resolver.h"
+#include "manager/host/space_queue.h"
 #include "manager/operation/cache.h"
 #include "manager/operation/leaf_mover.h"
 #include "manager/operation/operation.h"
@@ -35,11 +35,11 @@ struct StoreRequest {
   std::span<int32_t> item_status;  // caller's; empty if not wanted
 };
 
-class StoreOperation final : public Operation, public RoomSeeker {
+class StoreOperation final : public Operation, public SpaceWaiter {
  public:
   explicit StoreOperation(StoreRequest request);
 
-  void room_may_be() override { wake(); }
+  void space_may_be_free() override { wake(); }
 
  protected:
   Next step() override;
@@ -79,12 +79,12 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
   Next open_chunk();
-  [[nodiscard]] Newcomers newcomers(size_t first) const;
+  [[nodiscard]] DuplicateResolver resolver(size_t first) const;
   void leave_others();
   [[nodiscard]] std::vector<size_t> find_missing();
   Next take_slots(std::span<const size_t> missing);
   bool take_leading(std::span<const size_t> missing, Loss loss, Code& code);
-  bool let_go_of_last();
+  bool release_last();
   void end_wait(bool got_some);
   void give_up(std::span<const size_t> missing, Code code);
   void cut_chunk(size_t keys);
@@ -100,7 +100,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   // Members for a cache on a device (store_device.cc).
   struct Flight;
   void begin_flight();
-  void let_go(std::span<const SlotId> slots);
+  void release_unpublished(std::span<const SlotId> slots);
   void fail(size_t key, Code code);
   [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;

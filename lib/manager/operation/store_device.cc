@@ -16,19 +16,19 @@ namespace {
 
 // Slots that a lost device may still write to. They are released when the transfers have certainly ended, which may
 // be never; the arena lives as long.
-struct Forsaken {
-  explicit Forsaken(HostTier& host) : owner(host.lifetime().keep(host)), arena(host.shared_arena()) {}
-  ~Forsaken() {
+struct OrphanedSlots {
+  explicit OrphanedSlots(HostTier& host) : owner(host.lifetime().keep(host)), arena(host.shared_arena()) {}
+  ~OrphanedSlots() {
     const auto host = owner.lock();
     if (host == nullptr) return;
     host->release(slots);
     // A transfer thread may run this, and destroying the manager would end that thread: the executor drops the last
     // reference.
-    const MemoryWait nobody_to_tell;
+    const MemoryWait no_error_path;
     host->env().executor->post([host] {});
   }
-  Forsaken(const Forsaken&) = delete;
-  Forsaken& operator=(const Forsaken&) = delete;
+  OrphanedSlots(const OrphanedSlots&) = delete;
+  OrphanedSlots& operator=(const OrphanedSlots&) = delete;
   const std::weak_ptr<HostTier> owner;
   const std::shared_ptr<tier::HostArena> arena;
   std::vector<SlotId> slots;
@@ -38,9 +38,9 @@ struct Forsaken {
 
 struct StoreOperation::Flight {
   Flight(HostTier& host, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
-      : forsaken(std::make_shared<Forsaken>(host)),
-        mover(transfers, DeviceFlight::Way::gather, std::move(after), forsaken) {}
-  const std::shared_ptr<Forsaken> forsaken;
+      : orphaned(std::make_shared<OrphanedSlots>(host)),
+        mover(transfers, DeviceFlight::Way::gather, std::move(after), orphaned) {}
+  const std::shared_ptr<OrphanedSlots> orphaned;
   DeviceMover mover;
 };
 
@@ -56,10 +56,10 @@ size_t StoreOperation::chunk_keys() const noexcept {
 }
 
 // Ends references to slots that were not published.
-void StoreOperation::let_go(std::span<const SlotId> slots) {
+void StoreOperation::release_unpublished(std::span<const SlotId> slots) {
   if (!lost_) return host_.release(slots);
-  const MemoryWait nobody_to_tell;
-  flight_->forsaken->slots.insert(flight_->forsaken->slots.end(), slots.begin(), slots.end());
+  const MemoryWait no_error_path;
+  flight_->orphaned->slots.insert(flight_->orphaned->slots.end(), slots.begin(), slots.end());
 }
 
 }  // namespace kvbm::manager

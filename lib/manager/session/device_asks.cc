@@ -6,7 +6,8 @@
 
 namespace kvbm::manager {
 
-std::shared_ptr<DeviceAsks> DeviceAsks::create(std::shared_ptr<device::Device> device, std::shared_ptr<LinksTurn> links) {
+std::shared_ptr<DeviceAsks> DeviceAsks::create(std::shared_ptr<device::Device> device,
+                                               std::shared_ptr<WeakExecutor> links) {
   std::shared_ptr<DeviceAsks> asks(new DeviceAsks(std::move(device), std::move(links)));
   asks->device_->watch().add([weak = std::weak_ptr(asks)](device::DriverWatch::Step step) {
     if (step != device::DriverWatch::Step::give_up) return;
@@ -39,7 +40,7 @@ void DeviceAsks::answer(Ask& ask, Memory memory) {
 }
 
 void DeviceAsks::give_up() {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<std::shared_ptr<Ask>> open;
   {
     MutexLock lock(mutex_);

@@ -11,7 +11,7 @@
 #include "base/thread/mutex.h"
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
-#include "manager/session/links_turn.h"
+#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -20,7 +20,8 @@ class DeviceAsks : public std::enable_shared_from_this<DeviceAsks> {
   using Memory = Result<cluster::session::SharedMemory>;
   using Done = cluster::session::SliceMover::MemoryDone;
 
-  static std::shared_ptr<DeviceAsks> create(std::shared_ptr<device::Device> device, std::shared_ptr<LinksTurn> links);
+  static std::shared_ptr<DeviceAsks> create(std::shared_ptr<device::Device> device,
+                                            std::shared_ptr<WeakExecutor> links);
   // Makes `call` on the device's thread. tier_disabled: the device was lost before the call ended.
   void ask(UniqueFunction<Memory()> call, Done done);
   [[nodiscard]] const std::shared_ptr<device::Device>& device() const noexcept { return device_; }
@@ -29,13 +30,13 @@ class DeviceAsks : public std::enable_shared_from_this<DeviceAsks> {
   struct Ask {
     Done done;  // empty: the request was answered; guarded by mutex_
   };
-  DeviceAsks(std::shared_ptr<device::Device> device, std::shared_ptr<LinksTurn> links)
+  DeviceAsks(std::shared_ptr<device::Device> device, std::shared_ptr<WeakExecutor> links)
       : device_(std::move(device)), links_(std::move(links)) {}
   void answer(Ask& ask, Memory memory);
   void give_up();
 
   const std::shared_ptr<device::Device> device_;
-  const std::shared_ptr<LinksTurn> links_;
+  const std::shared_ptr<WeakExecutor> links_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Ask>> open_ KVBM_GUARDED_BY(mutex_);
 };

@@ -9,7 +9,7 @@
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
 #include "manager/session/device_asks.h"
-#include "manager/session/links_turn.h"
+#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -18,7 +18,8 @@ class DeviceDirect {
   using Done = cluster::session::SliceMover::MemoryDone;
 
   // `whatever_it_says`: tries to register memory even if the device reports that network cards cannot reach it.
-  DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says, std::shared_ptr<LinksTurn> links);
+  DeviceDirect(const std::shared_ptr<device::Device>& device, bool whatever_it_says,
+               std::shared_ptr<WeakExecutor> links);
 
   // Implements cluster/session/mover.h.
   void make(uint64_t bytes, bool written, Done done);

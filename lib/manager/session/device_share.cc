@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "device/memory/own_memory.h"
+#include "manager/session/deferred_free.h"
 #include "manager/session/device_asks.h"
-#include "manager/session/kept_memory.h"
 
 namespace kvbm::manager {
 
@@ -26,7 +26,7 @@ Status elsewhere() { return {Code::unsupported, "device memory is not shared", "
 }  // namespace
 
 struct DeviceShare::Core {
-  Core(std::shared_ptr<device::Device> the_device, const BootId& the_boot, std::shared_ptr<LinksTurn> links)
+  Core(std::shared_ptr<device::Device> the_device, const BootId& the_boot, std::shared_ptr<WeakExecutor> links)
       : device(std::move(the_device)),
         boot(the_boot),
         asks(DeviceAsks::create(device, std::move(links))),
@@ -47,7 +47,7 @@ struct DeviceShare::Core {
     device::encode(exported.value(), out.said.data() + kBootBytes);
     out.data = address(memory.value()->address());
     out.bytes = bytes;
-    out.keep = kept(std::move(memory).value(), device->thread());
+    out.keep = deferred_free(std::move(memory).value(), device->thread());
     return out;
   }
   // `said` has been checked for its size and machine.
@@ -66,12 +66,12 @@ struct DeviceShare::Core {
       if (own == nullptr) return mapped.status();
       out.data = address(own->address());
       out.bytes = bytes;
-      out.keep = kept(std::move(own), device->thread());
+      out.keep = deferred_free(std::move(own), device->thread());
       return out;
     }
     out.data = address(mapped.value()->pointer());
     out.bytes = bytes;
-    out.keep = kept(std::move(mapped).value(), device->thread());
+    out.keep = deferred_free(std::move(mapped).value(), device->thread());
     return out;
   }
   const std::shared_ptr<device::Device> device;
@@ -80,7 +80,8 @@ struct DeviceShare::Core {
   device::IpcMappings mappings;
 };
 
-DeviceShare::DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links)
+DeviceShare::DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot,
+                         std::shared_ptr<WeakExecutor> links)
     : core_(std::make_shared<Core>(std::move(device), boot, std::move(links))) {}
 
 std::vector<std::byte> DeviceShare::place() const {

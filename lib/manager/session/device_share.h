@@ -17,7 +17,7 @@
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
 #include "device/memory/ipc.h"
-#include "manager/session/links_turn.h"
+#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -27,7 +27,7 @@ class DeviceShare {
   using Done = cluster::session::SliceMover::MemoryDone;
 
   // boot: of this machine; zero: nothing is shared.
-  DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<LinksTurn> links);
+  DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, std::shared_ptr<WeakExecutor> links);
 
   // Implements cluster/session/mover.h.
   [[nodiscard]] std::vector<std::byte> place() const;

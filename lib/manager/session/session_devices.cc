@@ -26,12 +26,12 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
     const std::string name = "device " + std::to_string(device->device().facts().ordinal);
     std::unique_ptr<DeviceShare> share;
     if (boot_ != DeviceShare::BootId{}) {
-      share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, turn_);
+      share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, links_executor_);
     }
     std::unique_ptr<DeviceDirect> direct;
     if (rdma_ != NodeOptions::DeviceRdma::off) {
       const bool whatever = rdma_ == NodeOptions::DeviceRdma::on;
-      direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, turn_);
+      direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, links_executor_);
     }
     known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share),
                                                  std::move(direct));

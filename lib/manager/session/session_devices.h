@@ -20,8 +20,8 @@
 #include "manager/common/options.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/stream_waits.h"
-#include "manager/session/links_turn.h"
 #include "manager/session/session_mover.h"
+#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -37,7 +37,7 @@ class SessionDevices {
         log_(log),
         boot_(boot),
         rdma_(rdma),
-        turn_(std::make_shared<LinksTurn>(links)),
+        links_executor_(std::make_shared<WeakExecutor>(links)),
         waits_(StreamWaits::create(work)) {}
   ~SessionDevices() { waits_->close(); }
   SessionDevices(const SessionDevices&) = delete;
@@ -49,9 +49,9 @@ class SessionDevices {
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);
   [[nodiscard]] StreamWaits& waits() noexcept { return *waits_; }
   // Posts to the links' thread, for work that ends elsewhere.
-  [[nodiscard]] const std::shared_ptr<LinksTurn>& turn() const noexcept { return turn_; }
+  [[nodiscard]] const std::shared_ptr<WeakExecutor>& links_executor() const noexcept { return links_executor_; }
   // Closes the links' side; called before the links end.
-  void close() { turn_->close(); }
+  void close() { links_executor_->close(); }
 
  private:
   struct Known {
@@ -65,7 +65,7 @@ class SessionDevices {
   const Log* const log_;
   const DeviceShare::BootId boot_;
   const NodeOptions::DeviceRdma rdma_;
-  const std::shared_ptr<LinksTurn> turn_;
+  const std::shared_ptr<WeakExecutor> links_executor_;
   const std::shared_ptr<StreamWaits> waits_;
   Mutex mutex_;
   std::map<const AttachedDevice*, Known> devices_ KVBM_GUARDED_BY(mutex_);

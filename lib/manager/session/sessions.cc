@@ -7,8 +7,8 @@
 #include "device/transfer/transfers.h"
 #include "layout/shard.h"
 #include "manager/operation/cache.h"
-#include "manager/session/links_turn.h"
 #include "manager/session/session_devices.h"
+#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -180,8 +180,8 @@ Status SessionOffer::publish_after(Component component, uint32_t first_layer, ui
   };
   sessions_->devices_.waits().wait(
       device->device().shared_from_this(), std::move(point).value(),
-      [turn = sessions_->turn_, publish, give_up](Code code) {
-        turn->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
+      [links_executor = sessions_->links_executor_, publish, give_up](Code code) {
+        links_executor->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
       });
   return {};
 }
@@ -212,7 +212,7 @@ Status SessionReceipt::abort(const std::string& why) {
 // ---- All sessions ----
 
 Sessions::Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
-    : host_(host), links_(links), devices_(devices), turn_(devices.turn()) {}
+    : host_(host), links_(links), devices_(devices), links_executor_(devices.links_executor()) {}
 
 void Sessions::close() { devices_.close(); }
 
@@ -302,8 +302,8 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
       links_.post([begin = std::move(begin)]() mutable { begin(Code::ok); });
     } else {
       devices_.waits().wait(device->device().shared_from_this(), std::move(after),
-                            [turn = turn_, begin = std::move(begin)](Code code) mutable {
-                              turn->post([begin = std::move(begin), code]() mutable { begin(code); });
+                            [links_executor = links_executor_, begin = std::move(begin)](Code code) mutable {
+                              links_executor->post([begin = std::move(begin), code]() mutable { begin(code); });
                             });
     }
   } catch (...) {

@@ -37,7 +37,7 @@ namespace kvbm::manager {
 
 class AttachedDevice;
 class Cache;
-class LinksTurn;
+class WeakExecutor;
 class SessionDevices;
 
 // Engine blocks of a request, as a caller lists them.
@@ -157,7 +157,7 @@ class Sessions {
   cluster::SessionHost& host_;
   Executor& links_;
   SessionDevices& devices_;
-  const std::shared_ptr<LinksTurn> turn_;
+  const std::shared_ptr<WeakExecutor> links_executor_;
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;
   std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);

@@ -11,9 +11,9 @@
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
 #include "manager/namespaces/namespaces.h"
+#include "manager/node/accept_offered.h"
 #include "manager/node/local_node.h"
 #include "manager/node/node_source.h"
-#include "manager/node/take.h"
 #include "manager/share/owned_tier.h"
 #include "manager/share/shared_tier.h"
 #include "manager/stack/tier_stack.h"
@@ -156,7 +156,7 @@ Status Share::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespa
   state_ = &state;
   shared_->attach(state);
   state.pools = pools_;
-  stack->unflushed().begin([this] { flush_for_nobody(); });
+  stack->unflushed().begin([this] { flush_without_caller(); });
   state.role.store(ShareRole::client, std::memory_order_release);
   if (owned_index_ != kNoTier) stack->lower().stand_by(owned_index_, true);
   source_ = std::make_unique<NodeSource>(stack, namespaces, *thread_);
@@ -388,7 +388,7 @@ void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> i
                     std::vector<uint32_t>& want) {
   const uint64_t name = ++last_take_;
   takes_.insert(name);
-  take_offered(stack_, shared_index_, shared_->peers(), link, items, lease, source_->links(), want, [this, name] {
+  accept_offered(stack_, shared_index_, shared_->peers(), link, items, lease, source_->links(), want, [this, name] {
     takes_.erase(name);
     pump_flushes();
   });

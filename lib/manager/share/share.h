@@ -102,11 +102,11 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
   // Members for flushes (share_flush.cc).
-  void flush_for_nobody();
+  void flush_without_caller();
   void begin_flush(std::vector<FlushDone> waiting, bool durable);
   void try_flush(const std::shared_ptr<Flush>& flush);
   void flush_own(const std::shared_ptr<Flush>& flush);
-  void ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first);
+  void ask_durability(const std::shared_ptr<Flush>& flush, size_t first);
   bool is_another_owners(const std::shared_ptr<Flush>& flush, Code code);
   void settle(Flush& flush, std::span<const Unflushed::Entry> entries, std::span<const Identity> missing);
   void again_later(const std::shared_ptr<Flush>& flush);
@@ -161,7 +161,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::shared_ptr<Flush> flushing_;  // the flush in progress
   std::vector<FlushDone> next_flush_;  // requested since then
   bool next_durable_ = false;          // one of these is durable
-  bool lost_untold_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
+  bool loss_unreported_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
   // Used by the links' thread.
   bool lends_memory_ = false;
   cluster::NodeId mapped_;      // the owner of the mapped memory, if any

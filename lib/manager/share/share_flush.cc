@@ -7,7 +7,7 @@
 
 #include "copy/transport_thread.h"
 #include "manager/node/node_source.h"
-#include "manager/share/kept.h"
+#include "manager/share/durability_check.h"
 #include "manager/share/owned_tier.h"
 #include "manager/share/share.h"
 #include "manager/share/shared_tier.h"
@@ -54,7 +54,7 @@ void Share::flush(bool durable, FlushDone done) {
 }
 
 // Starts a flush without a caller, because many blocks were stored since the last one.
-void Share::flush_for_nobody() {
+void Share::flush_without_caller() {
   elections_->post([this] {
     if (flushing_ == nullptr) begin_flush({}, false);
   });
@@ -64,7 +64,7 @@ void Share::begin_flush(std::vector<FlushDone> waiting, bool durable) {
   flushing_ = std::make_shared<Flush>();
   flushing_->durable = durable;
   flushing_->waiting = std::move(waiting);
-  flushing_->lost = std::exchange(lost_untold_, false);
+  flushing_->lost = std::exchange(loss_unreported_, false);
   try_flush(flushing_);
 }
 
@@ -72,11 +72,11 @@ void Share::end_flush(const std::shared_ptr<Flush>& flush, Code code) {
   if (flushing_ != flush) return;  // ended before
   flushing_ = nullptr;
   if (code == Code::ok && (flush->partial || flush->lost)) code = Code::partial;
-  bool told = false;
-  for (FlushDone& done : flush->waiting) told = done(code) || told;
+  bool reported = false;
+  for (FlushDone& done : flush->waiting) reported = done(code) || reported;
   // Losses are also reported to flushes requested meanwhile. If no caller received them, or only another code, the
   // next flush reports them.
-  if (flush->lost && (code != Code::partial || !told || !next_flush_.empty())) lost_untold_ = true;
+  if (flush->lost && (code != Code::partial || !reported || !next_flush_.empty())) loss_unreported_ = true;
   if (!next_flush_.empty()) begin_flush(std::exchange(next_flush_, {}), std::exchange(next_durable_, false));
 }
 
@@ -122,7 +122,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
       links_->ask(std::move(message), kNever, [this, flush](Code code, uint64_t, const std::vector<Key>&) {
         if (is_another_owners(flush, code)) return;
         if (code != Code::ok) return end_flush_later(flush, code);
-        ask_for_kept(flush, 0);
+        ask_durability(flush, 0);
       });
     });
   });
@@ -151,7 +151,7 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
         end_flush_later(flush, synced == Code::ok ? own_disk() : synced);
       });
     };
-    look_for_kept(stack_, owned_index_, std::move(ids), rewrite, std::move(found));
+    check_durability(stack_, owned_index_, std::move(ids), rewrite, std::move(found));
   };
   stack_->lower().flush([this, flush, look = std::move(look)]() mutable {
     if (flush->durable)
@@ -164,13 +164,13 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
 // Sends one message after the other, each for one family. What the owner writes for one message may evict blocks of
 // another. So if there are several, it is asked for all blocks once more, and the answers without writes count. Runs on
 // the links' thread.
-void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
+void Share::ask_durability(const std::shared_ptr<Flush>& flush, size_t first) {
   const std::vector<Unflushed::Entry>& entries = flush->entries;
   const bool again = !flush->only_looks && take_several_messages(entries);
   if (first == entries.size()) {
     if (!again) return end_flush_later(flush, Code::ok);
     flush->only_looks = true;
-    return ask_for_kept(flush, 0);
+    return ask_durability(flush, 0);
   }
   ShareMessage message;
   message.kind = ShareKind::flush;
@@ -186,12 +186,12 @@ void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
               [this, flush, first, end, again](Code code, uint64_t, const std::vector<Key>& keys) {
     if (is_another_owners(flush, code)) return;
     if (code != Code::ok) return end_flush_later(flush, code);
-    if (again) return ask_for_kept(flush, end);
+    if (again) return ask_durability(flush, end);
     std::vector<Identity> missing;
     for (const Key& key : keys) missing.push_back({key, flush->entries[first].id.family});
     std::sort(missing.begin(), missing.end());
     settle(*flush, std::span(flush->entries).subspan(first, end - first), missing);
-    ask_for_kept(flush, end);
+    ask_durability(flush, end);
   });
 }
 
@@ -202,14 +202,14 @@ void Share::settle(Flush& flush, std::span<const Unflushed::Entry> entries, std:
   uint64_t not_kept = 0;
   for (const Unflushed::Entry& entry : entries) {
     if (!std::binary_search(missing.begin(), missing.end(), entry.id)) {
-      (void)stack_->unflushed().told(entry);
+      (void)stack_->unflushed().remove_reported(entry);
       continue;
     }
     if (!stack_->unflushed().has(entry)) continue;  // erased, or stored again: the next flush covers it
     ++not_kept;
     const SlotId slot = stack_->host().acquire_one(entry.id.family, entry.id.key);
     if (slot == kNoSlot) {
-      flush.lost = stack_->unflushed().told(entry) || flush.lost;
+      flush.lost = stack_->unflushed().remove_reported(entry) || flush.lost;
       continue;
     }
     flush.partial = true;
@@ -236,12 +236,12 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
   std::vector<Identity> ids;
   for (const Key& key : message.keys) ids.push_back({key, family});
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
-  look_for_kept(stack_, owned_index_, std::move(ids), rewrite_of(message.value),
-                [reply, links = source_->links()](const std::vector<Identity>& missing) {
-                  std::vector<Key> keys;
-                  for (const Identity& id : missing) keys.push_back(id.key);
-                  links.post([reply, keys = std::move(keys)] { (*reply)(Code::ok, keys.size(), keys); });
-                });
+  check_durability(stack_, owned_index_, std::move(ids), rewrite_of(message.value),
+                   [reply, links = source_->links()](const std::vector<Identity>& missing) {
+                     std::vector<Key> keys;
+                     for (const Identity& id : missing) keys.push_back(id.key);
+                     links.post([reply, keys = std::move(keys)] { (*reply)(Code::ok, keys.size(), keys); });
+                   });
 }
 
 // Answers clients' flushes. One is due once everything that was offered before it has arrived, and the owner's own

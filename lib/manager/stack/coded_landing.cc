@@ -11,7 +11,7 @@
 
 namespace kvbm::manager {
 
-void LateDecoder::keep(const Identity& id, Delivery record) {
+void BackgroundDecoder::keep(const Identity& id, Delivery record) {
   const MemoryWait until_it_is_queued;
   const uint64_t most = std::min<uint64_t>(host_.arena().slots() / 8, kMostBytes / host_.arena().block_bytes());
   const SlotId slot = record.slot;
@@ -34,14 +34,14 @@ void LateDecoder::keep(const Identity& id, Delivery record) {
   if (begin) post(std::make_unique<codec::Workspace>());
 }
 
-void LateDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
+void BackgroundDecoder::post(std::unique_ptr<codec::Workspace> workspace) {
   host_.env().executor->post([this, alive = host_.lifetime().keep(*this), workspace = std::move(workspace)]() mutable {
     work(std::move(workspace));
   });
 }
 
 // Decodes one record, then posts itself again behind the tasks that were queued meanwhile.
-void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
+void BackgroundDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
   const MemoryWait until_released;
   Waiting one;
   {
@@ -62,7 +62,7 @@ void LateDecoder::work(std::unique_ptr<codec::Workspace> workspace) {
   post(std::move(workspace));
 }
 
-void LateDecoder::decode(Waiting& one, codec::Workspace& workspace) {
+void BackgroundDecoder::decode(Waiting& one, codec::Workspace& workspace) {
   Delivery& record = one.record;
   const auto head = codec::HeadView::parse(record.coded->head);
   Status s = head.ok() ? Status() : head.status();

@@ -29,12 +29,12 @@ namespace kvbm::manager {
 class HostTier;
 class LowerTiers;
 
-class LateDecoder {
+class BackgroundDecoder {
  public:
   // Registers the verified record of a private slot (TierStack::register_landed).
   using Register = std::function<Code(const Identity& id, Delivery& record)>;
 
-  LateDecoder(HostTier& host, LowerTiers& lower, Register registers)
+  BackgroundDecoder(HostTier& host, LowerTiers& lower, Register registers)
       : host_(host), lower_(lower), register_(std::move(registers)) {}
   // Queues a record that a device has decoded, to be decoded into its slot and registered; or releases the slot if too
   // much is queued.

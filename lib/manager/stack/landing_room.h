@@ -6,7 +6,7 @@
 // has some, and gets no more than there is. So a load only ever waits for its own work: a tier that answers it, or a
 // batch of its device. No other caller has to release, offload, store or load first, however full the host is and
 // whatever holds it. Only loads hold staging. The price is one block of memory beyond the limit for each load in
-// progress. An operation that needs a slot waits in the space queue (room_line.h), such as a prefetch: its purpose is
+// progress. An operation that needs a slot waits in the space queue (space_queue.h), such as a prefetch: its purpose is
 // that the block stays.
 #pragma once
 

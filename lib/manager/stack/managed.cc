@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/thread/memory_wait.h"
+#include "manager/host/duplicate_resolver.h"
 #include "manager/host/host_record.h"
-#include "manager/host/newcomers.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -44,7 +44,7 @@ void note_stored(Unflushed& unflushed, const ManagedBlocks& blocks, std::span<co
 
 Code publish_managed(TierStack& stack, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes) {
   HostTier& host = stack.host();
-  const MemoryWait nobody_to_tell;  // the call has consumed its holds, so it cannot fail here
+  const MemoryWait no_error_path;  // the call has consumed its holds, so it cannot fail here
   const size_t n = slots.size();
   // The hash made here defines the block's content: a later change of any byte is detected.
   const size_t n_heads = host.options().hash_managed ? n : blocks.positions.size();
@@ -61,15 +61,15 @@ Code publish_managed(TierStack& stack, const ManagedBlocks& blocks, std::span<Sl
     what.duplicates = blocks.duplicates;
     what.priority = blocks.priority;
     what.tick = host.tick();
-    Newcomers newcomers(host, blocks.takes_lossy, blocks.positions);
-    what.precedence = &newcomers;
+    DuplicateResolver resolver(host, blocks.takes_lossy, blocks.positions);
+    what.precedence = &resolver;
     const bool after_parent = blocks.chained && blocks.parent != nullptr;
     if (after_parent) what.first_parent = host.acquire_one(blocks.family, *blocks.parent);
     // Parents may be evicted before there is a head.
     for (size_t i = n_heads; i < n && blocks.chained; ++i) note_parent(host, slots[i], parent_of(blocks, i));
     std::vector<Key> parents(host.events().wanted() ? n : 0);
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
-    all = stack.publish(slots, what, parents, codes, TierStack::Bringer{}, &newcomers);
+    all = stack.publish(slots, what, parents, codes, TierStack::Bringer{}, &resolver);
     note_stored(stack.unflushed(), blocks, codes);
     if (what.first_parent != kNoSlot) host.release({&what.first_parent, 1});
   } else {

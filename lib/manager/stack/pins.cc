@@ -30,7 +30,7 @@ Code Pins::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint6
   auto pinned = table_.pin(slots, owner, deadline_ns);
   if (pinned.status().code() == Code::at_limit && !table_.expire(host_.env().clock().now_ns()).empty()) {
     pinned = table_.pin(slots, owner, deadline_ns);  // some pins had expired, but the executor had not removed them yet
-    host_.room().room_came();
+    host_.space_queue().space_released();
   }
   if (!pinned.ok()) {
     count = 0;
@@ -43,13 +43,13 @@ Code Pins::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint6
 
 Code Pins::unpin(block::PinId id) {
   const Code code = table_.unpin(id);
-  host_.room().room_came();
+  host_.space_queue().space_released();
   return code;
 }
 
 size_t Pins::unpin_owner(uint64_t owner) {
   const size_t ended = table_.owner_died(owner).size();
-  host_.room().room_came();
+  host_.space_queue().space_released();
   return ended;
 }
 
@@ -68,7 +68,7 @@ void Pins::arm(uint64_t deadline_ns) {
 void Pins::expire() {
   armed_ns_.store(kNever, std::memory_order_relaxed);
   table_.expire(host_.env().clock().now_ns());
-  host_.room().room_came();
+  host_.space_queue().space_released();
   const uint64_t next = table_.next_deadline_ns();
   if (next != kNever) arm(next);
 }

@@ -79,7 +79,7 @@ Snapshot snapshot(TierStack& stack) {
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
   out.offloads_at_limit = get(c.offload_at_limit);
-  out.given_lost = host.taken().lost();
+  out.given_lost = host.received().lost();
   out.lossy_refused = get(c.lossy_refused);
   out.loads_weighed = c.load_predicted.count();
   out.load_predicted_ns = c.load_predicted.sum();

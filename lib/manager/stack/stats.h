@@ -51,7 +51,7 @@ struct Snapshot {
   uint64_t policy_refused = 0;
   uint64_t underflows = 0;
   uint64_t offloads_skipped = 0, offloads_at_limit = 0, lossy_refused = 0;
-  uint64_t given_lost = 0;  // TakenBlocks::lost()
+  uint64_t given_lost = 0;  // ReceivedBlocks::lost()
   uint64_t loads_weighed = 0, load_predicted_ns = 0, load_actual_ns = 0, loads_not_started = 0, blocks_left = 0;
   uint64_t compute_saved_ns = 0, compute_lost_ns = 0;
   std::array<TierSnapshot, 8> tiers;

@@ -5,15 +5,15 @@
 
 #include "base/thread/memory_wait.h"
 #include "codec/record/record.h"
+#include "manager/host/duplicate_resolver.h"
 #include "manager/host/host_record.h"
-#include "manager/host/newcomers.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/offload.h"
 
 namespace kvbm::manager {
 
 TierStack::TierStack(HostTier& host, LowerTiers& lower)
-    : host_(host), lower_(lower), late_decoder_(host, lower, [this](const Identity& id, Delivery& record) {
+    : host_(host), lower_(lower), background_decoder_(host, lower, [this](const Identity& id, Delivery& record) {
         return register_landed(id, record);
       }) {}
 
@@ -24,10 +24,10 @@ Code TierStack::allocate(block::AccountId account, std::span<SlotId> out, std::v
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
-  uint64_t releases = host_.taken().releases();
+  uint64_t releases = host_.received().releases();
   Code code = host_.table().allocate(account, out, &gone, host_.tick(), evicting);
-  while (code == Code::no_room && evicting && host_.taken().let_go_some(releases, host_.tick())) {
-    releases = host_.taken().releases();
+  while (code == Code::no_room && evicting && host_.received().release_some(releases, host_.tick())) {
+    releases = host_.received().releases();
     code = host_.table().allocate(account, out, &gone, host_.tick());
   }
   if (code == Code::ok && host_.recovered().any()) {
@@ -60,12 +60,12 @@ size_t TierStack::slots_to_store_in(block::AccountId account, size_t n, Code& wh
   if (const size_t most = room(); most == n) return n;
   const MemoryWait reported;
   const block::AccountId whose = why == Code::over_quota ? account : block::kSharedAccount;
-  uint64_t releases = host_.taken().releases();
+  uint64_t releases = host_.received().releases();
   for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
   // Received blocks are in no account, so releasing them makes no room for one that is at its limit.
   while (room() == 0 && why == Code::no_room && lower_.offloading_blocks() == 0 &&
-         host_.taken().let_go_some(releases, host_.tick())) {
-    releases = host_.taken().releases();
+         host_.received().release_some(releases, host_.tick())) {
+    releases = host_.received().releases();
     for (const auto& offloader : lower_.offloaders()) offloader->relieve(n, whose);
   }
   return room();
@@ -101,7 +101,7 @@ void TierStack::report_displaced(std::span<const block::Evicted> gone) {
 // ---- Blocks ----
 
 Code TierStack::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers) {
+                      std::span<Code> codes, const Bringer& bringer, const DuplicateResolver* resolver) {
   const Code all = host_.table().publish(inout, what, codes);
   const MemoryWait reported;  // the blocks are findable from here on, so the rest must not fail
   // The family's epoch ended so long ago that its id was recycled: no lookup asks for these blocks.
@@ -116,7 +116,7 @@ Code TierStack::publish(std::span<SlotId> inout, const block::Publication& what,
   }
   add(host_.counters().tiers[0].stores, came_in);
   add(host_.counters().tiers[0].store_bytes, bytes);
-  if (newcomers != nullptr) erase_replaced(what, *newcomers, codes);
+  if (resolver != nullptr) erase_replaced(what, *resolver, codes);
   if (host_.events().wanted() && !ended) {
     std::vector<Key> keys;
     std::vector<Key> parents;
@@ -141,13 +141,14 @@ Code TierStack::publish(std::span<SlotId> inout, const block::Publication& what,
 
 // Erases from the tiers below the blocks that a caller's block has replaced. They must not be read up again, nor keep
 // the new block from being offloaded. Also erases records that exist only below and may differ from the new block.
-void TierStack::erase_replaced(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
+void TierStack::erase_replaced(const block::Publication& what, const DuplicateResolver& resolver,
+                               std::span<const Code> codes) {
   std::vector<Identity> ids;
-  for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
+  for (const size_t i : resolver.replaced()) ids.push_back({what.keys[i], what.family});
   if (!ids.empty()) host_.events().publish(copy::EventKind::removed, 0, ids);
-  if (!newcomers.are_callers()) return;
+  if (!resolver.are_callers()) return;
   std::vector<Identity> doubtful;
-  for (size_t i = 0; i < what.keys.size() && newcomers.doubt_what_is_below(); ++i) {
+  for (size_t i = 0; i < what.keys.size() && resolver.doubt_what_is_below(); ++i) {
     if (codes[i] == Code::ok) doubtful.push_back({what.keys[i], what.family});
   }
   std::vector<tier::Found> found(doubtful.size());
@@ -171,7 +172,7 @@ Code TierStack::register_landed(const Identity& id, Delivery& one, bool waits) {
   const auto view = codec::HeadView::parse(host_.arena().head(one.slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
-  Newcomers newcomer(host_, (view.value().header().flags & codec::kLossy) != 0);
+  DuplicateResolver resolver(host_, (view.value().header().flags & codec::kLossy) != 0);
   const std::vector<Key> units = unit_keys(view.value());
   const SlotId parent_slot = parent == Key{} ? kNoSlot : host_.acquire_one(id.family, parent);
   block::Publication what;
@@ -179,11 +180,11 @@ Code TierStack::register_landed(const Identity& id, Delivery& one, bool waits) {
   what.keys = {&id.key, 1};
   what.lineage = block::Lineage::chain;
   what.first_parent = parent_slot;
-  what.precedence = &newcomer;
+  what.precedence = &resolver;
   what.tick = host_.tick();
   Code code = Code::ok;
   [[maybe_unused]] const Code all =
-      publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &newcomer);
+      publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &resolver);
   if (parent_slot != kNoSlot) host_.release({&parent_slot, 1});
   if (code == Code::ok) host_.unit_index().add(id.family, id.key, units);
   if (code == Code::ok && host_.invalidations().since(id.family, one.mark)) {
@@ -199,9 +200,9 @@ Code TierStack::register_landed(const Identity& id, Delivery& one, bool waits) {
   return code == Code::exists ? Code::ok : code;
 }
 
-void TierStack::keep_taken(std::span<const SlotId> slots) {
-  if (host_.taken().any_given()) lower_.note_tiers_in_use();
-  host_.keep_taken(slots);
+void TierStack::keep_received(std::span<const SlotId> slots) {
+  if (host_.received().any_given()) lower_.note_tiers_in_use();
+  host_.keep_received(slots);
 }
 
 // Searches from the host down: a block that moves down is in the lower tier before it leaves the upper one.
@@ -248,7 +249,7 @@ Status TierStack::erase_family(FamilyId family) {
   const Invalidations::Scope invalidating(host_.invalidations(), family);
   host_.table().erase_family(family);
   unflushed_.forget(family);
-  host_.taken().let_go_of(family, host_.tick());
+  host_.received().let_go_of(family, host_.tick());
   for (const auto& offloader : lower_.offloaders()) {
     Status erased = offloader->erase_families({&family, 1});
     if (!erased.ok() && first.ok()) first = std::move(erased);
@@ -261,7 +262,7 @@ Status TierStack::erase_all() {
   const Invalidations::Scope invalidating(host_.invalidations());
   host_.table().erase_all();
   unflushed_.forget_all();
-  host_.taken().let_go_all(host_.tick());
+  host_.received().release_all(host_.tick());
   const std::vector<FamilyId> all = host_.families().all();
   for (const auto& offloader : lower_.offloaders()) {
     Status erased = offloader->erase_families(all);

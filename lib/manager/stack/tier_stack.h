@@ -18,7 +18,7 @@
 
 namespace kvbm::manager {
 
-class Newcomers;
+class DuplicateResolver;
 
 class TierStack {
  public:
@@ -26,7 +26,7 @@ class TierStack {
 
   [[nodiscard]] HostTier& host() noexcept { return host_; }
   [[nodiscard]] LowerTiers& lower() noexcept { return lower_; }
-  [[nodiscard]] LateDecoder& late_decoder() noexcept { return late_decoder_; }
+  [[nodiscard]] BackgroundDecoder& background_decoder() noexcept { return background_decoder_; }
   // Blocks that the next flush of a shared tier set covers.
   [[nodiscard]] Unflushed& unflushed() noexcept { return unflushed_; }
   // Returns an owner of this object and of the whole manager.
@@ -55,9 +55,9 @@ class TierStack {
     bool waits = false;         // the caller waits for slots, so blocks to be offloaded stay until they are written
   };
   // Publishes completed slots, and notifies event subscribers and offloaders. `parents_of_events` may be empty.
-  // `newcomers`: what.precedence, which then knows the replaced blocks.
+  // `resolver`: what.precedence, which then knows the replaced blocks.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               std::span<Code> codes, const Bringer& bringer, const Newcomers* newcomers = nullptr);
+               std::span<Code> codes, const Bringer& bringer, const DuplicateResolver* resolver = nullptr);
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                std::span<Code> codes) {
     return publish(inout, what, parents_of_events, codes, Bringer{});
@@ -66,8 +66,8 @@ class TierStack {
   // mark. If the block is there already, the reference moves to that one, which payload and head do not show. `waits`:
   // as Bringer::waits.
   Code register_landed(const Identity& id, Delivery& one, bool waits = false);
-  // Takes over a reference to blocks that another node pushed: they stay for a while (taken.h).
-  void keep_taken(std::span<const SlotId> slots);
+  // Takes over a reference to blocks that another node pushed: they stay for a while (received_blocks.h).
+  void keep_received(std::span<const SlotId> slots);
   // Returns true if no tier has the block. False if that is not known, because other processes or nodes own a tier
   // below.
   [[nodiscard]] bool is_nowhere(const Identity& id);
@@ -81,12 +81,12 @@ class TierStack {
   void add_stored(FamilyTable::Named& named);
 
  private:
-  void erase_replaced(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
+  void erase_replaced(const block::Publication& what, const DuplicateResolver& resolver, std::span<const Code> codes);
 
   HostTier& host_;
   LowerTiers& lower_;
   Unflushed unflushed_;
-  LateDecoder late_decoder_;
+  BackgroundDecoder background_decoder_;
 };
 
 }  // namespace kvbm::manager

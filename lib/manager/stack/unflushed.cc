@@ -12,7 +12,7 @@ void Unflushed::begin(std::function<void()> on_many) {
 }
 
 void Unflushed::stored(std::span<const Identity> ids) {
-  const MemoryWait nobody_to_tell;  // the blocks are stored, so this must not fail
+  const MemoryWait no_error_path;  // the blocks are stored, so this must not fail
   bool many = false;
   {
     MutexLock lock(mutex_);
@@ -62,7 +62,7 @@ std::vector<Unflushed::Entry> Unflushed::all(bool& lost) {
   return out;
 }
 
-bool Unflushed::told(const Entry& entry) {
+bool Unflushed::remove_reported(const Entry& entry) {
   MutexLock lock(mutex_);
   const auto known = numbers_.find(entry.id);
   if (known == numbers_.end() || known->second != entry.number) return false;

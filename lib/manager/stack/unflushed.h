@@ -42,7 +42,7 @@ class Unflushed {
   [[nodiscard]] std::vector<Entry> all(bool& lost);
   // Removes an entry that a flush has reported, unless it was stored again. False: it was gone already, or is another
   // one.
-  bool told(const Entry& entry);
+  bool remove_reported(const Entry& entry);
   // Returns true if the flush must still report the entry.
   [[nodiscard]] bool has(const Entry& entry) const;
 

@@ -92,7 +92,7 @@ TierStats CodedTier::stats() const {
 }
 
 void CodedTier::shutdown(UniqueFunction<void()> done) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   // Closes both tiers at the same time, because this tier's work ends only when the inner tier ends its own. `done`
   // runs when both have ended.
   struct Ends {

@@ -180,7 +180,7 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
 
 // Runs on any thread, as the receiver allows. Plain records are done; tasks decode the others.
 void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<std::pair<size_t, Code>> ended;
   std::vector<Arrived> arrived;
   for (size_t k = 0; k < which.size(); ++k) {
@@ -266,7 +266,7 @@ Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, s
 }
 
 void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   std::vector<Code> codes;
   codes.reserve(arrived.size());
   std::vector<Decoded> decoded;

@@ -194,7 +194,7 @@ bool CodedCore::room_for(PutPiece& piece, const PutItem& item) {
 }
 
 void CodedCore::encode(const std::shared_ptr<Chunk>& chunk, size_t from, size_t to) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   auto workspace = take_workspace();
   CodecStats counts;
   for (size_t i = from; i < to; ++i) {
@@ -388,7 +388,7 @@ void CodedCore::Written::add(uint64_t asked_ns, uint64_t now_ns, uint64_t stored
 
 void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,
                         const std::shared_ptr<PutOp>& keep) {
-  const MemoryWait nobody_to_tell;
+  const MemoryWait no_error_path;
   PutOps over;
   {
     MutexLock lock(mutex_);

@@ -356,7 +356,7 @@ void DiskCore::expire(Work& work) {
 
 void DiskCore::advance(Work& work) {
   expire(work);
-  if (stopping_) let_go_of_reads(work);
+  if (stopping_) cancel_reads(work);
   fill_reads(work);
   fill_writes(work);
   maybe_reclaim(work);

@@ -175,7 +175,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     std::vector<Identity> carry;  // records worth carrying, hottest first
     std::vector<bool> followed;   // by entry number: chains now being written, or written last, depend on it
     size_t next = 0;
-    // State of the take-over by a lower tier (let_go.cc): of the records that are not carried, those that it wants.
+    // State of the take-over by a lower tier (demote.cc): of the records that are not carried, those that it wants.
     bool offering = false;
     bool reading = false;  // a part is being read, or taken over
     std::vector<Identity> wanted;
@@ -250,7 +250,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   // Members in reader.cc: reading records.
   struct FileHold;
   void lend_file(GetItem& item, const GetOp::Place& place) KVBM_REQUIRES(mutex_);
-  void let_go_of_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
+  void release_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
   void fill_reads(Work& work) KVBM_REQUIRES(mutex_);
   Code place_read(GetOp& op, uint32_t item, bool internal) KVBM_REQUIRES(mutex_);
   void read_apart(ReadRun& run) KVBM_REQUIRES(mutex_);
@@ -263,7 +263,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void found_damaged(const Identity& id, uint32_t location, Work& work) KVBM_REQUIRES(mutex_);
   void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void refuse_reads(Code code, Work& work) KVBM_REQUIRES(mutex_);
-  void let_go_of_reads(Work& work) KVBM_REQUIRES(mutex_);
+  void cancel_reads(Work& work) KVBM_REQUIRES(mutex_);
   void expire_reads(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
 
   // Members in reclaim.cc: emptying segments and making new ones.
@@ -302,8 +302,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);
   void grow() KVBM_EXCLUDES(mutex_);
 
-  // Members in let_go.cc: offering evicted records to a lower tier.
-  void let_go() KVBM_EXCLUDES(mutex_);
+  // Members in demote.cc: offering evicted records to a lower tier.
+  void demote() KVBM_EXCLUDES(mutex_);
   void offer(Work& work) KVBM_REQUIRES(mutex_);
   void offer_next() KVBM_EXCLUDES(mutex_);
   uint64_t choose_part(Reclaim& r, GetBatch& batch) KVBM_REQUIRES(mutex_);

@@ -17,7 +17,7 @@ bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAl
 // closed.
 struct DiskCore::FileHold {
   FileHold(std::shared_ptr<DiskCore> held, uint32_t number) : core(std::move(held)), segment(number) {}
-  ~FileHold() { core->let_go_of_file(segment); }
+  ~FileHold() { core->release_file(segment); }
   FileHold(const FileHold&) = delete;
   FileHold& operator=(const FileHold&) = delete;
   const std::shared_ptr<DiskCore> core;
@@ -41,8 +41,8 @@ void DiskCore::lend_file(GetItem& item, const GetOp::Place& place) {
   ++loads_open_;
 }
 
-void DiskCore::let_go_of_file(uint32_t segment) noexcept {
-  const MemoryWait nobody_to_tell;
+void DiskCore::release_file(uint32_t segment) noexcept {
+  const MemoryWait no_error_path;
   Work work;
   {
     MutexLock lock(mutex_);
@@ -339,7 +339,7 @@ void DiskCore::refuse_reads(Code code, Work& work) {
 
 // At the end no caller waits for queued reads any more: they belong to loads that were cancelled or ran out of time.
 // Reads of reclaim go on.
-void DiskCore::let_go_of_reads(Work& work) {
+void DiskCore::cancel_reads(Work& work) {
   for (auto it = read_queue_.begin(); it != read_queue_.end();) {
     if (it->op->places[it->item].internal) {
       ++it;

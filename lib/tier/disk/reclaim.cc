@@ -1,5 +1,5 @@
 // Makes room. The closed segment that is worth least is emptied: its hottest records are carried forward within a
-// quarter of a segment, the rest is offered to the tier below (let_go.cc). Then its header is renewed, and it is free
+// quarter of a segment, the rest is offered to the tier below (demote.cc). Then its header is renewed, and it is free
 // again. One segment at a time.
 //
 // A record is found by its prefix, so no prefix is evicted in favour of records that depend on it. If every segment
@@ -293,9 +293,9 @@ void DiskCore::reclaim_carry() {
     if (reclaim_ == nullptr) advance(work);
   }
   perform(work);
-  if (batch->items.empty()) return let_go();
+  if (batch->items.empty()) return demote();
   auto memory = std::make_shared<AlignedBuffer>(bytes);
-  if (memory->data() == nullptr) return let_go();
+  if (memory->data() == nullptr) return demote();
   for (size_t i = 0; i < at.size(); ++i) {
     GetItem& item = batch->items[i];
     std::byte* const p = memory->data() + at[i];

@@ -20,7 +20,7 @@ uint64_t StoreCore::epoch(const NamespaceId& base) {
 // records of an ended epoch.
 Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
   if (!options_.write) return {};
-  bool told = false;
+  bool changed = false;
   for (const EpochRow& row : rows) {
     uint64_t before = 0;
     {
@@ -50,14 +50,14 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     uint64_t& known = epochs_[row.base];
     known = std::max(known, row.epoch);
     unpublished_rows_.epochs.push_back({row.base, row.epoch});
-    told = true;
+    changed = true;
     if (before == 0) continue;
     // The caller does not wait for the removal.
     executor_.post([self = shared_from_this(), old = epoch_name(row.base, before)] {
       self->remove(old, true, [](Code) {});
     });
   }
-  if (told) publish_soon();
+  if (changed) publish_soon();
   return {};
 }
 

@@ -259,7 +259,7 @@ void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRe
   }
   for (Taken& one : taken) one.code = copy_out(*one.want, from, begin);
   std::vector<GetRef> over;
-  std::vector<Identity> told;
+  std::vector<Identity> erased;
   {
     MutexLock lock(mutex_);
     for (const Taken& one : taken) {
@@ -268,13 +268,13 @@ void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRe
         const RecordName name = record_name(want.op->families[want.item], one.id.key);
         const StorePlace place = index_.find(name);
         const bool same = place.found() && index_.stamp(place.pack) == want.stamp;
-        if (same && index_.erase(name)) told.push_back(one.id);
+        if (same && index_.erase(name)) erased.push_back(one.id);
         ++counts_.damaged;
       }
       if (decide(*want.op, want.item, one.code)) over.push_back(want.op);
     }
   }
-  if (!told.empty() && listener_ != nullptr) listener_->removed(index_number_, told, true);
+  if (!erased.empty() && listener_ != nullptr) listener_->removed(index_number_, erased, true);
   for (const GetRef& op : over) give_back(op);
 }
 
@@ -332,14 +332,14 @@ void StoreCore::expire_get(const GetRef& op) {
 // A receiver found the record damaged. A record that replaced it meanwhile stays.
 void StoreCore::reject(const Identity& id, uint64_t location) {
   const RecordName name = record_name(families_.get(id.family), id.key);
-  bool told = false;
+  bool erased = false;
   {
     MutexLock lock(mutex_);
     const StorePlace place = index_.find(name);
-    told = place.found() && (location == 0 || location_of(place) == location) && index_.erase(name);
+    erased = place.found() && (location == 0 || location_of(place) == location) && index_.erase(name);
     ++counts_.damaged;
   }
-  if (told && listener_ != nullptr) listener_->removed(index_number_, {&id, 1}, true);
+  if (erased && listener_ != nullptr) listener_->removed(index_number_, {&id, 1}, true);
 }
 
 }  // namespace kvbm::tier::store

@@ -285,7 +285,7 @@ int Requests::note(Code code, bool probe, const std::string& message, uint64_t n
 }
 
 void Requests::tell(int change) {
-  if (change != 0 && told_) told_(change > 0, trouble());
+  if (change != 0 && on_back_off_) on_back_off_(change > 0, trouble());
 }
 
 bool Requests::backs_off() const noexcept { return refuses_.load(std::memory_order_acquire); }

@@ -47,7 +47,7 @@ class Requests : public std::enable_shared_from_this<Requests> {
   [[nodiscard]] std::string trouble() const;
   // Sets a function that runs once when a back-off begins, with its reason, and once when it ends. Call before the
   // first request.
-  void on_back_off(std::function<void(bool begins, const std::string& why)> told) { told_ = std::move(told); }
+  void on_back_off(std::function<void(bool begins, const std::string& why)> hook) { on_back_off_ = std::move(hook); }
   [[nodiscard]] StoreStats stats() const;
   // Accepts no new requests, ends queued ones as closed and cancels those in flight. `done` runs on the executor: with
   // true when nothing is in flight any more, with false after kCloseNs if the store never returns some requests. Their
@@ -90,7 +90,7 @@ class Requests : public std::enable_shared_from_this<Requests> {
   Executor& executor_;
   Random& random_;
   const uint64_t try_timeout_ns_;
-  std::function<void(bool, const std::string&)> told_;
+  std::function<void(bool, const std::string&)> on_back_off_;
 
   mutable Mutex mutex_;
   std::deque<CallRef> urgent_ KVBM_GUARDED_BY(mutex_), others_ KVBM_GUARDED_BY(mutex_);

@@ -258,10 +258,10 @@ void StoreCore::pack_sent(const PackRef& pack, Code code) {
     if (kept) {
       unpublished_.push_back(pack);
       if (unpublished_.size() > kMaxUnpublished) {
-        const PackRef untold = unpublished_.front();
+        const PackRef oldest = unpublished_.front();
         unpublished_.erase(unpublished_.begin());
-        for (const auto& [op, item] : untold->durable) decide(op, item, Code::io_error, after);
-        settle_syncs(untold, true, after);
+        for (const auto& [op, item] : oldest->durable) decide(op, item, Code::io_error, after);
+        settle_syncs(oldest, true, after);
       }
     } else {
       for (const auto& [op, item] : pack->durable) decide(op, item, code == Code::ok ? Code::at_limit : code, after);

@@ -98,7 +98,7 @@ CuPointer FakeCuda::allocate_in_pieces(int ordinal, size_t piece_bytes, size_t p
 
 void FakeCuda::free(CuPointer pointer) {
   std::unique_lock<std::mutex> lock(state_->mutex);
-  state_->wait_until_nobody_acts(lock);
+  state_->wait_until_idle(lock);
   FakeRange* range = state_->find_range(static_cast<uintptr_t>(pointer));
   if (range != nullptr) state_->free_range(*range);
 }

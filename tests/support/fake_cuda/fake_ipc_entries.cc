@@ -90,7 +90,7 @@ CuResult open_memory_handle(CuPointer* pointer, CuIpcHandle in, unsigned flags) 
 
 CuResult close_memory_handle(CuPointer pointer) {
   return fake_entry("cuIpcCloseMemHandle", Need::context, [&](State& state, FakeContext*, Lock& lock) -> CuResult {
-    state.wait_until_nobody_acts(lock);
+    state.wait_until_idle(lock);
     FakeRange* range = state.find_range(static_cast<uintptr_t>(pointer));
     const bool opened = range != nullptr && range->foreign && range->start == pointer;
     if (!opened || range->kind == FakeRange::Kind::freed) return kCuInvalidValue;

@@ -29,7 +29,7 @@ CuResult allocate(CuPointer* pointer, size_t bytes) {
 CuResult free_memory(CuPointer pointer) {
   return fake_entry("cuMemFree", Need::context, [&](State& state, FakeContext*, Lock& lock) -> CuResult {
     if (pointer == 0) return kCuSuccess;
-    state.wait_until_nobody_acts(lock);
+    state.wait_until_idle(lock);
     FakeRange* range = state.find_range(static_cast<uintptr_t>(pointer));
     if (range == nullptr || range->start != pointer || range->foreign) return kCuInvalidValue;
     if (range->kind != Kind::device && range->kind != Kind::managed) return kCuInvalidValue;
@@ -50,7 +50,7 @@ CuResult allocate_host(void** pointer, size_t bytes, unsigned flags) {
 
 CuResult free_host(void* pointer) {
   return fake_entry("cuMemFreeHost", Need::context, [&](State& state, FakeContext*, Lock& lock) -> CuResult {
-    state.wait_until_nobody_acts(lock);
+    state.wait_until_idle(lock);
     FakeRange* range = state.find_range(address_of(pointer));
     if (range == nullptr || range->start != address_of(pointer) || range->kind != Kind::pinned) return kCuInvalidValue;
     state.free_range(*range);
@@ -103,7 +103,7 @@ CuResult register_host(void* pointer, size_t bytes, unsigned flags) {
 
 CuResult unregister_host(void* pointer) {
   return fake_entry("cuMemHostUnregister", Need::context, [&](State& state, FakeContext*, Lock& lock) -> CuResult {
-    state.wait_until_nobody_acts(lock);
+    state.wait_until_idle(lock);
     FakeRange* range = state.find_range(address_of(pointer));
     if (range == nullptr || range->kind != Kind::registered || range->start != address_of(pointer)) {
       return kCuNotRegistered;

@@ -147,7 +147,7 @@ void FakeCuda::State::lose(FakeContext& context, CuResult code) {
   changed.notify_all();
 }
 
-void FakeCuda::State::wait_until_nobody_acts(std::unique_lock<std::mutex>& lock) {
+void FakeCuda::State::wait_until_idle(std::unique_lock<std::mutex>& lock) {
   changed.wait(lock, [this] {
     const auto acts = [](const auto& stream) { return stream->acting; };
     return std::none_of(ended.begin(), ended.end(), acts) &&
@@ -161,7 +161,7 @@ void FakeCuda::State::destroy(FakeContext& context, std::unique_lock<std::mutex>
     if (stream->context == context.handle) stream->closing = true;
   }
   changed.notify_all();
-  wait_until_nobody_acts(lock);
+  wait_until_idle(lock);
   for (auto at = ranges.begin(); at != ranges.end();) {
     FakeRange& range = (at++)->second;  // freeing a registered range erases it
     if (range.context == context.handle) free_range(range);

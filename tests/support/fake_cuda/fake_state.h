@@ -119,7 +119,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   FakeContext* context_of(int ordinal);  // the living primary context, if there is one
   FakeContext& retain(int ordinal, bool engine);
   void destroy(FakeContext& context, std::unique_lock<std::mutex>& lock);
-  void wait_until_nobody_acts(std::unique_lock<std::mutex>& lock);  // before memory is unmapped
+  void wait_until_idle(std::unique_lock<std::mutex>& lock);  // before memory is unmapped
   FakeStream* find_stream(device::CuStream stream, FakeContext* current);
   device::CuStream make_stream(FakeContext& context, bool engine);
   device::CuResult usable(device::CuContext handle);  // result of a call on an object of this context

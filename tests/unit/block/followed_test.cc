@@ -32,7 +32,7 @@ TEST(Followed, a_block_goes_whatever_follows_it_once_a_tier_below_has_it) {
   for (const char* policy : {"prefix", "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu"}) {
     SCOPED_TRACE(policy);
     auto table = make_real(4, policy);
-    table->let_go_with(kBelow);
+    table->set_below_flags(kBelow);
     const auto slots = hold_end(*table, 4);
     std::vector<SlotId> one(1);
     std::vector<Evicted> evicted;
@@ -58,18 +58,18 @@ TEST(Followed, a_block_goes_whatever_follows_it_once_a_tier_below_has_it) {
 
 TEST(Followed, nothing_that_lies_only_here_goes_before_what_follows_it) {
   auto table = make_table(4);
-  table->let_go_with(0);
+  table->set_below_flags(0);
   const auto slots = hold_end(*table, 4);
   for (const SlotId slot : slots) table->set_flags(slot, kBelow);
   std::vector<SlotId> one(1);
   EXPECT_EQ(table->allocate(0, one, nullptr), Code::no_room) << "the tier below is out of use";
-  table->let_go_with(kBelow);
+  table->set_below_flags(kBelow);
   EXPECT_EQ(table->allocate(0, one, nullptr), Code::ok);
 }
 
 TEST(Followed, what_no_other_block_follows_goes_first) {
   auto table = make_table(6);
-  table->let_go_with(kBelow);
+  table->set_below_flags(kBelow);
   const auto slots = hold_end(*table, 3);
   for (const SlotId slot : slots) table->set_flags(slot, kBelow);
   table->release(store(*table, keys_of(100, 3), 2));
@@ -84,7 +84,7 @@ TEST(Followed, what_no_other_block_follows_goes_first) {
 TEST(Followed, a_child_does_not_count_for_what_has_come_in_its_parents_place) {
   for (const uint32_t pools : {1U, 2U}) {
     auto table = make_real(4, "prefix", pools);
-    table->let_go_with(kBelow);
+    table->set_below_flags(kBelow);
     const auto slots = hold_end(*table, 4);
     table->retain(std::span(slots).subspan(1, 1));
     table->set_flags(slots[1], kBelow);
@@ -106,7 +106,7 @@ TEST(Followed, a_child_does_not_count_for_what_has_come_in_its_parents_place) {
 
 TEST(Followed, of_an_account_at_its_limit_its_own_go) {
   auto table = make_table(8);
-  table->let_go_with(kBelow);
+  table->set_below_flags(kBelow);
   const auto others = hold_end(*table, 4, 100);
   for (const SlotId slot : others) table->set_flags(slot, kBelow);
   ASSERT_EQ(table->set_limit(3, 3, OverQuota::evict), Code::ok);
@@ -123,7 +123,7 @@ TEST(Followed, of_an_account_at_its_limit_its_own_go) {
 
 TEST(Followed, are_selected_to_be_written_down_where_nothing_else_is_and_go_after_that) {
   auto table = make_table(4);
-  table->let_go_with(kBelow);
+  table->set_below_flags(kBelow);
   const auto slots = hold_end(*table, 4);
   std::vector<SlotId> cold(4);
   EXPECT_EQ(table->select_cold(cold, 2), 0U);
@@ -140,7 +140,7 @@ TEST(Followed, are_selected_to_be_written_down_where_nothing_else_is_and_go_afte
 // Threads store chains in pieces, and a lower tier gets their blocks meanwhile. In the end no reference is left.
 void churn(uint32_t pools, const char* policy) {
   auto table = make_real(96, policy, pools);
-  table->let_go_with(kBelow);
+  table->set_below_flags(kBelow);
   std::array<std::thread, 3> threads;
   std::atomic<uint64_t> stored{0};
   for (size_t t = 0; t < threads.size(); ++t) {

@@ -23,26 +23,26 @@ std::array<size_t, kPools> by_pool(std::span<const SlotId> slots) {
   return n;
 }
 
-void let_go(BlockTable& table, std::span<const SlotId> slots, uint32_t tick = 1) { table.release(slots, tick); }
+void release(BlockTable& table, std::span<const SlotId> slots, uint32_t tick = 1) { table.release(slots, tick); }
 
 TEST(SlotPool, free_slots_of_all_pools_are_used_before_anything_is_evicted) {
   auto table = make_table(kSlots, "lru", kPools);
   std::vector<Evicted> evicted;
-  for (uint32_t i = 0; i < kSlots; i += 8) let_go(*table, store(*table, keys_of(i, 8), i, Lineage::none, 0, &evicted));
+  for (uint32_t i = 0; i < kSlots; i += 8) release(*table, store(*table, keys_of(i, 8), i, Lineage::none, 0, &evicted));
   EXPECT_TRUE(evicted.empty());
   EXPECT_EQ(table->counters().free, 0U);
   EXPECT_EQ(present(*table, keys_of(0, kSlots)), kSlots);
-  let_go(*table, store(*table, keys_of(1000, 8), 999, Lineage::none, 0, &evicted));
+  release(*table, store(*table, keys_of(1000, 8), 999, Lineage::none, 0, &evicted));
   EXPECT_EQ(evicted.size(), 8U);
 }
 
 TEST(SlotPool, one_thread_evicts_from_all_of_them_alike) {
   auto table = make_table(kSlots, "lru", kPools);
-  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  release(*table, store(*table, keys_of(0, kSlots), 1));
   std::vector<SlotId> all;
   for (uint32_t i = 0; i < 20 * kSlots; i += 4) {
     const auto slots = store(*table, keys_of(10000 + i, 4), 2 + i);
-    let_go(*table, slots, 2 + i);
+    release(*table, slots, 2 + i);
     all.insert(all.end(), slots.begin(), slots.end());
   }
   const auto n = by_pool(all);
@@ -123,7 +123,7 @@ TEST(SlotPool, an_allocation_larger_than_a_pool_takes_from_several_or_leaves_all
   EXPECT_EQ(table->counters().free, kSlots - 10);
   EXPECT_EQ(table->counters().allocated, kSlots + 10U);
   EXPECT_EQ(table->account_use(0).used, 10U);
-  let_go(*table, held);
+  release(*table, held);
   EXPECT_EQ(table->allocate(0, all, nullptr), Code::ok);
   EXPECT_EQ(table->counters().evicted, 10U);
 }
@@ -141,7 +141,7 @@ TEST(SlotPool, a_chain_through_several_pools_goes_from_its_end) {
   what.keys = keys;
   what.lineage = Lineage::chain;
   ASSERT_EQ(table->publish(chain, what, {}), Code::ok);
-  let_go(*table, chain);
+  release(*table, chain);
   for (size_t left = 32; left > 0; left -= 4) {
     std::vector<SlotId> four(4);
     std::vector<Evicted> evicted;
@@ -178,7 +178,7 @@ TEST(SlotPool, a_quota_is_one_over_all_pools) {
   auto table = make_table(kSlots, "lru", kPools);
   ASSERT_EQ(table->set_limit(3, 100, OverQuota::evict), Code::ok);
   for (uint32_t i = 0; i < 400; i += 20) {
-    let_go(*table, store(*table, keys_of(i, 20), 1 + i, Lineage::none, 0, nullptr, 3), 1 + i);
+    release(*table, store(*table, keys_of(i, 20), 1 + i, Lineage::none, 0, nullptr, 3), 1 + i);
     EXPECT_LE(table->account_use(3).used, 100U);
   }
   EXPECT_EQ(table->account_use(3).used, 100U);
@@ -198,7 +198,7 @@ TEST(SlotPool, a_quota_is_one_over_all_pools) {
 
 TEST(SlotPool, what_goes_next_is_chosen_in_every_pool) {
   auto table = make_table(kSlots, "lru", kPools);
-  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  release(*table, store(*table, keys_of(0, kSlots), 1));
   std::vector<SlotId> cold(40);
   ASSERT_EQ(table->select_cold(cold, 2), 40U);
   EXPECT_EQ(by_pool(cold), (std::array<size_t, kPools>{10, 10, 10, 10}));
@@ -213,13 +213,13 @@ TEST(SlotPool, what_goes_next_is_chosen_in_every_pool) {
 
 TEST(SlotPool, a_policy_that_cannot_be_divided_has_one) {
   auto table = make_table(kSlots, "whole", kPools);
-  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  release(*table, store(*table, keys_of(0, kSlots), 1));
   // The very oldest go, wherever they are.
   std::vector<SlotId> hit(kSlots - 8);
   ASSERT_EQ(table->acquire_each(0, keys_of(8, kSlots - 8), hit, 2), kSlots - 8U);
-  let_go(*table, hit, 2);
+  release(*table, hit, 2);
   std::vector<Evicted> evicted;
-  let_go(*table, store(*table, keys_of(1000, 8), 3, Lineage::none, 0, &evicted), 3);
+  release(*table, store(*table, keys_of(1000, 8), 3, Lineage::none, 0, &evicted), 3);
   ASSERT_EQ(evicted.size(), 8U);
   EXPECT_EQ(present(*table, keys_of(0, 8)), 0U);
 }

@@ -49,7 +49,7 @@ TEST(SessionMover, a_layer_is_reported_when_the_device_has_checked_it_and_not_be
   p.run(5);
   EXPECT_TRUE(p.decode->layers[s].empty());
   EXPECT_EQ(p.decode->receiver->staging_taken(), 4U);
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   EXPECT_TRUE(p.end_of(s).ok());
   EXPECT_EQ(p.targets[0].check(7), "");
 }
@@ -102,7 +102,7 @@ TEST(SessionMover, the_end_is_told_when_the_device_writes_no_more) {
   EXPECT_EQ(p.decode->finished.count(s), 0U) << "a device still writes";
   EXPECT_EQ(p.decode->receiver->sessions(), 1U);
   EXPECT_EQ(p.decode->receiver->quarantined(), 0U) << "no peer holds it";
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   EXPECT_EQ(p.end_of(s).code(), Code::cancelled);
   p.run(5);
   p.expect_quiet();
@@ -119,7 +119,7 @@ TEST(SessionMover, blocks_are_held_until_the_device_has_read_them) {
   EXPECT_EQ(p.end_of(s).code(), Code::cancelled);
   p.run(5);
   EXPECT_EQ(p.senders[0]->held.size(), 1U) << "a device still reads";
-  p.senders[0]->mover.let_go();
+  p.senders[0]->mover.release();
   p.run(5);
   p.expect_quiet();
 }
@@ -138,7 +138,7 @@ TEST(SessionMover, a_rank_may_go_when_all_of_it_has_arrived_and_a_device_still_w
   ASSERT_GT(p.decode->mover.under_way(), 0U);
   for (const uint64_t end : p.net.open_connections()) p.net.cut(end);
   p.run(5);
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   EXPECT_TRUE(p.end_of(s).ok()) << p.end_of(s).message();
   EXPECT_EQ(p.targets[0].check(7), "");
 }
@@ -153,8 +153,8 @@ TEST(SessionMover, ends_that_come_when_the_session_is_gone_touch_nothing) {
   p.senders[0]->sender.reset();
   const uint64_t before = p.decode->mover.under_way();
   EXPECT_GT(before, 0U);
-  p.decode->mover.let_go();
-  p.senders[0]->mover.let_go();
+  p.decode->mover.release();
+  p.senders[0]->mover.release();
   EXPECT_EQ(p.decode->mover.under_way() + p.senders[0]->mover.under_way(), 0U);
 }
 

@@ -130,7 +130,7 @@ TEST(SessionShared, when_slots_are_out_the_rest_comes_over_the_link) {
   p.read_and_hold(12);
   EXPECT_EQ(p.senders[0]->sender->shared_taken() + p.senders[1]->sender->shared_taken(), p.sent_shared());
   EXPECT_LE(p.sent_shared(), 8U);
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   p.expect_right(s);
   EXPECT_LT(p.in().shared_slices, kAll);
 }
@@ -142,7 +142,7 @@ TEST(SessionShared, memory_that_is_not_what_was_said_is_found_and_pulled_over_th
   const uint64_t s = p.open_mapped();
   p.read_and_hold(4);
   for (auto& sender : p.senders) std::memset(sender->mover.shared().data(), 0x5A, sender->mover.shared().size());
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   p.expect_right(s);
   EXPECT_EQ(p.in().damaged_slices, 4U);
   EXPECT_EQ(p.in().shared_slices, kAll - 4) << "these came the other way";
@@ -158,7 +158,7 @@ TEST(SessionShared, a_prefill_rank_that_is_killed_while_it_is_read_ends_the_sess
     p.net.kill(p.senders[0]->id);
     p.senders[0]->sender.reset();
     p.run(2);
-    p.decode->mover.let_go();
+    p.decode->mover.release();
     const Status end = p.end_of(s);
     EXPECT_EQ(end.code(), Code::owner_gone) << end.message();
     EXPECT_NE(end.message().find("10.0.0.0"), std::string::npos) << end.message();
@@ -204,7 +204,7 @@ TEST(SessionShared, an_abort_frees_the_slots_and_is_told_when_the_device_reads_n
   p.run(5);
   EXPECT_EQ(p.decode->finished.count(s), 0U) << "a device still reads and writes";
   for (auto& sender : p.senders) EXPECT_EQ(sender->sender->shared_taken(), 0U);
-  p.decode->mover.let_go();
+  p.decode->mover.release();
   EXPECT_EQ(p.end_of(s).code(), Code::cancelled);
   p.run(5);
   p.expect_quiet();

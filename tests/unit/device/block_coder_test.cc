@@ -13,7 +13,7 @@
 #include "codec/coded/strided_stream.h"
 #include "codec/lossless/zstd_leaf.h"
 #include "device/coder/block_coder.h"
-#include "device/driver/parked.h"
+#include "device/driver/retained.h"
 #include "device/transfer/landmark.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
@@ -151,11 +151,11 @@ class BlockCoderTest : public ::testing::Test {
     CoderOptions short_patience = options();
     short_patience.stall_ns = 20'000'000;
     BlockCoder coder(device_, short_patience);
-    const size_t parked = parked_count();
+    const size_t retained = retained_count();
     fake_.fail(entry, 1, kCuOutOfMemory, 1ULL << 40);
     EXPECT_EQ(Code::no_memory, by_device(coder, form, Mode::int8, from).status().code());
     EXPECT_NE(std::string::npos, device_->lost_why().find("did not end")) << device_->lost_why();
-    EXPECT_EQ(parked + 1, parked_count());
+    EXPECT_EQ(retained + 1, retained_count());
     fake_.wait_idle();
   }
 
@@ -369,7 +369,7 @@ TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alo
   const Bytes want = by_cpu(form, Mode::int8, bytes_of(from.runs()));
   CoderOptions short_patience = options();
   short_patience.stall_ns = 100'000'000;
-  const size_t parked = parked_count();
+  const size_t retained = retained_count();
   {
     BlockCoder coder(device_, short_patience);
     fake_.hold_all(true);
@@ -391,7 +391,7 @@ TEST_F(BlockCoderTest, an_encode_that_other_work_keeps_from_the_device_fails_alo
     fake_.hold_all(true);
     EXPECT_EQ(Code::deadline, by_device(coder, form, Mode::int8, from).status().code());
   }
-  EXPECT_EQ(parked + 1, parked_count()) << "the device may still write to the room of a coder that is gone";
+  EXPECT_EQ(retained + 1, retained_count()) << "the device may still write to the room of a coder that is gone";
   fake_.hold_all(false);
   fake_.wait_idle();
   EXPECT_FALSE(device_->is_lost());
@@ -407,11 +407,11 @@ TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   CoderOptions short_patience = options();
   short_patience.stall_ns = 1'000'000;
   BlockCoder coder(device_, short_patience);
-  const size_t parked = parked_count();
+  const size_t retained = retained_count();
   fake_.hold_all(true);
   EXPECT_EQ(Code::tier_disabled, back(coder, coded, from).code());
   EXPECT_TRUE(device_->is_lost());
-  EXPECT_EQ(parked + 1, parked_count());
+  EXPECT_EQ(retained + 1, retained_count());
   fake_.hold_all(false);
 }
 

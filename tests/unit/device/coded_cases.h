@@ -139,7 +139,7 @@ struct CodedLeaf {
     });
   }
   // Returns true if nothing between the pieces was written.
-  [[nodiscard]] bool nobody_touched() const {
+  [[nodiscard]] bool is_untouched() const {
     Bytes expected(memory.size(), kNobody);
     each_piece([&](const std::byte* p, size_t n) { std::memcpy(expected.data() + (p - memory.data()), p, n); });
     return std::equal(expected.begin(), expected.end(), memory.data());
@@ -221,7 +221,7 @@ inline Reference reference(codec::LeafCodec codec, ConstBytes stored, size_t raw
 // Expects the kernel's result to match the reference: refused by both, or equal bytes and hash, with nothing else
 // touched.
 inline void expect_like(const Reference& r, const CodedLeaf& leaf, const CodedResult& result, const std::string& what) {
-  EXPECT_TRUE(leaf.nobody_touched()) << what;
+  EXPECT_TRUE(leaf.is_untouched()) << what;
   if (r.code != Code::ok) {
     EXPECT_EQ(r.code == Code::newer_version ? kCodedNewer : kCodedDamaged, result.status) << what;
     EXPECT_TRUE(leaf.is_poisoned()) << what;

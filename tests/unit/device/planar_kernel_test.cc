@@ -240,7 +240,7 @@ TEST(PlanarKernel, another_hash_than_expected_spoils_the_target) {
   for (int i = 1; i < 3; ++i) {
     EXPECT_EQ(kCodedWrongHash, results[static_cast<size_t>(i)].status);
     EXPECT_TRUE(leaves[static_cast<size_t>(i)].is_poisoned());
-    EXPECT_TRUE(leaves[static_cast<size_t>(i)].nobody_touched());
+    EXPECT_TRUE(leaves[static_cast<size_t>(i)].is_untouched());
   }
 }
 

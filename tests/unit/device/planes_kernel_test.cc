@@ -75,7 +75,7 @@ TEST(PlanesKernel, leaves_are_split_as_the_format_says) {
       EXPECT_EQ(kCodedOk, results[i].status);
       EXPECT_EQ(codec::leaf_hash(all[i].raw), results[i].hash) << i;
       EXPECT_TRUE(std::equal(want.begin(), want.end(), leaves[i].coded.data())) << i;
-      EXPECT_TRUE(leaves[i].plain() == all[i].raw && leaves[i].nobody_touched()) << i;
+      EXPECT_TRUE(leaves[i].plain() == all[i].raw && leaves[i].is_untouched()) << i;
     }
   }
 }
@@ -88,7 +88,7 @@ TEST(PlanesKernel, planes_are_merged_back) {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(kCodedOk, results[i].status);
       EXPECT_EQ(codec::leaf_hash(all[i].raw), results[i].hash) << i;
-      EXPECT_TRUE(leaves[i].plain() == all[i].raw && leaves[i].nobody_touched()) << i;
+      EXPECT_TRUE(leaves[i].plain() == all[i].raw && leaves[i].is_untouched()) << i;
     }
   }
 }
@@ -104,7 +104,7 @@ TEST(PlanesKernel, a_wrong_hash_spoils_what_was_merged) {
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(i % 2 == 0 ? kCodedOk : kCodedWrongHash, results[i].status);
     EXPECT_TRUE(i % 2 == 0 ? leaves[i].plain() == all[i].raw : leaves[i].is_poisoned());
-    EXPECT_TRUE(leaves[i].nobody_touched());
+    EXPECT_TRUE(leaves[i].is_untouched());
   }
 }
 

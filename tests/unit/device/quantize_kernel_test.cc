@@ -67,7 +67,7 @@ size_t quantize_all(const std::vector<Values>& all, uint64_t seed) {
   size_t done = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const Quantized want = by_cpu(all[i]);
-    EXPECT_TRUE(leaves[i].nobody_touched() && leaves[i].plain() == all[i].raw) << all[i].what();
+    EXPECT_TRUE(leaves[i].is_untouched() && leaves[i].plain() == all[i].raw) << all[i].what();
     EXPECT_EQ(want.stored ? kCodedOk : kCodedNoGain, results[i].status) << all[i].what();
     if (!want.stored || results[i].status != kCodedOk) continue;
     ++done;
@@ -351,7 +351,7 @@ TEST(DequantizeKernel, pieces_and_expected_hashes_are_kept_to) {
   const auto results = run_coded("kvbm_dequantize", leaves, {2, 8});
   for (size_t i = 0; i + 1 < leaves.size(); ++i) expect_like(want, leaves[i], results[i], std::to_string(i));
   EXPECT_EQ(kCodedWrongHash, results.back().status);
-  EXPECT_TRUE(leaves.back().is_poisoned() && leaves.back().nobody_touched());
+  EXPECT_TRUE(leaves.back().is_poisoned() && leaves.back().is_untouched());
 }
 
 }  // namespace
