@@ -7,6 +7,7 @@
 #include "device/transfer/leaf_table.h"
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
+#include "manager/host/host_tier.h"
 #include "manager/operation/load.h"
 #include "manager/operation/store.h"
 
@@ -57,7 +58,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 
 void StoreOperation::begin_flight() {}
 size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
-void StoreOperation::let_go(std::span<const SlotId> slots) { host_.release(slots); }
+void StoreOperation::release_unpublished(std::span<const SlotId> slots) { host_.release(slots); }
 
 }  // namespace kvbm::manager
 
