@@ -374,11 +374,12 @@ void DiskCore::reclaim_drop() {
   perform(work);
 }
 
-// No entry points into the segment any more; its life ends with its last reader.
+// No entry points into the segment any more; its life ends with its last reader and its last sync.
 void DiskCore::reclaim_drained(Work& work) {
   if (reclaim_ == nullptr || !reclaim_->draining) return;
   Segment& segment = *segments_[reclaim_->segment];
-  if (segment.reads != 0) return;
+  if (segment.reads != 0 || segment.sync_running) return;
+  segment.written = segment.synced;  // no sync begins in between: its result would count for the next life
   segment.state = SegmentState::preparing;
   ++preparing_;
   const uint32_t number = reclaim_->segment;

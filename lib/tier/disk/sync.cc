@@ -104,6 +104,7 @@ void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> wa
       puts_.erase(std::find(puts_.begin(), puts_.end(), wait->put));
       work.puts_done.push_back(wait->put);
     }
+    reclaim_drained(work);
     advance(work);
   }
   perform(work);
