@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/thread/weak_executor.h"
+
 namespace kvbm::cluster {
 
 using session::SliceCoding;
@@ -40,12 +42,12 @@ struct LinkSliceCoder::Shared {
     std::unique_ptr<std::byte, Free> memory;
     size_t bytes = 0;
   };
-  explicit Shared(std::shared_ptr<LinkCoder> c) : coder(std::move(c)) {}
+  Shared(std::shared_ptr<LinkCoder> c, Executor& executor) : coder(std::move(c)), links(executor) {}
 
   const std::shared_ptr<LinkCoder> coder;
+  WeakExecutor links;
+  std::vector<std::shared_ptr<Arena>> kept;  // used on the links' thread only
   Mutex mutex;
-  Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-  std::vector<std::shared_ptr<Arena>> kept KVBM_GUARDED_BY(mutex);
   std::vector<Buffer> idle KVBM_GUARDED_BY(mutex);
 };
 
@@ -82,30 +84,21 @@ class LinkSliceCoder::Scratch {
 };
 
 LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
-    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder)) {
+    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder, links)) {
   MutexLock lock(shared_->mutex);
-  shared_->links = &links;
   shared_->idle.reserve(kMostIdle);
 }
 
 LinkSliceCoder::~LinkSliceCoder() { detach(); }
 
-void LinkSliceCoder::keep(std::shared_ptr<Arena> staging) {
-  MutexLock lock(shared_->mutex);
-  shared_->kept.push_back(std::move(staging));
-}
+void LinkSliceCoder::keep(std::shared_ptr<Arena> staging) { shared_->kept.push_back(std::move(staging)); }
 
-void LinkSliceCoder::detach() {
-  MutexLock lock(shared_->mutex);
-  shared_->links = nullptr;
-}
+void LinkSliceCoder::detach() { shared_->links.close(); }
 
 void LinkSliceCoder::post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done) {
   options_.core->post([shared = shared_, work = std::move(work), done = std::move(done)]() mutable {
     auto [status, bytes] = work(*shared);
-    MutexLock lock(shared->mutex);
-    if (shared->links == nullptr) return;
-    shared->links->post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
+    shared->links.post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
       done(status, bytes);
     });
   });

@@ -17,11 +17,11 @@
 #include "base/telemetry/log.h"
 #include "base/thread/executor.h"
 #include "base/thread/mutex.h"
+#include "base/thread/weak_executor.h"
 #include "manager/common/options.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/stream_waits.h"
 #include "manager/session/session_mover.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 

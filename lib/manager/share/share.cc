@@ -413,7 +413,7 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
         code = stack->erase_family(family).code();
       }
     }
-    links.post([reply, code, value] { (*reply)(code, value, {}); });
+    links->post([reply, code, value] { (*reply)(code, value, {}); });
   });
 }
 
