@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/thread/spares.h"
 #include "base/thread/weak_executor.h"
 
 namespace kvbm::cluster {
@@ -47,31 +48,21 @@ struct LinkSliceCoder::Shared {
   const std::shared_ptr<LinkCoder> coder;
   WeakExecutor links;
   std::vector<std::shared_ptr<Arena>> kept;  // used on the links' thread only
-  Mutex mutex;
-  std::vector<Buffer> idle KVBM_GUARDED_BY(mutex);
+  Spares<Buffer> idle{kMostIdle};
 };
 
 // Work memory of a task.
 class LinkSliceCoder::Scratch {
  public:
-  Scratch(Shared& of, const SliceInSlot& slice) : of_(of) {
+  Scratch(Shared& of, const SliceInSlot& slice) : of_(of), buffer_(of.idle.take()) {
     const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
-    {
-      MutexLock lock(of_.mutex);
-      if (!of_.idle.empty()) {
-        buffer_ = std::move(of_.idle.back());
-        of_.idle.pop_back();
-      }
-    }
     if (buffer_.bytes >= bytes) return;
     buffer_ = {};
     buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, bytes)));
     buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
   }
   ~Scratch() {
-    if (buffer_.memory == nullptr) return;
-    MutexLock lock(of_.mutex);
-    if (of_.idle.size() < kMostIdle) of_.idle.push_back(std::move(buffer_));
+    if (buffer_.memory != nullptr) of_.idle.give_back(std::move(buffer_));
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -84,10 +75,7 @@ class LinkSliceCoder::Scratch {
 };
 
 LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
-    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder, links)) {
-  MutexLock lock(shared_->mutex);
-  shared_->idle.reserve(kMostIdle);
-}
+    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder, links)) {}
 
 LinkSliceCoder::~LinkSliceCoder() { detach(); }
 
