@@ -205,9 +205,8 @@ void Device::lose(const char* what, CuResult result) noexcept {
   if (is_lost()) return;
   const char* name = nullptr;
   if (result != kCuSuccess && driver_.cuGetErrorName(result, &name) != kCuSuccess) name = nullptr;
-  {
-    MutexLock lock(losing_);
-    if (is_lost()) return;
+  bool first = false;
+  std::call_once(losing_, [&] {
     if (result == kCuSuccess) {
       std::snprintf(lost_why_.data(), lost_why_.size(), "%s", what);
     } else {
@@ -215,8 +214,9 @@ void Device::lose(const char* what, CuResult result) noexcept {
                     static_cast<int>(result));
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
-  }
-  if (!log_->wants(LogLevel::error)) return;
+    first = true;
+  });
+  if (!first || !log_->wants(LogLevel::error)) return;
   const MemoryWait patient;
   log_->write(LogLevel::error, "the GPU is lost to kvbm until the process begins anew; its cache is not used",
               {{"device", std::to_string(facts_.ordinal)},

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -157,8 +158,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Mutex events_mutex_;
   std::vector<CuEvent> events_ KVBM_GUARDED_BY(events_mutex_);
   bool keeps_events_ KVBM_GUARDED_BY(events_mutex_) = true;
-  Mutex losing_;
-  // Written once, under losing_, before lost_ is set: a reader that has seen lost_ needs no lock.
+  std::once_flag losing_;
+  // Written once, before lost_ is set: a reader that has seen lost_ needs no lock.
   std::array<char, 112> lost_why_{};
   std::atomic<bool> lost_{false};
 };
