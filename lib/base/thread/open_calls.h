@@ -1,4 +1,4 @@
-// Counts the calls inside an object until it closes: none enters from then on, and the last one to leave is told so.
+// Counts the calls inside an object until it closes: none enters from then on, and leave() reports the last one.
 //
 // Thread: any; no lock. What a thread did before close() happens before what the last call does after leave(), and what
 // calls did happens before what follows a close() that found none.
