@@ -198,7 +198,7 @@ class BlockTable final {
 
   // ---- Accounts ----
   // Creates the account, or changes its limit. Slots beyond a lower limit are evicted as far as nothing keeps them; the
-  // rest follows in time.
+  // rest follows in time. The caller serialises calls.
   [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted = nullptr,
                                uint32_t tick = 0);
   [[nodiscard]] AccountUse account_use(AccountId account) const;
@@ -374,7 +374,6 @@ class BlockTable final {
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;
   std::atomic<uint64_t> one_size_{0};
 
-  Mutex opening_;  // for opening accounts; held over the pools' locks, set-up only
   Quotas quotas_;
   uint64_t pool_scale_ = 0;  // pool_index
   std::vector<std::unique_ptr<SlotPool>> pools_;

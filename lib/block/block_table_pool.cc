@@ -297,7 +297,6 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
 Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted,
                            uint32_t tick) {
   if (account == kSharedAccount || account >= kMaxAccounts) return Code::invalid_argument;
-  MutexLock lock(opening_);
   Quota& quota = quotas_.make(account);
   std::vector<std::unique_ptr<policy::EvictionPolicy>> own(pools_.size());
   if (slots != kNoLimit && quota.limit.load(std::memory_order_relaxed) == kNoLimit && !quota.has_policy) {

@@ -27,7 +27,7 @@ struct Quota {
   std::atomic<OverQuota> mode{OverQuota::reject};
   std::atomic<uint32_t> limit{kNoLimit};
   std::atomic<uint32_t> used{0};
-  bool has_policy = false;  // the pools have a policy for it; under the table's lock for opening
+  bool has_policy = false;  // the pools have a policy for it; used by BlockTable::set_limit() only
 };
 
 class Quotas {

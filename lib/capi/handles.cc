@@ -1,10 +1,9 @@
 #include "capi/handles.h"
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <utility>
 
+#include "base/thread/awaited.h"
 #include "capi/guard.h"
 #include "cluster/mesh/survey.h"
 #include "copy/completion.h"
@@ -18,21 +17,6 @@
 #include "manager/share/share.h"
 
 namespace kvbm::capi {
-
-void Gate::enter() {
-  MutexLock lock(mutex_);
-  ++inside_;
-}
-
-void Gate::leave() {
-  MutexLock lock(mutex_);
-  if (--inside_ == 0) idle_.notify_all();
-}
-
-void Gate::wait_idle() {
-  MutexLock lock(mutex_);
-  while (inside_ != 0) idle_.wait(mutex_);
-}
 
 manager::Environment Context::environment() {
   manager::Environment environment;
@@ -63,41 +47,13 @@ std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
 }
 
 // Lets a caller wait for one completion.
-struct Waiter {
-  Mutex mutex;
-  std::condition_variable_any arrived;
-  bool set KVBM_GUARDED_BY(mutex) = false;
-  copy::Completion completion KVBM_GUARDED_BY(mutex);
-
-  void give(const copy::Completion& value) {
-    MutexLock lock(mutex);
-    completion = value;
-    set = true;
-    arrived.notify_all();
-  }
-  copy::Completion wait() {
-    MutexLock lock(mutex);
-    while (!set) arrived.wait(mutex);
-    return completion;
-  }
-  // Returns false if the deadline passed first.
-  bool wait_until(const Clock& clock, uint64_t deadline_ns) {
-    MutexLock lock(mutex);
-    while (!set) {
-      const uint64_t now = clock.now_ns();
-      if (now >= deadline_ns) return false;
-      // At most an hour at a time: a far deadline must not overflow the standard library's clock.
-      arrived.wait_for(mutex, std::chrono::nanoseconds(std::min<uint64_t>(deadline_ns - now, 3'600'000'000'000ULL)));
-    }
-    return true;
-  }
-};
+struct Waiter : Awaited<copy::Completion> {};
 
 Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
   if (manager == nullptr) return;
-  gate.wait_idle();
+  gate.close();
   if (node != nullptr) node->stop();
   if (share != nullptr) share->stop();
   manager->shutdown([waiter = closed] { waiter->give({}); });
@@ -203,7 +159,7 @@ void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids) {
   const uint64_t deadline_ns = deadline_after(clock, tenancy.share->ask_ns());
   const auto waiter = std::make_shared<Waiter>();
   tenancy.share->ask(std::move(ids), deadline_ns, [waiter] { waiter->give({}); });
-  waiter->wait_until(clock, deadline_ns);
+  (void)waiter->wait_until(clock, deadline_ns);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/process/library_loading.h"
 #include "base/process/module_places.h"
 #include "base/process/signal_keeper.h"
 #include "base/thread/mutex.h"
@@ -112,8 +113,7 @@ std::vector<std::string> transport_module_places(const std::string& path) {
 }
 
 Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& path) {
-  static Mutex mutex;  // of two concurrent loads each would take the other's handlers for the host's
-  const MutexLock lock(mutex);
+  const MutexLock lock(library_loading);
   const SignalKeeper keeper;
   const std::string named = path.empty() ? module_variable(kVariable) : path;
   const bool folder = !named.empty() && is_directory(named);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/errno_status.h"
+#include "base/thread/awaited.h"
 #include "base/thread/memory_wait.h"
 #include "base/thread/thread_executor.h"
 
@@ -402,19 +403,14 @@ void TransportThread::post(Task task) {
 }
 
 void TransportThread::post_and_wait(Task task) {
-  Mutex mutex;
-  std::condition_variable_any turned;
-  bool done = false;
+  Awaited<bool> turned;
   post([&] {
     task();
-    MutexLock lock(mutex);
-    done = true;
-    turned.notify_all();
+    turned.give(true);
   });
   // This thread waits without helping: tasks that it posted without a wake-up are for other threads.
   if (about_to_help == this) wake_for_posted();
-  MutexLock lock(mutex);
-  while (!done) turned.wait(mutex);
+  turned.wait();
 }
 
 void TransportThread::post_at(uint64_t when_ns, Task task) {

@@ -15,8 +15,6 @@ namespace kvbm {
 
 namespace {
 
-constexpr size_t kPooledRequests = 1024;
-
 // True if the bytes of `fd` end at `offset` or before it.
 bool at_end(int fd, uint64_t offset) noexcept {
   struct stat st {};
@@ -81,11 +79,8 @@ std::span<const iovec> IoRequest::rest() const noexcept {
 }
 
 IoRequest* IoEngine::take() {
-  MutexLock lock(pool_mutex_);
-  if (pool_.empty()) return new IoRequest;
-  IoRequest* request = pool_.back().release();
-  pool_.pop_back();
-  return request;
+  std::unique_ptr<IoRequest> spare = spares_.take();
+  return spare != nullptr ? spare.release() : new IoRequest;
 }
 
 void IoEngine::transfer(IoRequest::Op op, const IoFile& file, uint64_t offset, std::span<const IoRun> runs,
@@ -148,10 +143,7 @@ void IoEngine::finish(IoRequest* request) {
   r->error = 0;
   r->attempts = 0;
   r->retried = false;
-  {
-    MutexLock lock(pool_mutex_);
-    if (pool_.size() < kPooledRequests) pool_.push_back(std::move(r));
-  }
+  spares_.give_back(std::move(r));
   if (synced) {
     synced(std::move(status));
   } else if (done) {

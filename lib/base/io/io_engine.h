@@ -16,7 +16,7 @@
 #include "base/io/file.h"
 #include "base/telemetry/log.h"
 #include "base/thread/executor.h"
-#include "base/thread/mutex.h"
+#include "base/thread/spares.h"
 
 namespace kvbm {
 
@@ -83,12 +83,12 @@ class IoEngine {
   void submit_later(IoRequest* request);
 
  private:
+  static constexpr size_t kSpareRequests = 1024;
   IoRequest* take();
   void finish(IoRequest* request);
 
   Executor& executor_;
-  Mutex pool_mutex_;
-  std::vector<std::unique_ptr<IoRequest>> pool_ KVBM_GUARDED_BY(pool_mutex_);
+  Spares<std::unique_ptr<IoRequest>> spares_{kSpareRequests};
 };
 
 // "io_uring_enter: Operation not permitted (errno 1)"

@@ -62,17 +62,14 @@ MetricsRegistry::Row& MetricsRegistry::add(Type type, std::string name, std::str
 }
 
 Counter& MetricsRegistry::counter(std::string name, std::string help, const Labels& labels) {
-  MutexLock lock(mutex_);
   return add(Type::counter, std::move(name), std::move(help), labels).counter;
 }
 
 Gauge& MetricsRegistry::gauge(std::string name, std::string help, const Labels& labels) {
-  MutexLock lock(mutex_);
   return add(Type::gauge, std::move(name), std::move(help), labels).gauge;
 }
 
 Histogram& MetricsRegistry::histogram(std::string name, std::string help, const Labels& labels) {
-  MutexLock lock(mutex_);
   Row& row = add(Type::histogram, std::move(name), std::move(help), labels);
   row.histogram = &histograms_.emplace_back();
   return *row.histogram;
@@ -96,7 +93,6 @@ void MetricsRegistry::render(const Row& row, std::string& out) {
 
 // The format requires all lines of one name together, under one HELP and TYPE.
 std::string MetricsRegistry::text() const {
-  MutexLock lock(mutex_);
   std::string out;
   std::set<std::string> done;
   for (const Row& head : rows_) {

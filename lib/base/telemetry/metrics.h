@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "base/thread/mutex.h"
-
 namespace kvbm {
 
 class Counter {
@@ -67,7 +65,8 @@ class Histogram {
   std::atomic<uint64_t> sum_{0};
 };
 
-// Owns the metrics; references stay valid as long as it exists. Lock: mutex_, a leaf.
+// Owns the metrics; references stay valid as long as it exists. Thread: one at a time registers metrics or makes the
+// text; values may be changed by any thread.
 class MetricsRegistry {
  public:
   struct Label {
@@ -95,12 +94,11 @@ class MetricsRegistry {
     Gauge gauge;
     Histogram* histogram = nullptr;
   };
-  Row& add(Type type, std::string name, std::string help, const Labels& labels) KVBM_REQUIRES(mutex_);
+  Row& add(Type type, std::string name, std::string help, const Labels& labels);
   static void render(const Row& row, std::string& out);
 
-  mutable Mutex mutex_;
-  std::deque<Row> rows_ KVBM_GUARDED_BY(mutex_);
-  std::deque<Histogram> histograms_ KVBM_GUARDED_BY(mutex_);
+  std::deque<Row> rows_;
+  std::deque<Histogram> histograms_;
 };
 
 }  // namespace kvbm

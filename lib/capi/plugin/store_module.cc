@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/config/edit_distance.h"
+#include "base/process/library_loading.h"
 #include "base/process/module_places.h"
 #include "base/process/signal_keeper.h"
 #include "base/thread/mutex.h"
@@ -96,8 +97,7 @@ Result<const kvbm_store_table_t*> load_file_of_store(const std::string& path) {
     return no_store(Code::not_permitted,
                     "everyone may write " + path + ", and it would be run as part of this process; chmod o-w it");
   }
-  static Mutex mutex;  // two concurrent loads would each take the other's signal handlers for the host's
-  const MutexLock lock(mutex);
+  const MutexLock lock(library_loading);
   const SignalKeeper keeper;
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {

@@ -1,10 +1,10 @@
 #include "capi/plugin/table_store.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
+
+#include "base/clock.h"
+#include "base/thread/awaited.h"
 
 namespace kvbm::capi {
 
@@ -169,24 +169,12 @@ void TableStore::cancel(uint64_t id) noexcept {
 }
 
 std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request) {
-  struct Wait {
-    std::mutex mutex;
-    std::condition_variable ended;
-    std::unique_ptr<ObjectRequest> back;
-    bool over = false;
-  };
-  const auto wait = std::make_shared<Wait>();
-  const auto most = std::chrono::nanoseconds(request->timeout_ns + request->timeout_ns / 8 + 1'000'000);
-  request->finished = [wait](std::unique_ptr<ObjectRequest> back) {
-    const std::lock_guard lock(wait->mutex);
-    wait->back = std::move(back);
-    wait->over = true;
-    wait->ended.notify_all();
-  };
+  const auto ended = std::make_shared<Awaited<std::unique_ptr<ObjectRequest>>>();
+  const SystemClock clock;
+  const uint64_t until = deadline_after(clock, request->timeout_ns + request->timeout_ns / 8 + 1'000'000);
+  request->finished = [ended](std::unique_ptr<ObjectRequest> back) { ended->give(std::move(back)); };
   start(std::move(request));
-  std::unique_lock lock(wait->mutex);
-  wait->ended.wait_for(lock, most, [&] { return wait->over; });
-  return std::move(wait->back);
+  return ended->wait_until(clock, until) ? ended->wait() : nullptr;
 }
 
 void TableStore::close() noexcept {

@@ -44,16 +44,7 @@ CodedSource::CodedSource(RecordSource& inner, std::shared_ptr<LinkCoder> coder, 
       links_(links),
       core_(core),
       owner_(std::move(owner)),
-      shared_(std::make_shared<Shared>(coder, coder->options().buffer_bytes)) {
-  MutexLock lock(shared_->mutex);
-  shared_->links = &links;
-  shared_->source = this;
-}
-
-void CodedSource::detach() {
-  MutexLock lock(shared_->mutex);
-  shared_->links = nullptr;
-}
+      shared_(std::make_shared<Shared>(coder, coder->options().buffer_bytes, links, this)) {}
 
 CodedSource::~CodedSource() {
   detach();
@@ -105,9 +96,7 @@ void CodedSource::begin(const std::shared_ptr<Job>& job) {
   }
   core_.post([job] {
     job->encode();
-    MutexLock lock(job->shared->mutex);
-    if (job->shared->links == nullptr) return;
-    job->shared->links->post([job] {
+    job->shared->links.post([job] {
       if (job->shared->source != nullptr) job->shared->source->coded(*job);
     });
   });

@@ -3,9 +3,8 @@
 // A record opened for a peer that wants it coded is coded on the core's executor, into memory of a bounded pool, and
 // the plain record is released: the push reads the coded one. Without free memory a record is sent plain. If
 // everything must be sealed, it waits instead, in the order of the calls, until a push has ended or its deadline. A
-// record that the peer could not open is a miss. Thread: the links', except for the coding itself. Lock:
-// Shared::mutex, a leaf except for the executor's. Invariant: each record opened with ok, and each being coded, is
-// closed at the inner source once.
+// record that the peer could not open is a miss. Thread: the links', except for the coding itself. Invariant: each
+// record opened with ok, and each being coded, is closed at the inner source once.
 #pragma once
 
 #include <deque>
@@ -13,6 +12,7 @@
 #include <memory>
 
 #include "base/thread/executor.h"
+#include "base/thread/weak_executor.h"
 #include "cluster/coding/link_coder.h"
 #include "cluster/link/record_source.h"
 #include "cluster/link/staging_pool.h"
@@ -50,7 +50,7 @@ class CodedSource final : public RecordSource {
   void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override { inner_.epochs(std::move(done)); }
 
   // Must run before the links' executor is destroyed: nothing is answered any more.
-  void detach();
+  void detach() { shared_->links.close(); }
   // Memory in use by coded records.
   [[nodiscard]] uint64_t buffered() const { return shared_->buffers.used(); }
   [[nodiscard]] size_t opened() const noexcept { return opened_.size(); }
@@ -59,12 +59,12 @@ class CodedSource final : public RecordSource {
  private:
   // State shared with tasks of the core's executor.
   struct Shared {
-    Shared(std::shared_ptr<LinkCoder> c, uint64_t bytes) : coder(std::move(c)), buffers(bytes) {}
+    Shared(std::shared_ptr<LinkCoder> c, uint64_t bytes, Executor& executor, CodedSource* s)
+        : coder(std::move(c)), buffers(bytes), links(executor), source(s) {}
     const std::shared_ptr<LinkCoder> coder;
     StagingPool buffers;
-    Mutex mutex;
-    Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-    CodedSource* source = nullptr;  // used on the links' thread only
+    WeakExecutor links;
+    CodedSource* source;  // used on the links' thread only; null once there is no receiver
   };
   struct Job;
 

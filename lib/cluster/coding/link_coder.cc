@@ -52,16 +52,9 @@ bool wants_coded(const wire::Coding& coding) noexcept {
 
 class LinkCoder::Borrowed {
  public:
-  explicit Borrowed(LinkCoder& of) : of_(of) {
-    MutexLock lock(of_.workspaces_mutex_);
-    if (of_.workspaces_.empty()) return;
-    space_ = std::move(of_.workspaces_.back());
-    of_.workspaces_.pop_back();
-  }
+  explicit Borrowed(LinkCoder& of) : of_(of), space_(of.workspaces_.take()) {}
   ~Borrowed() {
-    if (space_ == nullptr) return;
-    MutexLock lock(of_.workspaces_mutex_);
-    of_.workspaces_.push_back(std::move(space_));
+    if (space_ != nullptr) of_.workspaces_.give_back(std::move(space_));
   }
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
@@ -127,7 +120,7 @@ void LinkCoder::measure() {
 // ---- Requests ----
 
 LinkCoder::Known& LinkCoder::known(const NodeId& node) {
-  MutexLock lock(nodes_mutex_);
+  MutexLock lock(mutex_);
   auto& known = nodes_[node];
   if (known == nullptr) known = std::make_unique<Known>();
   return *known;
@@ -139,14 +132,13 @@ void LinkCoder::is_on_this_machine(const NodeId& node, bool here) {
 
 copy::CodingSpeeds LinkCoder::speeds(const Known& of) const {
   const double shared = of.on_this_machine.load(std::memory_order_relaxed) ? kLoopbackWork : 0;
-  MutexLock lock(speeds_mutex_);
   return {speeds_.encode_ns_per_byte, speeds_.decode_ns_per_byte, kThoughtRatio, shared};
 }
 
 void LinkCoder::coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw) {
   if (raw < kLeastForSpeed) return;
   const double now = static_cast<double>(took) / static_cast<double>(raw);
-  MutexLock lock(speeds_mutex_);
+  MutexLock lock(mutex_);
   double& fastest = speeds_.*which;
   if (fastest == 0 || now < fastest) fastest = now;
 }
@@ -158,6 +150,7 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
     Known& of = known(node);
+    MutexLock lock(mutex_);
     out.choice = &of.choice(use);
     out.ticket = out.choice->next(out.ticket.asked_ns, bytes, speeds(of), deadline_ns);
     mode = mode_of(out.ticket.way, out.choice->state(bytes));
@@ -183,6 +176,7 @@ void LinkCoder::answered(const Asked& asked, bool came_coded, uint64_t got) cons
   // A record that is only sealed counts as plain.
   const bool coded = came_coded && asked.coding.mode != static_cast<uint8_t>(codec::Mode::off);
   const copy::Way way = coded ? copy::Way::coded : copy::Way::plain;
+  MutexLock lock(mutex_);
   asked.choice->ended(clock_.now_ns(), asked.ticket, way, got);
 }
 
@@ -191,7 +185,7 @@ LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
   out.automatic = options_.automatic;
   out.sealed = options_.keys != nullptr;
   out.mode = options_.mode;
-  MutexLock lock(nodes_mutex_);
+  MutexLock lock(mutex_);
   const auto known = nodes_.find(node);
   if (known == nodes_.end()) return out;
   out.taken = known->second->taken.now();
@@ -203,7 +197,7 @@ LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
 
 std::vector<LinkCoder::Choice> LinkCoder::choices() const {
   std::vector<Choice> out;
-  MutexLock lock(nodes_mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [node, known] : nodes_) {
     for (const Use use : {Use::records, Use::slices}) {
       for (const copy::CodecChoice::Size& size : copy::CodecChoice::kSizes) {
@@ -328,7 +322,7 @@ CodingCounts LinkCoder::counts() const noexcept {
 // Logs each text once, and at most kMostWarnings different ones.
 void LinkCoder::warn_once(Code why, const std::string& text) {
   {
-    MutexLock lock(nodes_mutex_);
+    MutexLock lock(mutex_);
     if (warned_.size() >= kMostWarnings || !warned_.insert(text).second) return;
   }
   if (log_ != nullptr) log_->write(LogLevel::warning, "node", text + " (" + std::string(code_name(why)) + ")");

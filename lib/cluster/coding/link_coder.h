@@ -4,8 +4,7 @@
 // Lossless coding is requested if it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
 // always, in one mode. With keys everything sent is sealed, and unsealed records are refused: otherwise an attacker
 // able to change bytes on the network could pass off a record as a plain one. Pure work over the caller's spans, on
-// the caller's thread. Thread: any. Locks: nodes_mutex_, speeds_mutex_, workspaces_mutex_, leaves, each taken once or
-// twice a batch or record, never two at once.
+// the caller's thread. Thread: any. Lock: mutex_, a leaf, taken a few times a batch or record.
 #pragma once
 
 #include <array>
@@ -22,6 +21,7 @@
 #include "base/crypto/random.h"
 #include "base/telemetry/log.h"
 #include "base/thread/mutex.h"
+#include "base/thread/spares.h"
 #include "cluster/node.h"
 #include "cluster/wire/wire.h"
 #include "codec/coded/coded_record.h"
@@ -144,7 +144,7 @@ class LinkCoder {
   };
   // State of a node; never removed.
   struct Known {
-    std::array<copy::CodecChoice, 2> choices;  // by Use
+    std::array<copy::CodecChoice, 2> choices;  // by Use; under mutex_
     Direction taken;
     std::atomic<bool> on_this_machine{false};
     [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
@@ -155,7 +155,7 @@ class LinkCoder {
     return terms_ ? terms_(family) : nullptr;
   }
   [[nodiscard]] Known& known(const NodeId& node);
-  [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const;
+  [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const KVBM_REQUIRES(mutex_);
   void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);
   void warn_once(Code why, const std::string& text);
 
@@ -166,14 +166,14 @@ class LinkCoder {
   Terms terms_;
   Direction given_, taken_;
   std::atomic<uint64_t> declined_{0}, useless_{0};
-  mutable Mutex nodes_mutex_;
-  std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(nodes_mutex_);
-  std::set<std::string> warned_ KVBM_GUARDED_BY(nodes_mutex_);
-  mutable Mutex speeds_mutex_;
+  mutable Mutex mutex_;
+  std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(mutex_);
+  std::set<std::string> warned_ KVBM_GUARDED_BY(mutex_);
   // The fastest speed seen: it only decides whether coding is tried at all, and one slow minute must not end that.
-  copy::CodingSpeeds speeds_ KVBM_GUARDED_BY(speeds_mutex_);
-  Mutex workspaces_mutex_;
-  std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(workspaces_mutex_);
+  copy::CodingSpeeds speeds_ KVBM_GUARDED_BY(mutex_);
+  // One for each thread that codes is enough.
+  static constexpr size_t kSpareWorkspaces = 64;
+  Spares<std::unique_ptr<codec::Workspace>> workspaces_{kSpareWorkspaces};
 };
 
 }  // namespace kvbm::cluster

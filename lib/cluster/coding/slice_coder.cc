@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/thread/spares.h"
+#include "base/thread/weak_executor.h"
+
 namespace kvbm::cluster {
 
 using session::SliceCoding;
@@ -40,36 +43,26 @@ struct LinkSliceCoder::Shared {
     std::unique_ptr<std::byte, Free> memory;
     size_t bytes = 0;
   };
-  explicit Shared(std::shared_ptr<LinkCoder> c) : coder(std::move(c)) {}
+  Shared(std::shared_ptr<LinkCoder> c, Executor& executor) : coder(std::move(c)), links(executor) {}
 
   const std::shared_ptr<LinkCoder> coder;
-  Mutex mutex;
-  Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-  std::vector<std::shared_ptr<Arena>> kept KVBM_GUARDED_BY(mutex);
-  std::vector<Buffer> idle KVBM_GUARDED_BY(mutex);
+  WeakExecutor links;
+  std::vector<std::shared_ptr<Arena>> kept;  // used on the links' thread only
+  Spares<Buffer> idle{kMostIdle};
 };
 
 // Work memory of a task.
 class LinkSliceCoder::Scratch {
  public:
-  Scratch(Shared& of, const SliceInSlot& slice) : of_(of) {
+  Scratch(Shared& of, const SliceInSlot& slice) : of_(of), buffer_(of.idle.take()) {
     const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
-    {
-      MutexLock lock(of_.mutex);
-      if (!of_.idle.empty()) {
-        buffer_ = std::move(of_.idle.back());
-        of_.idle.pop_back();
-      }
-    }
     if (buffer_.bytes >= bytes) return;
     buffer_ = {};
     buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, bytes)));
     buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
   }
   ~Scratch() {
-    if (buffer_.memory == nullptr) return;
-    MutexLock lock(of_.mutex);
-    if (of_.idle.size() < kMostIdle) of_.idle.push_back(std::move(buffer_));
+    if (buffer_.memory != nullptr) of_.idle.give_back(std::move(buffer_));
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -82,30 +75,18 @@ class LinkSliceCoder::Scratch {
 };
 
 LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
-    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder)) {
-  MutexLock lock(shared_->mutex);
-  shared_->links = &links;
-  shared_->idle.reserve(kMostIdle);
-}
+    : options_(std::move(options)), shared_(std::make_shared<Shared>(options_.coder, links)) {}
 
 LinkSliceCoder::~LinkSliceCoder() { detach(); }
 
-void LinkSliceCoder::keep(std::shared_ptr<Arena> staging) {
-  MutexLock lock(shared_->mutex);
-  shared_->kept.push_back(std::move(staging));
-}
+void LinkSliceCoder::keep(std::shared_ptr<Arena> staging) { shared_->kept.push_back(std::move(staging)); }
 
-void LinkSliceCoder::detach() {
-  MutexLock lock(shared_->mutex);
-  shared_->links = nullptr;
-}
+void LinkSliceCoder::detach() { shared_->links.close(); }
 
 void LinkSliceCoder::post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done) {
   options_.core->post([shared = shared_, work = std::move(work), done = std::move(done)]() mutable {
     auto [status, bytes] = work(*shared);
-    MutexLock lock(shared->mutex);
-    if (shared->links == nullptr) return;
-    shared->links->post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
+    shared->links.post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
       done(status, bytes);
     });
   });

@@ -3,7 +3,7 @@
 // As for records: lossless, in the mode that the choice for that node finds shorter (or the configured one), and
 // always sealed if there are keys. `auto` codes nothing for a node on this machine with memory mapped here. Tasks of
 // the core's executor do the work, in the slot and one buffer for each running task. Tasks of the links' executor
-// report the results. Thread: the links'. Lock: Shared::mutex, a leaf except for the executor's.
+// report the results. Thread: the links'.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,6 @@
 
 #include "base/memory/memory.h"
 #include "base/thread/executor.h"
-#include "base/thread/mutex.h"
 #include "cluster/coding/link_coder.h"
 #include "cluster/session/coded_slice.h"
 

@@ -205,9 +205,8 @@ void Device::lose(const char* what, CuResult result) noexcept {
   if (is_lost()) return;
   const char* name = nullptr;
   if (result != kCuSuccess && driver_.cuGetErrorName(result, &name) != kCuSuccess) name = nullptr;
-  {
-    MutexLock lock(losing_);
-    if (is_lost()) return;
+  bool first = false;
+  std::call_once(losing_, [&] {
     if (result == kCuSuccess) {
       std::snprintf(lost_why_.data(), lost_why_.size(), "%s", what);
     } else {
@@ -215,8 +214,9 @@ void Device::lose(const char* what, CuResult result) noexcept {
                     static_cast<int>(result));
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
-  }
-  if (!log_->wants(LogLevel::error)) return;
+    first = true;
+  });
+  if (!first || !log_->wants(LogLevel::error)) return;
   const MemoryWait patient;
   log_->write(LogLevel::error, "the GPU is lost to kvbm until the process begins anew; its cache is not used",
               {{"device", std::to_string(facts_.ordinal)},
@@ -259,34 +259,19 @@ void CaptureMode::restore(const Driver& driver) noexcept {
 }
 
 CuResult Device::take_event(CuEvent* event) noexcept {
-  {
-    MutexLock lock(events_mutex_);
-    if (!events_.empty()) {
-      *event = events_.back();
-      events_.pop_back();
-      return kCuSuccess;
-    }
-  }
+  *event = events_.take();
+  if (*event != nullptr) return kCuSuccess;
   return driver().cuEventCreate(event, kCuEventDisableTiming);
 }
 
 void Device::give_back_event(CuEvent event) noexcept {
-  const MemoryWait no_error_path;
-  {
-    MutexLock lock(events_mutex_);
-    if (keeps_events_) return events_.push_back(event);
-  }
+  if (events_.give_back(CuEvent{event})) return;
   const Scope scope(*this);
   if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");
 }
 
 void Device::drop_events() noexcept {
-  std::vector<CuEvent> events;
-  {
-    MutexLock lock(events_mutex_);
-    keeps_events_ = false;
-    events.swap(events_);
-  }
+  const std::vector<CuEvent> events = events_.close();
   const Scope scope(*this);
   for (CuEvent event : events) {
     if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");

@@ -1,28 +1,18 @@
 #include "device/driver/driver_thread.h"
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <memory>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/process/process.h"
+#include "base/thread/awaited.h"
 #include "base/thread/memory_wait.h"
-#include "base/thread/mutex.h"
 #include "base/thread/thread_executor.h"
 #include "device/driver/retained.h"
 
 namespace kvbm::device {
 
 namespace {
-
-constexpr uint64_t kHourNs = 3'600'000'000'000;
-
-struct Marker {
-  Mutex mutex;
-  std::condition_variable changed;
-  bool reached KVBM_GUARDED_BY(mutex) = false;
-};
 
 struct Ending {
   std::unique_ptr<ThreadExecutor> thread;
@@ -68,22 +58,10 @@ Result<std::shared_ptr<Executor>> start_driver_thread(const char* name, uint64_t
 }
 
 bool has_run(Executor& thread, uint64_t limit_ns) {
-  auto marker = std::make_shared<Marker>();
-  thread.post([marker] {
-    MutexLock lock(marker->mutex);
-    marker->reached = true;
-    marker->changed.notify_all();
-  });
-  // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
-  const auto until = std::chrono::system_clock::now() + std::chrono::nanoseconds(std::min(limit_ns, kHourNs));
-  MutexLock lock(marker->mutex);
-  while (!marker->reached) {
-    std::unique_lock<std::mutex> native(marker->mutex.native(), std::adopt_lock);
-    const bool late = marker->changed.wait_until(native, until) == std::cv_status::timeout;
-    native.release();
-    if (late && limit_ns != kNever) return marker->reached;
-  }
-  return true;
+  const auto reached = std::make_shared<Awaited<bool>>();
+  thread.post([reached] { reached->give(true); });
+  const SystemClock clock;
+  return reached->wait_until(clock, deadline_after(clock, limit_ns));
 }
 
 }  // namespace kvbm::device

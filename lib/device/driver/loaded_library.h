@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/process/library_loading.h"
 #include "base/process/signal_keeper.h"
 #include "base/status.h"
 #include "base/thread/mutex.h"
@@ -29,23 +30,17 @@ Result<void*> open_library(const std::string& path, const char* what);
 // Fills every entry of `table`; returns the names of the missing required entries, "a, b".
 std::string fill_table(void* library, std::span<const TableEntry> entries, void* table);
 
-class LibraryLoading {
- protected:
-  // Serialises loads: two at once would each take the other's handlers for the host's.
-  inline static Mutex mutex_;
-};
-
-// Libraries by path. Lives as long as the process, because streams may still run when it ends. Lock: mutex_, held over
-// a load.
+// Libraries by path. Lives as long as the process, because streams may still run when it ends. Lock: library_loading,
+// held over a load.
 template <class Library>
-class LoadedLibraries : private LibraryLoading {
+class LoadedLibraries {
  public:
   using Load = Status (*)(const std::string& path, Library* out);
   explicit LoadedLibraries(Load load) : load_(load) {}
 
   // Returns one answer per path for ever, also a refusal.
-  Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
+  Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(library_loading) {
+    const MutexLock lock(library_loading);
     std::unique_ptr<Loaded>& loaded = by_path_[path];
     if (!loaded) {
       auto fresh = std::make_unique<Loaded>();
@@ -56,8 +51,8 @@ class LoadedLibraries : private LibraryLoading {
     if (!loaded->status.ok()) return loaded->status;
     return static_cast<const Library*>(&loaded->library);
   }
-  [[nodiscard]] bool has_any() const KVBM_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
+  [[nodiscard]] bool has_any() const KVBM_EXCLUDES(library_loading) {
+    const MutexLock lock(library_loading);
     for (const auto& [path, loaded] : by_path_) {
       if (loaded != nullptr && loaded->status.ok()) return true;
     }
@@ -70,7 +65,7 @@ class LoadedLibraries : private LibraryLoading {
     Status status;
   };
   const Load load_;
-  std::map<std::string, std::unique_ptr<Loaded>> by_path_ KVBM_GUARDED_BY(mutex_);
+  std::map<std::string, std::unique_ptr<Loaded>> by_path_ KVBM_GUARDED_BY(library_loading);
 };
 
 }  // namespace kvbm::device

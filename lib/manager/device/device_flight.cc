@@ -82,13 +82,11 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
     trip->code = code;
     trip->hashes = std::move(done.hashes);
     trip->good = std::move(done.good);
-    {
-      MutexLock lock(mutex_);
-      for (std::unique_ptr<Trip>& place : back_) {
-        if (place != nullptr) continue;
-        place = std::move(trip);
-        break;
-      }
+    for (std::atomic<Trip*>& place : back_) {
+      Trip* none = nullptr;
+      if (!place.compare_exchange_strong(none, trip.get(), std::memory_order_acq_rel)) continue;  // partner: take()
+      (void)trip.release();
+      break;
     }
     ended();
   };
@@ -101,11 +99,11 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
 }
 
 std::unique_ptr<DeviceFlight::Trip> DeviceFlight::take() {
-  MutexLock lock(mutex_);
-  for (std::unique_ptr<Trip>& place : back_) {
-    if (place == nullptr) continue;
+  for (std::atomic<Trip*>& place : back_) {
+    Trip* const trip = place.exchange(nullptr, std::memory_order_acquire);
+    if (trip == nullptr) continue;
     --away_;
-    return std::move(place);
+    return std::unique_ptr<Trip>(trip);
   }
   return nullptr;
 }

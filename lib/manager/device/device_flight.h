@@ -2,17 +2,17 @@
 //
 // Used by the operation's steps, which never run at the same time. Only the end of a batch runs on another thread; it
 // leaves its result here and wakes the operation. Batches in flight keep the operation alive, and the operation its
-// memory: it does not end while away() is not 0 (Operation::quiet). Lock: mutex_, a leaf.
+// memory: it does not end while away() is not 0 (Operation::quiet). No lock: results are passed through atomic places.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/function.h"
-#include "base/thread/mutex.h"
 #include "device/transfer/transfers.h"
 
 namespace kvbm::manager {
@@ -52,6 +52,11 @@ class DeviceFlight {
         after_(std::move(after)),
         keep_(std::move(keep)),
         landmark_(std::move(landmark)) {}
+  ~DeviceFlight() {
+    while (take() != nullptr) continue;
+  }
+  DeviceFlight(const DeviceFlight&) = delete;
+  DeviceFlight& operator=(const DeviceFlight&) = delete;
 
   // ---- The batch that is being filled ----
   [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || leaves_ >= kBatchLeaves; }
@@ -96,8 +101,7 @@ class DeviceFlight {
   size_t leaves_ = 0;
   size_t last_entries_ = 0, last_runs_ = 0;  // of the batch before: the next one is about as large
   size_t away_ = 0;
-  Mutex mutex_;
-  std::array<std::unique_ptr<Trip>, kBatches> back_ KVBM_GUARDED_BY(mutex_);
+  std::array<std::atomic<Trip*>, kBatches> back_{};  // owned; a batch that ended puts itself into a free place
 };
 
 }  // namespace kvbm::manager

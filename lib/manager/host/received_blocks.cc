@@ -24,12 +24,9 @@ ReceivedBlocks::ReceivedBlocks(block::BlockTable& table, ParentKey parent_key)
 bool ReceivedBlocks::keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t tick) {
   if (slots.empty()) return false;
   const MemoryWait no_error_path;
-  bool first = false;
-  {
-    MutexLock lock(mutex_);
-    first = !std::exchange(awaited_, true);
-    for (const SlotId slot : slots) kept_.push_back({slot, now_ns + kKeptNs});
-  }
+  MutexLock lock(mutex_);
+  const bool first = !std::exchange(awaited_, true);
+  for (const SlotId slot : slots) kept_.push_back({slot, now_ns + kKeptNs});
   trim(tick);
   return first;
 }
@@ -37,33 +34,23 @@ bool ReceivedBlocks::keep(std::span<const SlotId> slots, uint64_t now_ns, uint32
 void ReceivedBlocks::trim(uint32_t tick) {
   std::array<SlotId, kReleased> gone;
   size_t n = 0;
-  MutexLock one_at_a_time(trim_mutex_);
   const auto release = [&](SlotId slot) {
     gone[n++] = slot;
     if (n < gone.size()) return;
     table_.release(gone, tick);
     n = 0;
   };
-  for (;;) {
-    Kept oldest;
-    {
-      MutexLock lock(mutex_);
-      if (kept_.empty() || kept_.size() + ends_.size() <= most_) break;
-      oldest = kept_.front();
-      kept_.pop_front();
-    }
+  while (!kept_.empty() && kept_.size() + ends_.size() > most_) {
+    Kept oldest = kept_.front();
+    kept_.pop_front();
     oldest.apart = !join(oldest.slot, tick);
     if (!oldest.apart && table_.is_followed(oldest.slot)) {
       release(oldest.slot);
       continue;
     }
-    Kept end;
-    {
-      MutexLock lock(mutex_);
-      ends_.push_back(oldest);
-      if (ends_.size() > most_ends_) end = take_end();
-    }
-    if (end.slot == kNoSlot) continue;
+    ends_.push_back(oldest);
+    if (ends_.size() <= most_ends_) continue;
+    const Kept end = take_end();
     (void)join(end.slot, tick);
     release(end.slot);
   }
@@ -110,14 +97,10 @@ void ReceivedBlocks::evicted(std::span<const block::Evicted> gone, uint8_t own) 
 bool ReceivedBlocks::release_some(uint64_t seen, uint32_t tick) {
   // A share, so that many blocks do not take too many rounds.
   constexpr size_t kShare = 32;
-  size_t n = 0;
-  MutexLock one_at_a_time(trim_mutex_);
+  MutexLock lock(mutex_);
   if (releases() != seen) return true;
-  {
-    MutexLock lock(mutex_);
-    const size_t all = ends_.size() + kept_.size();
-    n = std::min(all, std::max<size_t>(all / kShare, 1));
-  }
+  const size_t all = ends_.size() + kept_.size();
+  const size_t n = std::min(all, std::max<size_t>(all / kShare, 1));
   drop(n, tick);
   releases_.fetch_add(1, std::memory_order_release);  // pairs with releases()
   return n != 0;
@@ -126,33 +109,26 @@ bool ReceivedBlocks::release_some(uint64_t seen, uint32_t tick) {
 void ReceivedBlocks::let_go_of(FamilyId family, uint32_t tick) {
   const MemoryWait no_error_path;
   std::vector<SlotId> gone;
-  MutexLock one_at_a_time(trim_mutex_);
-  {
-    MutexLock lock(mutex_);
-    for (std::deque<Kept>* some : {&ends_, &kept_}) {
-      std::erase_if(*some, [&](const Kept& one) {
-        const bool goes = table_.identity(one.slot).family == family;
-        if (goes) gone.push_back(one.slot);
-        return goes;
-      });
-    }
+  MutexLock lock(mutex_);
+  for (std::deque<Kept>* some : {&ends_, &kept_}) {
+    std::erase_if(*some, [&](const Kept& one) {
+      const bool goes = table_.identity(one.slot).family == family;
+      if (goes) gone.push_back(one.slot);
+      return goes;
+    });
   }
   table_.release(gone, tick);
 }
 
 uint64_t ReceivedBlocks::expire(uint64_t now_ns, uint32_t tick) {
   size_t over = 0;
-  MutexLock one_at_a_time(trim_mutex_);
-  {
-    MutexLock lock(mutex_);
-    for (const std::deque<Kept>* some : {&ends_, &kept_}) {
-      over += static_cast<size_t>(std::find_if(some->begin(), some->end(),
-                                               [now_ns](const Kept& one) { return one.until_ns > now_ns; }) -
-                                  some->begin());
-    }
+  MutexLock lock(mutex_);
+  for (const std::deque<Kept>* some : {&ends_, &kept_}) {
+    over += static_cast<size_t>(std::find_if(some->begin(), some->end(),
+                                             [now_ns](const Kept& one) { return one.until_ns > now_ns; }) -
+                                some->begin());
   }
   drop(over, tick);
-  MutexLock lock(mutex_);
   uint64_t next = kNever;
   if (!ends_.empty()) next = ends_.front().until_ns;
   if (!kept_.empty()) next = std::min(next, kept_.front().until_ns);
@@ -164,13 +140,10 @@ void ReceivedBlocks::drop(size_t n, uint32_t tick) {
   std::array<SlotId, kReleased> slots;
   while (n != 0) {
     size_t some = 0;
-    {
-      MutexLock lock(mutex_);
-      for (; some < std::min(n, slots.size()) && !(ends_.empty() && kept_.empty()); ++some) {
-        std::deque<Kept>& oldest = ends_.empty() ? kept_ : ends_;
-        slots[some] = oldest.front().slot;
-        oldest.pop_front();
-      }
+    for (; some < std::min(n, slots.size()) && !(ends_.empty() && kept_.empty()); ++some) {
+      std::deque<Kept>& oldest = ends_.empty() ? kept_ : ends_;
+      slots[some] = oldest.front().slot;
+      oldest.pop_front();
     }
     if (some == 0) return;
     for (const SlotId slot : std::span(slots).first(some)) (void)join(slot, tick);

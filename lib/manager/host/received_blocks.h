@@ -4,8 +4,8 @@
 // The newest blocks are kept, half of the host at most, for kKeptNs each. The oldest are released earlier if an
 // allocation would fail otherwise. Beyond the half, blocks with children are released first: their children keep
 // them. The parts of one put arrive in any order, so a block may be here before its parent. It is joined to the
-// parent when it is its turn to be released; until then it is not among the blocks released first. Locks:
-// trim_mutex_, then mutex_, a leaf. Thread: any.
+// parent when it is its turn to be released; until then it is not among the blocks released first. Lock: mutex_, held
+// over calls of the block table. Thread: any.
 //
 // Blocks that nodes gave because they were full are not offered to other nodes when they are evicted here: otherwise
 // full nodes would pass blocks round forever. lost() counts such evictions of blocks that no tier of this node has.
@@ -48,7 +48,7 @@ class ReceivedBlocks {
   // now. False: no block was kept.
   bool release_some(uint64_t seen, uint32_t tick);
   void release_all(uint32_t tick) {
-    MutexLock one_at_a_time(trim_mutex_);
+    MutexLock lock(mutex_);
     drop(SIZE_MAX, tick);
   }
   // Releases the blocks of a family, which were erased.
@@ -63,11 +63,11 @@ class ReceivedBlocks {
     bool apart = false;  // its parent was missing when it was looked for
   };
   // Releases the oldest `n`.
-  void drop(size_t n, uint32_t tick) KVBM_REQUIRES(trim_mutex_);
-  void trim(uint32_t tick) KVBM_EXCLUDES(trim_mutex_);
+  void drop(size_t n, uint32_t tick) KVBM_REQUIRES(mutex_);
+  void trim(uint32_t tick) KVBM_REQUIRES(mutex_);
   [[nodiscard]] Kept take_end() KVBM_REQUIRES(mutex_);
   // Makes a block the child of its parent if it arrived first. False: the parent is not here.
-  bool join(SlotId slot, uint32_t tick) KVBM_REQUIRES(trim_mutex_);
+  bool join(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
 
   block::BlockTable& table_;
   ParentKey parent_key_;
@@ -77,8 +77,7 @@ class ReceivedBlocks {
   const std::unique_ptr<std::atomic<uint32_t>[]> given_;
   std::atomic<bool> any_given_{false};
   std::atomic<uint64_t> lost_{0};
-  std::atomic<uint64_t> releases_{0};  // changed under trim_mutex_
-  Mutex trim_mutex_;
+  std::atomic<uint64_t> releases_{0};  // changed under mutex_
   Mutex mutex_;
   std::deque<Kept> ends_ KVBM_GUARDED_BY(mutex_);  // older blocks that have no children, or had no parent here
   std::deque<Kept> kept_ KVBM_GUARDED_BY(mutex_);  // by time

@@ -7,8 +7,8 @@
 
 namespace kvbm::manager {
 
-Namespace::Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
-                     uint64_t epoch, std::shared_ptr<CodingTerms> coding)
+Namespace::Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch,
+                     std::shared_ptr<CodingTerms> coding)
     : options_(std::move(options)),
       table_(families),
       coding_(std::move(coding)),
@@ -19,10 +19,10 @@ Namespace::Namespace(NamespaceOptions options, FamilyTable& families, std::share
   if (account != nullptr) set_account(std::move(account));
 }
 
-void Namespace::set_account(std::shared_ptr<const Accounts::Lease> lease) {
+void Namespace::set_account(Accounts::Lease lease) {
   MutexLock lock(mutex_);
   lease_ = std::move(lease);
-  account_.store(lease_->id(), std::memory_order_relaxed);
+  account_.store(*lease_, std::memory_order_relaxed);
 }
 
 NamespaceId Namespace::derive(const NamespaceOptions& options, uint64_t epoch) {

@@ -55,8 +55,8 @@ class CodingTerms;
 
 class Namespace {
  public:
-  Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
-            uint64_t epoch, std::shared_ptr<CodingTerms> coding = nullptr);
+  Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch,
+            std::shared_ptr<CodingTerms> coding = nullptr);
 
   // Returns the base id of a namespace with these options.
   [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
@@ -73,7 +73,7 @@ class Namespace {
   [[nodiscard]] uint64_t named_epoch() const noexcept { return options_.epoch; }
   // Returns the account that stores are charged to: the namespace's own while it has a quota. Thread: any.
   [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
-  void set_account(std::shared_ptr<const Accounts::Lease> lease);
+  void set_account(Accounts::Lease lease);
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
   // Resolves a part. invalid_argument if the geometry has no such component or shard. Thread: any; one short lock.
   // The caller holds no lock when a part gets its first family at an epoch: the table may then look for ids to
@@ -117,7 +117,7 @@ class Namespace {
   mutable Mutex mutex_;
   NamespaceId id_ KVBM_GUARDED_BY(mutex_);
   uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<const Accounts::Lease> lease_ KVBM_GUARDED_BY(mutex_);  // null: the shared account
+  Accounts::Lease lease_ KVBM_GUARDED_BY(mutex_);  // null: the shared account
   std::map<Part, PartPlan> plans_ KVBM_GUARDED_BY(mutex_);
   // Result of other_sizes(), and the table's change count at that time.
   struct Others {

@@ -71,8 +71,8 @@ Status Namespaces::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mod
 }
 
 // Leases the account with the first quota; older blocks stay in the shared account.
-Result<std::shared_ptr<const Accounts::Lease>> Namespaces::limit_account(const NamespaceId& base_id, Known& known,
-                                                                      uint64_t bytes, block::OverQuota mode) {
+Result<Accounts::Lease> Namespaces::limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes,
+                                                  block::OverQuota mode) {
   const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / host_.arena().slot_bytes();
   if (slots == 0) {
     return Status(Code::invalid_argument, "the quota is smaller than one block",
@@ -82,13 +82,13 @@ Result<std::shared_ptr<const Accounts::Lease>> Namespaces::limit_account(const N
   auto account = known.account.lock();
   if (account == nullptr) {
     if (bytes == 0) return account;
-    auto leased = accounts_->lease(base_id, host_.table());
+    auto leased = accounts_.lease(base_id, host_.table());
     if (!leased.ok()) return leased.status();
-    account = std::make_shared<const Accounts::Lease>(std::move(leased).value());
+    account = std::move(leased).value();
   }
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
   std::vector<block::Evicted> gone;
-  const Code code = host_.table().set_limit(account->id(), limit, mode, &gone, host_.tick());
+  const Code code = host_.table().set_limit(*account, limit, mode, &gone, host_.tick());
   stack_.report_displaced(gone);
   if (code != Code::ok) return Status(code, "the quota could not be set");
   known.account = account;

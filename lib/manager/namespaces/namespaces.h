@@ -78,7 +78,7 @@ class Namespaces {
  private:
   // State that all handles of one namespace share, by base id, as long as there is a handle.
   struct Known {
-    std::weak_ptr<const Accounts::Lease> account;  // alive while a handle is open
+    Accounts::Lease::weak_type account;  // alive while a handle is open
     std::vector<std::weak_ptr<Namespace>> handles;
   };
   struct Heard {
@@ -108,8 +108,8 @@ class Namespaces {
   void report_floor(const NamespaceId& base_id, uint64_t epoch);
   void run_heard();
   // Returns the account that has the limit now; null if the namespace needs none of its own.
-  Result<std::shared_ptr<const Accounts::Lease>> limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes,
-                                                               block::OverQuota mode) KVBM_REQUIRES(mutex_);
+  Result<Accounts::Lease> limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes,
+                                        block::OverQuota mode) KVBM_REQUIRES(mutex_);
   Status erase_families_of(const NamespaceId& id);
   // Returns true if records of an ended epoch could be found again after a restart.
   [[nodiscard]] bool epochs_end_before_records();
@@ -117,13 +117,12 @@ class Namespaces {
   TierStack& stack_;
   HostTier& host_;
   const std::shared_ptr<CodingTerms> coding_terms_;
-  // Shared, because namespaces return their accounts and may outlive the manager.
-  const std::shared_ptr<Accounts> accounts_ = std::make_shared<Accounts>();
   Mutex giving_back_;  // serializes give_back_families()
   // Held while an epoch is written into the tiers; only raises take it. Taken before mutex_.
   Mutex raising_;
   // Held over the table's limits (lib/README.md); never over I/O or a wait, never on a path of blocks.
   Mutex mutex_;
+  Accounts accounts_ KVBM_GUARDED_BY(mutex_);
   std::map<NamespaceId, Known> known_ KVBM_GUARDED_BY(mutex_);
   size_t known_after_sweep_ KVBM_GUARDED_BY(mutex_) = 0;
   EpochTable epochs_ KVBM_GUARDED_BY(mutex_);  // epochs that have ended stay ended

@@ -184,10 +184,11 @@ void keep_landed(TierStack& stack, std::span<const Delivery> landed, TierIndex i
 
 void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cluster::PeerTier& tier,
                     cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                    const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done) {
+                    const std::shared_ptr<WeakExecutor>& links, std::vector<uint32_t>& want,
+                    UniqueFunction<void()> done) {
   HostTier& host = stack->host();
   if (host.closing()) {
-    if (done) links.post(std::move(done));
+    if (done) links->post(std::move(done));
     return;
   }
   const bool of_nodes = stack->lower().tier(index).kind() == cluster::PeerTier::kKind;
@@ -217,14 +218,14 @@ void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cl
     if (*ended) (*ended)();
   };
   if (items.empty()) {
-    if (!want.empty() || *ended) links.post(release);
+    if (!want.empty() || *ended) links->post(release);
     return;
   }
   tier.learn(link.peer(), taken);
   const auto fetch = std::make_shared<OfferFetch>(
       stack, index, std::move(items),
       [stack, of_nodes, index](const std::vector<Delivery>& landed) { keep_landed(*stack, landed, index, of_nodes); },
-      [release, links] { links.post(release); });
+      [release, links] { links->post(release); });
   fetch->begin();
 }
 

@@ -17,6 +17,7 @@ namespace kvbm::manager {
 // links'.
 void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cluster::PeerTier& tier,
                     cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                    const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done = {});
+                    const std::shared_ptr<WeakExecutor>& links, std::vector<uint32_t>& want,
+                    UniqueFunction<void()> done = {});
 
 }  // namespace kvbm::manager

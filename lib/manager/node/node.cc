@@ -205,7 +205,7 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
   }
   const Status watched = file->watch(
       [mesh = mesh_.get(), links = source_->links()](const cluster::MemberList& members) {
-        links.post([mesh, members] { mesh->set_members(members); });
+        links->post([mesh, members] { mesh->set_members(members); });
       },
       std::move(self));
   if (watched.ok()) members_ = std::move(file);

@@ -14,33 +14,16 @@
 namespace kvbm::manager {
 
 NodeSource::NodeSource(std::shared_ptr<TierStack> stack, Namespaces& namespaces, Executor& links)
-    : stack_(std::move(stack)), host_(stack_->host()), namespaces_(namespaces) {
-  MutexLock lock(lifeline_->mutex);
-  lifeline_->links = &links;
-  lifeline_->source = this;
-}
-
-void NodeSource::detach() {
-  MutexLock lock(lifeline_->mutex);
-  lifeline_->links = nullptr;
-}
+    : stack_(std::move(stack)),
+      host_(stack_->host()),
+      namespaces_(namespaces),
+      links_(std::make_shared<WeakExecutor>(links)) {}
 
 NodeSource::~NodeSource() {
   detach();
-  lifeline_->source = nullptr;
+  *self_ = nullptr;
   for (const auto& [id, pin] : pins_) drop(id, pin);
   for (const auto& [name, slot] : opened_) host_.release({&slot, 1});
-}
-
-void NodeSource::Links::post(UniqueFunction<void()> task) const {
-  MutexLock lock(lifeline_->mutex);
-  if (lifeline_->links != nullptr) lifeline_->links->post(std::move(task));
-}
-
-NodeSource::Links NodeSource::links() const {
-  Links out;
-  out.lifeline_ = lifeline_;
-  return out;
 }
 
 void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) {
@@ -140,7 +123,7 @@ void NodeSource::drop(const Identity& id, const Pin& pin) {
 
 // One open(), from the call to the answer.
 struct NodeSource::Opening {
-  std::shared_ptr<Lifeline> lifeline;
+  std::shared_ptr<NodeSource*> receiver;
   std::shared_ptr<TierStack> stack;
   uint32_t first_leaf = 0;
   uint32_t leaves = 0;
@@ -172,7 +155,7 @@ struct NodeSource::Opening {
 
   // Runs on the links' thread.
   void answer() {
-    NodeSource* const source = lifeline->source;
+    NodeSource* const source = *receiver;
     if (source == nullptr) return;
     cluster::OpenedRecord out = record();
     if (out.code == Code::ok) {
@@ -186,17 +169,17 @@ struct NodeSource::Opening {
 void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_leaf, uint32_t leaves,
                       uint64_t deadline_ns, UniqueFunction<void(const cluster::OpenedRecord&)> done) {
   auto opening = std::make_shared<Opening>();
-  opening->lifeline = lifeline_;
+  opening->receiver = self_;
   opening->stack = stack_;
   opening->first_leaf = first_leaf;
   opening->leaves = leaves;
   opening->done = std::move(done);
-  lend(stack_, {id}, deadline_ns, [opening, links = links()](std::vector<Lent> lent) {
+  lend(stack_, {id}, deadline_ns, [opening, links = links_](std::vector<Lent> lent) {
     opening->lent = lent[0];
     if (std::this_thread::get_id() == opening->opener && opening->opening) {
       opening->lent_at_once = true;
     } else {
-      links.post([opening] { opening->answer(); });
+      links->post([opening] { opening->answer(); });
     }
   });
   opening->opening = false;
@@ -215,15 +198,15 @@ void NodeSource::invalidate(std::vector<cluster::EpochWord> words, uint32_t may_
                             UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
   auto answer = std::make_shared<UniqueFunction<void(std::vector<cluster::EpochWord>)>>(std::move(done));
   namespaces_.hear_epochs(std::move(words), may_add, trusts_epochs_,
-                          [answer, links = links()](std::vector<cluster::EpochWord> taken) {
-                            links.post([answer, taken = std::move(taken)]() mutable { (*answer)(std::move(taken)); });
+                          [answer, links = links_](std::vector<cluster::EpochWord> taken) {
+                            links->post([answer, taken = std::move(taken)]() mutable { (*answer)(std::move(taken)); });
                           });
 }
 
 void NodeSource::epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) {
   auto answer = std::make_shared<UniqueFunction<void(std::vector<NamespaceEpoch>)>>(std::move(done));
-  host_.env().executor->post([&namespaces = namespaces_, alive = stack_, answer, links = links()] {
-    links.post([answer, epochs = namespaces.epochs()]() mutable { (*answer)(std::move(epochs)); });
+  host_.env().executor->post([&namespaces = namespaces_, alive = stack_, answer, links = links_] {
+    links->post([answer, epochs = namespaces.epochs()]() mutable { (*answer)(std::move(epochs)); });
   });
 }
 

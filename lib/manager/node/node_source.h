@@ -3,8 +3,7 @@
 // Thread: the links' only; answers from other threads are posted there. Records are lent (manager/operation/lend.h), and
 // records below the host are read up first. Pins that a peer's lease keeps are references of host slots, or pins of
 // the tier that has the record. All of them end with this object, which is destroyed after the links. A record still
-// being read when the source was detached is released on arrival, without an answer. Lock: Lifeline::mutex, a leaf
-// except for the executor's.
+// being read when the source was detached is released on arrival, without an answer.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <memory>
 
 #include "base/thread/executor.h"
+#include "base/thread/weak_executor.h"
 #include "cluster/link/record_source.h"
 #include "manager/namespaces/namespaces.h"
 #include "manager/stack/tier_stack.h"
@@ -20,14 +20,6 @@
 namespace kvbm::manager {
 
 class NodeSource final : public cluster::RecordSource {
- private:
-  // State that pending answers share with the source; `source` is null once there is no receiver.
-  struct Lifeline {
-    Mutex mutex;
-    Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-    NodeSource* source = nullptr;  // used on the links' thread only
-  };
-
  public:
   // links: executor of the links.
   NodeSource(std::shared_ptr<TierStack> stack, Namespaces& namespaces, Executor& links);
@@ -57,18 +49,10 @@ class NodeSource final : public cluster::RecordSource {
   // links begin.
   void trust_epochs() noexcept { trusts_epochs_ = true; }
   // Stops answering; called before the links' executor is destroyed.
-  void detach();
+  void detach() { links_->close(); }
 
-  // Posts to the links' thread while it exists; for work that ends on other threads.
-  class Links {
-   public:
-    void post(UniqueFunction<void()> task) const;
-
-   private:
-    friend class NodeSource;
-    std::shared_ptr<Lifeline> lifeline_;
-  };
-  [[nodiscard]] Links links() const;
+  // The links' thread until detach(); for work that ends on other threads.
+  [[nodiscard]] const std::shared_ptr<WeakExecutor>& links() const noexcept { return links_; }
 
   [[nodiscard]] size_t pinned() const noexcept { return pins_.size(); }
   [[nodiscard]] size_t opened() const noexcept { return opened_.size(); }
@@ -94,7 +78,9 @@ class NodeSource final : public cluster::RecordSource {
   bool offers_room_ = true;
   bool trusts_epochs_ = false;
   const std::shared_ptr<std::atomic<uint32_t>> preparing_ = std::make_shared<std::atomic<uint32_t>>(0);
-  const std::shared_ptr<Lifeline> lifeline_ = std::make_shared<Lifeline>();
+  const std::shared_ptr<WeakExecutor> links_;
+  // Shared with pending answers: null once there is no receiver. Used on the links' thread only.
+  const std::shared_ptr<NodeSource*> self_ = std::make_shared<NodeSource*>(this);
 };
 
 }  // namespace kvbm::manager

@@ -9,9 +9,9 @@
 
 #include "base/function.h"
 #include "base/thread/mutex.h"
+#include "base/thread/weak_executor.h"
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 

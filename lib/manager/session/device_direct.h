@@ -6,10 +6,10 @@
 
 #include <memory>
 
+#include "base/thread/weak_executor.h"
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
 #include "manager/session/device_asks.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 

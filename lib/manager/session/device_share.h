@@ -14,10 +14,10 @@
 #include <memory>
 #include <vector>
 
+#include "base/thread/weak_executor.h"
 #include "cluster/session/mover.h"
 #include "device/context/device.h"
 #include "device/memory/ipc.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 

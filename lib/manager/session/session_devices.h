@@ -17,11 +17,11 @@
 #include "base/telemetry/log.h"
 #include "base/thread/executor.h"
 #include "base/thread/mutex.h"
+#include "base/thread/weak_executor.h"
 #include "manager/common/options.h"
 #include "manager/device/device_caches.h"
 #include "manager/device/stream_waits.h"
 #include "manager/session/session_mover.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 
@@ -44,6 +44,7 @@ class SessionDevices {
   SessionDevices& operator=(const SessionDevices&) = delete;
 
   // Adds staging of sessions. It stays mapped until this object and the devices that know it are gone.
+  // Thread: the links'.
   void add_staging(std::shared_ptr<Arena> arena);
   // Returns the device's mover. It lives as long as this object, and may be used while the device is open.
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);

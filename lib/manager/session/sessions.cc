@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/thread/weak_executor.h"
 #include "cluster/mesh/session_host.h"
 #include "device/context/device.h"
 #include "device/transfer/transfers.h"
 #include "layout/shard.h"
 #include "manager/operation/cache.h"
 #include "manager/session/session_devices.h"
-#include "manager/session/weak_executor.h"
 
 namespace kvbm::manager {
 

@@ -28,6 +28,7 @@
 
 namespace kvbm {
 class Executor;
+class WeakExecutor;
 }
 namespace kvbm::cluster {
 class SessionHost;
@@ -37,7 +38,6 @@ namespace kvbm::manager {
 
 class AttachedDevice;
 class Cache;
-class WeakExecutor;
 class SessionDevices;
 
 // Engine blocks of a request, as a caller lists them.

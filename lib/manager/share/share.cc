@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/thread/awaited.h"
 #include "cluster/same_host/mapped_pools.h"
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
@@ -282,37 +283,20 @@ void Share::learn_epochs(tier::Tier& from) {
 
 void Share::stop() {
   if (thread_ == nullptr || source_ == nullptr || stopping_) return;
-  struct Turn {
-    Mutex mutex;
-    std::condition_variable_any came;
-    bool done KVBM_GUARDED_BY(mutex) = false;
-  };
-  const auto drained = std::make_shared<Turn>();
-  const auto give = [](Turn& turn) {
-    MutexLock lock(turn.mutex);
-    turn.done = true;
-    turn.came.notify_all();
-  };
   if (state_->connected) {
-    stack_->lower().flush([drained, give] { give(*drained); });
-    const uint64_t until = env_.clock().now_ns() + kDrainNs;
-    MutexLock lock(drained->mutex);
-    while (!drained->done && env_.clock().now_ns() < until) {
-      drained->came.wait_for(drained->mutex, std::chrono::nanoseconds(ShareElection::kRetryNs));
-    }
+    const auto drained = std::make_shared<Awaited<bool>>();
+    stack_->lower().flush([drained] { drained->give(true); });
+    (void)drained->wait_until(env_.clock(), env_.clock().now_ns() + kDrainNs);
   }
   stopping_ = true;
   election_->stop();
   // One turn of the elections' thread: if it was opening the disk, it has finished.
-  const auto turned = std::make_shared<Turn>();
-  elections_->post([this, turned, give] {
+  const auto turned = std::make_shared<Awaited<bool>>();
+  elections_->post([this, turned] {
     if (flushing_ != nullptr) end_flush(flushing_, Code::closed);
-    give(*turned);
+    turned->give(true);
   });
-  {
-    MutexLock lock(turned->mutex);
-    while (!turned->done) turned->came.wait(turned->mutex);
-  }
+  turned->wait();
   thread_->post_and_wait([this] { links_->end(); });
   source_->detach();
   thread_->post_and_wait([] {});  // tasks that were posted before
@@ -413,7 +397,7 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
         code = stack->erase_family(family).code();
       }
     }
-    links.post([reply, code, value] { (*reply)(code, value, {}); });
+    links->post([reply, code, value] { (*reply)(code, value, {}); });
   });
 }
 

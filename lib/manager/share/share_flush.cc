@@ -115,7 +115,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   if (is(ShareRole::owner)) return flush_own(flush);
   if (shared_->refused() != 0 || offer_again_.exchange(false)) stack_->lower().offer_missing(shared_index_);
   stack_->lower().flush([this, flush, links = source_->links()] {
-    links.post([this, flush] {
+    links->post([this, flush] {
       ShareMessage message;
       message.kind = ShareKind::flush;
       message.value = flush->durable ? 1 : 0;
@@ -144,7 +144,7 @@ void Share::flush_own(const std::shared_ptr<Flush>& flush) {
     for (const Unflushed::Entry& entry : flush->entries) ids.push_back(entry.id);
     const Rewrite rewrite = flush->durable ? Rewrite::durably : Rewrite::once;
     auto found = [this, flush, links, synced](std::vector<Identity> missing) {
-      links.post([this, flush, synced, missing = std::move(missing)] {
+      links->post([this, flush, synced, missing = std::move(missing)] {
         std::vector<Identity> sorted = missing;
         std::sort(sorted.begin(), sorted.end());
         settle(*flush, flush->entries, sorted);
@@ -240,7 +240,7 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
                    [reply, links = source_->links()](const std::vector<Identity>& missing) {
                      std::vector<Key> keys;
                      for (const Identity& id : missing) keys.push_back(id.key);
-                     links.post([reply, keys = std::move(keys)] { (*reply)(Code::ok, keys.size(), keys); });
+                     links->post([reply, keys = std::move(keys)] { (*reply)(Code::ok, keys.size(), keys); });
                    });
 }
 
@@ -257,7 +257,7 @@ void Share::pump_flushes() {
     flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
     stack_->lower().flush([this, durable, reply, links = source_->links()] {
       auto tell = [this, reply, links](Code code) {
-        links.post([this, reply, code] { (*reply)(code == Code::ok ? own_disk() : code, 0, {}); });
+        links->post([this, reply, code] { (*reply)(code == Code::ok ? own_disk() : code, 0, {}); });
       };
       if (durable)
         stack_->lower().sync_tiers(std::move(tell));

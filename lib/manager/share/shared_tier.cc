@@ -1,39 +1,19 @@
 #include "manager/share/shared_tier.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
+#include <tuple>
 #include <utility>
 
-#include "base/thread/mutex.h"
+#include "base/thread/awaited.h"
 
 namespace kvbm::manager {
 
 namespace {
 
-// The answer to one query. Shared, because either the caller or the links' thread may give up first.
-struct Answer {
-  Mutex mutex;
-  std::condition_variable_any came;
-  bool set KVBM_GUARDED_BY(mutex) = false;
-  Code code KVBM_GUARDED_BY(mutex) = Code::deadline;
-  uint64_t value KVBM_GUARDED_BY(mutex) = 0;
-
-  void give(Code c, uint64_t v) {
-    MutexLock lock(mutex);
-    set = true;
-    code = c;
-    value = v;
-    came.notify_all();
-  }
-  // Waits for the links' thread, which answers by SharedTier::kWaitNs, or somewhat later.
-  Code wait(uint64_t& v) {
-    MutexLock lock(mutex);
-    while (!set) came.wait(mutex);
-    v = value;
-    return code;
-  }
-};
+// The answer to one query, and its value. Shared, because either the caller or the links' thread may give up first.
+// The links' thread answers by SharedTier::kWaitNs, or somewhat later.
+using Answer = Awaited<std::pair<Code, uint64_t>>;
 
 }  // namespace
 
@@ -86,10 +66,12 @@ Code SharedTier::ask_and_wait(ShareMessage message, uint64_t& value) {
   links_.executor().post([this, answer, message = std::move(message)]() mutable {
     const uint64_t deadline_ns = links_.executor().clock().now_ns() + kWaitNs;
     links_.ask(std::move(message), deadline_ns, [answer](Code code, uint64_t v, const std::vector<Key>&) {
-      answer->give(code, v);
+      answer->give({code, v});
     });
   });
-  return answer->wait(value);
+  Code code = Code::ok;
+  std::tie(code, value) = answer->wait();
+  return code;
 }
 
 void SharedTier::erase(std::span<const Identity> ids) {
@@ -139,10 +121,9 @@ Status SharedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   const auto answer = std::make_shared<Answer>();
   links_.executor().post([this, answer, base_id, epoch] {
     const uint64_t deadline_ns = links_.executor().clock().now_ns() + kWaitNs;
-    links_.announce(base_id, epoch, deadline_ns, [answer](Code code) { answer->give(code, 0); });
+    links_.announce(base_id, epoch, deadline_ns, [answer](Code code) { answer->give({code, 0}); });
   });
-  uint64_t ignored = 0;
-  const Code code = answer->wait(ignored);
+  const Code code = answer->wait().first;
   if (code == Code::ok || role() == ShareRole::owner) return {};
   return {code, "share: the owner of the tier set did not take the new epoch; try again"};
 }

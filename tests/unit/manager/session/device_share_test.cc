@@ -31,7 +31,7 @@ struct Side {
   explicit Side(const DeviceShare::BootId& boot = kBoot, const FakeCudaOptions& options = {}) : cuda(options) {
     add_emulated_kernels(cuda);
     work = std::move(ThreadExecutor::create("test", 1)).value();
-    links_executor = std::make_shared<manager::WeakExecutor>(*work);
+    links_executor = std::make_shared<WeakExecutor>(*work);
     device = device::Device::open(cuda.driver(), 0, nullptr).value();
     share = std::make_unique<DeviceShare>(device, boot, links_executor);
   }
@@ -60,7 +60,7 @@ struct Side {
 
   FakeCuda cuda;
   std::unique_ptr<ThreadExecutor> work;  // of the links
-  std::shared_ptr<manager::WeakExecutor> links_executor;
+  std::shared_ptr<WeakExecutor> links_executor;
   std::shared_ptr<device::Device> device;
   std::unique_ptr<DeviceShare> share;
 };
@@ -206,7 +206,7 @@ TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keep
   options.refuse_own_ipc = true;
   Side prefill{kBoot, options};
   auto work = std::move(ThreadExecutor::create("test", 1)).value();
-  const auto links_executor = std::make_shared<manager::WeakExecutor>(*work);
+  const auto links_executor = std::make_shared<WeakExecutor>(*work);
   auto device = device::Device::open(prefill.cuda.driver(), 0, nullptr).value();
   DeviceShare decode(device, kBoot, links_executor);
   const auto map = [&](DeviceShare& share, const std::vector<std::byte>& said) {

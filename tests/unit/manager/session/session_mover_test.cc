@@ -252,7 +252,7 @@ struct World {
   Log log;
   SimExecutor sim{20261122};
   Inbox inbox{sim};
-  std::shared_ptr<manager::WeakExecutor> links_executor = std::make_shared<manager::WeakExecutor>(inbox);
+  std::shared_ptr<WeakExecutor> links_executor = std::make_shared<WeakExecutor>(inbox);
   SessionNetwork net{sim};
   Facts facts;
   std::unique_ptr<ThreadExecutor> work;
