@@ -53,7 +53,7 @@ class StoreMooncake : public ::testing::Test {
     EXPECT_EQ(out.value("wrong_blocks", -1), 0) << ran.text;
     return out.value("found_again", -1.0);
   }
-  // The command, with its output in out.json.
+  // Starts `kvbm` with these arguments, and writes its output to out.json.
   [[nodiscard]] pid_t start(const std::string& arguments) const {
     const std::string out = dir_.path() + "/out.json";
     const pid_t pid = ::fork();

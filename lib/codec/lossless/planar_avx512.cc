@@ -177,7 +177,8 @@ struct BitWriter {
   }
 };
 
-// Ranks of codes: codes of 8 levels need a table of four registers.
+// Table from a code to its rank. A register holds the ranks of 64 codes, so codes of up to 6 bits need one register,
+// those of 7 bits two, and those of 8 bits four.
 template <uint32_t kLevels>
 struct RankTable {
   Vector at[kLevels == 8 ? 4 : kLevels == 7 ? 2 : 1];

@@ -47,9 +47,10 @@ struct PlanarPlan {
   uint8_t base = 0;                                   // symbols outside of [base, base + kMaxSymbols) are escaped
 };
 
-// Streams are of 64-bit words. Those of levels that every code has ("full") have a word a block and lie one behind the
-// other; the open ones lie at equal distances when they are written. Open streams and escapes are readable and writable
-// beyond their ends; planar.cc ensures by how much.
+// Places of the parts of a coded leaf. A code has up to kMaxLevels bits; the bits of one level are a stream of 64-bit
+// words. A level that every code has ("full") takes one word a block, and full streams lie one behind the other. The
+// other streams are "open": their lengths are known only at the end, so they are written at equal distances. Kernels
+// may read and write beyond the ends of open streams and escapes; planar.cc reserves the bytes for that.
 struct PlanarPlaces {
   std::array<std::byte*, kMaxLevels> streams{};
   std::byte* escapes = nullptr;

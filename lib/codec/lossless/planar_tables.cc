@@ -56,7 +56,8 @@ void channel_means(const Samples& samples, uint16_t* sums) noexcept {
   }
 }
 
-// Number and sum of the means above a border. Means are below 2^12, and vectors add products of 16 bits.
+// Number and sum of the channels' mean symbols that are above a border. Means are below 2^12, so products of 16 bits
+// hold them, which vector instructions multiply and add in one step.
 struct Above {
   int32_t count = 0;
   int32_t sum = 0;

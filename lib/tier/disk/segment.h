@@ -1,4 +1,5 @@
-// One segment file in memory: its life, its fill level and its value.
+// What the disk tier knows of one segment file: its current life, how full it is, and the counts by which the next
+// victim is chosen.
 // Lock: DiskCore's mutex, but for `file`, which is set before the segment is shared and then constant.
 #pragma once
 
