@@ -1,7 +1,7 @@
 // Context shared by the parts of the tier of other nodes: its options and surroundings, the known places of records,
 // and the number of calls in progress.
 //
-// Thread: any. Lock: mutex_, a leaf. Invariant: each enter() that was true has one leave(). The callback of
+// Thread: any. Invariant: each enter() that was true has one leave(). The callback of
 // shutdown() runs once, on the core's executor, when no call is in progress any more.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "base/family/family_table.h"
 #include "base/thread/executor.h"
-#include "base/thread/mutex.h"
+#include "base/thread/open_calls.h"
 #include "cluster/coding/link_coder.h"
 #include "cluster/link/peer_link.h"
 #include "cluster/same_host/mapped_pools.h"
@@ -42,31 +42,15 @@ class PeerTierContext {
       : options(what), executor(core), families(known), mesh(nodes), places(what.location_bytes, core.clock()) {}
 
   // Counts a call that begins; false after shutdown.
-  bool enter() {
-    MutexLock lock(mutex_);
-    if (closing_) return false;
-    ++calls_;
-    return true;
-  }
+  bool enter() noexcept { return calls_.enter(); }
 
   void leave() {
-    bool last = false;
-    {
-      MutexLock lock(mutex_);
-      last = --calls_ == 0 && closing_;
-    }
-    if (last) finish();
+    if (calls_.leave()) finish();
   }
 
   void shutdown(UniqueFunction<void()> done) {
-    bool quiet = false;
-    {
-      MutexLock lock(mutex_);
-      closing_ = true;
-      closed_ = std::move(done);
-      quiet = calls_ == 0;
-    }
-    if (quiet) finish();
+    closed_ = std::move(done);
+    if (calls_.close()) finish();
   }
 
   // Returns when a request to a node that begins now is given up, whatever its caller's deadline.
@@ -81,18 +65,12 @@ class PeerTierContext {
 
  private:
   void finish() {
-    UniqueFunction<void()> done;
-    {
-      MutexLock lock(mutex_);
-      done = std::move(closed_);
-    }
+    UniqueFunction<void()> done = std::move(closed_);
     if (done) executor.post(std::move(done));
   }
 
-  Mutex mutex_;
-  size_t calls_ KVBM_GUARDED_BY(mutex_) = 0;
-  bool closing_ KVBM_GUARDED_BY(mutex_) = false;
-  UniqueFunction<void()> closed_ KVBM_GUARDED_BY(mutex_);
+  OpenCalls calls_;
+  UniqueFunction<void()> closed_;  // set before calls_ is closed, taken by the thread that finds none inside
 };
 
 }  // namespace kvbm::cluster

@@ -1,13 +1,13 @@
 // Log of a device until its owner ends: a thread that is left behind in the driver may still hold the device then.
-// Thread: any. Lock: mutex_, a leaf; not held while a line is written.
+// Thread: any; no lock is held while a line is written.
 #pragma once
 
-#include <condition_variable>
 #include <initializer_list>
 #include <string_view>
 
 #include "base/telemetry/log.h"
-#include "base/thread/mutex.h"
+#include "base/thread/awaited.h"
+#include "base/thread/open_calls.h"
 
 namespace kvbm::device {
 
@@ -18,14 +18,15 @@ class DeviceLog {
   // Whether a line of this level is written: without one, none is put together, which takes memory.
   [[nodiscard]] bool wants(LogLevel level) noexcept;
   void write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
-  // Waits for the lines being written. No line is written from then on.
+  // Waits for the lines being written. No line is written from then on. Called once.
   void close() noexcept;
 
  private:
-  Mutex mutex_;
-  std::condition_variable written_;
-  const Log* log_ KVBM_GUARDED_BY(mutex_);
-  size_t writing_ KVBM_GUARDED_BY(mutex_) = 0;
+  void leave();
+
+  const Log* const log_;  // used inside calls_ only
+  OpenCalls calls_;
+  Awaited<bool> written_;
 };
 
 }  // namespace kvbm::device
