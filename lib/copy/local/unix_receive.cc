@@ -137,8 +137,6 @@ bool UnixTransport::take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory
     end(peer, taken.code(), taken.message());
     return false;
   }
-  MutexLock lock(pools_mutex_);
-  if (peer.admitted) pools_[peer.id()] = peer.pools;
   return true;
 }
 

@@ -180,10 +180,6 @@ void UnixTransport::end(UnixPeer& peer, Code status, std::string reason) {
   peer.process.pidfd = Fd();
   set_timer(peer, kNever);
   for (const auto& pool : peer.pools) pool->mark_gone();
-  {
-    MutexLock lock(pools_mutex_);
-    pools_.erase(peer.id());
-  }
   mark(peer);
 }
 
@@ -199,8 +195,6 @@ Code UnixTransport::admit(uint64_t id) {
   peer->admitted = true;
   for (size_t i = 0; i < memory.size(); ++i) peer->send_pool(std::move(memory[i]), offered_[i].offer);
   watch_output(*peer);
-  MutexLock lock(pools_mutex_);
-  if (!peer->pools.empty()) pools_[id] = peer->pools;
   return Code::ok;
 }
 
@@ -277,9 +271,9 @@ Result<uint64_t> UnixTransport::offer_pool(int fd, const tier::HostShape& shape)
 }
 
 std::vector<std::shared_ptr<RemotePool>> UnixTransport::pools(kvbm_transport_peer_t peer) {
-  MutexLock lock(pools_mutex_);
-  const auto found = pools_.find(peer);
-  return found == pools_.end() ? std::vector<std::shared_ptr<RemotePool>>{} : found->second;
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || !found->second->admitted || found->second->phase == Phase::dead) return {};
+  return found->second->pools;
 }
 
 void UnixTransport::pump(UnixPeer& peer) {

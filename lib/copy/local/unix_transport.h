@@ -7,7 +7,7 @@
 // peer can use only its share of this process: a bounded number of frames a turn, kMaxPools mappings, peer_queue_bytes.
 // An invalid frame, or descriptors where none belong, end the connection.
 //
-// Thread: as in transport_abi.h, except for pools(), which any thread may call. Lock: pools_mutex_, a leaf.
+// Thread: as in transport_abi.h.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 #include "base/status.h"
-#include "base/thread/mutex.h"
 #include "copy/local/remote_pool.h"
 #include "copy/local/socket_path.h"
 #include "copy/local/unix_peer.h"
@@ -125,9 +124,6 @@ class UnixTransport {
   // Time and peer; peer 0: listening is resumed.
   std::set<std::pair<uint64_t, uint64_t>> timers_;
   size_t strangers_ = 0;  // accepted peers that have not sent a hello
-
-  Mutex pools_mutex_;
-  std::map<uint64_t, std::vector<std::shared_ptr<RemotePool>>> pools_ KVBM_GUARDED_BY(pools_mutex_);
 };
 
 }  // namespace kvbm::copy::local
