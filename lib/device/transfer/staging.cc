@@ -97,15 +97,12 @@ Status Staging::pin(StagingPlace& place) {
 
 Status Staging::make_coded(StagingPlace& place, uint32_t blocks) {
   if (place.coded != nullptr) return {};
-  {
-    MutexLock lock(scratch_mutex_);
-    if (scratch_ == nullptr) {
-      auto scratch = DeviceMemory::allocate(device_, uint64_t{blocks} * kCodedWarps * kCodedScratch);
-      if (!scratch.ok()) return scratch.status();
-      scratch_ = std::move(scratch).value();
-    }
-    place.scratch = scratch_->address();
+  if (scratch_ == nullptr) {
+    auto scratch = DeviceMemory::allocate(device_, uint64_t{blocks} * kCodedWarps * kCodedScratch);
+    if (!scratch.ok()) return scratch.status();
+    scratch_ = std::move(scratch).value();
   }
+  place.scratch = scratch_->address();
   const uint64_t jobs = round_up(part_leaves_ * sizeof(CodedJob), kWordsAlignment);
   auto words = PinnedMemory::allocate(device_, jobs + part_leaves_ * sizeof(CodedResult));
   if (!words.ok()) return words.status();

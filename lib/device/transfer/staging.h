@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/thread/mutex.h"
 #include "device/context/device.h"
 #include "device/kernels/codec_job.h"
 #include "device/kernels/leaf_job.h"
@@ -62,7 +61,7 @@ class Staging {
   // Gives a place its pinned memory, once. Blocks while the system pins it.
   Status pin(StagingPlace& place);
   // Gives a place its memory for coded leaves, once, and all of them the scratch memory for the warps of `blocks`.
-  // Blocks while the system pins it. Thread: any.
+  // Blocks while the system pins it. Thread: the lane's issuing thread.
   Status make_coded(StagingPlace& place, uint32_t blocks);
 
  private:
@@ -79,8 +78,7 @@ class Staging {
   std::unique_ptr<DeviceMemory> memory_;  // of all places
   std::unique_ptr<PinnedMemory> words_;   // jobs, hashes and good of all places
   std::vector<StagingPlace> places_;
-  Mutex scratch_mutex_;
-  std::unique_ptr<DeviceMemory> scratch_ KVBM_GUARDED_BY(scratch_mutex_);
+  std::unique_ptr<DeviceMemory> scratch_;  // used by the issuing thread
 };
 
 }  // namespace kvbm::device
