@@ -241,20 +241,20 @@ TierStats DiskCore::stats() const {
 }
 
 uint64_t DiskCore::epoch(const NamespaceId& base_id) {
-  MutexLock lock(epochs_mutex_);
+  MutexLock lock(mutex_);
   const auto it = epochs_.find(base_id);
   return it == epochs_.end() ? 0 : it->second.epoch;
 }
 
 std::vector<EpochRow> DiskCore::epochs() {
-  MutexLock lock(epochs_mutex_);
+  MutexLock lock(mutex_);
   std::vector<EpochRow> out;
   for (const auto& [base, entry] : epochs_) out.push_back({base, entry.epoch, entry.raised, entry.foreign});
   return out;
 }
 
 std::vector<uint64_t> DiskCore::epoch_floors() {
-  MutexLock lock(epochs_mutex_);
+  MutexLock lock(mutex_);
   return floors_;
 }
 
@@ -282,9 +282,11 @@ Status DiskCore::set_epochs(std::span<const EpochRow> rows, std::span<const Name
     return status;
   }
   superblock_ = std::move(next);
-  MutexLock lock(epochs_mutex_);
-  epochs_ = superblock_.epochs;
-  floors_ = superblock_.floors;
+  auto epochs = superblock_.epochs;
+  auto floors = superblock_.floors;
+  MutexLock lock(mutex_);
+  epochs_.swap(epochs);
+  floors_.swap(floors);
   return {};
 }
 

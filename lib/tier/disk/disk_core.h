@@ -151,11 +151,11 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void families(FamilyTable::Named& named) KVBM_EXCLUDES(mutex_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
-  uint64_t epoch(const NamespaceId& base_id) KVBM_EXCLUDES(epochs_mutex_);
+  uint64_t epoch(const NamespaceId& base_id) KVBM_EXCLUDES(mutex_);
   Status set_epochs(std::span<const EpochRow> rows, std::span<const NamespaceId> forgotten,
-                    std::span<const EpochRow> floored) KVBM_EXCLUDES(control_, epochs_mutex_);
-  std::vector<EpochRow> epochs() KVBM_EXCLUDES(epochs_mutex_);
-  std::vector<uint64_t> epoch_floors() KVBM_EXCLUDES(epochs_mutex_);
+                    std::span<const EpochRow> floored) KVBM_EXCLUDES(control_, mutex_);
+  std::vector<EpochRow> epochs() KVBM_EXCLUDES(mutex_);
+  std::vector<uint64_t> epoch_floors() KVBM_EXCLUDES(mutex_);
   void sync(UniqueFunction<void(const Status&)> done) KVBM_EXCLUDES(mutex_);
   void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
 
@@ -344,12 +344,11 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   mutable Mutex control_;
   Superblock superblock_ KVBM_GUARDED_BY(control_);
-  // A copy of superblock_.epochs for callers that must not wait for a write.
-  mutable Mutex epochs_mutex_;
-  std::map<NamespaceId, EpochEntry> epochs_ KVBM_GUARDED_BY(epochs_mutex_);
-  std::vector<uint64_t> floors_ KVBM_GUARDED_BY(epochs_mutex_);  // as Superblock::floors
 
   mutable Mutex mutex_;
+  // A copy of superblock_.epochs for callers that must not wait for a write.
+  std::map<NamespaceId, EpochEntry> epochs_ KVBM_GUARDED_BY(mutex_);
+  std::vector<uint64_t> floors_ KVBM_GUARDED_BY(mutex_);  // as Superblock::floors
   DiskIndex index_ KVBM_GUARDED_BY(mutex_);
   // Reserved for max_segments_ at open: a pointer in it stays valid without the mutex.
   std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);

@@ -144,12 +144,9 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   directory_id_ = superblock_.directory_id;
   epoch_ = superblock_.epoch;
   max_segments_ = static_cast<uint32_t>((options_.capacity_bytes - kFixedBytes) / segment_bytes_);
-  {
-    MutexLock lock(epochs_mutex_);
-    epochs_ = superblock_.epochs;
-    floors_ = superblock_.floors;
-  }
   MutexLock state(mutex_);
+  epochs_ = superblock_.epochs;
+  floors_ = superblock_.floors;
   for (const Tombstone& t : superblock_.tombstones) erased_[t.family] = std::max(erased_[t.family], t.sequence);
   return {};
 }
