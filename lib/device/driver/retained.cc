@@ -1,37 +1,32 @@
 #include "device/driver/retained.h"
 
+#include <atomic>
 #include <utility>
-#include <vector>
-
-#include "base/thread/mutex.h"
 
 namespace kvbm::device {
 
 namespace {
 
 struct Retained {
-  Mutex mutex;
-  std::vector<std::shared_ptr<void>> all KVBM_GUARDED_BY(mutex);
+  std::shared_ptr<void> what;
+  Retained* next = nullptr;
 };
 
-// Never destroyed, because the device does not know when the process begins to end.
-Retained& retained() {
-  static Retained* const retained = new Retained;
-  return *retained;
-}
+// The last one first. Never destroyed, because the device does not know when the process begins to end.
+std::atomic<Retained*> last_retained{nullptr};
 
 }  // namespace
 
 void retain_until_exit(std::shared_ptr<void> what) {
-  Retained& p = retained();
-  MutexLock lock(p.mutex);
-  p.all.push_back(std::move(what));
+  auto* const one = new Retained{std::move(what), last_retained.load(std::memory_order_relaxed)};
+  while (!last_retained.compare_exchange_weak(one->next, one, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 size_t retained_count() {
-  Retained& p = retained();
-  MutexLock lock(p.mutex);
-  return p.all.size();
+  size_t n = 0;
+  for (const Retained* one = last_retained.load(std::memory_order_acquire); one != nullptr; one = one->next) ++n;
+  return n;
 }
 
 }  // namespace kvbm::device
