@@ -44,6 +44,7 @@ class SessionDevices {
   SessionDevices& operator=(const SessionDevices&) = delete;
 
   // Adds staging of sessions. It stays mapped until this object and the devices that know it are gone.
+  // Thread: the links'.
   void add_staging(std::shared_ptr<Arena> arena);
   // Returns the device's mover. It lives as long as this object, and may be used while the device is open.
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);

@@ -60,7 +60,6 @@ SessionMover::SessionMover(device::Transfers& transfers, std::string name, Execu
 SessionMover::~SessionMover() = default;
 
 void SessionMover::use_staging(std::shared_ptr<Arena> arena) {
-  MutexLock lock(mutex_);
   staging_.push_back(std::move(arena));
 }
 
@@ -71,7 +70,6 @@ std::shared_ptr<SessionMover::Job> SessionMover::job_of(std::unique_ptr<SliceMov
     return job;
   }
   const std::byte* payload = job->move->payload;
-  MutexLock lock(mutex_);
   for (const auto& arena : staging_) {
     if (payload >= arena->data() && payload < arena->data() + arena->bytes()) job->keep = arena;
   }

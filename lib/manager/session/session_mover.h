@@ -15,8 +15,8 @@
 // A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging). If it
 // damages a later slice, that slice's receiver finds it.
 //
-// Thread: any; the work runs on the executor, and `done` on `session`, the links' thread. Blocks: no. Lock: mutex_, a
-// leaf.
+// Thread: gather(), scatter() and, once they may be called, use_staging() on the links' thread; the rest on any. The
+// work runs on the executor, and `done` on `session`, the links' thread. Blocks: no.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,6 @@
 
 #include "base/memory/memory.h"
 #include "base/thread/executor.h"
-#include "base/thread/mutex.h"
 #include "cluster/session/mover.h"
 #include "device/transfer/transfers.h"
 #include "manager/session/device_direct.h"
@@ -65,8 +64,7 @@ class SessionMover final : public cluster::session::SliceMover {
   Executor& session_;
   const std::unique_ptr<DeviceShare> share_;
   const std::unique_ptr<DeviceDirect> direct_;
-  Mutex mutex_;
-  std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Arena>> staging_;
 };
 
 }  // namespace kvbm::manager
