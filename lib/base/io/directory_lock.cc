@@ -35,7 +35,11 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   struct stat st {};
   if (fstat(directory_fd, &st) != 0) return errno_status(errno, "cannot lock the directory", path);
   const std::string pid = std::to_string(getpid());
-  auto claim = FileClaim::take(st);
+  std::unique_ptr<FileClaim> claim;
+  {
+    const MutexLock lock(record_locking);
+    claim = FileClaim::take(st);
+  }
   if (claim == nullptr) {
     return Status(Code::in_use, kDirectoryInUse, path + " is owned by another part of this process (" + pid + ")");
   }

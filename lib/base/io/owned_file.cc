@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <vector>
 
 #include "base/errno_status.h"
 #include "base/io/ownership.h"
-#include "base/thread/mutex.h"
 
 namespace kvbm {
 
@@ -21,29 +19,6 @@ struct FileClaim::Row {
 };
 
 namespace {
-
-template <class Row>
-struct ClaimTable {
-  Mutex mutex;
-  std::vector<Row> rows KVBM_GUARDED_BY(mutex);
-
-  bool add(const Row& row) {
-    MutexLock lock(mutex);
-    if (std::find(rows.begin(), rows.end(), row) != rows.end()) return false;
-    rows.push_back(row);
-    return true;
-  }
-  void drop(const Row& row) {
-    MutexLock lock(mutex);
-    rows.erase(std::remove(rows.begin(), rows.end(), row), rows.end());
-  }
-};
-
-template <class Row>
-ClaimTable<Row>& claim_table() {
-  static ClaimTable<Row> table;
-  return table;
-}
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
@@ -60,20 +35,28 @@ Status held_here(const std::string& path) {
 
 }  // namespace
 
-FileClaim::FileClaim(const Row& row) : device_(row.device), inode_(row.inode), owner_(row.owner) {}
+std::vector<FileClaim::Row>& FileClaim::rows() {
+  static std::vector<Row> all;
+  return all;
+}
 
 std::unique_ptr<FileClaim> FileClaim::take(const struct stat& of) {
   const Row row{of.st_dev, of.st_ino, getpid()};
+  if (std::find(rows().begin(), rows().end(), row) != rows().end()) return nullptr;
   // Makes the claim before the row exists. If memory for it were refused afterwards, the row would stay without an
   // owner, and refuse the file for the life of this process.
-  std::unique_ptr<FileClaim> claim(new FileClaim(row));
-  if (claim_table<Row>().add(row)) return claim;
-  claim->owner_ = 0;  // the row belongs to another claim
-  return nullptr;
+  std::unique_ptr<FileClaim> claim(new FileClaim);
+  rows().push_back(row);
+  claim->device_ = row.device;
+  claim->inode_ = row.inode;
+  claim->owner_ = row.owner;
+  return claim;
 }
 
 FileClaim::~FileClaim() {
-  if (owner_ != 0) claim_table<Row>().drop({device_, inode_, owner_});
+  if (owner_ == 0) return;
+  MutexLock lock(record_locking);
+  std::erase(rows(), Row{device_, inode_, owner_});
 }
 
 Status lock_whole_file(int fd, const char* what, const std::string& path) {
@@ -96,11 +79,10 @@ Status lock_whole_file(int fd, const char* what, const std::string& path) {
 
 Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
   // No other thread of this process may open a file between the check and the claim: closing it again would drop the
-  // owner's lock.
-  static Mutex opening;
-  MutexLock lock(opening);
-  struct stat there {};
+  // owner's lock. The claim is declared first, because its destructor takes the lock.
   std::unique_ptr<FileClaim> claim;
+  MutexLock lock(record_locking);
+  struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISREG(there.st_mode)) return Status(Code::not_permitted, "not a regular file", path);
     claim = FileClaim::take(there);

@@ -3,7 +3,7 @@
 //
 // Such a lock belongs to the process: a second request of the same process would be granted, and closing any descriptor
 // of the file drops it. So one process-wide table lists the files that this process owns. It is checked before a file
-// is opened.
+// is opened. Lock: record_locking.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,27 +11,30 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/io/fd.h"
+#include "base/io/record_locking.h"
 #include "base/status.h"
 
 namespace kvbm {
 
-// One row of the table; removed with the object.
+// One row of the table; removed with the object, which is not destroyed under the lock.
 class FileClaim {
  public:
   // Returns null if another part of this process has the file.
-  static std::unique_ptr<FileClaim> take(const struct stat& of);
+  static std::unique_ptr<FileClaim> take(const struct stat& of) KVBM_REQUIRES(record_locking);
   ~FileClaim();
   FileClaim(const FileClaim&) = delete;
   FileClaim& operator=(const FileClaim&) = delete;
 
  private:
   struct Row;
-  explicit FileClaim(const Row& row);
+  FileClaim() = default;
+  static std::vector<Row>& rows() KVBM_REQUIRES(record_locking);
   dev_t device_ = 0;
   ino_t inode_ = 0;
-  pid_t owner_ = 0;  // rows copied into a forked child are not its own
+  pid_t owner_ = 0;  // 0: has no row; rows copied into a forked child are not its own
 };
 
 // Locks the whole of an open file. in_use if another process has it: `what`, and "PATH is owned by process N".

@@ -11,7 +11,7 @@
 
 #include "base/errno_status.h"
 #include "base/io/ownership.h"
-#include "base/thread/mutex.h"
+#include "base/io/record_locking.h"
 #include "copy/local/peer_process.h"
 
 namespace kvbm::copy::local {
@@ -94,15 +94,10 @@ Status check_stale(const Place& place, const std::string& path) {
   return Status(Code::in_use, "another process listens there already", std::move(who));
 }
 
-Mutex& starting() {
-  static Mutex mutex;
-  return mutex;
-}
-
-// Binds, also in place of a dead process's socket. A record lock does not exclude other threads: starting() does.
+// Binds, also in place of a dead process's socket. A record lock does not exclude other threads: record_locking does.
 Status bind_alone(int fd, const Place& place, const std::string& path) {
   const std::string lock_name = place.name + ".lock";
-  MutexLock one(starting());
+  MutexLock one(record_locking);
   const Fd lock(openat(place.directory.get(), lock_name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) return errno_status(errno, "cannot open the socket's lock file", path + ".lock");
   if (Status own = check_own(lock.get(), path + ".lock", Others::read); !own.ok()) return own;
