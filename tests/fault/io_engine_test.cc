@@ -26,8 +26,8 @@
 
 #include "base/crypto/random.h"
 #include "base/io/os_file.h"
-#include "base/thread/inline_executor.h"
 #include "support/disk_world.h"
+#include "support/inline_executor.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::test {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/io/os_file.h"
-#include "base/thread/inline_executor.h"
+#include "base/thread/thread_executor.h"
 #include "node/node_stats.h"
 #include "terminal/json_text.h"
 #include "terminal/progress.h"
@@ -75,8 +75,9 @@ std::string shard_text(const Shard& shard) {
 }
 
 Result<Walk> walk(const std::string& dir, bool verify, uint64_t heads, bool quiet) {
-  InlineExecutor executor;
-  auto files = make_os_file_system(executor);
+  auto threads = ThreadExecutor::create("inspect", 1);
+  if (!threads.ok()) return threads.status();
+  auto files = make_os_file_system(*threads.value());
   if (!files.ok()) return files.status();
   Walk out;
   terminal::Progress progress(verify ? "verifying" : "reading", 0, terminal::Unit::items, quiet);

@@ -1,6 +1,6 @@
-// Runs the core's work. The core never creates a thread, sleeps or waits: it posts tasks here. Three executors exist: a
-// pool of threads (base/thread/thread_executor.h), the calling thread itself, and the simulation's seeded
-// single-threaded one (tests/support).
+// Runs the core's work. The core never creates a thread, sleeps or waits: it posts tasks here. Executors are
+// pools of threads (base/thread/thread_executor.h) and threads that drive a transport (copy/transport_thread.h); tests
+// have the simulation's seeded one, and one that its caller drives (tests/support).
 #pragma once
 
 #include <cstdint>

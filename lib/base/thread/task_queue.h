@@ -1,4 +1,4 @@
-// The containers of both real executors: a ring of tasks, first in first out, and a heap of timers.
+// The containers of executors: a ring of tasks, first in first out, and a heap of timers.
 // Neither locks. The ring grows by doubling and never shrinks, so a steady load does not allocate.
 #pragma once
 

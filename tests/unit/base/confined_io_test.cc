@@ -10,7 +10,7 @@
 
 #include "base/crypto/random.h"
 #include "base/io/os_file.h"
-#include "base/thread/inline_executor.h"
+#include "support/inline_executor.h"
 #include "support/seccomp.h"
 #include "support/temp_dir.h"
 
@@ -92,7 +92,7 @@ class Confined {
   const std::string path_;
   std::vector<std::string> said_;
   Log log_;
-  InlineExecutor executor_;
+  test::InlineExecutor executor_;
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<File> file_;
   std::shared_ptr<std::byte[]> memory_;

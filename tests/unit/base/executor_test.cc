@@ -11,11 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/thread/inline_executor.h"
 #include "base/thread/thread_executor.h"
+#include "support/inline_executor.h"
 
 namespace kvbm::executor_test {
 namespace {
+
+using test::InlineExecutor;
 
 std::unique_ptr<ThreadExecutor> pool(uint32_t threads) {
   auto made = ThreadExecutor::create("test", threads);

@@ -16,8 +16,8 @@
 #include "base/crypto/random.h"
 #include "base/io/io_engine.h"
 #include "base/io/os_file.h"
-#include "base/thread/inline_executor.h"
 #include "base/thread/thread_executor.h"
+#include "support/inline_executor.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::os_file_test {
@@ -81,7 +81,7 @@ class OsFile : public testing::TestWithParam<Case> {
   }
 
   TempDir temp_;
-  InlineExecutor executor_;
+  test::InlineExecutor executor_;
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<Directory> directory_;
 };
@@ -305,7 +305,7 @@ class OsDirectory : public testing::Test {
     return std::move(opened).value();
   }
   TempDir temp_;
-  InlineExecutor executor_;
+  test::InlineExecutor executor_;
   std::unique_ptr<FileSystem> files_;
 };
 
@@ -411,7 +411,7 @@ TEST_F(OsDirectory, lock_of_a_killed_owner_is_free_again) {
 }
 
 TEST(OsFileSystem, says_which_engine_it_uses) {
-  InlineExecutor executor;
+  test::InlineExecutor executor;
   OsFileOptions options;
   options.engine = IoEngineChoice::pread;
   auto made = make_os_file_system(executor, options);

@@ -16,7 +16,7 @@
 #include "base/io/os_file.h"
 #include "base/io/owned_file.h"
 #include "base/memory/memory.h"
-#include "base/thread/inline_executor.h"
+#include "support/inline_executor.h"
 #include "support/other_user.h"
 #include "support/temp_dir.h"
 
@@ -52,7 +52,7 @@ class Ownership : public testing::Test {
   Status open_directory(const std::string& path) { return files_->open_directory(path, true).status(); }
 
   TempDir temp_;
-  InlineExecutor executor_;
+  test::InlineExecutor executor_;
   std::unique_ptr<FileSystem> files_;
 };
 

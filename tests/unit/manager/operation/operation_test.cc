@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/thread/inline_executor.h"
+#include "support/inline_executor.h"
 
 namespace kvbm::manager::operation_test {
 namespace {
@@ -62,7 +62,7 @@ void linger(uint32_t round) noexcept {
 // step is run. Returns the number of operations that did not end.
 template <class Prepare, class Act>
 uint32_t never_ended(uint32_t waits_for, Prepare prepare, Act act) {
-  InlineExecutor executor;
+  test::InlineExecutor executor;
   Counters counters;
   Rounds begin;
   Rounds end;

@@ -1,9 +1,9 @@
-#include "base/thread/inline_executor.h"
+#include "support/inline_executor.h"
 
 #include <algorithm>
 #include <chrono>
 
-namespace kvbm {
+namespace kvbm::test {
 
 void InlineExecutor::post(Task task) {
   MutexLock lock(mutex_);
@@ -71,4 +71,4 @@ bool InlineExecutor::run_until(UniqueFunction<bool()> done, uint64_t deadline_ns
   }
 }
 
-}  // namespace kvbm
+}  // namespace kvbm::test

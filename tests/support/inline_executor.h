@@ -10,7 +10,7 @@
 #include "base/thread/mutex.h"
 #include "base/thread/task_queue.h"
 
-namespace kvbm {
+namespace kvbm::test {
 
 class InlineExecutor final : public Executor {
  public:
@@ -36,4 +36,4 @@ class InlineExecutor final : public Executor {
   uint64_t runs_ KVBM_GUARDED_BY(mutex_) = 0;  // tasks that ended
 };
 
-}  // namespace kvbm
+}  // namespace kvbm::test
