@@ -247,14 +247,14 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     auto cache = kvbm::manager::Cache::create(manager->tenancy->stack().keep(), ns->ns, std::move(parts),
                                               std::move(device).value());
     if (!cache.ok()) return fail(err, cache.status());
-    *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::capi::Gate>()};
+    *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::Gate>()};
     return kvbm::capi::done(err);
   });
 }
 
 void kvbm_cache_release(kvbm_cache_t* cache) {
   if (cache == nullptr || kvbm::capi::forked(*cache->tenancy)) return;
-  cache->gate->wait_idle();
+  cache->gate->close();
   delete cache;
 }
 

@@ -21,13 +21,13 @@ namespace {
 // Counts a call in the cache's gate: kvbm_cache_release waits for calls that touch the tensors.
 class Inside {
  public:
-  explicit Inside(kvbm::capi::Gate& gate) : gate_(gate) { gate_.enter(); }
+  explicit Inside(kvbm::Gate& gate) : gate_(gate) { gate_.enter(); }
   ~Inside() { gate_.leave(); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
-  kvbm::capi::Gate& gate_;
+  kvbm::Gate& gate_;
 };
 
 // Reads the part and the form from the options. Returns KVBM_OK, or the code written to err.

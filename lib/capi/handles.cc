@@ -18,21 +18,6 @@
 
 namespace kvbm::capi {
 
-void Gate::enter() {
-  MutexLock lock(mutex_);
-  ++inside_;
-}
-
-void Gate::leave() {
-  MutexLock lock(mutex_);
-  if (--inside_ == 0) idle_.notify_all();
-}
-
-void Gate::wait_idle() {
-  MutexLock lock(mutex_);
-  while (inside_ != 0) idle_.wait(mutex_);
-}
-
 manager::Environment Context::environment() {
   manager::Environment environment;
   environment.executor = executor.get();
@@ -68,7 +53,7 @@ Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
   if (manager == nullptr) return;
-  gate.wait_idle();
+  gate.close();
   if (node != nullptr) node->stop();
   if (share != nullptr) share->stop();
   manager->shutdown([waiter = closed] { waiter->give({}); });

@@ -5,7 +5,6 @@
 // Operations own parts of the manager, never a Tenancy.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "base/process/machine_limits.h"
 #include "base/process/process.h"
 #include "base/telemetry/log.h"
+#include "base/thread/gate.h"
 #include "base/thread/mutex.h"
 #include "base/thread/thread_executor.h"
 #include "kvbm.h"
@@ -54,19 +54,6 @@ class TierStack;
 }  // namespace kvbm::manager
 
 namespace kvbm::capi {
-
-// Counts operations in progress; its owner can wait until there are none.
-class Gate {
- public:
-  void enter();
-  void leave();
-  void wait_idle();
-
- private:
-  Mutex mutex_;
-  std::condition_variable_any idle_;
-  uint64_t inside_ KVBM_GUARDED_BY(mutex_) = 0;
-};
 
 struct Context {
   MachineLimits limits;  // at creation of the context
@@ -188,7 +175,7 @@ struct kvbm_namespace {
 struct kvbm_cache {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;
   std::shared_ptr<kvbm::manager::Cache> cache;
-  std::shared_ptr<kvbm::capi::Gate> gate;
+  std::shared_ptr<kvbm::Gate> gate;
 };
 struct kvbm_match {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;

@@ -2,25 +2,19 @@
 
 namespace kvbm::device {
 
-void DeviceLog::leave() {
-  if (calls_.leave()) written_.give(true);
-}
-
 bool DeviceLog::wants(LogLevel level) noexcept {
-  if (log_ == nullptr || !calls_.enter()) return false;
+  if (log_ == nullptr || !gate_.enter()) return false;
   const bool wanted = log_->wants(level);
-  leave();
+  gate_.leave();
   return wanted;
 }
 
 void DeviceLog::write(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
-  if (log_ == nullptr || !calls_.enter()) return;
+  if (log_ == nullptr || !gate_.enter()) return;
   log_->write(level, "device", text, fields);
-  leave();
+  gate_.leave();
 }
 
-void DeviceLog::close() noexcept {
-  if (!calls_.close()) written_.wait();
-}
+void DeviceLog::close() noexcept { gate_.close(); }
 
 }  // namespace kvbm::device

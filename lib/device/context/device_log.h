@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "base/telemetry/log.h"
-#include "base/thread/awaited.h"
-#include "base/thread/open_calls.h"
+#include "base/thread/gate.h"
 
 namespace kvbm::device {
 
@@ -22,11 +21,8 @@ class DeviceLog {
   void close() noexcept;
 
  private:
-  void leave();
-
-  const Log* const log_;  // used inside calls_ only
-  OpenCalls calls_;
-  Awaited<bool> written_;
+  const Log* const log_;  // used inside the gate only
+  Gate gate_;
 };
 
 }  // namespace kvbm::device
