@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/thread/memory_wait.h"
-#include "base/thread/mutex.h"
+#include "base/thread/versioned.h"
 #include "codec/coded/leaf_codec.h"
 #include "codec/leaf/frame.h"
 #include "codec/record/record.h"
@@ -67,10 +67,7 @@ class DeviceTransfers final : public Transfers {
   }
 
   void know(std::shared_ptr<const PinnedHost> memory) override {
-    MutexLock lock(mutex_);
-    auto known = std::make_shared<std::vector<std::shared_ptr<const PinnedHost>>>(*known_);
-    known->push_back(std::move(memory));
-    known_ = std::move(known);
+    known_.replace([&](Known& known) { known.push_back(memory); });
   }
 
   Result<std::shared_ptr<StreamPoint>> point(CuStream stream) override {
@@ -121,13 +118,8 @@ class DeviceTransfers final : public Transfers {
 
   std::shared_ptr<TransferWork> work_of(TransferBatch batch, Direction direction) {
     const MemoryWait patient;
-    std::shared_ptr<const Known> known;
-    {
-      MutexLock lock(mutex_);
-      known = known_;
-    }
-    return make_work(std::move(batch), direction, *known, options_.plan, static_cast<uint32_t>(options_.part_bytes),
-                     kPartLeaves);
+    return make_work(std::move(batch), direction, known_.get(), options_.plan,
+                     static_cast<uint32_t>(options_.part_bytes), kPartLeaves);
   }
 
   const std::shared_ptr<Device> device_;
@@ -135,8 +127,7 @@ class DeviceTransfers final : public Transfers {
   const std::shared_ptr<LandmarkPool> landmarks_;
   std::shared_ptr<TransferLane> gathers_;
   std::shared_ptr<TransferLane> scatters_;
-  Mutex mutex_;
-  std::shared_ptr<const Known> known_ KVBM_GUARDED_BY(mutex_) = std::make_shared<const Known>();
+  Versioned<Known> known_;
 };
 
 }  // namespace

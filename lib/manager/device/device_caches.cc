@@ -58,8 +58,8 @@ DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& 
 // registered there then stays mapped.
 DeviceCaches::~DeviceCaches() {
   const MemoryWait patient;
-  MutexLock lock(mutex_);
-  for (std::shared_ptr<AttachedDevice>& one : devices_) {
+  std::vector<std::shared_ptr<AttachedDevice>> devices = devices_.end();
+  for (std::shared_ptr<AttachedDevice>& one : devices) {
     const std::shared_ptr<device::DeviceLog> log = one->device().log();
     (void)device::call_beside("kvbm-closing", options_.lost_after_ns,
                               [one = std::move(one), memory = memory_]() mutable { one.reset(); });
@@ -120,16 +120,10 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
 }
 
 std::shared_ptr<AttachedDevice> DeviceCaches::find(uint32_t ordinal) const {
-  MutexLock lock(mutex_);
-  for (const auto& device : devices_) {
+  for (const auto& device : devices_.get()) {
     if (device->device().facts().ordinal == static_cast<int>(ordinal)) return device;
   }
   return nullptr;
-}
-
-std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const {
-  MutexLock lock(mutex_);
-  return devices_;
 }
 
 Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open(uint32_t ordinal) {
@@ -140,11 +134,12 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open(uint32_t ordinal) {
   if (!table.ok()) return table.status();
   auto made = open_new(*table.value(), ordinal);
   if (!made.ok()) return made;
-  MutexLock lock(mutex_);
-  const auto after = std::find_if(devices_.begin(), devices_.end(), [ordinal](const auto& device) {
-    return device->device().facts().ordinal > static_cast<int>(ordinal);
+  devices_.replace([&](std::vector<std::shared_ptr<AttachedDevice>>& devices) {
+    const auto after = std::find_if(devices.begin(), devices.end(), [ordinal](const auto& device) {
+      return device->device().facts().ordinal > static_cast<int>(ordinal);
+    });
+    devices.insert(after, made.value());
   });
-  devices_.insert(after, made.value());
   return made;
 }
 

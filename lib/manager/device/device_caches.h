@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/thread/mutex.h"
+#include "base/thread/versioned.h"
 #include "manager/common/environment.h"
 #include "manager/common/options.h"
 
@@ -91,7 +92,7 @@ class DeviceCaches {
   // names the tensor that does not fit; unsupported tells why there is no such device.
   Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal, std::span<const TensorPlace> tensors);
   // Returns the open devices, by ordinal.
-  [[nodiscard]] std::vector<std::shared_ptr<AttachedDevice>> opened() const;
+  [[nodiscard]] std::vector<std::shared_ptr<AttachedDevice>> opened() const { return devices_.get(); }
 
  private:
   Result<const device::Driver*> driver();
@@ -106,8 +107,7 @@ class DeviceCaches {
   const uint64_t slot_bytes_;
   const std::shared_ptr<void> memory_;
   Mutex opening_;
-  mutable Mutex mutex_;
-  std::vector<std::shared_ptr<AttachedDevice>> devices_ KVBM_GUARDED_BY(mutex_);
+  Versioned<std::vector<std::shared_ptr<AttachedDevice>>> devices_;  // by ordinal
 };
 
 }  // namespace kvbm::manager
