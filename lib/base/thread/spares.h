@@ -24,15 +24,23 @@ class Spares {
     kept_.pop_back();
     return spare;
   }
-  // Never allocates.
-  void give_back(T spare) {
+  // Returns false, and leaves it to the caller, if it is not kept. Never allocates.
+  bool give_back(T&& spare) {
     MutexLock lock(mutex_);
-    if (kept_.size() < most_) kept_.push_back(std::move(spare));
+    if (kept_.size() >= most_) return false;
+    kept_.push_back(std::move(spare));
+    return true;
+  }
+  // Returns all that are kept. None is kept from then on.
+  std::vector<T> close() {
+    MutexLock lock(mutex_);
+    most_ = 0;
+    return std::exchange(kept_, {});
   }
 
  private:
-  const size_t most_;
   Mutex mutex_;
+  size_t most_ KVBM_GUARDED_BY(mutex_);
   std::vector<T> kept_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -259,34 +259,19 @@ void CaptureMode::restore(const Driver& driver) noexcept {
 }
 
 CuResult Device::take_event(CuEvent* event) noexcept {
-  {
-    MutexLock lock(events_mutex_);
-    if (!events_.empty()) {
-      *event = events_.back();
-      events_.pop_back();
-      return kCuSuccess;
-    }
-  }
+  *event = events_.take();
+  if (*event != nullptr) return kCuSuccess;
   return driver().cuEventCreate(event, kCuEventDisableTiming);
 }
 
 void Device::give_back_event(CuEvent event) noexcept {
-  const MemoryWait no_error_path;
-  {
-    MutexLock lock(events_mutex_);
-    if (keeps_events_) return events_.push_back(event);
-  }
+  if (events_.give_back(CuEvent{event})) return;
   const Scope scope(*this);
   if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");
 }
 
 void Device::drop_events() noexcept {
-  std::vector<CuEvent> events;
-  {
-    MutexLock lock(events_mutex_);
-    keeps_events_ = false;
-    events.swap(events_);
-  }
+  const std::vector<CuEvent> events = events_.close();
   const Scope scope(*this);
   for (CuEvent event : events) {
     if (scope.entered()) note(driver().cuEventDestroy(event), "cuEventDestroy");

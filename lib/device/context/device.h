@@ -17,7 +17,7 @@
 #include "base/process/process.h"
 #include "base/status.h"
 #include "base/thread/executor.h"
-#include "base/thread/mutex.h"
+#include "base/thread/spares.h"
 #include "device/context/device_log.h"
 #include "device/driver/driver.h"
 #include "device/driver/driver_library.h"
@@ -155,9 +155,8 @@ class Device : public std::enable_shared_from_this<Device> {
   CuDevice handle_ = -1;
   CuContext context_ = nullptr;  // retained, if set
   std::unique_ptr<KernelSet> kernels_;
-  Mutex events_mutex_;
-  std::vector<CuEvent> events_ KVBM_GUARDED_BY(events_mutex_);
-  bool keeps_events_ KVBM_GUARDED_BY(events_mutex_) = true;
+  static constexpr size_t kSpareEvents = 4096;  // more than are in use: destroying one may wait for the driver
+  Spares<CuEvent> events_{kSpareEvents};
   std::once_flag losing_;
   // Written once, before lost_ is set: a reader that has seen lost_ needs no lock.
   std::array<char, 112> lost_why_{};
