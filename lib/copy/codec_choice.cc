@@ -157,7 +157,6 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
 
 CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
                                       uint64_t deadline_ns) noexcept {
-  MutexLock lock(mutex_);
   Class& of = classes_[class_of(bytes)];
   const double takes = of.taken[index(of.way)].ns_per_byte() * static_cast<double>(bytes);
   const auto left = static_cast<double>(deadline_ns - std::min(now_ns, deadline_ns));
@@ -191,7 +190,6 @@ void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
 
 // Batches that queue up one behind another each count from the end of the one before.
 void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept {
-  MutexLock lock(mutex_);
   const uint64_t from = std::max(ticket.asked_ns, last_end_ns_);
   const uint64_t took = now_ns > from ? now_ns - from : 0;
   last_end_ns_ = std::max(last_end_ns_, now_ns);
@@ -218,7 +216,6 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {
-  MutexLock lock(mutex_);
   const Class& of = classes_[class_of(bytes)];
   return {of.way, of.taken[0].ns_per_byte(), of.taken[1].ns_per_byte(), of.probes, of.switches};
 }

@@ -14,14 +14,13 @@
 // judged by the median of its last samples. A try with winning samples that older ones outvoted is repeated soon.
 //
 // Batches of similar size are compared with each other: small ones are mostly latency, which coding makes longer.
-// Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
+// Pure: time comes from the caller, which serialises calls.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "base/clock.h"
-#include "base/thread/mutex.h"
 
 namespace kvbm::copy {
 
@@ -67,10 +66,10 @@ class CodecChoice {
   // Chooses the way for a batch of `bytes` plain bytes, requested at now_ns. Each batch must be reported to ended().
   // deadline_ns: when the receiver gives up.
   [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
-                            uint64_t deadline_ns = kNever) noexcept KVBM_EXCLUDES(mutex_);
+                            uint64_t deadline_ns = kNever) noexcept;
   // `got`: plain bytes that arrived, at most those requested; 0: nothing is learned. `way`: the way that they took in
   // fact.
-  void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
+  void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept;
 
   struct State {
     Way way = Way::plain;
@@ -79,7 +78,7 @@ class CodecChoice {
     uint64_t probes = 0;
     uint64_t switches = 0;
   };
-  [[nodiscard]] State state(uint64_t bytes) const noexcept KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] State state(uint64_t bytes) const noexcept;
   // The size classes that are judged separately, each with a size for state().
   struct Size {
     const char* name;
@@ -145,9 +144,8 @@ class CodecChoice {
   static void switch_to(Class& of, Way way, uint64_t now_ns) noexcept;
   static void learn(Class& of, uint64_t now_ns) noexcept;
 
-  mutable Mutex mutex_;
-  std::array<Class, kClasses> classes_ KVBM_GUARDED_BY(mutex_);
-  uint64_t last_end_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::array<Class, kClasses> classes_;
+  uint64_t last_end_ns_ = 0;
 };
 
 }  // namespace kvbm::copy

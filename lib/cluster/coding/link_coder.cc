@@ -132,7 +132,6 @@ void LinkCoder::is_on_this_machine(const NodeId& node, bool here) {
 
 copy::CodingSpeeds LinkCoder::speeds(const Known& of) const {
   const double shared = of.on_this_machine.load(std::memory_order_relaxed) ? kLoopbackWork : 0;
-  MutexLock lock(mutex_);
   return {speeds_.encode_ns_per_byte, speeds_.decode_ns_per_byte, kThoughtRatio, shared};
 }
 
@@ -151,6 +150,7 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
     Known& of = known(node);
+    MutexLock lock(mutex_);
     out.choice = &of.choice(use);
     out.ticket = out.choice->next(out.ticket.asked_ns, bytes, speeds(of), deadline_ns);
     mode = mode_of(out.ticket.way, out.choice->state(bytes));
@@ -176,6 +176,7 @@ void LinkCoder::answered(const Asked& asked, bool came_coded, uint64_t got) cons
   // A record that is only sealed counts as plain.
   const bool coded = came_coded && asked.coding.mode != static_cast<uint8_t>(codec::Mode::off);
   const copy::Way way = coded ? copy::Way::coded : copy::Way::plain;
+  MutexLock lock(mutex_);
   asked.choice->ended(clock_.now_ns(), asked.ticket, way, got);
 }
 

@@ -4,7 +4,7 @@
 // Lossless coding is requested if it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
 // always, in one mode. With keys everything sent is sealed, and unsealed records are refused: otherwise an attacker
 // able to change bytes on the network could pass off a record as a plain one. Pure work over the caller's spans, on
-// the caller's thread. Thread: any. Lock: mutex_, taken once or twice a batch or record; above CodecChoice's alone.
+// the caller's thread. Thread: any. Lock: mutex_, a leaf, taken a few times a batch or record.
 #pragma once
 
 #include <array>
@@ -144,7 +144,7 @@ class LinkCoder {
   };
   // State of a node; never removed.
   struct Known {
-    std::array<copy::CodecChoice, 2> choices;  // by Use
+    std::array<copy::CodecChoice, 2> choices;  // by Use; under mutex_
     Direction taken;
     std::atomic<bool> on_this_machine{false};
     [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
@@ -155,7 +155,7 @@ class LinkCoder {
     return terms_ ? terms_(family) : nullptr;
   }
   [[nodiscard]] Known& known(const NodeId& node);
-  [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const;
+  [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const KVBM_REQUIRES(mutex_);
   void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);
   void warn_once(Code why, const std::string& text);
 
