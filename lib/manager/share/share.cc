@@ -3,11 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <sstream>
 #include <utility>
 
-#include "base/thread/awaited.h"
 #include "cluster/same_host/mapped_pools.h"
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
@@ -169,17 +167,17 @@ Status Share::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespa
     if (locked.ok()) return listen();
     if (locked.code() != Code::in_use) return locked;
     dial();
-    MutexLock lock(mutex_);
-    if (!found_ && refusal_.ok()) changed_.wait_for(mutex_, std::chrono::nanoseconds(ShareElection::kRetryNs));
-    if (found_) return {};
-    if (!refusal_.ok() || env_.clock().now_ns() >= until) return why_not(locked);
+    if (first_answer_.wait_until(env_.clock(), env_.clock().now_ns() + ShareElection::kRetryNs)) {
+      return first_answer_.wait();
+    }
+    if (env_.clock().now_ns() < until) continue;
+    return {Code::in_use, "the tier set has an owner that does not share it, or does not answer",
+            locked.message() + ": share it there too, end that process, or let it go on if it is stopped"};
   }
 }
 
-Status Share::why_not(const Status& locked) {
-  if (!refusal_.ok()) return refusal_;
-  return {Code::in_use, "the tier set has an owner that does not share it, or does not answer",
-          locked.message() + ": share it there too, end that process, or let it go on if it is stopped"};
+void Share::answer_start(const Status& how) {
+  if (!std::exchange(answered_start_, true)) first_answer_.give(how);
 }
 
 // Opens the disk, or takes the lock of a set without a disk. in_use: another process is the owner.
@@ -320,12 +318,11 @@ bool Share::owner_found(const ShareMessage& here, const cluster::NodeFacts& owne
       return "blocks of " + std::to_string(block) + " bytes and " +
              (disk != 0 ? "a disk of " + std::to_string(disk) + " bytes" : std::string("no disk"));
     };
-    MutexLock lock(mutex_);
-    refusal_ = {Code::bad_config, "the tier set is shared with another configuration; use the same one",
-                directory_ + ": here " + text(block_bytes_, disk_bytes()) + ", process " + std::to_string(pid) +
-                    " has " + text(here.block_bytes, here.disk_bytes)};
-    if (found_ && refusal_.message() != refused_) say(LogLevel::error, refused_ = refusal_.message());
-    changed_.notify_all();
+    const Status refusal(Code::bad_config, "the tier set is shared with another configuration; use the same one",
+                         directory_ + ": here " + text(block_bytes_, disk_bytes()) + ", process " +
+                             std::to_string(pid) + " has " + text(here.block_bytes, here.disk_bytes));
+    if (found_ && refusal.message() != refused_) say(LogLevel::error, refused_ = refusal.message());
+    answer_start(refusal);
     return false;
   }
   map_memory(owner, peer);
@@ -337,9 +334,8 @@ bool Share::owner_found(const ShareMessage& here, const cluster::NodeFacts& owne
   const bool again = state.owners_lost.load(std::memory_order_relaxed) != 0;
   say(LogLevel::info, "process " + std::to_string(pid) + " owns the tier set in " + directory_);
   if (again && !stopping_) elections_->post([this] { settle_in(); });
-  MutexLock lock(mutex_);
   found_ = true;
-  changed_.notify_all();
+  answer_start({});
   return true;
 }
 
@@ -357,11 +353,7 @@ void Share::owner_lost(const Status& why, bool was_connected) {
     elections_->post([this] { election_->seek(); });
     return;
   }
-  if (!is_final(why.code())) return;
-  MutexLock lock(mutex_);
-  if (!refusal_.ok()) return;
-  refusal_ = why;
-  changed_.notify_all();
+  if (is_final(why.code())) answer_start(why);
 }
 
 void Share::clients_changed(size_t n) {

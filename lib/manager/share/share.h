@@ -13,11 +13,10 @@
 // Life: create() edits the options, start() when the manager is made, stop() before it is shut down, the destructor
 // after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), and elections have another
 // one, which opens the disk. No call of the manager waits for either, except start(), stop(), and SharedTier's calls.
-// Invariant: a process that is the owner stays it until stop(). Lock: mutex_, a leaf: for waits for a change.
+// Invariant: a process that is the owner stays it until stop().
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <set>
 #include <span>
@@ -28,7 +27,7 @@
 #include "base/function.h"
 #include "base/io/file.h"
 #include "base/telemetry/log.h"
-#include "base/thread/mutex.h"
+#include "base/thread/awaited.h"
 #include "base/thread/thread_executor.h"
 #include "cluster/node.h"
 #include "manager/common/environment.h"
@@ -100,7 +99,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // over.
   void lend_memory();
   void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
-  [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
+  // Lets start() end: ok, the owner is connected; else why it cannot be. The first answer counts.
+  void answer_start(const Status& how);
   // Members for flushes (share_flush.cc).
   void flush_without_caller();
   void begin_flush(std::vector<FlushDone> waiting, bool durable);
@@ -141,7 +141,6 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   TierOptions disk_;  // no path: a tier set without a disk
   [[nodiscard]] uint64_t disk_bytes() const noexcept { return disk_.path.empty() ? 0 : disk_.capacity_bytes; }
   std::string directory_;
-  std::string refused_;  // owner that refused, as it was logged; the links' thread
   TierIndex owned_index_ = kNoTier;
   TierIndex shared_index_ = kNoTier;
   OwnedTier* owned_ = nullptr;    // owned by the manager
@@ -163,6 +162,9 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   bool next_durable_ = false;          // one of these is durable
   bool loss_unreported_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
   // Used by the links' thread.
+  bool answered_start_ = false;
+  bool found_ = false;   // an owner was connected once
+  std::string refused_;  // owner that refused, as it was logged
   bool lends_memory_ = false;
   cluster::NodeId mapped_;      // the owner of the mapped memory, if any
   uint64_t mapped_pool_ = 0;
@@ -180,10 +182,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not got this process's blocks yet
   std::atomic<bool> probing_{false};  // a query without a waiting caller is in progress
   std::atomic<bool> offer_again_{false};  // a flush found blocks missing that are here
-  Mutex mutex_;
-  std::condition_variable_any changed_;
-  bool found_ KVBM_GUARDED_BY(mutex_) = false;
-  Status refusal_ KVBM_GUARDED_BY(mutex_);
+  Awaited<Status> first_answer_;
 };
 
 }  // namespace kvbm::manager
