@@ -5,16 +5,6 @@
 
 namespace kvbm::manager {
 
-void NodeHelp::nudge() {
-  MutexLock lock(mutex_);
-  if (nudged_ != nullptr) nudged_->nudge();
-}
-
-void NodeHelp::end() {
-  MutexLock lock(mutex_);
-  nudged_ = nullptr;
-}
-
 copy::Completion NodeHelp::run(Operation& operation) {
   copy::Completion completion;
   bool over = false;
