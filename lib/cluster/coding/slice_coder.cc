@@ -1,8 +1,8 @@
 #include "cluster/coding/slice_coder.h"
 
-#include <cstdlib>
 #include <utility>
 
+#include "base/memory/aligned_bytes.h"
 #include "base/thread/spares.h"
 #include "base/thread/weak_executor.h"
 
@@ -36,11 +36,8 @@ Status why(Code code) {
 
 // State shared with tasks.
 struct LinkSliceCoder::Shared {
-  struct Free {
-    void operator()(std::byte* p) const noexcept { std::free(p); }
-  };
   struct Buffer {
-    std::unique_ptr<std::byte, Free> memory;
+    AlignedBytes memory;
     size_t bytes = 0;
   };
   Shared(std::shared_ptr<LinkCoder> c, Executor& executor) : coder(std::move(c)), links(executor) {}
@@ -58,7 +55,7 @@ class LinkSliceCoder::Scratch {
     const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
     if (buffer_.bytes >= bytes) return;
     buffer_ = {};
-    buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, bytes)));
+    buffer_.memory = aligned_bytes(kScratchAlign, bytes);
     buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
   }
   ~Scratch() {

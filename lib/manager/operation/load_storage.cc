@@ -4,13 +4,13 @@
 // Used for loads that do not keep their records in the host (keep_below), and for all loads with device.storage = on.
 // Not used for weighed loads: their batches must be abortable. Records that are coded, sealed or lossy, or that do
 // not fit in the buffer, and all reads that fail are read through host memory instead.
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/thread/memory_wait.h"
 #include "codec/coded/coded_record.h"
 #include "copy/cost.h"
@@ -26,16 +26,12 @@ namespace {
 
 // A record that is read from a disk into device memory: its head is in host memory, its payload in device memory.
 struct StorageLanding {
-  struct Free {
-    void operator()(std::byte* p) const noexcept { std::free(p); }
-  };
   explicit StorageLanding(uint64_t most_head_bytes)
-      : head_room(round_up(most_head_bytes, kIoAlign)),
-        head(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_room))) {}
+      : head_room(round_up(most_head_bytes, kIoAlign)), head(aligned_bytes(kIoAlign, head_room)) {}
   [[nodiscard]] ConstBytes bytes() const noexcept { return {head.get(), head_bytes}; }
 
   const uint64_t head_room;
-  const std::unique_ptr<std::byte, Free> head;
+  const AlignedBytes head;
   uint32_t head_bytes = 0;
   device::StorageReads::Piece piece;
 };

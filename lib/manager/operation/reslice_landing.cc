@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/thread/memory_wait.h"
 #include "codec/coded/coded_record.h"
 #include "codec/hash/leaf_hash.h"
@@ -19,14 +19,7 @@ namespace kvbm::manager {
 
 namespace {
 
-struct FreeResliced {
-  void operator()(std::byte* p) const noexcept { std::free(p); }
-};
-using Memory = std::unique_ptr<std::byte, FreeResliced>;
-
-Memory take_memory(uint64_t bytes) {
-  return Memory(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, round_up(std::max<uint64_t>(bytes, 1), kIoAlign))));
-}
+AlignedBytes take_memory(uint64_t bytes) { return aligned_bytes(kIoAlign, std::max<uint64_t>(bytes, 1)); }
 
 // A record of one shard, while its block is made.
 struct Source {
@@ -34,8 +27,8 @@ struct Source {
   SlotId slot = kNoSlot;  // the match's; kNoSlot: read from `tier`
   TierIndex tier = 0;
   uint64_t location = 0;
-  Memory head_memory;
-  Memory payload_memory;
+  AlignedBytes head_memory;
+  AlignedBytes payload_memory;
   ConstBytes head;
   ConstBytes payload;
   std::optional<codec::HeadView> view;

@@ -1,10 +1,10 @@
 #include "manager/stack/onboard.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/thread/memory_wait.h"
 #include "copy/cost.h"
 #include "manager/stack/tier_stack.h"
@@ -12,10 +12,6 @@
 namespace kvbm::manager {
 
 namespace {
-
-struct FreeAligned {
-  void operator()(std::byte* p) const noexcept { std::free(p); }
-};
 
 // State of one batch from its request until it is read.
 struct Arrival {
@@ -26,7 +22,7 @@ struct Arrival {
   std::vector<OnboardItem> items;
   std::vector<uint64_t> marks;  // Invalidations::mark, parallel to items
   LandingRoom room;
-  std::unique_ptr<std::byte, FreeAligned> heads;
+  AlignedBytes heads;
   std::vector<size_t> head_at;  // offset of each item's head target
   copy::SourceCost::Ticket ticket;
   UniqueFunction<void(std::vector<Delivery>)> done;
@@ -164,7 +160,7 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vecto
     const size_t head = item.found.head_bytes == 0 ? longest : std::min<size_t>(item.found.head_bytes, longest);
     head_total += round_up(head, kIoAlign);
   }
-  arrival->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
+  arrival->heads = aligned_bytes(kIoAlign, head_total);
   Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;
   if (code == Code::ok) code = stack->lower().disabled(tier) ? Code::tier_disabled : code;
   if (code != Code::ok) {

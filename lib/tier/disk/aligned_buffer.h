@@ -5,11 +5,10 @@
 #include <sys/mman.h>
 
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 
 #include "base/bytes.h"
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 
 namespace kvbm::tier::disk {
 
@@ -24,18 +23,15 @@ class AlignedBuffer {
   [[nodiscard]] MutableBytes span() const noexcept { return {data_.get(), bytes_}; }
 
  private:
-  static std::byte* allocate(uint64_t bytes) noexcept {
+  static AlignedBytes allocate(uint64_t bytes) noexcept {
     constexpr uint64_t kHugePage = uint64_t{2} << 20;
     const uint64_t unit = bytes < kHugePage ? kIoAlign : kHugePage;
-    void* const data = std::aligned_alloc(unit, round_up(bytes, unit));
-    if (data != nullptr && unit == kHugePage) (void)::madvise(data, bytes, MADV_HUGEPAGE);
-    return static_cast<std::byte*>(data);
+    AlignedBytes data = aligned_bytes(unit, bytes);
+    if (data != nullptr && unit == kHugePage) (void)::madvise(data.get(), bytes, MADV_HUGEPAGE);
+    return data;
   }
-  struct Free {
-    void operator()(std::byte* p) const noexcept { std::free(p); }
-  };
   uint64_t bytes_ = 0;
-  std::unique_ptr<std::byte, Free> data_;
+  AlignedBytes data_;
 };
 
 }  // namespace kvbm::tier::disk
