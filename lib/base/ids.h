@@ -65,6 +65,11 @@ struct Identity {
   }
 };
 
+// For maps of the standard library. Uses both halves of the key: keys made by callers may differ in one half only.
+struct IdentityHash {
+  size_t operator()(const Identity& id) const noexcept { return id.hash() + id.key.high() * 0x9E3779B97F4A7C15ULL; }
+};
+
 struct Family {
   NamespaceId ns;
   uint64_t geometry = 0;  // fingerprint, layout/geometry.h; 0 = opaque bytes

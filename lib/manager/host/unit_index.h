@@ -41,9 +41,6 @@ class UnitIndex {
     uint32_t stored = 0;  // in ring_
     uint32_t unit = 0;
   };
-  struct Hash {
-    size_t operator()(const Identity& id) const noexcept { return static_cast<size_t>(id.hash()); }
-  };
 
   void forget(uint32_t at) KVBM_REQUIRES(mutex_);
 
@@ -52,7 +49,7 @@ class UnitIndex {
   std::vector<Stored> ring_ KVBM_GUARDED_BY(mutex_);
   size_t next_ KVBM_GUARDED_BY(mutex_) = 0;  // the oldest, once the ring is full
   size_t units_ KVBM_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<Identity, Place, Hash> places_ KVBM_GUARDED_BY(mutex_);  // looked up, never walked
+  std::unordered_map<Identity, Place, IdentityHash> places_ KVBM_GUARDED_BY(mutex_);  // looked up, never walked
 };
 
 }  // namespace kvbm::manager

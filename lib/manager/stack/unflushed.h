@@ -47,13 +47,10 @@ class Unflushed {
   [[nodiscard]] bool has(const Entry& entry) const;
 
  private:
-  struct Hash {
-    size_t operator()(const Identity& id) const noexcept { return id.hash(); }
-  };
   std::atomic<bool> wanted_{false};
   std::function<void()> on_many_;
   mutable Mutex mutex_;
-  std::unordered_map<Identity, uint64_t, Hash> numbers_ KVBM_GUARDED_BY(mutex_);
+  std::unordered_map<Identity, uint64_t, IdentityHash> numbers_ KVBM_GUARDED_BY(mutex_);
   uint64_t last_ KVBM_GUARDED_BY(mutex_) = 0;
   bool lost_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t looked_ KVBM_GUARDED_BY(mutex_) = 0;  // last_ at the last check or request for one

@@ -164,10 +164,6 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     uint32_t count = 0;
     uint32_t segment = 0;
   };
-  struct IdentityHash {
-    // Uses both halves of the key, because keys made by callers may differ in one half only.
-    size_t operator()(const Identity& id) const noexcept { return id.hash() + id.key.high() * 0x9E3779B97F4A7C15ULL; }
-  };
   struct Reclaim {
     uint32_t segment = 0;
     uint32_t cursor = 0;          // in the index
