@@ -19,12 +19,14 @@ namespace kvbm::manager {
 
 namespace {
 
-struct CounterRow {
+// One metric, and the field of T that is its value.
+template <class T>
+struct MetricRow {
   const char* name;
   const char* help;
-  uint64_t Snapshot::*value;
+  uint64_t T::*value;
 };
-constexpr CounterRow kCounters[] = {
+constexpr MetricRow<Snapshot> kCounters[] = {
     {"kvbm_lookups_total", "Lookups.", &Snapshot::lookups},
     {"kvbm_lookup_keys_total", "Keys looked up.", &Snapshot::keys_looked_up},
     {"kvbm_lookup_hits_total", "Keys that hit in some tier.", &Snapshot::keys_hit},
@@ -61,19 +63,14 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_compute_lost_nanoseconds_total", "Time of loads that took longer than computing.",
      &Snapshot::compute_lost_ns},
 };
-constexpr CounterRow kGauges[] = {
+constexpr MetricRow<Snapshot> kGauges[] = {
     {"kvbm_holds", "Holds that callers own.", &Snapshot::holds},
     {"kvbm_pins", "Pins.", &Snapshot::pins},
     {"kvbm_matches", "Matches not released.", &Snapshot::matches},
     {"kvbm_operations_in_flight", "Operations accepted and not completed.", &Snapshot::operations_in_flight},
 };
 
-struct TierRow {
-  const char* name;
-  const char* help;
-  uint64_t TierSnapshot::*value;
-};
-constexpr TierRow kTierCounters[] = {
+constexpr MetricRow<TierSnapshot> kTierCounters[] = {
     {"kvbm_tier_hits_total", "Keys that lookups found, by the slowest tier that a part of them comes from.",
      &TierSnapshot::hits},
     {"kvbm_tier_hit_bytes_total", "Payload bytes of these, by the tier of each part.", &TierSnapshot::hit_bytes},
@@ -94,7 +91,7 @@ constexpr TierRow kTierCounters[] = {
     {"kvbm_tier_faults_total", "Times that a plug-in hung, gave wrong bytes or answered twice.", &TierSnapshot::faults},
     {"kvbm_tier_second_answers_total", "Answers of a plug-in to calls that were over.", &TierSnapshot::second_answers},
 };
-constexpr TierRow kTierGauges[] = {
+constexpr MetricRow<TierSnapshot> kTierGauges[] = {
     {"kvbm_tier_capacity_bytes", "Hard cap.", &TierSnapshot::capacity_bytes},
     {"kvbm_tier_used_bytes", "Bytes that count against the cap.", &TierSnapshot::used_bytes},
     {"kvbm_tier_blocks", "Blocks in the tier.", &TierSnapshot::blocks},
@@ -105,12 +102,7 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_read_start_nanoseconds", "Expected wait for the first byte of a load.", &TierSnapshot::read_start_ns},
     {"kvbm_tier_read_bytes_per_second", "Expected speed of a load.", &TierSnapshot::read_bytes_per_s},
 };
-struct CodecRow {
-  const char* name;
-  const char* help;
-  uint64_t tier::CodecStats::*value;
-};
-constexpr CodecRow kCodecCounters[] = {
+constexpr MetricRow<tier::CodecStats> kCodecCounters[] = {
     {"kvbm_tier_coded_total", "Records stored coded.", &tier::CodecStats::coded},
     {"kvbm_tier_codec_plain_bytes_total", "Payload bytes of coded and sealed records, before.",
      &tier::CodecStats::plain_bytes},
@@ -129,12 +121,7 @@ constexpr CodecRow kCodecCounters[] = {
     {"kvbm_tier_codec_stepped_down_total", "Times that encoding held writing up.", &tier::CodecStats::stepped_down},
     {"kvbm_tier_codec_probes_total", "Records that codec = auto coded only to measure.", &tier::CodecStats::probes},
 };
-struct StoreRow {
-  const char* name;
-  const char* help;
-  uint64_t tier::StoreStats::*value;
-};
-constexpr StoreRow kStoreCounters[] = {
+constexpr MetricRow<tier::StoreStats> kStoreCounters[] = {
     {"kvbm_store_requests_total", "Requests sent to the store, tries included.", &tier::StoreStats::requests},
     {"kvbm_store_retries_total", "Tries after the first.", &tier::StoreStats::retries},
     {"kvbm_store_failures_total", "Tries that failed; that an object is not there is none.", &tier::StoreStats::failures},
@@ -149,7 +136,7 @@ constexpr StoreRow kStoreCounters[] = {
     {"kvbm_store_ahead_unused_bytes_total", "Bytes read ahead that no load asked for.",
      &tier::StoreStats::ahead_unused_bytes},
 };
-constexpr StoreRow kStoreGauges[] = {
+constexpr MetricRow<tier::StoreStats> kStoreGauges[] = {
     {"kvbm_store_backs_off", "1 while the store is not asked, after failures.", &tier::StoreStats::backs_off},
     {"kvbm_store_unanswered", "Requests that were given up and that the store has not ended.", &tier::StoreStats::unanswered},
     {"kvbm_store_packs", "Objects with records that are known to be in the store.", &tier::StoreStats::packs},
@@ -158,12 +145,12 @@ constexpr StoreRow kStoreGauges[] = {
 constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};
 
 void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
-  for (const TierRow& row : kTierCounters) {
+  for (const auto& row : kTierCounters) {
     for (uint32_t t = 0; t < snapshot.n_tiers; ++t) {
       registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(snapshot.tiers[t].*row.value);
     }
   }
-  for (const TierRow& row : kTierGauges) {
+  for (const auto& row : kTierGauges) {
     for (uint32_t t = 0; t < snapshot.n_tiers; ++t) {
       registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}})
           .set(static_cast<int64_t>(snapshot.tiers[t].*row.value));
@@ -175,10 +162,10 @@ void add_stores(const Snapshot& snapshot, MetricsRegistry& registry) {
   for (uint32_t t = 1; t < snapshot.n_tiers; ++t) {
     const tier::StoreStats& store = snapshot.tiers[t].store;
     if (store.is_store == 0) continue;
-    for (const StoreRow& row : kStoreCounters) {
+    for (const auto& row : kStoreCounters) {
       registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(store.*row.value);
     }
-    for (const StoreRow& row : kStoreGauges) {
+    for (const auto& row : kStoreGauges) {
       registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}}).set(static_cast<int64_t>(store.*row.value));
     }
   }
@@ -187,7 +174,7 @@ void add_stores(const Snapshot& snapshot, MetricsRegistry& registry) {
 void add_codecs(const Snapshot& snapshot, MetricsRegistry& registry) {
   for (uint32_t t = 1; t < snapshot.n_tiers; ++t) {
     const tier::CodecStats& codec = snapshot.tiers[t].codec;
-    for (const CodecRow& row : kCodecCounters) {
+    for (const auto& row : kCodecCounters) {
       registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(codec.*row.value);
     }
     registry.gauge("kvbm_tier_codec_mode", "Mode of what was stored last: 0 off, 1 fast, 2 default, 3 max, 4 zstd.",
@@ -221,12 +208,7 @@ void add_share(const ShareState& share, MetricsRegistry& registry) {
       .add(share.pools->bytes());
 }
 
-struct DeviceRow {
-  const char* name;
-  const char* help;
-  uint64_t device::TransferStats::*value;
-};
-constexpr DeviceRow kDeviceCounters[] = {
+constexpr MetricRow<device::TransferStats> kDeviceCounters[] = {
     {"kvbm_device_batches_total", "Batches of leaves moved between a device and host memory.",
      &device::TransferStats::batches},
     {"kvbm_device_failed_batches_total", "Batches that did not end well.", &device::TransferStats::failed_batches},
@@ -254,7 +236,7 @@ void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
     const std::string ordinal = std::to_string(attached->device().facts().ordinal);
     const std::pair<const char*, device::TransferStats> ways[] = {{"gather", attached->transfers().gathers()},
                                                                   {"scatter", attached->transfers().scatters()}};
-    for (const DeviceRow& row : kDeviceCounters) {
+    for (const auto& row : kDeviceCounters) {
       for (const auto& [way, stats] : ways) {
         registry.counter(row.name, row.help, {{"device", ordinal}, {"way", way}}).add(stats.*row.value);
       }
@@ -326,8 +308,8 @@ std::string metrics_text(const Observed& observed) {
   HostTier& host = observed.stack.host();
   const Snapshot now = snapshot(observed);
   MetricsRegistry registry;
-  for (const CounterRow& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
-  for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
+  for (const auto& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
+  for (const auto& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
   add_codecs(now, registry);
   add_stores(now, registry);

@@ -70,10 +70,6 @@ class UringEngine final : public IoEngine {
   [[nodiscard]] IoEngine& for_direct_writes() noexcept override { return *writer_; }
 
  private:
-  struct Buffer {
-    std::byte* data = nullptr;
-    size_t bytes = 0;
-  };
   // Requests that wait and those with the kernel: reads, or all others.
   struct Line {
     std::deque<IoRequest*> waiting;
@@ -125,7 +121,7 @@ class UringEngine final : public IoEngine {
   bool asleep_ KVBM_GUARDED_BY(mutex_) = false;  // the thread found nothing to submit, and was not woken since
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
   int refusal_ KVBM_GUARDED_BY(mutex_) = 0;  // errno of the kernel's refusal of the ring; no request waits then
-  std::array<Buffer, kBufferSlots> buffers_ KVBM_GUARDED_BY(mutex_);
+  std::array<IoRun, kBufferSlots> buffers_ KVBM_GUARDED_BY(mutex_);
   uint32_t registered_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t refused_ KVBM_GUARDED_BY(mutex_) = 0;
 };
@@ -226,7 +222,7 @@ int UringEngine::fixed_index(const IoRequest& r) const {
   const auto* data = static_cast<const std::byte*>(r.runs[r.first].iov_base);
   const size_t bytes = r.runs[r.first].iov_len;
   for (uint32_t i = 0; i < kBufferSlots; ++i) {
-    const Buffer& b = buffers_[i];
+    const IoRun& b = buffers_[i];
     if (data >= b.data && bytes <= b.bytes && static_cast<size_t>(data - b.data) <= b.bytes - bytes) {
       return static_cast<int>(i);
     }
