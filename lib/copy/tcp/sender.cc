@@ -71,12 +71,12 @@ Header Sender::next_header(const Push& push, uint64_t framed, uint32_t most) noe
 
 void Sender::gather_payload(Filling& filling, Cursor& cursor, uint64_t bytes) noexcept {
   while (bytes != 0 && !filling.full()) {
-    const Piece& piece = pieces_.at(cursor.piece);
-    const uint64_t n = std::min(bytes, piece.bytes - cursor.at);
-    filling.add(piece.data + cursor.at, n);
+    const ConstBytes piece = pieces_.at(cursor.piece);
+    const uint64_t n = std::min(bytes, piece.size() - cursor.at);
+    filling.add(piece.data() + cursor.at, n);
     bytes -= n;
     cursor.at += n;
-    if (cursor.at == piece.bytes) cursor = {cursor.piece + 1, 0};
+    if (cursor.at == piece.size()) cursor = {cursor.piece + 1, 0};
   }
 }
 
@@ -120,10 +120,10 @@ size_t Sender::gather(iovec* out) noexcept {
 void Sender::take_payload(uint64_t bytes) noexcept {
   chunk_rest_ -= bytes;
   while (bytes != 0) {
-    const uint64_t n = std::min(bytes, pieces_.front().bytes - piece_at_);
+    const uint64_t n = std::min(bytes, pieces_.front().size() - piece_at_);
     piece_at_ += n;
     bytes -= n;
-    if (piece_at_ == pieces_.front().bytes) {
+    if (piece_at_ == pieces_.front().size()) {
       pieces_.pop();
       piece_at_ = 0;
     }

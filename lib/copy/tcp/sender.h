@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "copy/frame_guard.h"
 #include "copy/ring.h"
@@ -67,10 +68,6 @@ class Sender {
   void sent(uint64_t n, SenderSink& sink);
 
  private:
-  struct Piece {
-    const std::byte* data = nullptr;
-    uint64_t bytes = 0;
-  };
   struct Push {
     uint64_t tag = 0;
     uint64_t token = 0;
@@ -133,7 +130,7 @@ class Sender {
   std::vector<std::byte> messages_;
   size_t messages_at_ = 0;
   Ring<Push> pushes_;
-  Ring<Piece> pieces_;
+  Ring<ConstBytes> pieces_;
   uint64_t piece_at_ = 0;  // sent bytes of the first piece
   // The current frame of the first push: its part that is not sent.
   std::array<std::byte, kHeaderBytes> header_{};

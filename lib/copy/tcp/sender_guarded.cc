@@ -51,13 +51,13 @@ Code Sender::tag_frame(Push& push, std::byte* enciphered) noexcept {
   frame.at = batch.next;
   frame.enciphered = enciphered;
   for (uint64_t rest = header.length; rest != 0;) {
-    const Piece& piece = pieces_.at(batch.next.piece);
-    const uint64_t n = std::min(rest, piece.bytes - batch.next.at);
-    if (!guard_->seal({piece.data + batch.next.at, static_cast<size_t>(n)}, enciphered)) return Code::internal;
+    const ConstBytes piece = pieces_.at(batch.next.piece);
+    const uint64_t n = std::min(rest, piece.size() - batch.next.at);
+    if (!guard_->seal({piece.data() + batch.next.at, static_cast<size_t>(n)}, enciphered)) return Code::internal;
     if (enciphered != nullptr) enciphered += n;
     rest -= n;
     batch.next.at += n;
-    if (batch.next.at == piece.bytes) batch.next = {batch.next.piece + 1, 0};
+    if (batch.next.at == piece.size()) batch.next = {batch.next.piece + 1, 0};
   }
   if (!guard_->finish(frame.tag.data())) return Code::internal;
   push.framed += header.length;
@@ -124,10 +124,10 @@ void Sender::gather_frame(Filling& filling, const Tagged& frame, uint64_t sent) 
   } else if (out < frame.payload) {
     Cursor cursor = frame.at;
     for (uint64_t skip = out; skip != 0;) {
-      const uint64_t n = std::min(skip, pieces_.at(cursor.piece).bytes - cursor.at);
+      const uint64_t n = std::min(skip, pieces_.at(cursor.piece).size() - cursor.at);
       skip -= n;
       cursor.at += n;
-      if (cursor.at == pieces_.at(cursor.piece).bytes) cursor = {cursor.piece + 1, 0};
+      if (cursor.at == pieces_.at(cursor.piece).size()) cursor = {cursor.piece + 1, 0};
     }
     gather_payload(filling, cursor, frame.payload - out);
     out = frame.payload;

@@ -118,8 +118,8 @@ class DeviceTransfers final : public Transfers {
 
   std::shared_ptr<TransferWork> work_of(TransferBatch batch, Direction direction) {
     const MemoryWait patient;
-    return make_work(std::move(batch), direction, known_.get(), options_.plan, static_cast<uint32_t>(options_.part_bytes),
-                     kPartLeaves);
+    return make_work(std::move(batch), direction, known_.get(), options_.plan,
+                     static_cast<uint32_t>(options_.part_bytes), kPartLeaves);
   }
 
   const std::shared_ptr<Device> device_;

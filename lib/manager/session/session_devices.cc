@@ -45,22 +45,22 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
 
 // The device keeps what it knows until its transfers have ended, and the arena with it.
 void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) {
-  struct Made {
-    std::shared_ptr<const device::PinnedHost> memory;
-    Status status;
-  };
-  const auto made = std::make_shared<Made>();
+  const Status no_answer(Code::tier_disabled, "a call of the driver did not return");
+  const auto made = std::make_shared<Result<std::shared_ptr<const device::PinnedHost>>>(no_answer);
   auto on = device.device().shared_from_this();
   const uint64_t limit_ns = on->watch().limit_ns();
   const bool over = device::call_beside("kvbm-register", limit_ns, [made, arena, on = std::move(on)] {
     auto pinned = device::PinnedHost::pin(on, {arena->data(), arena->bytes()}, 1);
-    made->status = pinned.status();
-    if (!pinned.ok()) return;
-    made->memory = {pinned.value().release(), [arena](const device::PinnedHost* p) { delete p; }};
+    if (pinned.ok()) {
+      *made = std::shared_ptr<const device::PinnedHost>(pinned.value().release(),
+                                                        [arena](const device::PinnedHost* p) { delete p; });
+    } else {
+      *made = pinned.status();
+    }
   });
-  const Status status = over ? made->status : Status(Code::tier_disabled, "a call of the driver did not return");
+  const Status status = over ? made->status() : no_answer;  // else that thread may still write
   if (status.ok()) {
-    device.transfers().know(std::move(made->memory));
+    device.transfers().know(std::move(*made).value());
   } else if (log_ != nullptr) {
     log_->write(LogLevel::warning, "session",
                 "staging of sessions is not registered with a device, its copies take a step more: " + status.message());

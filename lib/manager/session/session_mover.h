@@ -15,8 +15,8 @@
 // A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging). If it
 // damages a later slice, that slice's receiver finds it.
 //
-// Thread: gather(), scatter() and, once they may be called, use_staging() on the links' thread; the rest on any. The work
-// runs on the executor, and `done` on `session`, the links' thread. Blocks: no.
+// Thread: gather(), scatter() and, once they may be called, use_staging() on the links' thread; the rest on any. The
+// work runs on the executor, and `done` on `session`, the links' thread. Blocks: no.
 #pragma once
 
 #include <memory>

@@ -163,8 +163,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   bool loss_unreported_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
   // Used by the links' thread.
   bool answered_start_ = false;
-  bool found_ = false;    // an owner was connected once
-  std::string refused_;   // owner that refused, as it was logged
+  bool found_ = false;   // an owner was connected once
+  std::string refused_;  // owner that refused, as it was logged
   bool lends_memory_ = false;
   cluster::NodeId mapped_;      // the owner of the mapped memory, if any
   uint64_t mapped_pool_ = 0;
