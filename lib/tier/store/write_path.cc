@@ -113,8 +113,8 @@ bool StoreCore::place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, 
     const PutItem& from = op->batch->items[item];
     const RecordName& name = op->names[item];
     const uint64_t bytes = from.head.size() + from.payload.size();
-    const uint64_t most = store_->facts().max_object_bytes != 0 ? store_->facts().max_object_bytes : UINT32_MAX;
-    if (bytes > std::min<uint64_t>(most, UINT32_MAX)) {
+    const uint64_t most = store_->facts().max_object_bytes != 0 ? store_->facts().max_object_bytes : kMaxPackBytes;
+    if (bytes > std::min(most, kMaxPackBytes)) {
       ++op->next;
       decide(op, item, Code::unsupported, after);
       continue;

@@ -1,0 +1,60 @@
+// Tiers of hosts on one store in which others have written names and index objects that no host of this library writes.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "support/store_host.h"
+#include "tier/store/store_format.h"
+#include "tier/store/store_tier.h"
+
+namespace kvbm::test::store_tier_trust_test {
+namespace {
+
+using store_host::Asked;
+using store_host::Host;
+using store_host::kSecond;
+using store_host::numbers_of;
+using store_host::unix_ms_of;
+using tier::store::IndexObject;
+using tier::store::PackRow;
+using tier::store::Stamp;
+using tier::store::StoreTierOptions;
+
+constexpr uint64_t kStranger = 99;  // writes what no host of this library writes
+
+// Puts an index object of a stranger into the bucket.
+void write_index(SimBucket& bucket, const Stamp& stamp, const IndexObject& index) {
+  bucket.objects[stamped_name(tier::store::kIndexPrefix, stamp)].bytes = encode_index(stamp, index);
+}
+
+// Returns a pack with one record, of this size by what its index object says.
+PackRow pack_of(const Stamp& stamp, uint64_t bytes) {
+  PackRow row;
+  row.stamp = stamp;
+  row.bytes = bytes;
+  row.records.push_back({{}, 1, 1000, 0, 184});
+  return row;
+}
+
+TEST(StoreTierTrust, a_pack_that_is_named_with_an_impossible_size_costs_no_other_pack) {
+  SimExecutor sim(1);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  Host a(sim, bucket, asked, 0, options);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(3 * kSecond);
+  const Stamp stamp{unix_ms_of(sim), kStranger, 0};
+  IndexObject index;
+  index.packs.push_back(pack_of(stamp, uint64_t{1} << 63));
+  write_index(*bucket, stamp, index);
+  sim.run_for(40 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
+  EXPECT_EQ(a.tier->stats().evicted, 0U);
+}
+
+}  // namespace
+}  // namespace kvbm::test::store_tier_trust_test
