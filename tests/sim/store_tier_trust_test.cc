@@ -56,5 +56,37 @@ TEST(StoreTierTrust, a_pack_that_is_named_with_an_impossible_size_costs_no_other
   EXPECT_EQ(a.tier->stats().evicted, 0U);
 }
 
+// Otherwise the namespace would be at its last epoch, everywhere, and could never be invalidated again.
+TEST(StoreTierTrust, an_epoch_that_leaves_no_room_is_ignored_and_said_once) {
+  SimExecutor sim(2);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  sim.run_for(kSecond);
+  a.listener.raised.clear();
+  // By the name of an object, and by a row of an index object.
+  bucket->objects[tier::store::epoch_name(namespace_of(1), UINT64_MAX)];
+  IndexObject index;
+  index.epochs.push_back({namespace_of(2), (uint64_t{1} << 63) + 1});
+  write_index(*bucket, {unix_ms_of(sim), kStranger, 0}, index);
+  sim.run_for(30 * kSecond);
+  EXPECT_EQ(a.tier->epoch(namespace_of(1)).value(), 3U);
+  EXPECT_EQ(a.tier->epoch(namespace_of(2)).value(), 0U);
+  for (const NamespaceEpoch& row : a.listener.raised) EXPECT_EQ(row.epoch, 3U);
+  EXPECT_EQ(a.count_said("beyond 2^63"), 1U);
+  // A host that opens later learns the same.
+  Host b(sim, bucket, asked, 0);
+  EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 3U);
+  EXPECT_EQ(b.count_said("beyond 2^63"), 1U);
+  EXPECT_EQ(b.count_said(tier::store::epoch_name(namespace_of(1), UINT64_MAX)), 1U) << "it names the object";
+  // An epoch that others would ignore is not written.
+  EXPECT_FALSE(a.tier->set_epoch(namespace_of(1), UINT64_MAX).ok());
+  EXPECT_EQ(a.tier->epoch(namespace_of(1)).value(), 3U);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 4).ok());
+  sim.run_for(2 * kSecond);
+  EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 4U);
+}
+
 }  // namespace
 }  // namespace kvbm::test::store_tier_trust_test

@@ -1,6 +1,7 @@
 // Epochs of namespaces, which every process that uses the store must know.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tier/store/store_core.h"
 
@@ -16,12 +17,33 @@ uint64_t StoreCore::epoch(const NamespaceId& base) {
   return at == epochs_.end() ? 0 : at->second;
 }
 
+// Drops epochs that no host of this library writes. The namespace stays at its own, and can still be invalidated.
+void StoreCore::drop_implausible(std::vector<NamespaceEpoch>& rows) {
+  NamespaceEpoch one;
+  std::erase_if(rows, [&one](const NamespaceEpoch& row) {
+    if (row.epoch <= kMaxSharedEpoch) return false;
+    one = row;
+    return true;
+  });
+  if (one.epoch == 0) return;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(said_implausible_, true)) return;
+  }
+  say(LogLevel::error, "it has an epoch beyond 2^63 for a namespace, which is ignored: remove the object " +
+                           epoch_name(one.base, one.epoch) + " if it is there, and find out what wrote it");
+}
+
 // The epochs are on the medium before it returns: a process that starts later, or on another host, must not find
 // records of an ended epoch.
 Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
   if (!options_.write) return {};
   bool changed = false;
   for (const EpochRow& row : rows) {
+    // Other hosts, and this one after a restart, would ignore it.
+    if (row.epoch > kMaxSharedEpoch) {
+      return {Code::invalid_argument, "a store keeps epochs up to 2^63: open the namespace at a lower one", describe()};
+    }
     uint64_t before = 0;
     {
       MutexLock lock(mutex_);

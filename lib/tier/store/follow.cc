@@ -70,15 +70,15 @@ void StoreCore::read_epochs() {
     if (const auto row = parse_epoch_name(name)) rows->push_back(*row);
   };
   listing->done = [self = shared_from_this(), rows](Code code) {
-    if (code == Code::ok) self->epochs_listed(*rows);
+    if (code == Code::ok) self->epochs_listed(std::move(*rows));
     if (self->epochs_known_) return self->poll_indexes();
     self->poll_later();
   };
   list(std::move(listing));
 }
 
-void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
-  const bool all = rows.size() <= kMaxListedEpochs && learn_epochs(rows, true);
+void StoreCore::epochs_listed(std::vector<NamespaceEpoch> rows) {
+  const bool all = rows.size() <= kMaxListedEpochs && learn_epochs(std::move(rows), true);
   bool first = false;
   {
     MutexLock lock(mutex_);
@@ -95,7 +95,8 @@ void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
 
 // Reports the rows of a listing each time: a listener that could not take an epoch, for instance because another tier
 // did not write it down, gets it again. Returns false if there was no place for a row of a listing.
-bool StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed) {
+bool StoreCore::learn_epochs(std::vector<NamespaceEpoch> rows, bool listed) {
+  drop_implausible(rows);
   std::vector<NamespaceEpoch> reported;
   bool all = true;
   {

@@ -182,7 +182,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   };
   void list(std::shared_ptr<Listing> listing);
   void read_epochs();
-  void epochs_listed(const std::vector<NamespaceEpoch>& rows);
+  void epochs_listed(std::vector<NamespaceEpoch> rows);
+  void drop_implausible(std::vector<NamespaceEpoch>& rows);
   void poll();
   void poll_indexes();
   void poll_later();
@@ -192,7 +193,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
   // `listed`: the rows are those of a listing of all epochs.
-  bool learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed);
+  bool learn_epochs(std::vector<NamespaceEpoch> rows, bool listed);
 
   // ---- Removing old packs (collect.cc) ----
   void collect_later();
@@ -283,6 +284,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);  // at most 2 * kMaxListedEpochs
   uint64_t epochs_read_ns_ KVBM_GUARDED_BY(mutex_) = 0;             // time of the last listing of all epochs
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
+  bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
   std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
   std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read

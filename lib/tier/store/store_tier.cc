@@ -56,6 +56,7 @@ void StoreCore::start(uint64_t open_ns) {
       if (const auto row = parse_epoch_name(left.substr(0, end))) rows.push_back(*row);
       left.remove_prefix(end + 1);
     }
+    drop_implausible(rows);
     {
       MutexLock lock(mutex_);
       for (const NamespaceEpoch& row : rows) epochs_[row.base] = std::max(epochs_[row.base], row.epoch);
