@@ -266,7 +266,7 @@ Result<double> lookup_in_back_off() {
 }
 
 double index_bytes() {
-  tier::store::StoreIndex index(uint64_t{4} << 30);
+  tier::store::StoreIndex index(uint64_t{4} << 30, 1);
   SeededRandom random(1);
   for (uint64_t n = 0; n < kIndexRecords; n += kPerPack) {
     tier::store::PackRow row;

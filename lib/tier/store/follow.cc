@@ -168,6 +168,7 @@ void StoreCore::poll_later() {
 
 // `whole`: `found` has all index objects of the store.
 void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
+  uint64_t oldest = 0;
   {
     MutexLock lock(mutex_);
     for (const Stamp& stamp : found) {
@@ -180,13 +181,15 @@ void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
       std::erase_if(known_indexes_, is_gone);
       std::erase_if(opaque_indexes_, is_gone);
       // An index object is removed when all of its packs are, so packs older than every index object have none.
-      const uint64_t oldest = there.empty() ? unix_ms() : there.begin()->ms;
-      while (const Stamp* const pack = index_.oldest()) {
-        if (pack->ms + kUntoldMs >= oldest) break;
-        counts_.evicted += index_.drop(Stamp(*pack));
-      }
+      oldest = there.empty() ? unix_ms() : there.begin()->ms;
     }
     std::sort(to_read_.begin(), to_read_.end());
+  }
+  for (bool more = whole; more;) {
+    MutexLock lock(mutex_);
+    const Stamp* const pack = index_.oldest();
+    more = pack != nullptr && pack->ms + kUntoldMs < oldest;
+    if (more) counts_.evicted += index_.drop(Stamp(*pack));
   }
   read_indexes();
 }
@@ -290,11 +293,21 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
       counts_.dropped_full += pack.records.size();
     }
   }
-  {
+  for (size_t at = 0; at < index.erased.size();) {
     MutexLock lock(mutex_);
-    for (const RecordName& name : index.erased) index_.erase(name, stamp.ms);
-    for (const ErasedFamily& row : index.families) index_.erase_family(row.family, std::min(row.until_ms, stamp.ms));
+    const size_t end = std::min(at + kRecordsAtOnce, index.erased.size());
+    for (; at < end; ++at) index_.erase(index.erased[at], stamp.ms);
   }
+  FamilyErasure erasure;
+  for (size_t at = 0; at < index.families.size();) {
+    MutexLock lock(mutex_);
+    const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
+    for (; at < end; ++at) {
+      const ErasedFamily& row = index.families[at];
+      if (index_.has_family(row.family)) erasure.add(row.family, std::min(row.until_ms, stamp.ms));
+    }
+  }
+  erase_families(erasure);
   if (full) say(LogLevel::warning, "its index has no room for all that is in the store: raise the option index");
 }
 

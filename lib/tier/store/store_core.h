@@ -37,6 +37,9 @@ inline constexpr uint64_t kMaxEpochs = 65'536;
 // hold what this library wrote: nothing is found in it.
 inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
+// Records that are erased or compared in one hold of the lock, which lookups wait for.
+inline constexpr size_t kRecordsAtOnce = 16'384;
+
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
  public:
   StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions options, Executor& executor, const FamilyTable& families,
@@ -192,6 +195,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
+  void erase_families(FamilyErasure& erasure);
   // `listed`: the rows are those of a listing of all epochs.
   bool learn_epochs(std::vector<NamespaceEpoch> rows, bool listed);
 

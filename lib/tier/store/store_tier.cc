@@ -22,7 +22,8 @@ StoreCore::StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions option
       listener_(listener),
       writer_(random.next()),
       requests_(std::make_shared<Requests>(*store_, executor, random, options_.timeout_ns)),
-      index_(options_.index_bytes),
+      // From the system, also in a simulation: no answer depends on it, and the numbers of writers are in names.
+      index_(options_.index_bytes, SystemRandom().next()),
       found_(options_.ahead_bytes != 0 ? std::make_unique<FoundNames>() : nullptr) {
   if (!options_.unix_ms) {
     options_.unix_ms = [] {
@@ -117,11 +118,10 @@ void StoreCore::erase(std::span<const Identity> ids) {
 }
 
 void StoreCore::erase_family(FamilyId family) {
-  const uint64_t tag = family_tag(families_.get(family));
+  FamilyErasure erasure;
+  const uint64_t tag = family_tag(families_.get(family)), ms = unix_ms();
   {
     MutexLock lock(mutex_);
-    const uint64_t ms = unix_ms();
-    const size_t erased = index_.erase_family(tag, UINT64_MAX);
     std::set<PackRef> packs;
     for (const auto& [name, pack] : on_their_way_) packs.insert(pack);
     for (const PackRef& pack : packs) {
@@ -129,9 +129,22 @@ void StoreCore::erase_family(FamilyId family) {
         if (record.family == tag) erased_on_their_way_.insert(record.name);
       }
     }
-    if (erased != 0 && options_.write) unpublished_rows_.families.push_back({tag, ms});
+    if (index_.has_family(tag)) erasure.add(tag, UINT64_MAX);
+  }
+  erase_families(erasure);
+  if (erasure.erased != 0 && options_.write) {
+    MutexLock lock(mutex_);
+    unpublished_rows_.families.push_back({tag, ms});
   }
   publish_soon();
+}
+
+// Releases the lock between pages, because lookups wait for it.
+void StoreCore::erase_families(FamilyErasure& erasure) {
+  for (bool more = !erasure.until_ms.empty(); more;) {
+    MutexLock lock(mutex_);
+    more = index_.erase_families(erasure, kRecordsAtOnce);
+  }
 }
 
 TierStats StoreCore::stats() const {
