@@ -243,8 +243,9 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
     [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner->facts(); }
     void start(std::unique_ptr<tier::store::ObjectRequest> r) override { inner->start(std::move(r)); }
     void cancel(uint64_t id) noexcept override { inner->cancel(id); }
-    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r) override {
-      return inner->run(std::move(r));
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> late) override {
+      return inner->run(std::move(r), std::move(late));
     }
     void close() noexcept override { inner->close(); }
       void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner->control()->dead = true; }

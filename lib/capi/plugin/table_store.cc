@@ -87,7 +87,9 @@ TableStore::~TableStore() {
   if (store_ != nullptr) close();
 }
 
-void TableStore::start(std::unique_ptr<ObjectRequest> request) {
+void TableStore::start(std::unique_ptr<ObjectRequest> request) { (void)begin(std::move(request)); }
+
+std::shared_ptr<TableStore::Flight> TableStore::begin(std::unique_ptr<ObjectRequest> request) {
   auto flight = std::make_shared<Flight>();
   kvbm_store_op_t& op = flight->op;
   ObjectRequest& r = *request;
@@ -108,13 +110,14 @@ void TableStore::start(std::unique_ptr<ObjectRequest> request) {
   kvbm_store_op_t* const started = &op;
   {
     MutexLock lock(mutex_);
-    flights_.emplace(started, std::move(flight));
+    flights_.emplace(started, flight);
   }
-  if (!blocks_) {
+  if (blocks_) {
+    threads_->post([table = &table_, store = store_, started] { table->start(store, &started, 1); });
+  } else {
     table_.start(store_, &started, 1);
-    return;
   }
-  threads_->post([table = &table_, store = store_, started] { table->start(store, &started, 1); });
+  return flight;
 }
 
 void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t status) {
@@ -168,25 +171,36 @@ void TableStore::cancel(uint64_t id) noexcept {
   if (found != nullptr) table_.cancel(store_, &found->op);
 }
 
-std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request) {
+std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> late) {
   struct Wait {
     std::mutex mutex;
     std::condition_variable ended;
     std::unique_ptr<ObjectRequest> back;
-    bool over = false;
+    bool over = false, given_up = false;
+    UniqueFunction<void()> late;
   };
   const auto wait = std::make_shared<Wait>();
+  wait->late = std::move(late);
   const auto most = std::chrono::nanoseconds(request->timeout_ns + request->timeout_ns / 8 + 1'000'000);
   request->finished = [wait](std::unique_ptr<ObjectRequest> back) {
-    const std::lock_guard lock(wait->mutex);
-    wait->back = std::move(back);
-    wait->over = true;
-    wait->ended.notify_all();
+    UniqueFunction<void()> tell;
+    {
+      const std::lock_guard lock(wait->mutex);
+      wait->over = true;
+      wait->back = std::move(back);
+      if (wait->given_up) tell = std::move(wait->late);
+      wait->ended.notify_all();
+    }
+    if (tell) tell();
   };
-  start(std::move(request));
-  std::unique_lock lock(wait->mutex);
-  wait->ended.wait_for(lock, most, [&] { return wait->over; });
-  return std::move(wait->back);
+  const auto flight = begin(std::move(request));  // keeps the operation alive if it finishes during cancel
+  {
+    std::unique_lock lock(wait->mutex);
+    if (wait->ended.wait_for(lock, most, [&] { return wait->over; })) return std::move(wait->back);
+    wait->given_up = true;
+  }
+  if (table_.cancel != nullptr) table_.cancel(store_, &flight->op);
+  return nullptr;
 }
 
 void TableStore::close() noexcept {

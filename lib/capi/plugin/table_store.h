@@ -35,7 +35,8 @@ class TableStore final : public tier::store::ObjectStore {
   [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return facts_; }
   void start(std::unique_ptr<tier::store::ObjectRequest> request) override;
   void cancel(uint64_t id) noexcept override;
-  std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> request) override;
+  std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> request,
+                                                  UniqueFunction<void()> late) override;
   void close() noexcept override;
   void leave(std::unique_ptr<ObjectStore> self) noexcept override { [[maybe_unused]] auto* lives = self.release(); }
 
@@ -46,6 +47,7 @@ class TableStore final : public tier::store::ObjectStore {
     std::unique_ptr<tier::store::ObjectRequest> request;
   };
   TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log);
+  std::shared_ptr<Flight> begin(std::unique_ptr<tier::store::ObjectRequest> request);
   static void finished(void* context, kvbm_store_op_t* op, kvbm_status_t status);
   static void logged(void* context, int32_t level, const char* text);
 

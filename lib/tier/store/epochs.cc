@@ -63,7 +63,7 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     store_le(put->data.bytes.get(), row.epoch);
     put->bytes = 8;
     put->timeout_ns = std::min(kWriteNs, options_.timeout_ns);
-    const auto back = store_->run(std::move(put));
+    const auto back = requests_->run(std::move(put));
     if (back == nullptr || back->code != Code::ok) {
       return {Code::io_error, "a store did not write down the namespace's new epoch",
               describe() + ": " + (back == nullptr ? "it did not answer in time" : back->message)};

@@ -49,7 +49,7 @@ void StoreCore::start(uint64_t open_ns) {
   ask->data = Buffer::of(256 << 10);
   ask->bytes = ask->data.size;
   ask->timeout_ns = open_ns;
-  const auto back = store_->run(std::move(ask));
+  const auto back = requests_->run(std::move(ask));
   if (back != nullptr && back->code == Code::ok && !back->more && back->done <= back->bytes) {
     std::vector<NamespaceEpoch> rows;
     std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
