@@ -153,10 +153,19 @@ void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t stat
 }
 
 void TableStore::logged(void* context, int32_t level, const char* text) {
-  const auto* const self = static_cast<const TableStore*>(context);
-  if (self->log_ == nullptr || text == nullptr) return;
+  auto* const self = static_cast<TableStore*>(context);
+  if (text == nullptr) return;
+  const Log* log = nullptr;
+  {
+    MutexLock lock(self->mutex_);
+    if (self->log_ == nullptr) return;
+    log = self->log_;
+    ++self->logging_;
+  }
   const LogLevel levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug};
-  self->log_->write(levels[std::clamp(level, 0, 3)], "store", std::string(text, strnlen(text, 1024)));
+  log->write(levels[std::clamp(level, 0, 3)], "store", std::string(text, strnlen(text, 1024)));
+  MutexLock lock(self->mutex_);
+  if (--self->logging_ == 0) self->logged_.notify_all();
 }
 
 void TableStore::cancel(uint64_t id) noexcept {
@@ -201,6 +210,18 @@ std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> re
   }
   if (table_.cancel != nullptr) table_.cancel(store_, &flight->op);
   return nullptr;
+}
+
+// The store lives on, and so does this object, but not the log: it belongs to the context.
+void TableStore::leave(std::unique_ptr<ObjectStore> self) noexcept {
+  [[maybe_unused]] auto* lives = self.release();
+  MutexLock lock(mutex_);
+  log_ = nullptr;
+  while (logging_ > 0) {
+    std::unique_lock<std::mutex> native(mutex_.native(), std::adopt_lock);
+    logged_.wait(native);
+    native.release();
+  }
 }
 
 void TableStore::close() noexcept {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <latch>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -216,6 +217,48 @@ TEST_F(TableStoreTest, cancelling_reaches_the_operation_and_nothing_else) {
   store->cancel(6);
   EXPECT_EQ(world_.cancelled, 1);
   ASSERT_EQ(world_.held.size(), 1U);
+}
+
+// A store that is left keeps its threads. The log is the context's, and ends with it.
+TEST_F(TableStoreTest, a_store_that_was_left_writes_no_line_any_more) {
+  struct Lines {
+    std::latch writing{1}, may_end{1};
+    std::atomic<int> begun{0}, ended{0};
+  } lines;
+  Log log;
+  log.set_sink(
+      [](void* user, const LogMessage&) {
+        auto* const to = static_cast<Lines*>(user);
+        if (++to->begun == 2) {
+          to->writing.count_down();
+          to->may_end.wait();
+        }
+        ++to->ended;
+      },
+      &lines, LogLevel::debug);
+  auto opened = TableStore::open(kTable, {"test", "bucket", "", "", "/prefix", {}}, &log, 1'000'000'000);
+  ASSERT_TRUE(opened.ok());
+  auto store = std::move(opened).value();
+  const std::unique_ptr<TableStore> lives(store.get());  // freed here, so that it is not reported as a leak
+  const kvbm_store_config_t config = *world_.config;
+  config.log(config.context, 1, "one");
+  EXPECT_EQ(lines.ended, 1);
+  // A line that is being written is waited for.
+  std::thread late([&] { config.log(config.context, 1, "two"); });
+  lines.writing.wait();
+  std::atomic<bool> left{false};
+  std::thread leaves([&] {
+    TableStore& it = *store;
+    it.leave(std::move(store));
+    EXPECT_EQ(lines.ended, 2);
+    left = true;
+  });
+  EXPECT_FALSE(left);
+  lines.may_end.count_down();
+  late.join();
+  leaves.join();
+  config.log(config.context, 0, "three");
+  EXPECT_EQ(lines.begun, 2);
 }
 
 // Its threads are the library's: start() may block in each of them.
