@@ -73,6 +73,16 @@ TEST_F(RedisAnswersTest, follows_a_cluster_through_ever_new_addresses) {
   }
 }
 
+TEST_F(RedisAnswersTest, takes_an_address_that_is_named_twice_once) {
+  const auto module = load();
+  ASSERT_EQ(module->open({"redis", "127.0.0.1:1,127.0.0.1:1", "", {}, "", ""}), KVBM_OK) << module->message();
+  EXPECT_EQ(std::string(module->facts().description), "redis://127.0.0.1:1/0?prefix=kvbm");
+  for (int i = 0; i < 5; ++i) {
+    std::string got;
+    EXPECT_NE(module->get("a", &got, 4, 0, 5).status, KVBM_OK);
+  }
+}
+
 // In a process of its own, because the system refuses it threads from then on.
 TEST_F(RedisAnswersTest, lives_where_the_system_refuses_a_thread_for_a_name) {
   const pid_t child = ::fork();
