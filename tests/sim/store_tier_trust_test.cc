@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "support/store_host.h"
@@ -86,6 +86,26 @@ TEST(StoreTierTrust, an_epoch_that_leaves_no_room_is_ignored_and_said_once) {
   ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 4).ok());
   sim.run_for(2 * kSecond);
   EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 4U);
+}
+
+// The live host with the smallest number removes old packs for all.
+TEST(StoreTierTrust, a_sign_from_the_future_keeps_no_host_from_removing_old_packs) {
+  SimExecutor sim(3);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 200 << 10;
+  Host a(sim, bucket, asked, 0, options);
+  const std::string sign = tier::store::writer_name(0, unix_ms_of(sim) + 365 * uint64_t{86'400'000});
+  bucket->objects[sign];
+  for (uint64_t i = 0; i < 20; ++i) {
+    a.put(numbers_of(1 + i * 10, 10), 10 * kSecond);
+    sim.run_for(4 * kSecond);
+  }
+  sim.run_for(60 * kSecond);
+  EXPECT_LE(bucket->bytes("v1/p/"), options.capacity_bytes);
+  EXPECT_EQ(a.found(numbers_of(191, 10)).size(), 10U);
+  EXPECT_FALSE(bucket->objects.contains(sign));
 }
 
 }  // namespace
