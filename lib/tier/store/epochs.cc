@@ -71,7 +71,8 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     MutexLock lock(mutex_);
     uint64_t& known = epochs_[row.base];
     known = std::max(known, row.epoch);
-    unpublished_rows_.epochs.push_back({row.base, row.epoch});
+    // Without a place there, other hosts learn of it when they list epochs.
+    (void)unpublished_rows_.raise_epoch(row.base, row.epoch);
     changed = true;
     if (before == 0) continue;
     // The caller does not wait for the removal.

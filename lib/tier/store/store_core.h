@@ -20,6 +20,7 @@
 #include "tier/store/requests.h"
 #include "tier/store/store_index.h"
 #include "tier/store/store_tier.h"
+#include "tier/store/unpublished_rows.h"
 
 namespace kvbm::tier::store {
 
@@ -109,6 +110,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void pack_sent(const PackRef& pack, Code code);
   void publish_soon();
   void publish();
+  void lose_rows();
   void published(uint64_t ms, Code code);
   void settle_syncs(const PackRef& pack, bool failed, After& after) KVBM_REQUIRES(mutex_);
   void run(After& after);
@@ -268,9 +270,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet
   uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of these packs
   std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
-  IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // without packs: those are in unpublished_
+  UnpublishedRows unpublished_rows_ KVBM_GUARDED_BY(mutex_);
   std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // packs in the index object that is being written
-  IndexObject telling_rows_ KVBM_GUARDED_BY(mutex_);
+  UnpublishedRows telling_rows_ KVBM_GUARDED_BY(mutex_);
+  bool rows_lost_ KVBM_GUARDED_BY(mutex_) = false;  // some were left out since the last index object
   bool publishing_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_planned_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one failed: the next is not made at once

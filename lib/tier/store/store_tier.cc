@@ -105,15 +105,17 @@ void StoreCore::give_buffer(Buffer buffer) {
 }
 
 void StoreCore::erase(std::span<const Identity> ids) {
+  bool all = true;
   {
     MutexLock lock(mutex_);
     for (const Identity& id : ids) {
       const RecordName name = record_name(families_.get(id.family), id.key);
       const bool known = index_.erase(name);
       if (on_their_way_.contains(name)) erased_on_their_way_.insert(name);
-      if (known && options_.write) unpublished_rows_.erased.push_back(name);
+      if (known && options_.write) all = unpublished_rows_.erase(name) && all;
     }
   }
+  if (!all) lose_rows();
   publish_soon();
 }
 
@@ -132,10 +134,12 @@ void StoreCore::erase_family(FamilyId family) {
     if (index_.has_family(tag)) erasure.add(tag, UINT64_MAX);
   }
   erase_families(erasure);
+  bool all = true;
   if (erasure.erased != 0 && options_.write) {
     MutexLock lock(mutex_);
-    unpublished_rows_.families.push_back({tag, ms});
+    all = unpublished_rows_.erase_family(tag, ms);
   }
+  if (!all) lose_rows();
   publish_soon();
 }
 
