@@ -275,6 +275,50 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   EXPECT_TRUE(down->closed());
 }
 
+// The read ends while the task that planned it still runs, as on another thread.
+TEST(StoreTier, an_index_object_that_could_not_be_read_at_once_is_read_soon) {
+  SimExecutor sim(18);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 4), 10 * kSecond, true);  // one pack, one index object
+  sim.run_for(30 * kSecond);                    // only a full listing shows it
+  struct RefusesFirst final : tier::store::ObjectStore {
+    RefusesFirst(SimExecutor& executor, const std::shared_ptr<SimBucket>& shared) : sim(executor), inner(executor, shared) {}
+    [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner.facts(); }
+    void start(std::unique_ptr<tier::store::ObjectRequest> r) override {
+      if (refused || r->verb != tier::store::Verb::get) return inner.start(std::move(r));
+      refused = true;
+      r->code = Code::not_permitted;
+      auto finished = std::move(r->finished);
+      finished(std::move(r));
+      sim.run_for(kSecond / 1000);
+    }
+    void cancel(uint64_t id) noexcept override { inner.cancel(id); }
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> late) override {
+      return inner.run(std::move(r), std::move(late));
+    }
+    void close() noexcept override { inner.close(); }
+    void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner.control()->dead = true; }
+    SimExecutor& sim;
+    SimStore inner;
+    bool refused = false;
+  };
+  FamilyTable families;
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  options.unix_ms = [&sim] { return store_host::unix_ms_of(sim); };
+  auto b = StoreTier::open(std::make_unique<RefusesFirst>(sim, bucket), options, sim, families, sim.random(), nullptr, 1,
+                           nullptr);
+  ASSERT_TRUE(b.ok());
+  sim.run_for(30 * kSecond);
+  EXPECT_EQ(b.value()->stats().records, 4U);
+  bool over = false;
+  b.value()->shutdown([&] { over = true; });
+  EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
+}
+
 TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {
   SimExecutor sim(11);
   Asked asked;

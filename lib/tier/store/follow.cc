@@ -148,13 +148,7 @@ void StoreCore::poll_indexes() {
     if (const auto stamp = parse_stamp(kIndexPrefix, name)) found->push_back(*stamp);
   };
   listing->done = [self = shared_from_this(), found, whole, at](Code code) {
-    if (code == Code::ok) {
-      self->follow(*found, whole);
-      if (whole) {
-        MutexLock lock(self->mutex_);
-        self->last_whole_ns_ = std::max<uint64_t>(at, 1);
-      }
-    }
+    if (code == Code::ok) self->follow(*found, whole ? std::max<uint64_t>(at, 1) : 0);
     self->poll_later();
   };
   list(std::move(listing));
@@ -166,8 +160,9 @@ void StoreCore::poll_later() {
   executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] { self->poll(); });
 }
 
-// `whole`: `found` has all index objects of the store.
-void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
+// `whole_ns`: if it is not 0, `found` has all index objects of the store at that time.
+void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
+  const bool whole = whole_ns != 0;
   uint64_t oldest = 0;
   {
     MutexLock lock(mutex_);
@@ -175,6 +170,8 @@ void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
       if (known_indexes_.insert(stamp).second) to_read_.emplace_back(stamp, false);
     }
     if (whole) {
+      // Before anything is read: a read that fails asks for another full listing.
+      last_whole_ns_ = whole_ns;
       const std::set<Stamp> there(found.begin(), found.end());
       const uint64_t recent = unix_ms() - std::min(unix_ms(), kOverlapMs);
       const auto is_gone = [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); };

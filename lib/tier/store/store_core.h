@@ -192,7 +192,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void poll();
   void poll_indexes();
   void poll_later();
-  void follow(const std::vector<Stamp>& found, bool whole);
+  void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
   void read_indexes();
   void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
