@@ -38,6 +38,8 @@ inline constexpr uint64_t kMaxEpochs = 65'536;
 // hold what this library wrote: nothing is found in it.
 inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
+// Memory of the name of an index object that was read: a node of std::set with the overhead of malloc.
+inline constexpr uint64_t kKnownBytes = 80;
 // Records that are erased or compared in one hold of the lock, which lookups wait for.
 inline constexpr size_t kRecordsAtOnce = 16'384;
 
@@ -193,8 +195,20 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void poll_indexes();
   void poll_later();
   void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
+  // An index object that is to be read, or is being read.
+  struct ToRead {
+    Stamp stamp;
+    bool requested = false;
+    bool large = false;  // has more than kListBytes: that much was read in vain
+  };
+  struct Arrived {
+    std::unique_ptr<IndexObject> index;  // null: it could not be read
+    uint64_t bytes = 0;
+  };
   void read_indexes();
-  void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
+  ToRead* next_to_read() KVBM_REQUIRES(mutex_);
+  bool note_large(const Stamp& stamp);
+  void index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
   void erase_families(FamilyErasure& erasure);
@@ -293,8 +307,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
   bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
-  std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
-  std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
+  std::deque<ToRead> to_read_ KVBM_GUARDED_BY(mutex_);  // in order
+  std::map<Stamp, Arrived> arrived_ KVBM_GUARDED_BY(mutex_);
+  uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
+  bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
   // Index objects that could not be understood, for instance of a newer version: what they name is not known here.
   std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);  // a subset of known_indexes_

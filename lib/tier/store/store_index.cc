@@ -13,6 +13,8 @@ constexpr size_t kFirstSlots = 16;
 constexpr size_t kLoadNumerator = 4, kLoadDenominator = 5;
 // A node of std::map with its stamp, and the overhead of malloc for it and for a pack's entries.
 constexpr uint64_t kPackOverhead = 112;
+// A node of std::unordered_map with a family's count, its place in the table, and the overhead of malloc.
+constexpr uint64_t kFamilyOverhead = 56;
 }  // namespace
 
 StoreIndex::StoreIndex(uint64_t max_bytes, uint64_t seed) : max_bytes_(max_bytes) {
@@ -209,7 +211,7 @@ void StoreIndex::for_each_pack(const std::function<void(const Stamp&, uint64_t)>
 
 uint64_t StoreIndex::memory_bytes() const noexcept {
   return entries_ * sizeof(Entry) + slots_ * sizeof(uint64_t) + packs_.capacity() * sizeof(Pack) +
-         by_stamp_.size() * kPackOverhead + free_.capacity() * sizeof(uint32_t);
+         by_stamp_.size() * kPackOverhead + free_.capacity() * sizeof(uint32_t) + families_.size() * kFamilyOverhead;
 }
 
 void StoreIndex::clear() {

@@ -134,6 +134,20 @@ TEST(StoreIndex, takes_48_bytes_a_record_in_packs_of_64) {
   }
 }
 
+// A stranger's index object may give each record a family of its own.
+TEST(StoreIndex, counts_the_memory_of_families) {
+  StoreIndex one(uint64_t{1} << 30, 5), many(uint64_t{1} << 30, 5);
+  for (uint64_t ms = 1; ms <= 1000; ++ms) {
+    ASSERT_TRUE(one.add(pack_of(ms, {ms})));
+    ASSERT_TRUE(many.add(pack_of(ms, {ms}, ms)));
+  }
+  EXPECT_GE(many.memory_bytes(), one.memory_bytes() + 999 * 40);
+  StoreIndex small(100'000, 5);
+  uint64_t ms = 0;
+  while (small.add(pack_of(ms + 1, {ms}, ms))) ASSERT_LT(++ms, 10'000U);
+  EXPECT_LE(small.memory_bytes(), 110'000U);
+}
+
 TEST(StoreIndex, keeps_within_its_bound) {
   StoreIndex index(100'000, 5);
   uint64_t ms = 0;
