@@ -231,6 +231,10 @@ struct InPlace {
   uint64_t bytes = 0;
 };
 
+// Largest epoch that is taken from other hosts, by a peer's word or from a store: a larger one would leave no room to
+// end it.
+inline constexpr uint64_t kMaxSharedEpoch = uint64_t{1} << 63;
+
 // The epoch of a namespace, as a tier writes it down.
 struct EpochRow {
   NamespaceId base;        // of epoch 0

@@ -22,6 +22,9 @@ LISTED = 1
 OK, MISS, AGAIN, IO, DEADLINE, FULL = range(6)
 MARK = b"\1"  # before each object, because Mooncake stores no empty object
 
+# Largest value of a directory, decompressed: others may write what inflates to any size.
+MOST_OF_A_VALUE = 64 << 20
+
 # Mooncake's return values (ErrorCode of its types.h).
 INVALID = -600
 NOT_READY = -703
@@ -381,8 +384,10 @@ class Directory:
     def _decoded(value):
         """None: it is none of ours, or it was being replaced while it was read, which its checksum shows."""
         try:
-            return json.loads(zlib.decompress(value))
-        except (zlib.error, ValueError):
+            inflate = zlib.decompressobj()
+            text = inflate.decompress(value, MOST_OF_A_VALUE)
+            return json.loads(text) if inflate.eof else None
+        except (zlib.error, ValueError, RecursionError):
             return None
 
 

@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -46,7 +47,9 @@ std::string read_addresses(std::string_view text, Settings* out) {
     const size_t comma = text.find(',');
     const auto address = read_address(std::string(text.substr(0, comma)));
     if (!address) return "a Redis store needs host:port of its server: redis://host:6379/0";
-    out->addresses.push_back(*address);
+    // Each address is one server (Store::nodes_).
+    const bool is_new = std::find(out->addresses.begin(), out->addresses.end(), *address) == out->addresses.end();
+    if (is_new) out->addresses.push_back(*address);
     if (comma == std::string_view::npos) return {};
     if (out->addresses.size() == kMostAddresses) return "a Redis store takes up to 16 addresses";
     text.remove_prefix(comma + 1);

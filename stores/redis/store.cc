@@ -148,6 +148,8 @@ void Store::run() {
     route_all();
     for (size_t i = 0; i < nodes_.size(); ++i) dispatch(*nodes_[i], now);
     ended_.clear();
+    retired_.clear();
+    ++turn_;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (is_stopping_ && incoming_.empty()) return;
@@ -281,16 +283,37 @@ std::string Store::new_token() {
 
 Node* Store::find_node(const Address& address) {
   for (const auto& node : nodes_) {
-    if (node->address == address) return node.get();
+    if (node->address != address) continue;
+    node->found_in = turn_;
+    return node.get();
   }
-  if (nodes_.size() >= kMostNodes) return nullptr;
+  if (nodes_.size() >= kMostNodes && !retire_node()) return nullptr;
   nodes_.push_back(std::make_unique<Node>());
   Node& node = *nodes_.back();
   node.address = address;
+  node.found_in = turn_;
   for (unsigned i = 0; epoll_ >= 0 && i < settings_.connections; ++i) {
     node.connections.push_back(std::make_unique<Connection>(this, &node, address.text(), &settings_, tls_.get(), epoll_));
   }
   return &node;
+}
+
+// A server that was found in this turn may be in a list of slots that is being read.
+bool Store::is_used(const Node& node) const {
+  const auto waits = [&node](const OwnedCommand& command) { return command->node == &node; };
+  return node.found_in == turn_ || !node.waiting.empty() || std::any_of(outbox_.begin(), outbox_.end(), waits) ||
+         std::find(slots_.begin(), slots_.end(), &node) != slots_.end() ||
+         std::any_of(node.connections.begin(), node.connections.end(), [](const auto& one) { return one->commands() > 0; });
+}
+
+// Forgets a server that the URL does not name and that nothing uses: the addresses of a cluster may change often.
+bool Store::retire_node() {
+  const auto first = nodes_.begin() + static_cast<std::ptrdiff_t>(settings_.addresses.size());
+  const auto gone = std::find_if(first, nodes_.end(), [this](const auto& node) { return !is_used(*node); });
+  if (gone == nodes_.end()) return false;
+  retired_.push_back(std::move(*gone));  // its connections may be up the stack
+  nodes_.erase(gone);
+  return true;
 }
 
 Connection* Store::least_loaded(Node& node) {

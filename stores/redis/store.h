@@ -22,6 +22,7 @@ struct Node {
   unsigned failures = 0;
   Clock::time_point retry_at;
   Verdict why;  // reason why it could not be reached
+  uint64_t found_in = 0;  // turn of the event thread in which it was last looked for
 };
 
 class Store final : public Services, public Connection::Listener {
@@ -62,7 +63,10 @@ class Store final : public Services, public Connection::Listener {
   void end_overdue(Clock::time_point now);
   void route_all();
   Node* node_of(const Command& command);
+  // Returns the server, which is added if it is new. Null if there are too many that are in use.
   Node* find_node(const Address& address);
+  [[nodiscard]] bool is_used(const Node& node) const;
+  bool retire_node();
   void dispatch(Node& node, Clock::time_point now);
   // Connects to a server. Returns whether connections may still open.
   bool connect(Node& node, Clock::time_point now);
@@ -90,6 +94,8 @@ class Store final : public Services, public Connection::Listener {
   std::set<std::pair<Clock::time_point, Operation*>> deadlines_;
   std::deque<OwnedCommand> outbox_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Node>> retired_;  // freed like ended_
+  uint64_t turn_ = 1;
   size_t entry_ = 0;            // index in settings_.addresses, which are the first nodes
   std::vector<Node*> slots_;    // empty: no cluster
   Clock::time_point refreshed_at_;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 namespace kvbm_redis {
@@ -59,16 +60,22 @@ std::shared_ptr<Lookup> look_up(const Address& address, int wake_fd) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([lookup, address, own_fd] {
-    pthread_setname_np(pthread_self(), "kvbm-redis-name");
-    find(address, 0, lookup.get());
-    lookup->is_done.store(true, std::memory_order_release);
-    const uint64_t one = 1;
-    if (own_fd >= 0 && ::write(own_fd, &one, sizeof one) < 0) {
-      // The eventfd is full, so the store is awake.
-    }
+  try {
+    std::thread([lookup, address, own_fd] {
+      pthread_setname_np(pthread_self(), "kvbm-redis-name");
+      find(address, 0, lookup.get());
+      lookup->is_done.store(true, std::memory_order_release);
+      const uint64_t one = 1;
+      if (own_fd >= 0 && ::write(own_fd, &one, sizeof one) < 0) {
+        // The eventfd is full, so the store is awake.
+      }
+      ::close(own_fd);
+    }).detach();
+  } catch (const std::system_error& refused) {
+    lookup->error = "no thread to look it up: " + refused.code().message();
+    lookup->is_done = true;
     ::close(own_fd);
-  }).detach();
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return lookup;
 }

@@ -27,7 +27,8 @@ struct Lookup {
   std::string error;
   std::atomic<bool> is_done{false};
 };
-// Starts a lookup. At its end it writes to `wake_fd`, an eventfd, which the caller may close before.
+// Starts a lookup. At its end it writes to `wake_fd`, an eventfd, which the caller may close before. A lookup for which
+// the system gives no thread has failed at once.
 std::shared_ptr<Lookup> look_up(const Address& address, int wake_fd);
 
 // The TLS context that all connections of a store share.

@@ -41,6 +41,26 @@ std::string read_small(const std::string& path) {
   return text;
 }
 
+// Returns whether a text can be a value of a header: a line end would begin another header.
+bool is_header_value(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; });
+}
+
+bool is_usable(const Credentials& keys) {
+  return is_header_value(keys.access_key) && is_header_value(keys.secret) && is_header_value(keys.token);
+}
+
+// Returns whether a text is http://HOST or https://HOST, with a path or without.
+bool is_endpoint(std::string_view url) {
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!url.starts_with(scheme)) continue;
+    url.remove_prefix(scheme.size());
+    return !url.empty() && url.front() != '/' && url.find_first_of("?#@ ") == std::string_view::npos &&
+           is_header_value(url);
+  }
+  return false;
+}
+
 class Search {
  public:
   Search(const Settings& settings, const Environment& environment, const Fetch& fetch, int64_t now_s)
@@ -48,8 +68,9 @@ class Search {
 
   Found run() {
     Found found = base();
-    if (found.error.empty() && !settings_.role.empty() && !has_role_) return assume(settings_.role, found);
-    return found;
+    if (found.error.empty() && !settings_.role.empty() && !has_role_) found = assume(settings_.role, found);
+    if (is_usable(found.credentials)) return found;
+    return failed(found.source + " gives a key or token with a line end or another control character");
   }
 
  private:
@@ -139,6 +160,7 @@ class Search {
   }
 
   Found of_sts(const FetchRequest& request, const std::string& source) {
+    if (!is_endpoint(request.url)) return failed("AWS_ENDPOINT_URL_STS is no http://HOST:PORT or https://HOST");
     const FetchAnswer answer = fetch_(request);
     if (!answer.error.empty() || answer.status >= 500) return failed("STS does not answer: " + answer.error, true);
     Found found;
@@ -169,8 +191,10 @@ class Search {
 
   Found assume(const std::string& role, const Found& with) {
     if (!with.error.empty()) return with;
+    if (!is_usable(with.credentials)) return with;  // run() says what is wrong
     FetchRequest request = sts_request(canonical_query(
         {{"Action", "AssumeRole"}, {"Version", "2011-06-15"}, {"RoleArn", role}, {"RoleSessionName", session_name()}}));
+    if (!is_endpoint(request.url)) return of_sts(request, "a role");
     const size_t begin = request.url.find("://") + 3;
     const std::string date = amz_date(now_s_);
     const std::string hash = sha256_hex(request.body.data(), request.body.size());

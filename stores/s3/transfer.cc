@@ -287,8 +287,8 @@ Transfer::Next Transfer::conclude(const Settings& settings, CURLcode code, Verdi
       step = Step::complete;
       return Next::send_again;
     case Step::complete:
-      // The server sends "200 OK" at once, and an error may follow in the body.
-      if (parse_error(answer.body))
+      // The server sends "200 OK" at once, and an error may follow in the body, or nothing if it ended meanwhile.
+      if (!is_completed(answer.body))
         *out = {KVBM_ERR_AGAIN, "the parts of the object were not put together", false, false};
       return Next::finished;
     case Step::abandon:

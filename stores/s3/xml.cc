@@ -197,6 +197,14 @@ std::optional<ErrorAnswer> parse_error(std::string_view body) {
   return error;
 }
 
+bool is_completed(std::string_view body) {
+  bool is_result = false;
+  const bool is_read = read_xml(body, [&](std::string_view path, std::string_view) {
+    if (path == "CompleteMultipartUploadResult") is_result = true;
+  });
+  return is_read && is_result;
+}
+
 std::optional<std::string> uri_decode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

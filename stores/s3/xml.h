@@ -34,6 +34,9 @@ struct ListAnswer {
 };
 std::optional<ListAnswer> parse_list(std::string_view body);
 
+// Returns whether the body says that an upload in parts was completed.
+bool is_completed(std::string_view body);
+
 // Decodes %XX. Returns nothing if a % is not followed by two hexadecimal digits. '+' is a blank.
 std::optional<std::string> uri_decode(std::string_view text);
 

@@ -21,13 +21,16 @@ void check(bool holds) {
 void parse(ConstBytes bytes) {
   const auto index = tier::store::decode_index(bytes);
   if (!index.ok()) return;
-  tier::store::StoreIndex known(uint64_t{1} << 26);
+  tier::store::StoreIndex known(uint64_t{1} << 26, 1);
   for (const auto& pack : index.value().packs) {
     for (const auto& record : pack.records) check(record.offset + record.bytes() <= pack.bytes);
     (void)known.add(pack);
   }
   for (const auto& name : index.value().erased) (void)known.erase(name);
-  for (const auto& row : index.value().families) (void)known.erase_family(row.family, row.until_ms);
+  tier::store::FamilyErasure erasure;
+  for (const auto& row : index.value().families) erasure.add(row.family, row.until_ms);
+  while (known.erase_families(erasure, 1)) {
+  }
   for (const auto& pack : index.value().packs) (void)known.drop(pack.stamp);
   check(known.records() == 0 && known.packs() == 0 && known.payload_bytes() == 0);
 }

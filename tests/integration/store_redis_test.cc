@@ -1,9 +1,6 @@
 // The store for Redis on Redis and Valkey: what its table promises, and what happens while the server does not answer.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -12,6 +9,7 @@
 #include <thread>
 
 #include "support/redis_server.h"
+#include "support/redis_stub.h"
 #include "support/store_module.h"
 #include "support/temp_dir.h"
 
@@ -19,8 +17,10 @@ namespace store_redis_test {
 namespace {
 
 using kvbm::test::RedisServer;
+using kvbm::test::RedisStub;
 using kvbm::test::StoreModule;
 using kvbm::test::StoreUrl;
+using kvbm::test::usual;
 using Started = StoreModule::Started;
 using Options = std::vector<std::string>;
 
@@ -301,96 +301,6 @@ TEST_P(RedisStoreTest, tells_who_may_not) {
   EXPECT_NE(done.message.find("lacks permission"), std::string::npos) << done.message;
 }
 
-// Sends the answers that a test prescribes.
-class OtherServer {
- public:
-  // Returns the answer to the received text that was not answered yet. "": waits for more; "hang up": closes.
-  using Handler = std::function<std::string(std::string& text)>;
-
-  explicit OtherServer(Handler handler) : handler_(std::move(handler)), fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::listen(fd_, 16);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { run(); });
-  }
-  ~OtherServer() {
-    ::shutdown(fd_, SHUT_RDWR);
-    thread_.join();
-    ::close(fd_);
-  }
-  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // Takes the words of one request off `text`; empty if the request is not complete.
-  static std::vector<std::string> take(std::string& text) {
-    std::vector<std::string> words;
-    size_t at = text.find("\r\n");
-    if (at == std::string::npos || text[0] != '*') return {};
-    const int n = std::atoi(text.c_str() + 1);
-    at += 2;
-    for (int i = 0; i < n; ++i) {
-      const size_t end = text.find("\r\n", at);
-      if (end == std::string::npos) return {};
-      const size_t bytes = static_cast<size_t>(std::atoi(text.c_str() + at + 1));
-      if (text.size() < end + 4 + bytes) return {};
-      words.push_back(text.substr(end + 2, bytes));
-      at = end + 4 + bytes;
-    }
-    text.erase(0, at);
-    return words;
-  }
-
- private:
-  void run() {
-    std::vector<std::pair<int, std::string>> guests;
-    for (bool listens = true; listens || !guests.empty();) {
-      std::vector<pollfd> polled;
-      for (const auto& guest : guests) polled.push_back({guest.first, POLLIN, 0});
-      polled.push_back({fd_, POLLIN, 0});
-      ::poll(polled.data(), polled.size(), -1);
-      if (polled.back().revents != 0) {
-        const int guest = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-        if (guest < 0) break;
-        guests.emplace_back(guest, "");
-      }
-      for (size_t i = polled.size() - 1; i-- > 0;) {
-        if (polled[i].revents == 0) continue;
-        auto& [guest, text] = guests[i];
-        char piece[4096];
-        const ssize_t got = ::recv(guest, piece, sizeof piece, 0);
-        bool goes = got <= 0;
-        if (!goes) text.append(piece, static_cast<size_t>(got));
-        while (!goes && !text.empty()) {
-          const std::string answer = handler_(text);
-          if (answer.empty()) break;
-          goes = answer == "hang up" || ::send(guest, answer.data(), answer.size(), MSG_NOSIGNAL) < 0;
-        }
-        if (!goes) continue;
-        ::close(guest);
-        guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
-      }
-    }
-    for (const auto& guest : guests) ::close(guest.first);
-  }
-
-  Handler handler_;
-  const int fd_;
-  int port_ = 0;
-  std::thread thread_;
-};
-
-// Replies of a server that stores nothing.
-std::string usual(const std::vector<std::string>& words) {
-  if (words[0] == "PING") return "+PONG\r\n";
-  if (words[0] == "GETRANGE") return "$4\r\nkvbm\r\n";
-  if (words[0] == "CLUSTER") return "-ERR This instance has cluster support disabled\r\n";
-  if (words[0] == "ZREM" || words[0] == "UNLINK") return ":0\r\n";
-  return "+OK\r\n";
-}
-
 TEST_P(RedisStoreTest, refuses_other_programs) {
   const std::vector<std::pair<std::string, std::string>> others = {
       {"HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>", "HTTP server"},
@@ -399,7 +309,7 @@ TEST_P(RedisStoreTest, refuses_other_programs) {
       {std::string(5000, '$'), "not Redis"},
       {std::string("\0\0\0\0", 4), "not Redis"}};
   for (const auto& [answer, text] : others) {
-    OtherServer other([answer = answer](std::string& asked) { return asked.clear(), answer; });
+    RedisStub other([answer = answer](std::string& asked) { return asked.clear(), answer; });
     StoreUrl there = {"redis", other.address(), "", {}, "", "a-secret"};
     EXPECT_EQ(refused(there, text), KVBM_ERR_UNSUPPORTED) << answer;
     module_->close();
@@ -408,8 +318,8 @@ TEST_P(RedisStoreTest, refuses_other_programs) {
 
 // A password must not come back in a message, whatever the server repeats.
 TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
-  OtherServer other([](std::string& asked) {
-    const auto words = OtherServer::take(asked);
+  RedisStub other([](std::string& asked) {
+    const auto words = RedisStub::take(asked);
     if (words.empty()) return std::string();
     return words[0] == "AUTH" ? "-ERR unknown command `AUTH`, with args beginning with: `a-secret`, \r\n" : usual(words);
   });
@@ -419,8 +329,8 @@ TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
 TEST_P(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
   std::string answer;
   std::mutex mutex;
-  OtherServer other([&](std::string& asked) {
-    const auto words = OtherServer::take(asked);
+  RedisStub other([&](std::string& asked) {
+    const auto words = RedisStub::take(asked);
     if (words.empty()) return std::string();
     const std::lock_guard<std::mutex> lock(mutex);
     return words[0] == "CLIENT" || words[0] == "PING" || answer.empty() ? usual(words) : answer;
@@ -462,8 +372,8 @@ TEST_P(RedisStoreTest, drops_answers_that_come_late) {
   std::condition_variable changed;
   bool holds = false;
   bool is_asked = false;
-  OtherServer other([&](std::string& asked) {
-    const auto words = OtherServer::take(asked);
+  RedisStub other([&](std::string& asked) {
+    const auto words = RedisStub::take(asked);
     if (words.empty()) return std::string();
     if (words[0] != "GETRANGE" || !words[1].ends_with(":late")) return usual(words);
     std::unique_lock<std::mutex> lock(mutex);

@@ -8,169 +8,21 @@
 #include <set>
 #include <vector>
 
-#include "support/disk_world.h"
-#include "support/sim_store.h"
+#include "support/store_host.h"
 #include "tier/store/store_format.h"
 #include "tier/store/store_tier.h"
 
 namespace kvbm::test::store_tier_test {
 namespace {
 
+using store_host::Asked;
+using store_host::Epochs;
+using store_host::Host;
+using store_host::kBytes;
+using store_host::kSecond;
+using store_host::numbers_of;
 using tier::store::StoreTier;
 using tier::store::StoreTierOptions;
-
-constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kBytes = 5000;
-
-struct Epochs final : tier::TierListener {
-  void removed(TierIndex, std::span<const Identity>, bool damaged) override { damages += damaged ? 1 : 0; }
-  void disabled(TierIndex, const Status&) override {}
-  void epoch_raised(TierIndex, const NamespaceEpoch& row) override { raised.push_back(row); }
-  uint64_t damages = 0;
-  std::vector<NamespaceEpoch> raised;
-};
-
-// Counts open requests, and checks that each is answered once.
-struct Asked {
-  uint64_t open = 0, wrong = 0, late = 0, right = 0, missed = 0, stored = 0;
-};
-
-class Host {
- public:
-  Host(SimExecutor& sim, std::shared_ptr<SimBucket> bucket, Asked& asked, uint64_t skew_ms, StoreTierOptions options = {},
-       uint64_t record_bytes = kBytes)
-      : sim_(sim), asked_(asked), bytes_(record_bytes) {
-    family_ = families_.intern(family_of(1)).value();
-    auto store = std::make_unique<SimStore>(sim, std::move(bucket));
-    control = store->control();
-    options.unix_ms = [&sim, skew_ms] { return 1'700'000'000'000 + sim.clock().now_ns() / 1'000'000 + skew_ms; };
-    options.staging_bytes = 256 << 10;
-    auto opened = StoreTier::open(std::move(store), options, sim, families_, sim.random(), nullptr, 1, &listener);
-    EXPECT_TRUE(opened.ok());
-    tier = std::move(opened).value();
-  }
-  ~Host() {
-    bool down = false;
-    tier->shutdown([&] { down = true; });
-    EXPECT_TRUE(sim_.run_until_within([&] { return down; }, 60 * kSecond));
-  }
-
-  [[nodiscard]] Identity id(uint64_t n) const { return {key_of(n), family_}; }
-  [[nodiscard]] FamilyId family() const { return family_; }
-
-  void put(const std::vector<uint64_t>& numbers, uint64_t within, bool durable = false,
-           std::set<uint64_t>* stored = nullptr) {
-    auto records = std::make_shared<std::vector<std::unique_ptr<TestRecord>>>();
-    auto batch = std::make_unique<tier::PutBatch>();
-    for (const uint64_t n : numbers) {
-      records->push_back(std::make_unique<TestRecord>(n, bytes_, family_of(1)));
-      tier::PutItem item;
-      item.id = id(n);
-      item.head = records->back()->head;
-      item.payload = records->back()->payload();
-      batch->items.push_back(item);
-    }
-    batch->deadline_ns = sim_.clock().now_ns() + within;
-    batch->durable = durable;
-    ++asked_.open;
-    batch->done = [this, records, numbers, stored](tier::PutBatch& b) {
-      --asked_.open;
-      if (sim_.clock().now_ns() > b.deadline_ns + kSecond / 10) ++asked_.late;
-      for (size_t i = 0; i < numbers.size(); ++i) {
-        if (b.status[i] != Code::ok) continue;
-        ++asked_.stored;
-        if (stored != nullptr) stored->insert(numbers[i]);
-      }
-    };
-    tier->put(std::move(batch));
-  }
-
-  // Returns the numbers that the tier finds.
-  std::vector<uint64_t> found(const std::vector<uint64_t>& numbers) {
-    std::vector<Identity> ids;
-    for (const uint64_t n : numbers) ids.push_back(id(n));
-    std::vector<tier::Found> out(ids.size());
-    tier->find(ids, out, true);
-    std::vector<uint64_t> there;
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      if (out[i].present) there.push_back(numbers[i]);
-    }
-    return there;
-  }
-
-  void get(const std::vector<uint64_t>& numbers, uint64_t within, bool borrows = false, std::set<uint64_t>* right = nullptr) {
-    struct Room {
-      tier::disk::AlignedBuffer head{8192}, payload{8192};
-    };
-    auto rooms = std::make_shared<std::vector<std::unique_ptr<Room>>>();
-    auto batch = std::make_unique<tier::GetBatch>();
-    for (const uint64_t n : numbers) {
-      rooms->push_back(std::make_unique<Room>());
-      tier::GetItem item;
-      item.id = id(n);
-      item.head = rooms->back()->head.span();
-      item.payload = rooms->back()->payload.span();
-      batch->items.push_back(std::move(item));
-    }
-    batch->deadline_ns = sim_.clock().now_ns() + within;
-    batch->accepts.verifies = batch->accepts.borrows = borrows;
-    ++asked_.open;
-    batch->done = [this, rooms, numbers, right](tier::GetBatch& b) {
-      --asked_.open;
-      if (sim_.clock().now_ns() > b.deadline_ns + kSecond / 10) ++asked_.late;
-      for (size_t i = 0; i < numbers.size(); ++i) check(b, i, numbers[i], right);
-    };
-    tier->get(std::move(batch));
-  }
-
-  std::shared_ptr<SimStore::Control> control;
-  Epochs listener;
-  std::unique_ptr<StoreTier> tier;
-
- private:
-  void check(tier::GetBatch& b, size_t i, uint64_t n, std::set<uint64_t>* right) {
-    const tier::GetItem& item = b.items[i];
-    if (b.status[i] != Code::ok) {
-      ++asked_.missed;
-      return;
-    }
-    const TestRecord expected(n, bytes_, family_of(1));
-    const ConstBytes payload = item.lender != nullptr ? item.lent : ConstBytes(item.payload).first(item.payload_bytes);
-    const bool equal = item.payload_bytes == bytes_ && item.head_bytes == expected.head.size() &&
-                       std::equal(expected.head.begin(), expected.head.end(), item.head.begin()) &&
-                       std::equal(payload.begin(), payload.end(), expected.payload().begin());
-    // The receiver checks lent bytes and rejects a record that does not verify.
-    const auto head = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
-    const bool verifies = head.ok() && leaves_verify(head.value(), payload);
-    if (b.accepts.verifies && !verifies) {
-      tier->reject(item.id, item.location);
-      ++asked_.missed;
-      return;
-    }
-    if (!equal) ++asked_.wrong;
-    ++asked_.right;
-    if (right != nullptr) right->insert(n);
-  }
-  static bool leaves_verify(const codec::HeadView& head, ConstBytes payload) {
-    for (uint32_t l = 0; l < head.header().leaf_count; ++l) {
-      const codec::Leaf leaf = head.leaf(l);
-      if (codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash) return false;
-    }
-    return true;
-  }
-
-  SimExecutor& sim_;
-  Asked& asked_;
-  const uint64_t bytes_;
-  FamilyTable families_;
-  FamilyId family_ = 0;
-};
-
-std::vector<uint64_t> numbers_of(uint64_t first, uint64_t n) {
-  std::vector<uint64_t> out;
-  for (uint64_t i = 0; i < n; ++i) out.push_back(first + i);
-  return out;
-}
 
 TEST(StoreTier, another_host_finds_within_a_second_what_one_wrote) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -391,8 +243,9 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
     [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner->facts(); }
     void start(std::unique_ptr<tier::store::ObjectRequest> r) override { inner->start(std::move(r)); }
     void cancel(uint64_t id) noexcept override { inner->cancel(id); }
-    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r) override {
-      return inner->run(std::move(r));
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> late) override {
+      return inner->run(std::move(r), std::move(late));
     }
     void close() noexcept override { inner->close(); }
       void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner->control()->dead = true; }
@@ -420,6 +273,50 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
   b.value()->shutdown([&] { over = true; });
   EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
   EXPECT_TRUE(down->closed());
+}
+
+// The read ends while the task that planned it still runs, as on another thread.
+TEST(StoreTier, an_index_object_that_could_not_be_read_at_once_is_read_soon) {
+  SimExecutor sim(18);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  a.put(numbers_of(1, 4), 10 * kSecond, true);  // one pack, one index object
+  sim.run_for(30 * kSecond);                    // only a full listing shows it
+  struct RefusesFirst final : tier::store::ObjectStore {
+    RefusesFirst(SimExecutor& executor, const std::shared_ptr<SimBucket>& shared) : sim(executor), inner(executor, shared) {}
+    [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner.facts(); }
+    void start(std::unique_ptr<tier::store::ObjectRequest> r) override {
+      if (refused || r->verb != tier::store::Verb::get) return inner.start(std::move(r));
+      refused = true;
+      r->code = Code::not_permitted;
+      auto finished = std::move(r->finished);
+      finished(std::move(r));
+      sim.run_for(kSecond / 1000);
+    }
+    void cancel(uint64_t id) noexcept override { inner.cancel(id); }
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> late) override {
+      return inner.run(std::move(r), std::move(late));
+    }
+    void close() noexcept override { inner.close(); }
+    void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner.control()->dead = true; }
+    SimExecutor& sim;
+    SimStore inner;
+    bool refused = false;
+  };
+  FamilyTable families;
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  options.unix_ms = [&sim] { return store_host::unix_ms_of(sim); };
+  auto b = StoreTier::open(std::make_unique<RefusesFirst>(sim, bucket), options, sim, families, sim.random(), nullptr, 1,
+                           nullptr);
+  ASSERT_TRUE(b.ok());
+  sim.run_for(30 * kSecond);
+  EXPECT_EQ(b.value()->stats().records, 4U);
+  bool over = false;
+  b.value()->shutdown([&] { over = true; });
+  EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
 }
 
 TEST(StoreTier, a_capacity_and_an_age_are_kept_by_one_of_the_hosts) {

@@ -3,9 +3,11 @@
 python3 mooncake_directory.py CLIENT_PY
 """
 import importlib.util
+import json
 import sys
 import threading
 import time
+import zlib
 
 spec = importlib.util.spec_from_file_location("client", sys.argv[1])
 client = importlib.util.module_from_spec(spec)
@@ -177,6 +179,15 @@ def what_is_no_directory_is_passed_over():
     assert names(a) == names(b) == [index(1), index(2)]
 
 
+def what_inflates_to_any_size_is_passed_over():
+    values, a, b = world(2)
+    put(values, a, index(1))
+    values["#100"] = zlib.compress(json.dumps({"who": "x" * (65 << 20), "at": time.time() + 9, "few": [], "open": [index(9)],
+                                               "segments": []}).encode())
+    values["#101"] = zlib.compress(b"[" * (1 << 20))  # deeper than the stack
+    assert names(a) == names(b) == [index(1)]
+
+
 def many_threads_add():
     values, a, b = world(2)
     some = [threading.Thread(target=lambda d=d, k=k: [put(values, d, index(k * 1000 + i)) for i in range(200)])
@@ -190,7 +201,7 @@ def many_threads_add():
 
 CHECKS = (what_one_adds_all_list, what_one_removes_leaves, a_lost_directory_is_written_again, a_lost_segment_is_written_again,
           an_epoch_is_in_every_directory, a_place_that_was_left_is_taken_over, names_of_what_was_evicted_go,
-          places_are_bounded, what_is_no_directory_is_passed_over, many_threads_add)
+          places_are_bounded, what_is_no_directory_is_passed_over, what_inflates_to_any_size_is_passed_over, many_threads_add)
 for check in CHECKS:
     check()
 print("%d checks of directories" % len(CHECKS))

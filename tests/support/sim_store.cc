@@ -49,8 +49,15 @@ void SimStore::cancel(uint64_t id) noexcept {
   });
 }
 
-std::unique_ptr<ObjectRequest> SimStore::run(std::unique_ptr<ObjectRequest> request) {
-  if (control_->dead || chance(control_->faults.hangs)) return nullptr;
+std::unique_ptr<ObjectRequest> SimStore::run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> late) {
+  if (control_->dead) return nullptr;
+  if (chance(control_->faults.hangs)) {
+    const uint64_t id = request->id;
+    request->finished = [late = std::move(late)](std::unique_ptr<ObjectRequest>) mutable { late(); };
+    hanging_[id] = std::move(request);
+    cancel(id);
+    return nullptr;
+  }
   if (control_->down || chance(control_->faults.refused)) {
     request->code = Code::io_error;
   } else {

@@ -62,7 +62,8 @@ class SimStore final : public tier::store::ObjectStore {
   tier::store::StoreFacts& facts_for_test() { return facts_; }
   void start(std::unique_ptr<tier::store::ObjectRequest> request) override;
   void cancel(uint64_t id) noexcept override;
-  std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> request) override;
+  std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> request,
+                                                  UniqueFunction<void()> late) override;
   void close() noexcept override { closed_ = true; }
   void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { control_->dead = true; }
   [[nodiscard]] bool closed() const { return closed_; }

@@ -82,7 +82,7 @@ class RawStore {
     for (bool more = true; more;) {
       auto list = request(Verb::list, std::string(prefix), 256 << 10);
       list->after = out.empty() ? "" : out.back();
-      const auto back = store_->run(std::move(list));
+      const auto back = store_->run(std::move(list), {});
       if (back == nullptr || back->code != Code::ok) return failed_request(back.get());
       std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
       for (size_t end = left.find('\0'); end != std::string_view::npos; end = left.find('\0')) {
@@ -138,11 +138,11 @@ class RawStore {
   Status remove(const std::string& name, bool listed) {
     auto gone = request(Verb::remove, name, 0);
     gone->listed = listed;
-    const auto back = store_->run(std::move(gone));
+    const auto back = store_->run(std::move(gone), {});
     return back != nullptr && back->code == Code::ok ? Status{} : failed_request(back.get());
   }
   Status remove_packs_of(const std::string& index_name) {
-    const auto back = store_->run(request(Verb::get, index_name, tier::store::kMaxIndexBytes));
+    const auto back = store_->run(request(Verb::get, index_name, tier::store::kMaxIndexBytes), {});
     if (back == nullptr || back->code != Code::ok) return failed_request(back.get());
     const auto index = tier::store::decode_index(ConstBytes(back->data.span()).first(back->done));
     if (!index.ok()) return index.status();
@@ -266,7 +266,7 @@ Result<double> lookup_in_back_off() {
 }
 
 double index_bytes() {
-  tier::store::StoreIndex index(uint64_t{4} << 30);
+  tier::store::StoreIndex index(uint64_t{4} << 30, 1);
   SeededRandom random(1);
   for (uint64_t n = 0; n < kIndexRecords; n += kPerPack) {
     tier::store::PackRow row;

@@ -1,6 +1,7 @@
 #include "capi/plugin/table_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/clock.h"
@@ -87,7 +88,9 @@ TableStore::~TableStore() {
   if (store_ != nullptr) close();
 }
 
-void TableStore::start(std::unique_ptr<ObjectRequest> request) {
+void TableStore::start(std::unique_ptr<ObjectRequest> request) { (void)begin(std::move(request)); }
+
+std::shared_ptr<TableStore::Flight> TableStore::begin(std::unique_ptr<ObjectRequest> request) {
   auto flight = std::make_shared<Flight>();
   kvbm_store_op_t& op = flight->op;
   ObjectRequest& r = *request;
@@ -108,13 +111,14 @@ void TableStore::start(std::unique_ptr<ObjectRequest> request) {
   kvbm_store_op_t* const started = &op;
   {
     MutexLock lock(mutex_);
-    flights_.emplace(started, std::move(flight));
+    flights_.emplace(started, flight);
   }
-  if (!blocks_) {
+  if (blocks_) {
+    threads_->post([table = &table_, store = store_, started] { table->start(store, &started, 1); });
+  } else {
     table_.start(store_, &started, 1);
-    return;
   }
-  threads_->post([table = &table_, store = store_, started] { table->start(store, &started, 1); });
+  return flight;
 }
 
 void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t status) {
@@ -150,10 +154,19 @@ void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t stat
 }
 
 void TableStore::logged(void* context, int32_t level, const char* text) {
-  const auto* const self = static_cast<const TableStore*>(context);
-  if (self->log_ == nullptr || text == nullptr) return;
+  auto* const self = static_cast<TableStore*>(context);
+  if (text == nullptr) return;
+  const Log* log = nullptr;
+  {
+    MutexLock lock(self->mutex_);
+    if (self->log_ == nullptr) return;
+    log = self->log_;
+    ++self->logging_;
+  }
   const LogLevel levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug};
-  self->log_->write(levels[std::clamp(level, 0, 3)], "store", std::string(text, strnlen(text, 1024)));
+  log->write(levels[std::clamp(level, 0, 3)], "store", std::string(text, strnlen(text, 1024)));
+  MutexLock lock(self->mutex_);
+  if (--self->logging_ == 0) self->logged_.notify_all();
 }
 
 void TableStore::cancel(uint64_t id) noexcept {
@@ -168,13 +181,39 @@ void TableStore::cancel(uint64_t id) noexcept {
   if (found != nullptr) table_.cancel(store_, &found->op);
 }
 
-std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request) {
-  const auto ended = std::make_shared<Awaited<std::unique_ptr<ObjectRequest>>>();
+std::unique_ptr<ObjectRequest> TableStore::run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> late) {
+  enum class State : uint8_t { runs, ended, given_up };
+  struct Wait {
+    Awaited<std::unique_ptr<ObjectRequest>> ended;
+    std::atomic<State> state{State::runs};
+    UniqueFunction<void()> late;
+  };
+  const auto wait = std::make_shared<Wait>();
+  wait->late = std::move(late);
   const SystemClock clock;
   const uint64_t until = deadline_after(clock, request->timeout_ns + request->timeout_ns / 8 + 1'000'000);
-  request->finished = [ended](std::unique_ptr<ObjectRequest> back) { ended->give(std::move(back)); };
-  start(std::move(request));
-  return ended->wait_until(clock, until) ? ended->wait() : nullptr;
+  request->finished = [wait](std::unique_ptr<ObjectRequest> back) {
+    wait->ended.give(std::move(back));
+    if (wait->state.exchange(State::ended) == State::given_up && wait->late) wait->late();
+  };
+  const auto flight = begin(std::move(request));  // keeps the operation alive if it finishes during cancel
+  if (wait->ended.wait_until(clock, until) || wait->state.exchange(State::given_up) == State::ended) {
+    return wait->ended.wait();
+  }
+  if (table_.cancel != nullptr) table_.cancel(store_, &flight->op);
+  return nullptr;
+}
+
+// The store lives on, and so does this object, but not the log: it belongs to the context.
+void TableStore::leave(std::unique_ptr<ObjectStore> self) noexcept {
+  [[maybe_unused]] auto* lives = self.release();
+  MutexLock lock(mutex_);
+  log_ = nullptr;
+  while (logging_ > 0) {
+    std::unique_lock<std::mutex> native(mutex_.native(), std::adopt_lock);
+    logged_.wait(native);
+    native.release();
+  }
 }
 
 void TableStore::close() noexcept {

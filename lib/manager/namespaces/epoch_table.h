@@ -31,7 +31,7 @@ class EpochTable {
   static constexpr size_t kForeignRows = kRows / 4;
   // Limits on a peer's report: at most so far above the epoch known here, and never above the highest.
   static constexpr uint64_t kMaxStep = uint64_t{1} << 32;
-  static constexpr uint64_t kMaxFromPeer = uint64_t{1} << 63;
+  static constexpr uint64_t kMaxFromPeer = tier::kMaxSharedEpoch;
 
   // Returns true if a pool can have reached the epoch that a peer reports.
   [[nodiscard]] static bool plausible(uint64_t known, uint64_t said) noexcept {

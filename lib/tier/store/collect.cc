@@ -9,6 +9,7 @@ namespace kvbm::tier::store {
 namespace {
 constexpr uint64_t kFirstSignNs = 1'000'000'000;
 constexpr uint64_t kSignNs = 30'000'000'000;
+// Distance of a sign from now, either way, up to which its writer counts, and from which on the sign is removed.
 constexpr uint64_t kAliveMs = 90'000;
 constexpr uint64_t kForgottenMs = 3'600'000;
 // Most objects that one round removes.
@@ -70,8 +71,10 @@ void StoreCore::elect(std::vector<WriterSign> signs) {
   const uint64_t ms = unix_ms();
   uint64_t first = writer_;
   for (const WriterSign& sign : signs) {
-    if (sign.ms + kAliveMs >= ms) first = std::min(first, sign.writer);
-    if (sign.writer != writer_ && sign.ms + kForgottenMs < ms) {
+    // A sign from the future is of a wrong clock, and would be alive for as long as the clock is ahead.
+    const uint64_t away = sign.ms > ms ? sign.ms - ms : ms - sign.ms;
+    if (away <= kAliveMs) first = std::min(first, sign.writer);
+    if (sign.writer != writer_ && away > kForgottenMs) {
       remove(writer_name(sign.writer, sign.ms), true, [](Code) {});
     }
   }

@@ -11,8 +11,11 @@ namespace {
 constexpr size_t kListBytes = 256 << 10;
 // Most names that one listing gives: more were not written by a library like this one.
 constexpr uint64_t kMaxListed = 4'000'000;
-// Index objects that are read at a time.
+// Index objects that are read at a time. Of those of more than kListBytes, one: its memory is kMaxIndexBytes.
 constexpr size_t kReadAtOnce = 8;
+// Index objects that wait until older ones are read. With more, only the oldest is read, for which they wait.
+constexpr size_t kMaxArrived = 32;
+constexpr uint64_t kMaxArrivedBytes = kMaxIndexBytes;
 // All names are listed again after this time, to find objects that a wrong clock or a late put has hidden.
 constexpr uint64_t kWholeNs = 600'000'000'000;
 // Time between two listings of all epochs.
@@ -70,15 +73,15 @@ void StoreCore::read_epochs() {
     if (const auto row = parse_epoch_name(name)) rows->push_back(*row);
   };
   listing->done = [self = shared_from_this(), rows](Code code) {
-    if (code == Code::ok) self->epochs_listed(*rows);
+    if (code == Code::ok) self->epochs_listed(std::move(*rows));
     if (self->epochs_known_) return self->poll_indexes();
     self->poll_later();
   };
   list(std::move(listing));
 }
 
-void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
-  const bool all = rows.size() <= kMaxListedEpochs && learn_epochs(rows, true);
+void StoreCore::epochs_listed(std::vector<NamespaceEpoch> rows) {
+  const bool all = rows.size() <= kMaxListedEpochs && learn_epochs(std::move(rows), true);
   bool first = false;
   {
     MutexLock lock(mutex_);
@@ -95,7 +98,8 @@ void StoreCore::epochs_listed(const std::vector<NamespaceEpoch>& rows) {
 
 // Reports the rows of a listing each time: a listener that could not take an epoch, for instance because another tier
 // did not write it down, gets it again. Returns false if there was no place for a row of a listing.
-bool StoreCore::learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed) {
+bool StoreCore::learn_epochs(std::vector<NamespaceEpoch> rows, bool listed) {
+  drop_implausible(rows);
   std::vector<NamespaceEpoch> reported;
   bool all = true;
   {
@@ -147,13 +151,7 @@ void StoreCore::poll_indexes() {
     if (const auto stamp = parse_stamp(kIndexPrefix, name)) found->push_back(*stamp);
   };
   listing->done = [self = shared_from_this(), found, whole, at](Code code) {
-    if (code == Code::ok) {
-      self->follow(*found, whole);
-      if (whole) {
-        MutexLock lock(self->mutex_);
-        self->last_whole_ns_ = std::max<uint64_t>(at, 1);
-      }
-    }
+    if (code == Code::ok) self->follow(*found, whole ? std::max<uint64_t>(at, 1) : 0);
     self->poll_later();
   };
   list(std::move(listing));
@@ -165,64 +163,93 @@ void StoreCore::poll_later() {
   executor_.post_at(now() + options_.poll_ns, [self = shared_from_this()] { self->poll(); });
 }
 
-// `whole`: `found` has all index objects of the store.
-void StoreCore::follow(const std::vector<Stamp>& found, bool whole) {
+// `whole_ns`: if it is not 0, `found` has all index objects of the store at that time.
+void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
+  const bool whole = whole_ns != 0;
+  uint64_t oldest = 0;
   {
     MutexLock lock(mutex_);
     for (const Stamp& stamp : found) {
-      if (known_indexes_.insert(stamp).second) to_read_.emplace_back(stamp, false);
+      if (known_indexes_.insert(stamp).second) to_read_.push_back({stamp});
     }
     if (whole) {
+      // Before anything is read: a read that fails asks for another full listing.
+      last_whole_ns_ = whole_ns;
       const std::set<Stamp> there(found.begin(), found.end());
-      const uint64_t recent = unix_ms() - std::min(unix_ms(), kOverlapMs);
-      const auto is_gone = [&](const Stamp& stamp) { return stamp.ms < recent && !there.contains(stamp); };
+      const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
+      // A recent one may have been written or found since that listing began.
+      const auto is_gone = [&](const Stamp& stamp) {
+        return (stamp.ms < recent || stamp.ms > ms + kOverlapMs) && !there.contains(stamp);
+      };
       std::erase_if(known_indexes_, is_gone);
       std::erase_if(opaque_indexes_, is_gone);
       // An index object is removed when all of its packs are, so packs older than every index object have none.
-      const uint64_t oldest = there.empty() ? unix_ms() : there.begin()->ms;
-      while (const Stamp* const pack = index_.oldest()) {
-        if (pack->ms + kUntoldMs >= oldest) break;
-        counts_.evicted += index_.drop(Stamp(*pack));
-      }
+      oldest = there.empty() ? unix_ms() : there.begin()->ms;
     }
-    std::sort(to_read_.begin(), to_read_.end());
+    std::sort(to_read_.begin(), to_read_.end(), [](const ToRead& a, const ToRead& b) { return a.stamp < b.stamp; });
+  }
+  for (bool more = whole; more;) {
+    MutexLock lock(mutex_);
+    const Stamp* const pack = index_.oldest();
+    more = pack != nullptr && pack->ms + kUntoldMs < oldest;
+    if (more) counts_.evicted += index_.drop(Stamp(*pack));
   }
   read_indexes();
+}
+
+// Returns null if nothing is to be read now.
+StoreCore::ToRead* StoreCore::next_to_read() {
+  if (reading_ >= kReadAtOnce) return nullptr;
+  const auto next = std::find_if(to_read_.begin(), to_read_.end(), [](const ToRead& each) { return !each.requested; });
+  if (next == to_read_.end() || (next->large && reading_large_)) return nullptr;
+  const bool full = arrived_.size() >= kMaxArrived || arrived_bytes_ >= kMaxArrivedBytes;
+  return full && next != to_read_.begin() ? nullptr : &*next;
 }
 
 void StoreCore::read_indexes() {
   for (;;) {
     Stamp stamp;
+    bool large = false;
     {
       MutexLock lock(mutex_);
-      if (reading_ >= kReadAtOnce || arrived_.size() >= 4 * kReadAtOnce) return;
-      const auto next = std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return !each.second; });
-      if (next == to_read_.end()) return;
-      next->second = true;
-      stamp = next->first;
+      ToRead* const next = next_to_read();
+      if (next == nullptr) return;
+      next->requested = true;
+      stamp = next->stamp;
+      large = next->large;
+      reading_large_ = reading_large_ || large;
       ++reading_;
     }
     // Requests the first kListBytes only, because most index objects are smaller. A larger one is requested once more,
     // with its whole size.
     auto get = request(Verb::get, stamped_name(kIndexPrefix, stamp));
-    get->data = Buffer::of(kListBytes);
-    get->bytes = kListBytes;
-    requests_->submit(std::move(get), now() + 2 * options_.timeout_ns, false,
-                      [self = shared_from_this(), stamp](Code code, std::unique_ptr<ObjectRequest> back) {
-                        self->index_read(stamp, code, std::move(back));
+    get->bytes = large ? kMaxIndexBytes : kListBytes;
+    get->data = Buffer::of(get->bytes);
+    requests_->submit(std::move(get), now() + (large ? 4 : 2) * options_.timeout_ns, false,
+                      [self = shared_from_this(), stamp, large](Code code, std::unique_ptr<ObjectRequest> back) {
+                        self->index_read(stamp, large, code, std::move(back));
                       });
   }
 }
 
-void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> back) {
-  if (code == Code::ok && back->done == back->bytes && back->bytes < kMaxIndexBytes) {
-    back->data = Buffer::of(kMaxIndexBytes);
-    back->bytes = kMaxIndexBytes;
-    requests_->submit(std::move(back), now() + 4 * options_.timeout_ns, false,
-                      [self = shared_from_this(), stamp](Code again, std::unique_ptr<ObjectRequest> whole) {
-                        self->index_read(stamp, again, std::move(whole));
-                      });
-    return;
+// Marks an index object to be read once more, with its whole size. False: it is not wanted any more.
+bool StoreCore::note_large(const Stamp& stamp) {
+  MutexLock lock(mutex_);
+  const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
+  if (at == to_read_.end()) return false;
+  at->large = true;
+  at->requested = false;
+  --reading_;
+  return true;
+}
+
+void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> back) {
+  if (code == Code::ok && !large && back->done == back->bytes) {
+    if (!closing_ && note_large(stamp)) {
+      back.reset();  // before more is read
+      return read_indexes();
+    }
+    code = Code::closed;
   }
   std::unique_ptr<IndexObject> index;
   Status wrong;
@@ -238,7 +265,8 @@ void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<Object
   {
     MutexLock lock(mutex_);
     --reading_;
-    const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const auto& each) { return each.first == stamp; });
+    if (large) reading_large_ = false;
+    const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
     if (code != Code::ok && code != Code::miss && !closing_) {
       // The store has failed: the next poll lists again.
       if (at != to_read_.end()) to_read_.erase(at);
@@ -248,7 +276,10 @@ void StoreCore::index_read(const Stamp& stamp, Code code, std::unique_ptr<Object
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
       missed_index_ = missed_index_ || !wrong.ok();
       if (!wrong.ok()) opaque_indexes_.insert(stamp);
-      arrived_[stamp] = std::move(index);
+      Arrived& arrived = arrived_[stamp];
+      arrived.bytes = index != nullptr ? back->done : 0;
+      arrived.index = std::move(index);
+      arrived_bytes_ += arrived.bytes;
     }
   }
   if (first_wrong) say(LogLevel::warning, wrong.message() + ": " + stamped_name(kIndexPrefix, stamp));
@@ -264,10 +295,11 @@ void StoreCore::apply_in_order() {
     {
       MutexLock lock(mutex_);
       if (applying_ || to_read_.empty()) return;
-      stamp = to_read_.front().first;
+      stamp = to_read_.front().stamp;
       const auto at = arrived_.find(stamp);
       if (at == arrived_.end()) return;
-      index = std::move(at->second);
+      index = std::move(at->second.index);
+      arrived_bytes_ -= at->second.bytes;
       arrived_.erase(at);
       to_read_.pop_front();
       applying_ = true;
@@ -289,11 +321,21 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
       counts_.dropped_full += pack.records.size();
     }
   }
-  {
+  for (size_t at = 0; at < index.erased.size();) {
     MutexLock lock(mutex_);
-    for (const RecordName& name : index.erased) index_.erase(name, stamp.ms);
-    for (const ErasedFamily& row : index.families) index_.erase_family(row.family, std::min(row.until_ms, stamp.ms));
+    const size_t end = std::min(at + kRecordsAtOnce, index.erased.size());
+    for (; at < end; ++at) index_.erase(index.erased[at], stamp.ms);
   }
+  FamilyErasure erasure;
+  for (size_t at = 0; at < index.families.size();) {
+    MutexLock lock(mutex_);
+    const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
+    for (; at < end; ++at) {
+      const ErasedFamily& row = index.families[at];
+      if (index_.has_family(row.family)) erasure.add(row.family, std::min(row.until_ms, stamp.ms));
+    }
+  }
+  erase_families(erasure);
   if (full) say(LogLevel::warning, "its index has no room for all that is in the store: raise the option index");
 }
 

@@ -59,10 +59,11 @@ class ObjectStore {
   virtual void start(std::unique_ptr<ObjectRequest> request) = 0;
   // The result is no longer needed: finish the request soon. An id that is not in flight is ignored. Thread: any.
   virtual void cancel(uint64_t id) noexcept = 0;
-  // Calls start() and waits: at most the request's timeout and a little. Null if the request did not end in that time.
+  // Calls start() and waits: at most the request's timeout and a little. A request that does not end in that time is
+  // cancelled, and null is returned. `late` runs when the store has ended it after all, on any thread; it may be empty.
   // For the few calls that must be on the medium before they return. Thread: not the executor's.
-  virtual std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) = 0;
-  // Called after the last request has finished; waits for the store's threads.
+  virtual std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> late) = 0;
+  // Called after the last request has finished, those of run() included; waits for the store's threads.
   virtual void close() noexcept = 0;
   // Called instead of close() if some requests never finish. `self` is this object; it lives as long as they may touch
   // it.

@@ -76,6 +76,43 @@ void Requests::submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_
   pump();
 }
 
+std::unique_ptr<ObjectRequest> Requests::run(std::unique_ptr<ObjectRequest> request) {
+  uint64_t id = 0;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return nullptr;
+    id = next_run_++;
+    running_.emplace(id, false);
+    ++calling_;
+    ++stats_.requests;
+    if (request->verb == Verb::put) stats_.sent_bytes += request->bytes;
+  }
+  request->id = id;
+  auto back = store_.run(std::move(request), [self = shared_from_this(), id] { self->ran(id); });
+  if (back != nullptr) {
+    ran(id);
+  } else {
+    MutexLock lock(mutex_);
+    if (const auto at = running_.find(id); at != running_.end()) {
+      at->second = true;
+      ++stats_.unanswered;
+    }
+  }
+  called();
+  return back;
+}
+
+void Requests::ran(uint64_t id) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = running_.find(id);
+    if (at == running_.end()) return;
+    if (at->second) --stats_.unanswered;
+    running_.erase(at);
+  }
+  end_if_idle();
+}
+
 bool Requests::take_next(CallRef& call, uint64_t now) {
   if (closed_) return false;  // nothing is queued, and the store may be gone
   // A store that does not answer must not get ever more requests.
@@ -308,6 +345,7 @@ StoreStats Requests::stats() const {
 void Requests::shutdown(UniqueFunction<void(bool)> done) {
   std::deque<CallRef> queued;
   std::map<uint64_t, CallRef> in_flight;
+  std::map<uint64_t, bool> running;
   {
     MutexLock lock(mutex_);
     closed_ = true;
@@ -316,10 +354,12 @@ void Requests::shutdown(UniqueFunction<void(bool)> done) {
     queued.insert(queued.end(), others_.begin(), others_.end());
     others_.clear();
     in_flight = in_flight_;
+    running = running_;
     ++calling_;
   }
   for (const CallRef& call : queued) end(call, Code::closed, std::move(call->request));
   for (const auto& [id, call] : in_flight) store_.cancel(id);
+  for (const auto& [id, given_up] : running) store_.cancel(id);
   called();
   executor_.post_at(executor_.clock().now_ns() + kCloseNs, [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -349,7 +389,7 @@ void Requests::end_if_idle() {
   bool all = false;
   {
     MutexLock lock(mutex_);
-    all = in_flight_.empty() && waiting_ == 0 && calling_ == 0;
+    all = in_flight_.empty() && running_.empty() && waiting_ == 0 && calling_ == 0;
     if (!idle_ || telling_ != 0 || (!all && !leaves_)) return;
     left_ = true;
     idle = std::move(idle_);

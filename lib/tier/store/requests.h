@@ -39,6 +39,9 @@ class Requests : public std::enable_shared_from_this<Requests> {
 
   // `urgent`: goes before requests that are not. io_error at once during back-off.
   void submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_ns, bool urgent, Done done);
+  // Runs a request on the caller's thread, without retries and also in back-off: ObjectStore::run(). Null if it did not
+  // end in time, or after shutdown(). It counts as in flight until the store has ended it.
+  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request);
   // True if the store is in back-off: requests are refused now.
   [[nodiscard]] bool backs_off() const noexcept;
   // True if no request waits to be sent, and half of those that the store takes at a time are not in use.
@@ -84,6 +87,8 @@ class Requests : public std::enable_shared_from_this<Requests> {
   void tell(int change);
   // Ends a call of the store that was counted in calling_.
   void called();
+  // Forgets a request of run() that the store has ended.
+  void ran(uint64_t id);
   void end_if_idle();
 
   ObjectStore& store_;
@@ -95,6 +100,9 @@ class Requests : public std::enable_shared_from_this<Requests> {
   mutable Mutex mutex_;
   std::deque<CallRef> urgent_ KVBM_GUARDED_BY(mutex_), others_ KVBM_GUARDED_BY(mutex_);
   std::map<uint64_t, CallRef> in_flight_ KVBM_GUARDED_BY(mutex_);  // the store has them; by the id of the try
+  // Requests of run() that the store has, by id; true: its caller has given up.
+  std::map<uint64_t, bool> running_ KVBM_GUARDED_BY(mutex_);
+  uint64_t next_run_ KVBM_GUARDED_BY(mutex_) = uint64_t{1} << 63;  // ids of their own
   uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;    // calls that wait for their next try
   // Threads that are calling the store: requests may end meanwhile, but the store must not be destroyed.
   uint32_t calling_ KVBM_GUARDED_BY(mutex_) = 0;

@@ -20,6 +20,7 @@
 #include "tier/store/requests.h"
 #include "tier/store/store_index.h"
 #include "tier/store/store_tier.h"
+#include "tier/store/unpublished_rows.h"
 
 namespace kvbm::tier::store {
 
@@ -36,6 +37,11 @@ inline constexpr uint64_t kMaxEpochs = 65'536;
 // Hosts that write at the same time may exceed kMaxEpochs a little. A store that lists more than twice as many does not
 // hold what this library wrote: nothing is found in it.
 inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
+
+// Memory of the name of an index object that was read: a node of std::set with the overhead of malloc.
+inline constexpr uint64_t kKnownBytes = 80;
+// Records that are erased or compared in one hold of the lock, which lookups wait for.
+inline constexpr size_t kRecordsAtOnce = 16'384;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
  public:
@@ -106,6 +112,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void pack_sent(const PackRef& pack, Code code);
   void publish_soon();
   void publish();
+  void lose_rows();
   void published(uint64_t ms, Code code);
   void settle_syncs(const PackRef& pack, bool failed, After& after) KVBM_REQUIRES(mutex_);
   void run(After& after);
@@ -182,17 +189,31 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   };
   void list(std::shared_ptr<Listing> listing);
   void read_epochs();
-  void epochs_listed(const std::vector<NamespaceEpoch>& rows);
+  void epochs_listed(std::vector<NamespaceEpoch> rows);
+  void drop_implausible(std::vector<NamespaceEpoch>& rows);
   void poll();
   void poll_indexes();
   void poll_later();
-  void follow(const std::vector<Stamp>& found, bool whole);
+  void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
+  // An index object that is to be read, or is being read.
+  struct ToRead {
+    Stamp stamp;
+    bool requested = false;
+    bool large = false;  // has more than kListBytes: that much was read in vain
+  };
+  struct Arrived {
+    std::unique_ptr<IndexObject> index;  // null: it could not be read
+    uint64_t bytes = 0;
+  };
   void read_indexes();
-  void index_read(const Stamp& stamp, Code code, std::unique_ptr<ObjectRequest> request);
+  ToRead* next_to_read() KVBM_REQUIRES(mutex_);
+  bool note_large(const Stamp& stamp);
+  void index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
+  void erase_families(FamilyErasure& erasure);
   // `listed`: the rows are those of a listing of all epochs.
-  bool learn_epochs(const std::vector<NamespaceEpoch>& rows, bool listed);
+  bool learn_epochs(std::vector<NamespaceEpoch> rows, bool listed);
 
   // ---- Removing old packs (collect.cc) ----
   void collect_later();
@@ -263,9 +284,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet
   uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of these packs
   std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
-  IndexObject unpublished_rows_ KVBM_GUARDED_BY(mutex_);  // without packs: those are in unpublished_
+  UnpublishedRows unpublished_rows_ KVBM_GUARDED_BY(mutex_);
   std::vector<PackRef> telling_ KVBM_GUARDED_BY(mutex_);  // packs in the index object that is being written
-  IndexObject telling_rows_ KVBM_GUARDED_BY(mutex_);
+  UnpublishedRows telling_rows_ KVBM_GUARDED_BY(mutex_);
+  bool rows_lost_ KVBM_GUARDED_BY(mutex_) = false;  // some were left out since the last index object
   bool publishing_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_planned_ KVBM_GUARDED_BY(mutex_) = false;
   bool publish_failed_ KVBM_GUARDED_BY(mutex_) = false;  // the last one failed: the next is not made at once
@@ -283,9 +305,12 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);  // at most 2 * kMaxListedEpochs
   uint64_t epochs_read_ns_ KVBM_GUARDED_BY(mutex_) = 0;             // time of the last listing of all epochs
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
+  bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
-  std::deque<std::pair<Stamp, bool>> to_read_ KVBM_GUARDED_BY(mutex_);  // in order; true: requested
-  std::map<Stamp, std::unique_ptr<IndexObject>> arrived_ KVBM_GUARDED_BY(mutex_);  // null: could not be read
+  std::deque<ToRead> to_read_ KVBM_GUARDED_BY(mutex_);  // in order
+  std::map<Stamp, Arrived> arrived_ KVBM_GUARDED_BY(mutex_);
+  uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
+  bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
   // Index objects that could not be understood, for instance of a newer version: what they name is not known here.
   std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);  // a subset of known_indexes_

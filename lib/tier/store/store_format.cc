@@ -263,7 +263,8 @@ Result<IndexObject> decode_index(ConstBytes bytes) {
     const uint32_t n = r.take<uint32_t>();
     pack.bytes = r.take<uint64_t>();
     counted += n;
-    if (r.take<uint64_t>() != 0 || n > kMaxPackRecords || counted > records || pack.stamp.ms >> 48 != 0) {
+    if (r.take<uint64_t>() != 0 || n > kMaxPackRecords || counted > records || pack.stamp.ms >> 48 != 0 ||
+        pack.bytes > kMaxPackBytes) {
       return Status(Code::damaged, kDamaged);
     }
     pack.records.resize(n);

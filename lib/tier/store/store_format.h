@@ -26,6 +26,8 @@ inline constexpr size_t kFamilyRowBytes = 16;
 inline constexpr size_t kNameRowBytes = 16;
 inline constexpr size_t kEpochRowBytes = 24;
 inline constexpr uint32_t kMaxPackRecords = 1U << 16;
+// Largest size of a pack of any writer: a record's place in it has 32 bits.
+inline constexpr uint64_t kMaxPackBytes = UINT32_MAX;
 // Largest size of an index object of any writer.
 inline constexpr size_t kMaxIndexBytes = size_t{32} << 20;
 
@@ -99,7 +101,7 @@ struct IndexObject {
   }
 };
 [[nodiscard]] std::vector<std::byte> encode_index(const Stamp& stamp, const IndexObject& index);
-// Checks counts, sizes, and that every record lies within its pack. Errors: damaged, newer_version.
+// Checks counts, sizes of packs, and that every record lies within its pack. Errors: damaged, newer_version.
 Result<IndexObject> decode_index(ConstBytes bytes);
 
 }  // namespace kvbm::tier::store

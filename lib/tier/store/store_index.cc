@@ -1,34 +1,52 @@
 #include "tier/store/store_index.h"
 
+#include <bit>
+
+#include "base/crypto/random.h"
+
 namespace kvbm::tier::store {
 
 namespace {
+__extension__ using Wide = unsigned __int128;
 // Slots of a part when it is made, and the largest share of its slots in use.
 constexpr size_t kFirstSlots = 16;
 constexpr size_t kLoadNumerator = 4, kLoadDenominator = 5;
 // A node of std::map with its stamp, and the overhead of malloc for it and for a pack's entries.
 constexpr uint64_t kPackOverhead = 112;
+// A node of std::unordered_map with a family's count, its place in the table, and the overhead of malloc.
+constexpr uint64_t kFamilyOverhead = 56;
 }  // namespace
 
-// The high bits choose the part, the low ones are in the slot: the place is made from those between.
-size_t StoreIndex::home(const Part& part, uint64_t name) noexcept {
-  const uint64_t middle = name >> 16 & 0xFFFFFFFFULL;
+StoreIndex::StoreIndex(uint64_t max_bytes, uint64_t seed) : max_bytes_(max_bytes) {
+  SeededRandom random(seed);
+  key_ = {random.next(), random.next()};
+}
+
+// Folds a product of both halves of the key, as wyhash does (https://github.com/wangyi-fudan/wyhash, 2019). One
+// multiplication, because find() makes it.
+uint64_t StoreIndex::hash_of(uint64_t name) const noexcept {
+  const Wide product = static_cast<Wide>(name ^ key_[0]) * (std::rotl(name, 32) ^ key_[1]);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+size_t StoreIndex::home(const Part& part, uint64_t hash) noexcept {
+  const uint64_t middle = hash >> 16 & 0xFFFFFFFFULL;
   return static_cast<size_t>(middle * part.slots.size() >> 32);
 }
 
-size_t StoreIndex::seek(const Part& part, uint64_t name) const noexcept {
+size_t StoreIndex::seek(const Part& part, uint64_t hash, uint64_t name) const noexcept {
   if (part.slots.empty()) return SIZE_MAX;
-  for (size_t at = home(part, name);; at = at + 1 == part.slots.size() ? 0 : at + 1) {
+  for (size_t at = home(part, hash);; at = at + 1 == part.slots.size() ? 0 : at + 1) {
     const uint64_t slot = part.slots[at];
     if (slot == kEmpty) return SIZE_MAX;
-    if ((slot & 0xFFFF) == (name & 0xFFFF) && entry_of(slot).name == name) return at;
+    if ((slot & 0xFFFF) == (hash & 0xFFFF) && entry_of(slot).name == name) return at;
   }
 }
 
 StorePlace StoreIndex::find(const RecordName& name) const noexcept {
-  const uint64_t low = name.low();
-  const Part& part = parts_[low >> 58];
-  const size_t at = seek(part, low);
+  const uint64_t low = name.low(), hash = hash_of(low);
+  const Part& part = parts_[hash >> 58];
+  const size_t at = seek(part, hash, low);
   if (at == SIZE_MAX) return {};
   const uint64_t slot = part.slots[at];
   const Entry& e = entry_of(slot);
@@ -37,14 +55,27 @@ StorePlace StoreIndex::find(const RecordName& name) const noexcept {
 }
 
 void StoreIndex::prefetch(const RecordName& name) const noexcept {
-  const Part& part = parts_[name.low() >> 58];
-  if (!part.slots.empty()) __builtin_prefetch(&part.slots[home(part, name.low())]);
+  const uint64_t hash = hash_of(name.low());
+  const Part& part = parts_[hash >> 58];
+  if (!part.slots.empty()) __builtin_prefetch(&part.slots[home(part, hash)]);
 }
 
-void StoreIndex::insert(uint64_t name, uint64_t slot) {
-  Part& part = part_of(name);
+size_t StoreIndex::longest_probe() const noexcept {
+  size_t longest = 0;
+  for (const Part& part : parts_) {
+    for (size_t at = 0; at < part.slots.size(); ++at) {
+      if (part.slots[at] == kEmpty) continue;
+      const size_t wants = home(part, hash_of(entry_of(part.slots[at]).name));
+      longest = std::max(longest, at >= wants ? at - wants : at + part.slots.size() - wants);
+    }
+  }
+  return longest;
+}
+
+void StoreIndex::insert(uint64_t hash, uint64_t slot) {
+  Part& part = part_of(hash);
   if ((part.live + 1) * kLoadDenominator > part.slots.size() * kLoadNumerator) grow(part);
-  size_t at = home(part, name);
+  size_t at = home(part, hash);
   while (part.slots[at] != kEmpty) at = at + 1 == part.slots.size() ? 0 : at + 1;
   part.slots[at] = slot;
   ++part.live;
@@ -55,7 +86,7 @@ void StoreIndex::remove(Part& part, size_t at) noexcept {
   const size_t n = part.slots.size();
   size_t hole = at;
   for (size_t next = hole + 1 == n ? 0 : hole + 1; part.slots[next] != kEmpty; next = next + 1 == n ? 0 : next + 1) {
-    const size_t wants = home(part, entry_of(part.slots[next]).name);
+    const size_t wants = home(part, hash_of(entry_of(part.slots[next]).name));
     const size_t from_wants = next >= wants ? next - wants : next + n - wants;
     const size_t from_hole = next >= hole ? next - hole : next + n - hole;
     if (from_wants < from_hole) continue;
@@ -73,7 +104,7 @@ void StoreIndex::grow(Part& part) {
   slots_ += n - old.size();
   for (const uint64_t slot : old) {
     if (slot == kEmpty) continue;
-    size_t at = home(part, entry_of(slot).name);
+    size_t at = home(part, hash_of(entry_of(slot).name));
     while (part.slots[at] != kEmpty) at = at + 1 == n ? 0 : at + 1;
     part.slots[at] = slot;
   }
@@ -101,16 +132,16 @@ bool StoreIndex::add(const PackRow& pack) {
   entries_ += n;
   for (uint32_t i = 0; i < n; ++i) {
     const PackedRecord& record = pack.records[i];
-    const uint64_t name = record.name.low();
-    Part& part = part_of(name);
-    if (const size_t at = seek(part, name); at != SIZE_MAX) {
+    const uint64_t name = record.name.low(), hash = hash_of(name);
+    Part& part = part_of(hash);
+    if (const size_t at = seek(part, hash, name); at != SIZE_MAX) {
       const auto known = static_cast<uint32_t>(part.slots[at] >> 32);
       if (known == number || packs_[known].stamp > pack.stamp) continue;
       forget(known, packs_[known].entries[part.slots[at] >> 16 & 0xFFFF]);
     }
     to.entries[i] = {name, record.offset, static_cast<uint32_t>(record.payload_bytes), record.head_bytes,
                      static_cast<uint32_t>(record.family)};
-    insert(name, slot_of(number, i, name));
+    insert(hash, slot_of(number, i, hash));
     ++to.live;
     ++live_;
     payload_bytes_ += record.payload_bytes;
@@ -121,8 +152,9 @@ bool StoreIndex::add(const PackRow& pack) {
 
 // The slot is removed before the entry is cleared: it is found by the entry's name.
 void StoreIndex::forget(uint32_t pack, Entry& entry) noexcept {
-  Part& part = part_of(entry.name);
-  if (const size_t at = seek(part, entry.name); at != SIZE_MAX) remove(part, at);
+  const uint64_t hash = hash_of(entry.name);
+  Part& part = part_of(hash);
+  if (const size_t at = seek(part, hash, entry.name); at != SIZE_MAX) remove(part, at);
   payload_bytes_ -= entry.payload_bytes;
   const auto family = families_.find(entry.family);
   if (family != families_.end() && --family->second == 0) families_.erase(family);
@@ -155,21 +187,22 @@ bool StoreIndex::erase(const RecordName& name, uint64_t until_ms) noexcept {
   return true;
 }
 
-size_t StoreIndex::erase_family(uint64_t family, uint64_t until_ms) {
-  const auto tag = static_cast<uint32_t>(family);
-  if (!families_.contains(tag)) return 0;
-  size_t erased = 0;
-  for (uint32_t number = 0; number < packs_.size(); ++number) {
-    Pack& pack = packs_[number];
-    if (pack.live == 0 || pack.stamp.ms > until_ms) continue;
-    for (uint32_t i = 0; i < pack.n; ++i) {
+bool StoreIndex::erase_families(FamilyErasure& erasure, size_t entries) {
+  size_t compared = 0;
+  for (; erasure.next_pack < packs_.size(); ++erasure.next_pack) {
+    if (compared >= entries) return true;
+    Pack& pack = packs_[erasure.next_pack];
+    compared += std::max(pack.n, 1U);
+    for (uint32_t i = 0; i < pack.n && pack.live != 0; ++i) {
       Entry& entry = pack.entries[i];
-      if (entry.head_bytes == 0 || entry.family != tag) continue;
-      forget(number, entry);
-      ++erased;
+      if (entry.head_bytes == 0) continue;
+      const auto row = erasure.until_ms.find(entry.family);
+      if (row == erasure.until_ms.end() || pack.stamp.ms > row->second) continue;
+      forget(erasure.next_pack, entry);
+      ++erasure.erased;
     }
   }
-  return erased;
+  return false;
 }
 
 void StoreIndex::for_each_pack(const std::function<void(const Stamp&, uint64_t)>& visit) const {
@@ -178,7 +211,7 @@ void StoreIndex::for_each_pack(const std::function<void(const Stamp&, uint64_t)>
 
 uint64_t StoreIndex::memory_bytes() const noexcept {
   return entries_ * sizeof(Entry) + slots_ * sizeof(uint64_t) + packs_.capacity() * sizeof(Pack) +
-         by_stamp_.size() * kPackOverhead + free_.capacity() * sizeof(uint32_t);
+         by_stamp_.size() * kPackOverhead + free_.capacity() * sizeof(uint32_t) + families_.size() * kFamilyOverhead;
 }
 
 void StoreIndex::clear() {

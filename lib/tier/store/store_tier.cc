@@ -22,7 +22,8 @@ StoreCore::StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions option
       listener_(listener),
       writer_(random.next()),
       requests_(std::make_shared<Requests>(*store_, executor, random, options_.timeout_ns)),
-      index_(options_.index_bytes),
+      // From the system, also in a simulation: no answer depends on it, and the numbers of writers are in names.
+      index_(options_.index_bytes, SystemRandom().next()),
       found_(options_.ahead_bytes != 0 ? std::make_unique<FoundNames>() : nullptr) {
   if (!options_.unix_ms) {
     options_.unix_ms = [] {
@@ -48,7 +49,7 @@ void StoreCore::start(uint64_t open_ns) {
   ask->data = Buffer::of(256 << 10);
   ask->bytes = ask->data.size;
   ask->timeout_ns = open_ns;
-  const auto back = store_->run(std::move(ask));
+  const auto back = requests_->run(std::move(ask));
   if (back != nullptr && back->code == Code::ok && !back->more && back->done <= back->bytes) {
     std::vector<NamespaceEpoch> rows;
     std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
@@ -56,6 +57,7 @@ void StoreCore::start(uint64_t open_ns) {
       if (const auto row = parse_epoch_name(left.substr(0, end))) rows.push_back(*row);
       left.remove_prefix(end + 1);
     }
+    drop_implausible(rows);
     {
       MutexLock lock(mutex_);
       for (const NamespaceEpoch& row : rows) epochs_[row.base] = std::max(epochs_[row.base], row.epoch);
@@ -103,24 +105,25 @@ void StoreCore::give_buffer(Buffer buffer) {
 }
 
 void StoreCore::erase(std::span<const Identity> ids) {
+  bool all = true;
   {
     MutexLock lock(mutex_);
     for (const Identity& id : ids) {
       const RecordName name = record_name(families_.get(id.family), id.key);
       const bool known = index_.erase(name);
       if (on_their_way_.contains(name)) erased_on_their_way_.insert(name);
-      if (known && options_.write) unpublished_rows_.erased.push_back(name);
+      if (known && options_.write) all = unpublished_rows_.erase(name) && all;
     }
   }
+  if (!all) lose_rows();
   publish_soon();
 }
 
 void StoreCore::erase_family(FamilyId family) {
-  const uint64_t tag = family_tag(families_.get(family));
+  FamilyErasure erasure;
+  const uint64_t tag = family_tag(families_.get(family)), ms = unix_ms();
   {
     MutexLock lock(mutex_);
-    const uint64_t ms = unix_ms();
-    const size_t erased = index_.erase_family(tag, UINT64_MAX);
     std::set<PackRef> packs;
     for (const auto& [name, pack] : on_their_way_) packs.insert(pack);
     for (const PackRef& pack : packs) {
@@ -128,9 +131,24 @@ void StoreCore::erase_family(FamilyId family) {
         if (record.family == tag) erased_on_their_way_.insert(record.name);
       }
     }
-    if (erased != 0 && options_.write) unpublished_rows_.families.push_back({tag, ms});
+    if (index_.has_family(tag)) erasure.add(tag, UINT64_MAX);
   }
+  erase_families(erasure);
+  bool all = true;
+  if (erasure.erased != 0 && options_.write) {
+    MutexLock lock(mutex_);
+    all = unpublished_rows_.erase_family(tag, ms);
+  }
+  if (!all) lose_rows();
   publish_soon();
+}
+
+// Releases the lock between pages, because lookups wait for it.
+void StoreCore::erase_families(FamilyErasure& erasure) {
+  for (bool more = !erasure.until_ms.empty(); more;) {
+    MutexLock lock(mutex_);
+    more = index_.erase_families(erasure, kRecordsAtOnce);
+  }
 }
 
 TierStats StoreCore::stats() const {
@@ -141,7 +159,7 @@ TierStats StoreCore::stats() const {
   out.used_bytes = index_.stored_bytes();
   out.records = index_.records();
   out.payload_bytes = index_.payload_bytes();
-  out.index_bytes = index_.memory_bytes();
+  out.index_bytes = index_.memory_bytes() + arrived_bytes_ + known_indexes_.size() * kKnownBytes;
   out.staging_bytes = staged_;
   out.store = requests;
   out.store.ahead_bytes = counts_.store.ahead_bytes;

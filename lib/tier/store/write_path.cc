@@ -1,6 +1,7 @@
 // Writes records into the store: they are copied into packs, packs are written, then published in an index object.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tier/store/store_core.h"
 
@@ -20,10 +21,10 @@ constexpr size_t kMaxUnpublished = 4096;
 // that size reads whole packs.
 constexpr uint64_t kHeadShare = 16;
 
-template <class T>
-void append(std::vector<T>& to, const std::vector<T>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
+// An index object of this process is never too large to be read. Packs of one that failed may wait beside others.
+static_assert(kIndexHeaderBytes + 2 * kMaxUnpublished * kPackRowBytes +
+                  (kPublishRecords + kMaxPackRecords) * kRecordRowBytes + UnpublishedRows::kMaxBytes <
+              kMaxIndexBytes);
 
 }  // namespace
 
@@ -113,8 +114,8 @@ bool StoreCore::place_next(PutRef& op, size_t& item, PackRef& pack, size_t& at, 
     const PutItem& from = op->batch->items[item];
     const RecordName& name = op->names[item];
     const uint64_t bytes = from.head.size() + from.payload.size();
-    const uint64_t most = store_->facts().max_object_bytes != 0 ? store_->facts().max_object_bytes : UINT32_MAX;
-    if (bytes > std::min<uint64_t>(most, UINT32_MAX)) {
+    const uint64_t most = store_->facts().max_object_bytes != 0 ? store_->facts().max_object_bytes : kMaxPackBytes;
+    if (bytes > std::min(most, kMaxPackBytes)) {
       ++op->next;
       decide(op, item, Code::unsupported, after);
       continue;
@@ -316,11 +317,8 @@ void StoreCore::publish() {
       index.packs.push_back(telling_.back()->row);
     }
     unpublished_.erase(unpublished_.begin(), unpublished_.begin() + static_cast<std::ptrdiff_t>(telling_.size()));
-    telling_rows_ = std::move(unpublished_rows_);
-    unpublished_rows_ = {};
-    index.erased = telling_rows_.erased;
-    index.families = telling_rows_.families;
-    index.epochs = telling_rows_.epochs;
+    telling_rows_ = std::exchange(unpublished_rows_, {});
+    telling_rows_.write_to(index);
     stamp = next_stamp();
     known_indexes_.insert(stamp);
   }
@@ -339,6 +337,7 @@ void StoreCore::publish() {
 
 void StoreCore::published(uint64_t ms, Code code) {
   After after;
+  bool all = true;
   {
     MutexLock lock(mutex_);
     publishing_ = false;
@@ -350,16 +349,25 @@ void StoreCore::published(uint64_t ms, Code code) {
     }
     if ((code != Code::ok || late) && !closing_) {
       unpublished_.insert(unpublished_.begin(), telling_.begin(), telling_.end());
-      append(unpublished_rows_.erased, telling_rows_.erased);
-      append(unpublished_rows_.families, telling_rows_.families);
-      append(unpublished_rows_.epochs, telling_rows_.epochs);
+      all = unpublished_rows_.add(telling_rows_);
     }
+    if (code == Code::ok) rows_lost_ = false;
     telling_.clear();
     telling_rows_ = {};
   }
+  if (!all) lose_rows();
   run(after);
   publish_soon();
   end_shutdown();
+}
+
+// Reports rows that found no place among those that wait for an index object.
+void StoreCore::lose_rows() {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(rows_lost_, true)) return;
+  }
+  say(LogLevel::warning, "it takes no index objects: other hosts will find some of what was erased here");
 }
 
 void StoreCore::sync(UniqueFunction<void(const Status&)> done) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <latch>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -21,7 +22,7 @@ using tier::store::ObjectRequest;
 using tier::store::Verb;
 
 // How the store table below treats an operation.
-enum class Does { finishes, twice, another, too_much, bad_status, holds };
+enum class Does { finishes, twice, another, too_much, bad_status, holds, keeps };
 
 struct World {
   std::atomic<Does> does{Does::finishes};
@@ -74,6 +75,7 @@ void start_ops(void* store, kvbm_store_op_t* const* ops, size_t n) {
         std::memset(op->message, 'x', sizeof op->message);  // without an end
         finish(op, 12345);
         break;
+      case Does::keeps:  // a cancel does not end it
       case Does::holds: {
         const std::lock_guard lock(w->mutex);
         w->held.push_back(op);
@@ -86,6 +88,7 @@ void start_ops(void* store, kvbm_store_op_t* const* ops, size_t n) {
 void cancel_op(void* store, kvbm_store_op_t* op) {
   auto* const w = static_cast<World*>(store);
   ++w->cancelled;
+  if (w->does == Does::keeps) return;
   {
     const std::lock_guard lock(w->mutex);
     if (std::erase(w->held, op) == 0) return;
@@ -159,12 +162,12 @@ TEST_F(TableStoreTest, an_operation_ends_once_whatever_the_store_says) {
 TEST_F(TableStoreTest, lengths_and_texts_that_cannot_be_are_errors) {
   const auto store = open();
   world_.does = Does::too_much;
-  auto back = store->run(get(100));
+  auto back = store->run(get(100), {});
   ASSERT_NE(back, nullptr);
   EXPECT_EQ(back->code, Code::io_error);
   EXPECT_EQ(back->done, 0U);
   world_.does = Does::bad_status;
-  back = store->run(get(100));
+  back = store->run(get(100), {});
   ASSERT_NE(back, nullptr);
   EXPECT_NE(back->code, Code::ok);
   EXPECT_EQ(back->message.size(), 128U);
@@ -172,11 +175,25 @@ TEST_F(TableStoreTest, lengths_and_texts_that_cannot_be_are_errors) {
 
 TEST_F(TableStoreTest, a_wait_ends_though_the_store_never_answers_and_its_memory_stays) {
   auto store = open();
-  world_.does = Does::holds;
-  EXPECT_EQ(store->run(get(100)), nullptr);
+  world_.does = Does::keeps;
+  int late = 0;
+  EXPECT_EQ(store->run(get(100), [&] { ++late; }), nullptr);
   ASSERT_EQ(world_.held.size(), 1U);
+  EXPECT_EQ(world_.cancelled, 1);
+  EXPECT_EQ(late, 0);
   std::memset(world_.held[0]->data, 9, 100);  // late, and into memory that is still there
   world_.config->finished(world_.config->context, world_.held[0], KVBM_OK);
+  EXPECT_EQ(late, 1);
+}
+
+TEST_F(TableStoreTest, a_wait_that_is_given_up_cancels_its_operation) {
+  auto store = open();
+  world_.does = Does::holds;
+  int late = 0;
+  EXPECT_EQ(store->run(get(100), [&] { ++late; }), nullptr);
+  EXPECT_EQ(world_.cancelled, 1);
+  EXPECT_TRUE(world_.held.empty());
+  EXPECT_EQ(late, 1) << "the store has nothing of it any more";
 }
 
 TEST_F(TableStoreTest, cancelling_reaches_the_operation_and_nothing_else) {
@@ -200,6 +217,48 @@ TEST_F(TableStoreTest, cancelling_reaches_the_operation_and_nothing_else) {
   store->cancel(6);
   EXPECT_EQ(world_.cancelled, 1);
   ASSERT_EQ(world_.held.size(), 1U);
+}
+
+// A store that is left keeps its threads. The log is the context's, and ends with it.
+TEST_F(TableStoreTest, a_store_that_was_left_writes_no_line_any_more) {
+  struct Lines {
+    std::latch writing{1}, may_end{1};
+    std::atomic<int> begun{0}, ended{0};
+  } lines;
+  Log log;
+  log.set_sink(
+      [](void* user, const LogMessage&) {
+        auto* const to = static_cast<Lines*>(user);
+        if (++to->begun == 2) {
+          to->writing.count_down();
+          to->may_end.wait();
+        }
+        ++to->ended;
+      },
+      &lines, LogLevel::debug);
+  auto opened = TableStore::open(kTable, {"test", "bucket", "", "", "/prefix", {}}, &log, 1'000'000'000);
+  ASSERT_TRUE(opened.ok());
+  auto store = std::move(opened).value();
+  const std::unique_ptr<TableStore> lives(store.get());  // freed here, so that it is not reported as a leak
+  const kvbm_store_config_t config = *world_.config;
+  config.log(config.context, 1, "one");
+  EXPECT_EQ(lines.ended, 1);
+  // A line that is being written is waited for.
+  std::thread late([&] { config.log(config.context, 1, "two"); });
+  lines.writing.wait();
+  std::atomic<bool> left{false};
+  std::thread leaves([&] {
+    TableStore& it = *store;
+    it.leave(std::move(store));
+    EXPECT_EQ(lines.ended, 2);
+    left = true;
+  });
+  EXPECT_FALSE(left);
+  lines.may_end.count_down();
+  late.join();
+  leaves.join();
+  config.log(config.context, 0, "three");
+  EXPECT_EQ(lines.begun, 2);
 }
 
 // Its threads are the library's: start() may block in each of them.

@@ -157,6 +157,46 @@ TEST_F(ChainTest, a_container_token_stays_on_this_machine) {
   EXPECT_NE(found().find("line ends"), std::string::npos);
 }
 
+// A line end in a key would begin another header of every request.
+TEST_F(ChainTest, keys_with_line_ends_are_refused_wherever_they_come_from) {
+  const std::string bad = "line end";
+  environment_["AWS_ACCESS_KEY_ID"] = "EK";
+  environment_["AWS_SECRET_ACCESS_KEY"] = "ES";
+  environment_["AWS_SESSION_TOKEN"] = "ET\r\nx-amz-acl: public-read";
+  EXPECT_NE(found().find(bad), std::string::npos) << found();
+  settings_.role = "arn:aws:iam::1:role/r";
+  EXPECT_NE(found().find(bad), std::string::npos) << found();
+  EXPECT_TRUE(asked_.empty()) << "nothing is signed with it";
+  environment_["AWS_SESSION_TOKEN"] = "ET";
+  answers_.emplace_back("https://sts.",
+                        FetchAnswer{"", 200,
+                                    "<r><Credentials><AccessKeyId>SK</AccessKeyId><SecretAccessKey>SS</SecretAccessKey>"
+                                    "<SessionToken>ST&#13;&#10;x: y</SessionToken></Credentials></r>"});
+  EXPECT_NE(found().find("a role gives a key or token with a line end"), std::string::npos) << found();
+  settings_.role.clear();
+  environment_.erase("AWS_ACCESS_KEY_ID");
+  environment_["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = "/x";
+  answers_ = {{"", {"", 200, R"({"AccessKeyId":"JK\n","SecretAccessKey":"JS","Token":"JT"})"}}};
+  EXPECT_NE(found().find("the container gives a key or token with a line end"), std::string::npos) << found();
+}
+
+TEST_F(ChainTest, an_endpoint_of_sts_that_is_no_url_is_said_and_not_used) {
+  environment_["AWS_ACCESS_KEY_ID"] = "EK";
+  environment_["AWS_SECRET_ACCESS_KEY"] = "ES";
+  settings_.role = "arn:aws:iam::1:role/r";
+  answers_.emplace_back("", FetchAnswer{"", 200, kSts});
+  for (const char* url : {"sts.example", "http://", "https:///x", "ftp://sts.example", "http://a@sts.example",
+                          "http://sts.example/\r\nx: y", "https://sts.example/?x"}) {
+    environment_["AWS_ENDPOINT_URL_STS"] = url;
+    EXPECT_NE(found().find("AWS_ENDPOINT_URL_STS is no http://HOST:PORT or https://HOST"), std::string::npos) << url;
+  }
+  EXPECT_TRUE(asked_.empty());
+  for (const char* url : {"http://127.0.0.1:4566", "https://sts.example/path"}) {
+    environment_["AWS_ENDPOINT_URL_STS"] = url;
+    EXPECT_EQ(found(), "SK SS ST of a role") << url;
+  }
+}
+
 TEST_F(ChainTest, an_instance_role_needs_a_session_first) {
   environment_["AWS_EC2_METADATA_DISABLED"] = "false";
   answers_ = {{"/latest/api/token", {"", 200, "tok"}},

@@ -39,6 +39,18 @@ TEST(Xml, refuses_what_no_store_answers) {
   EXPECT_EQ(read("<" + std::string(65, 'a') + "/>"), "refused");
 }
 
+TEST(Xml, takes_an_upload_for_completed_only_if_the_answer_says_so) {
+  EXPECT_TRUE(is_completed("<?xml version=\"1.0\"?>\n<CompleteMultipartUploadResult xmlns=\"x\"><ETag>\"e-2\"</ETag>"
+                           "</CompleteMultipartUploadResult>"));
+  EXPECT_TRUE(is_completed("<CompleteMultipartUploadResult/>"));
+  for (const char* body :
+       {"", " ", "OK", "<Error><Code>InternalError</Code></Error>", "<Error><Code>InternalErr",
+        "<?xml version=\"1.0\"?>", "<CompleteMultipartUploadResult><ETag>", "<ok/>",
+        "<a><CompleteMultipartUploadResult/></a>"}) {
+    EXPECT_FALSE(is_completed(body)) << body;
+  }
+}
+
 TEST(Xml, reads_listings) {
   const auto list = parse_list(
       "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>x</Prefix>"

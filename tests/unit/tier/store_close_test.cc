@@ -5,9 +5,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/crypto/random.h"
 #include "base/thread/thread_executor.h"
+#include "support/sim_executor.h"
 #include "tier/store/requests.h"
 
 namespace kvbm::test::store_close_test {
@@ -34,7 +37,9 @@ class Ends final : public ObjectStore {
     called();  // code after the answer is within the call too
   }
   void cancel(uint64_t /*id*/) noexcept override { called(); }
-  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) override { return request; }
+  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> /*late*/) override {
+    return request;
+  }
   void close() noexcept override { over_ = true; }
   void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override {}
   [[nodiscard]] uint64_t late() const noexcept { return late_; }
@@ -77,6 +82,53 @@ TEST(Requests, do_not_call_a_store_that_may_be_closed) {
     late += store.late();
   }
   EXPECT_EQ(late, 0U);
+}
+
+// Does not end what it runs before the test does.
+class Keeps final : public ObjectStore {
+ public:
+  [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return facts_; }
+  void start(std::unique_ptr<ObjectRequest> /*request*/) override {}
+  void cancel(uint64_t which) noexcept override { cancelled.push_back(which); }
+  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> late) override {
+    id = request->id;
+    end = std::move(late);
+    return nullptr;
+  }
+  void close() noexcept override {}
+  void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override {}
+  std::vector<uint64_t> cancelled;
+  uint64_t id = 0;
+  UniqueFunction<void()> end;
+
+ private:
+  tier::store::StoreFacts facts_;
+};
+
+// A store must not be closed while it has an operation, also one that a caller waited for and gave up.
+TEST(Requests, wait_for_a_request_that_was_run_before_they_end) {
+  for (const bool ends : {true, false}) {
+    SimExecutor sim(1);
+    Keeps store;
+    const auto requests = std::make_shared<Requests>(store, sim, sim.random(), 5'000'000'000);
+    EXPECT_EQ(requests->run(std::make_unique<ObjectRequest>()), nullptr);
+    EXPECT_EQ(requests->stats().requests, 1U);
+    EXPECT_EQ(requests->stats().unanswered, 1U);
+    bool over = false, all = false;
+    requests->shutdown([&](bool everything) {
+      over = true;
+      all = everything;
+    });
+    EXPECT_EQ(store.cancelled, std::vector<uint64_t>{store.id});
+    sim.run_for(1'000'000'000);
+    EXPECT_FALSE(over);
+    if (ends) store.end();
+    EXPECT_TRUE(sim.run_until_within([&] { return over; }, 2'000'000'000));
+    EXPECT_EQ(all, ends) << "a store that keeps it is left as it is";
+    EXPECT_EQ(requests->run(std::make_unique<ObjectRequest>()), nullptr) << "the store may be gone";
+    EXPECT_EQ(requests->stats().requests, 1U);
+    store.end = {};
+  }
 }
 
 }  // namespace

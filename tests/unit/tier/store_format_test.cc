@@ -119,5 +119,16 @@ TEST(StoreIndexObject, refuses_records_outside_their_pack) {
   EXPECT_EQ(decode_index(encode_index({1, 2, 3}, index)).status().code(), Code::damaged);
 }
 
+// The sizes of packs add up to what a capacity is compared with.
+TEST(StoreIndexObject, refuses_packs_that_are_larger_than_a_pack_can_be) {
+  IndexObject index = example();
+  index.packs[1].bytes = UINT32_MAX;
+  EXPECT_TRUE(decode_index(encode_index({1, 2, 3}, index)).ok());
+  index.packs[1].bytes = uint64_t{UINT32_MAX} + 1;
+  EXPECT_EQ(decode_index(encode_index({1, 2, 3}, index)).status().code(), Code::damaged);
+  index.packs[1].bytes = uint64_t{1} << 63;
+  EXPECT_EQ(decode_index(encode_index({1, 2, 3}, index)).status().code(), Code::damaged);
+}
+
 }  // namespace
 }  // namespace kvbm::test::store_format_test

@@ -46,7 +46,7 @@ class MemoryStore final : public ObjectStore {
     });
   }
   void cancel(uint64_t /*id*/) noexcept override {}
-  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) override {
+  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> /*late*/) override {
     apply(*request);
     return request;
   }
