@@ -24,7 +24,6 @@ Status Device::check_waits() const { return capi::absent(capi::kNoDevice); }
 std::string Device::lost_why() const { return capi::kNoDevice; }
 void LeafTable::add(const StridedRun&, const StridedRun&, uint32_t, uint32_t, uint32_t) {}
 void LeafTable::finish() {}
-void StorageReads::checked(bool) noexcept {}
 StorageReads::Stats StorageReads::stats() const noexcept { return {}; }
 
 }  // namespace kvbm::device
@@ -51,13 +50,12 @@ void LoadOperation::begin_flight() {}
 LoadOperation::Entry* LoadOperation::next_in_flight(bool) { return nullptr; }
 void LoadOperation::take_back() {}
 void LoadOperation::end_flight(std::vector<SlotId>&) {}
-tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
-bool LoadOperation::past_host(const Item&) const noexcept { return false; }
+void LoadOperation::find_files() {}
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 
 void StoreOperation::begin_flight() {}
 size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
-void StoreOperation::let_go(std::span<const SlotId> slots) { host_.release(slots); }
+void StoreOperation::release_unpublished(std::span<const SlotId> slots) { host_.release(slots); }
 
 }  // namespace kvbm::manager
 

@@ -5,6 +5,7 @@
 
 #include "base/thread/memory_wait.h"
 #include "codec/hash/copy_hint.h"
+#include "manager/operation/load_origin.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/tier_stack.h"
 
@@ -25,6 +26,9 @@ LoadOperation::LoadOperation(LoadRequest request)
   for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
   host_mover_.use(codec::hint_for(bytes));  // the engine reads what was loaded
   one_.closed = true;
+  can_.through_host.verifies = true;
+  // A record that is to stay in the host is read into a slot.
+  can_.through_host.borrows = can_.in_place = request_.keep_below;
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -75,14 +79,13 @@ void LoadOperation::plan() {
         continue;
       }
       ++pending_[k];
-      // Records that are to stay in the host are read into a slot first; a device reads from memory of this process.
-      const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
       Item item{p, key};
       item.got.from = tier;
       if (tier == 0) {
         item.got.slot = request_.match->parts()[p].slots[key];
+        item.origin = &origin_of_match();
         ready_.push_back(std::move(item));
-      } else if (in_place) {
+      } else if (can_.in_place && tier != kOtherSize) {
         in_place_.push_back(std::move(item));
       } else {
         below_.push_back(std::move(item));
@@ -137,7 +140,7 @@ void LoadOperation::request_more() {
       ++landing_;
     }
     const TierIndex tier = below_.front().got.from;
-    const bool past = past_host(below_.front());
+    const bool from_file = below_.front().from_file;
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
@@ -145,7 +148,7 @@ void LoadOperation::request_more() {
     // The first batches are small, so that a source slower than measured shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
     while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
-           (bytes < most || items.empty()) && past_host(below_.front()) == past) {
+           (bytes < most || items.empty()) && below_.front().from_file == from_file) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];
@@ -154,7 +157,7 @@ void LoadOperation::request_more() {
       items.push_back(item);
     }
     ++asked_;
-    if (past) {
+    if (from_file) {
       if (request_from_storage(items)) continue;
       MutexLock lock(mutex_);
       --landing_;
@@ -178,7 +181,7 @@ void LoadOperation::request_more() {
       continue;
     }
     onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
-            std::min(deadline_ns(), weighed_.give_up_ns), accepts(),
+            std::min(deadline_ns(), weighed_.give_up_ns), can_.through_host,
             [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
@@ -208,41 +211,40 @@ LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<Onb
   return room;
 }
 
-tier::Accepts LoadOperation::accepts() const {
-  tier::Accepts can;
-  can.verifies = true;
-  can.borrows = request_.keep_below;
-  can.decodes = device_decodes();
-  return can;
-}
-
 Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-// Takes over a batch that was read. Thread: any.
+// Takes over a batch that was read into places of this load. Thread: any.
 void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results) {
+  const uint64_t places = items.size();
+  for (size_t i = 0; i < places; ++i) {
+    items[i].got = std::move(results[i]);
+    items[i].origin = &origin_of(items[i].got);
+    if (items[i].got.code != Code::ok) placed_.fetch_sub(1, std::memory_order_release);
+  }
+  receive(std::move(items), bytes, places);
+}
+
+// Takes over a batch of `bytes` for which `places` places were taken. Thread: any.
+void LoadOperation::receive(std::vector<Item> items, uint64_t bytes, uint64_t places) {
   std::vector<SlotId> late;
   {
     MutexLock lock(mutex_);
     --landing_;
     landing_bytes_ -= bytes;
+    landing_blocks_ -= places;
     ++landed_;
-    for (size_t i = 0; i < items.size(); ++i) {
-      Delivery& one = results[i];
-      const bool placed = one.came_up();
-      if (placed) --landing_blocks_;
-      if (one.code == Code::ok && over_) {
-        one.leave(late);
-      } else if (one.code == Code::ok) {
-        items[i].got = std::move(one);
-        ready_.push_back(std::move(items[i]));
-      } else if (one.code == Code::again && !placed) {
-        items[i].got = std::move(one);
-        to_host_.push_back(std::move(items[i]));
+    for (Item& item : items) {
+      const Code code = item.got.code;
+      if (code == Code::ok && over_) {
+        item.origin->leave(*this, item, late);
+      } else if (code == Code::ok) {
+        ready_.push_back(std::move(item));
+      } else if (code == Code::again && std::exchange(item.from_file, false)) {
+        to_host_.push_back(std::move(item));
       } else {
-        failed_.push_back({items[i].part, items[i].key, one.code});
-        if (placed) placed_.fetch_sub(1, std::memory_order_release);
+        failed_.push_back({item.part, item.key, code});
       }
     }
     arrived_.store(true, std::memory_order_release);
@@ -299,6 +301,7 @@ Operation::Next LoadOperation::step() {
 void LoadOperation::begin() {
   plan();
   find_in_place();
+  find_files();
   if (weighs()) weigh();
 }
 
@@ -369,11 +372,11 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     MutexLock lock(mutex_);
     over_ = true;
     reading = landing_ != 0;
-    for (const Item& item : ready_) item.got.leave(left);
+    for (const Item& item : ready_) item.origin->leave(*this, item, left);
     settle_failed();
     ready_.clear();
   }
-  if (!one_.closed) one_.item.got.leave(left);
+  if (!one_.closed) one_.item.origin->leave(*this, one_.item, left);
   if (flight_ != nullptr) end_flight(left);
   one_.item.got.keep.reset();
   places_.clear();  // and with them the mappings that they hold

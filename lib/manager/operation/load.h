@@ -57,12 +57,18 @@ class LoadOperation final : public Operation {
 
  private:
   struct StorageTrip;
+  // Where a record lies (load_origin.h), and the kinds of places.
+  class Origin;
+  struct Origins;
+  class InPlaceOrigin;
+  class DeviceOrigin;
   // One part of one key that must be moved.
   struct Item {
     size_t part = 0;
     size_t key = 0;  // in the match
-    // Until the record has arrived, only the tier that it comes from; and code again: the device could not read it.
-    Delivery got = {};
+    const Origin* origin = nullptr;  // null: the record has not arrived
+    bool from_file = false;          // the device reads it from a file
+    Delivery got = {};               // until the record has arrived, only the tier that it comes from
   };
   // An item from the time it is next until it is settled.
   struct Entry {
@@ -86,6 +92,8 @@ class LoadOperation final : public Operation {
     // Begins with another item, which is in place.
     void begin() noexcept {
       head.reset();
+      record = {};
+      all_checked = false;
       moved = 0;
       checked = next_leaf = away = 0;
       code = Code::ok;
@@ -118,10 +126,9 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
-  // Returns what this load can do with records that are read through host memory.
-  [[nodiscard]] tier::Accepts accepts() const;
   [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
   void landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results);
+  void receive(std::vector<Item> items, uint64_t bytes, uint64_t places);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
   void find_in_place();
@@ -130,8 +137,6 @@ class LoadOperation final : public Operation {
   void ask_for_heads(size_t first, size_t n) const;
   [[nodiscard]] size_t head_bytes(size_t index) const noexcept;
   Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
-  Code open_in_place(Entry& e);
-  bool close_in_place(Entry& e);
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   void settle_failed() KVBM_REQUIRES(mutex_);
@@ -142,7 +147,6 @@ class LoadOperation final : public Operation {
   [[nodiscard]] uint32_t wanted_block(std::span<const uint32_t> ids, uint32_t unit, uint32_t layer) const noexcept;
   bool overwrite(Entry& e);
   void open(Entry& e);
-  Code open_item(Entry& e);
   [[nodiscard]] bool is_cut_alike(const codec::HeadView& head, const Item& item) const noexcept;
   [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
                                         uint64_t& hashed, Code& code);
@@ -151,18 +155,20 @@ class LoadOperation final : public Operation {
   void fail(Entry& e, Code code);
   void close_if_back(Entry& e);
   void close(Entry& e);
-  void give_back(Entry& e);
+  // load_origin.cc
+  [[nodiscard]] static const Origin& origin_of_match() noexcept;
+  [[nodiscard]] const Origin& origin_of(const Delivery& got) const noexcept;
+  Code accept_head(Entry& e, const Result<codec::HeadView>& head, bool hashable) const;
   void reject(const Item& item);
   // load_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
   [[nodiscard]] Entry* next_in_flight(bool past);
-  [[nodiscard]] tier::DecodesLeaf device_decodes() const;
   void take_back();
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
   // Members for reads from a disk straight into a device's memory, past host memory (load_storage.cc).
-  [[nodiscard]] bool past_host(const Item& item) const noexcept;
+  void find_files();
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
@@ -209,6 +215,13 @@ class LoadOperation final : public Operation {
   LoadRequest request_;
   TierStack& stack_;
   HostTier& host_;
+  // Abilities of this load, decided when it is made.
+  struct Abilities {
+    tier::Accepts through_host;  // with those that are read through host memory
+    bool in_place = false;       // reads them where another process has them
+    bool files = false;          // its device reads payloads from files
+  };
+  Abilities can_;
   size_t n_keys_ = 0;
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
@@ -218,10 +231,12 @@ class LoadOperation final : public Operation {
   // more, because no free place was found (landing_room.h). A load without any place is always given one.
   std::atomic<uint64_t> placed_{0};
   uint64_t too_many_ = UINT64_MAX;
-  // Items read in place. next_in_place_ is the next one; items before told_in_place_ are reported to their tier.
+  // Items read in place. next_in_place_ is the next one; items before told_in_place_ are reported to their tier, those
+  // before ended_in_place_ can be.
   std::vector<Item> in_place_;
   std::vector<tier::InPlace> places_;  // parallel to in_place_
   size_t next_in_place_ = 0;
+  size_t ended_in_place_ = 0;
   size_t told_in_place_ = 0;
   // Heads of the next items that are read in place. They are copied and checked before the first item is copied: a
   // head read after a copy would wait until the copy's streaming stores have drained. Indexed as in_place_ modulo

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/operation/prefix.h"
 #include "manager/stack/tier_stack.h"
 
@@ -164,9 +164,7 @@ void LoadOperation::leave_from(size_t k) {
   {
     MutexLock lock(mutex_);
     for (const Item& item : ready_) {
-      if (!beyond(item)) continue;
-      item.got.leave(slots);
-      if (item.got.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
+      if (beyond(item)) item.origin->leave(*this, item, slots);
     }
     std::erase_if(ready_, beyond);
   }

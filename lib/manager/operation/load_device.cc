@@ -10,7 +10,7 @@
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/device_mover.h"
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -36,6 +36,15 @@ void LoadOperation::begin_flight() {
   flight_ = std::make_shared<Flight>(host_, request_.cache->device()->transfers(), request_.after,
                                      request_.layers != nullptr ? request_.layers->landmark : nullptr);
   mover_ = &flight_->mover;
+  can_.in_place = false;  // a device reads from memory of this process
+  AttachedDevice& device = *request_.cache->device();
+  // Weighed loads read through the host: their batches must be abortable.
+  can_.files = device.storage() != nullptr && (request_.keep_below || device.storage_for_all()) && !weighs();
+  if (host_.options().device.decode) {
+    can_.through_host.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
+      return transfers.decodes(codec, coded);
+    };
+  }
   if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
 }
 
@@ -74,14 +83,6 @@ bool LoadOperation::all_are_here() {
   return landing_ == 0 && ready_.empty() && failed_.empty() && to_host_.empty();
 }
 
-// Returns the predicate for leaves that the device decodes; null: it decodes none. The caller holds the cache and
-// thereby the device.
-tier::DecodesLeaf LoadOperation::device_decodes() const {
-  if (flight_ == nullptr || !host_.options().device.decode) return {};
-  device::Transfers& transfers = request_.cache->device()->transfers();
-  return [&transfers](codec::LeafCodec codec, ConstBytes coded) { return transfers.decodes(codec, coded); };
-}
-
 // Reads the outcome of leaves that are back, and settles their items.
 void LoadOperation::take_back() {
   if (mover_->away() == 0) return;
@@ -102,7 +103,7 @@ void LoadOperation::take_back() {
 // whatever the outcome.
 void LoadOperation::end_flight(std::vector<SlotId>& left) {
   for (const Entry& e : flight_->entries) {
-    if (!e.closed) e.item.got.leave(left);
+    if (!e.closed) e.item.origin->leave(*this, e.item, left);
   }
   flight_->entries.clear();
   if (request_.layers == nullptr) return;

@@ -190,7 +190,6 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     Delivery& one = landed_[at];
     one.from = kOtherSize;
     one.slot = room_.slots[at];
-    one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
     one.code = make(i);
     if (one.code == Code::ok && registered_) {
       one.code = stack_.register_landed({match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);

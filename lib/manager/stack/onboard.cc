@@ -51,10 +51,7 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
 // Returns the deliveries of a batch that could not be read.
 std::vector<Delivery> undelivered(size_t n, Code code) {
   std::vector<Delivery> all(n);
-  for (Delivery& one : all) {
-    one.code = code;
-    one.place = Delivery::Place::beside;
-  }
+  for (Delivery& one : all) one.code = code;
   return all;
 }
 
@@ -66,7 +63,6 @@ Delivery deliver(Arrival& arrival, tier::GetBatch& batch, size_t i) {
   one.code = batch.status[i];
   one.from = arrival.tier;
   one.slot = arrival.room.slots[i];
-  one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
   one.location = got.location;
   one.mark = arrival.marks[i];
   std::shared_ptr<StagedBlock> staged;
