@@ -6,6 +6,7 @@
 #include "base/thread/memory_wait.h"
 #include "codec/hash/copy_hint.h"
 #include "manager/operation/load_origin.h"
+#include "manager/operation/load_pace.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/tier_stack.h"
 
@@ -30,6 +31,7 @@ LoadOperation::LoadOperation(LoadRequest request)
   // A record that is to stay in the host is read into a slot.
   can_.through_host.borrows = can_.in_place = request_.keep_below;
   if (request_.cache->device() != nullptr) begin_flight();
+  if (request_.compute_block_ns != 0) begin_weighing();
 }
 
 std::span<const uint32_t> LoadOperation::ids_of(size_t part, size_t key) const noexcept {
@@ -96,34 +98,13 @@ void LoadOperation::plan() {
   planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
 }
 
-// Returns the largest size of one batch. A weighed load takes at most an eighth of the slack a batch, so that a
-// source several times slower than expected is noticed before the slack is spent.
-uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
-  if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
-  if (tier == kOtherSize) return kLeastLandingBytes;
-  const double ns_per_byte = stack_.lower().cost(tier).expect(0).ns_per_byte;
-  return static_cast<uint64_t>(
-      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
-}
-
-bool LoadOperation::is_store(TierIndex tier) const noexcept {
-  const auto& tiers = host_.options().tiers;
-  return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
-}
-
 // Returns the bytes still to be read, assuming that all records not asked for yet have one size.
 uint64_t LoadOperation::bytes_left() const noexcept {
   return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
 }
 
-bool LoadOperation::may_ask() const noexcept {
-  if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
-  if (weighs()) return landing_ != kWeighedLandings;
-  const uint64_t most = std::clamp(host_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_blocks_ >= host_.arena().slots() / 2) return false;  // other loads need slots, too
-  if (landing_ == 0) return true;
-  const bool shrinks = !is_store(below_.front().got.from);
-  return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
+bool LoadOperation::may_ask() const {
+  return !below_.empty() && placed_.load(std::memory_order_relaxed) < too_many_ && pace_->may_ask(*this);
 }
 
 // Keeps a few batches in flight, each from one tier, in the order of the keys.
@@ -144,9 +125,8 @@ void LoadOperation::request_more() {
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
-    const uint64_t most = batch_bytes(tier, left);
-    // The first batches are small, so that a source slower than measured shows early.
-    const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
+    const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
+    const size_t most_items = pace_->batch_items(*this);
     while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
            (bytes < most || items.empty()) && below_.front().from_file == from_file) {
       const Item item = below_.front();
@@ -173,15 +153,15 @@ void LoadOperation::request_more() {
       landing_blocks_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+    const uint64_t until = std::min(deadline_ns(), pace_->give_up_ns());
     if (tier == kOtherSize) {
       std::vector<ResliceItem> made;
       for (const Item& item : items) made.push_back({item.part, item.key});
-      onboard_resliced(request_.match, std::move(made), std::move(room), std::min(deadline_ns(), weighed_.give_up_ns), false,
+      onboard_resliced(request_.match, std::move(made), std::move(room), until, false,
                        [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
-    onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
-            std::min(deadline_ns(), weighed_.give_up_ns), can_.through_host,
+    onboard(stack_.keep(), tier, std::move(wanted), std::move(room), until, can_.through_host,
             [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
@@ -302,14 +282,14 @@ void LoadOperation::begin() {
   plan();
   find_in_place();
   find_files();
-  if (weighs()) weigh();
+  pace_->begin(*this);
 }
 
 // Keeps the mover busy while there is something to move.
 Operation::Next LoadOperation::move_some() {
   if (!planned_) begin();
   take_back();
-  if (out_of_time(false)) return Next::finished;
+  if (pace_->out_of_time(*this, false)) return Next::finished;
   request_more();
   if (mover_->can_send()) {
     const bool more = walk_all();
@@ -320,7 +300,7 @@ Operation::Next LoadOperation::move_some() {
     if (more) return Next::more;
   }
   if (mover_->away() == 0) return what_next();
-  wait_at_most();
+  pace_->wait_at_most(*this);
   return Next::wait;
 }
 
@@ -333,14 +313,14 @@ bool LoadOperation::quiet() noexcept {
 
 // Decides how to go on when nothing can be copied now.
 Operation::Next LoadOperation::what_next() {
-  if (out_of_time(true)) return Next::finished;
+  if (pace_->out_of_time(*this, true)) return Next::finished;
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
     if (may_ask()) return Next::more;
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
-  wait_at_most();
+  pace_->wait_at_most(*this);
   return Next::wait;
 }
 
@@ -383,8 +363,10 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object
   // may live until a thread returns.
-  account(why);
-  const bool leaves = weighs() && why == Code::ok;  // pending keys are left to the engine
+  // A load that waited for the engine's stream says nothing about the time of copying.
+  if (bytes_ != 0 && request_.after == nullptr) stack_.lower().cost(0).took(host_.env().clock().now_ns(), bytes_, copy_ns_);
+  if (why == Code::ok) pace_->account(*this);
+  const bool leaves = pace_->leaves_rest() && why == Code::ok;
   if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {

@@ -116,8 +116,6 @@ class LoadOperation final : public Operation {
   static constexpr uint64_t kLeastWindowBytes = 4ULL << 20;
   // On a small host the window is at most an eighth of the memory, or this if larger.
   static constexpr uint64_t kSmallWindowBytes = 16ULL << 20;
-  // Batches of a weighed load are smaller, with as many bytes in flight.
-  static constexpr uint32_t kWeighedLandings = 32;
   // Number of heads read together, of at most one step's blocks, because a slot may be reused meanwhile. And the size
   // of each buffer: 14 leaves. Measured with `kvbm bench node`.
   static constexpr size_t kHeads = 16;
@@ -172,43 +170,15 @@ class LoadOperation final : public Operation {
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
-  // load_cost.cc; only with compute_block_ns
-  struct Want {
-    size_t k;  // key from first_key on
-    TierIndex source;
-    uint64_t bytes;
-  };
-  // Times are relative to the submission.
-  struct Weighed {
-    std::vector<Want> wants;           // by key
-    std::vector<uint64_t> arrival_ns;  // per key: predicted
-    std::vector<uint64_t> worth_ns;    // per key: time to compute it
-    bool whole = false;                // all or nothing
-    size_t limit = 0;                  // keys from here on are left to the engine
-    size_t settled = 0;                // leading keys that need no more waiting
-    uint64_t in_place_worth_ns = 0;    // of the settled keys
-    uint64_t last_ns = 0;              // when the last settled key was settled
-    uint64_t slack_ns = 0;
-    uint64_t predicted_ns = 0;  // of the chosen keys; 0: none were chosen
-    uint64_t give_up_ns = kNever;  // on the clock: the load waits for nothing after this
-    uint64_t armed_ns = 0;         // on the clock: the timer that is set
-    uint64_t landed = 0;           // landed_ when last weighed
-  };
-  [[nodiscard]] bool weighs() const noexcept { return request_.compute_block_ns != 0; }
-  [[nodiscard]] uint64_t worth_of(size_t k) const noexcept;
+  // How much is asked for at once, and how long the load waits (load_pace.h).
+  class Pace;
+  class Steady;
+  class Weighing;
+  static Pace& steady() noexcept;
+  void begin_weighing();
   [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
-  void weigh();
-  void weigh_again();
-  [[nodiscard]] bool out_of_time(bool idle);
-  [[nodiscard]] uint64_t latest(uint64_t last_ns) const noexcept;
-  void wait_at_most();
-  void leave_from(size_t k);
-  void probe(size_t from, uint64_t now);
-  void account(Code why);
-  [[nodiscard]] bool is_store(TierIndex tier) const noexcept;
   [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
-  [[nodiscard]] bool may_ask() const noexcept KVBM_REQUIRES(mutex_);
-  [[nodiscard]] uint64_t batch_bytes(TierIndex tier, uint64_t left) const noexcept;
+  [[nodiscard]] bool may_ask() const KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
@@ -261,7 +231,8 @@ class LoadOperation final : public Operation {
   uint64_t began_ns_ = 0;      // when the mover had nothing away last, and a step began
   uint64_t copy_ns_ = 0;       // from submission until work began, plus the time of the steps
   uint32_t asked_ = 0;         // batches requested
-  Weighed weighed_;
+  std::shared_ptr<Weighing> weighing_;  // null: this load is not weighed
+  Pace* pace_ = &steady();              // or weighing_
 
   std::vector<Failed> never_came_;  // streams that wait for layers must not take their pages for loaded
   // True if ready_ or failed_ is not empty. Read without the lock, which is then taken to look.

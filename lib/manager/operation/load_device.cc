@@ -38,8 +38,7 @@ void LoadOperation::begin_flight() {
   mover_ = &flight_->mover;
   can_.in_place = false;  // a device reads from memory of this process
   AttachedDevice& device = *request_.cache->device();
-  // Weighed loads read through the host: their batches must be abortable.
-  can_.files = device.storage() != nullptr && (request_.keep_below || device.storage_for_all()) && !weighs();
+  can_.files = device.storage() != nullptr && (request_.keep_below || device.storage_for_all());
   if (host_.options().device.decode) {
     can_.through_host.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
       return transfers.decodes(codec, coded);
