@@ -9,6 +9,7 @@
 #include "manager/device/device_caches.h"
 #include "manager/operation/load.h"
 #include "manager/operation/store.h"
+#include "manager/stack/tier_stack.h"
 
 namespace kvbm::device {
 
@@ -54,7 +55,6 @@ void LoadOperation::find_files() {}
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 
 void StoreOperation::begin_flight() {}
-size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
 void StoreOperation::release_unpublished(std::span<const SlotId> slots) { host_.release(slots); }
 
 }  // namespace kvbm::manager

@@ -158,8 +158,8 @@ Code LoadOperation::check_position(bool content, const std::optional<codec::Posi
 
 void LoadOperation::fail(Entry& e, Code code) {
   if (e.code == Code::ok) e.code = code;
-  // Nothing reads the pages before the load has ended, or those of a lost device any more: they are not overwritten.
-  if (request_.layers == nullptr || mover_->is_lost()) e.sent = true;
+  // Nothing reads the pages before the load has ended: they are not overwritten.
+  if (request_.layers == nullptr) e.sent = true;
   close_if_back(e);
 }
 

@@ -348,7 +348,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     if (!head.ok()) return head.status().code();
     one.payload = payload.data();
     one.keep = std::move(staged);
-    return settle_head(host_, one, head.value());
+    return settle_head(host_, one, head.value(), 0);  // no tier has this record
   }
 
   void finish() {

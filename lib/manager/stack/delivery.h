@@ -34,7 +34,8 @@ struct Delivery {
   std::shared_ptr<void> keep;
 };
 
-// Adds the head to a delivery that has a plain payload: in the slot, or beside the payload.
-Code settle_head(HostTier& host, Delivery& one, ConstBytes head);
+// Adds the head to a delivery that has a plain payload: in the slot, or beside the payload. `on_tiers`: flags of the
+// tiers that have the record (on_tier_flag).
+Code settle_head(HostTier& host, Delivery& one, ConstBytes head, uint8_t on_tiers);
 
 }  // namespace kvbm::manager

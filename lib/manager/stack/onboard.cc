@@ -79,7 +79,7 @@ Delivery deliver(Arrival& arrival, tier::GetBatch& batch, size_t i) {
   }
   const ConstBytes head(arrival.heads.get() + arrival.head_at[i], got.head_bytes);
   if (got.coded.empty()) {
-    one.code = settle_head(host, one, head);
+    one.code = settle_head(host, one, head, on_tier_flag(arrival.tier));
     return one;
   }
   auto coded = std::make_shared<CodedLanding>();
