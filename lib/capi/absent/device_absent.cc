@@ -48,9 +48,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
 std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const { return {}; }
 
 void LoadOperation::begin_flight() {}
-LoadOperation::Entry* LoadOperation::next_in_flight(bool) { return nullptr; }
 void LoadOperation::take_back() {}
-void LoadOperation::end_flight(std::vector<SlotId>&) {}
 void LoadOperation::find_files() {}
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 

@@ -26,7 +26,6 @@ LoadOperation::LoadOperation(LoadRequest request)
   uint64_t bytes = 0;
   for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
   host_mover_.use(codec::hint_for(bytes));  // the engine reads what was loaded
-  one_.closed = true;
   can_.through_host.verifies = true;
   // A record that is to stay in the host is read into a slot.
   can_.through_host.borrows = can_.in_place = request_.keep_below;
@@ -256,13 +255,16 @@ bool LoadOperation::next_item(Item& item) {
   return true;
 }
 
-// Returns the next entry to pass over; null: none has arrived. `past`: the one before is done with in this pass.
-LoadOperation::Entry* LoadOperation::next_entry(bool past) {
-  if (flight_ != nullptr) return next_in_flight(past);
-  if (!one_.closed) return &one_;
-  if (!next_item(one_.item) && !next_in_place(one_.item)) return nullptr;
-  one_.begin();
-  return &one_;
+LoadOperation::Entry* LoadOperation::OneByOne::next(LoadOperation& load, bool /*past*/) {
+  if (!entry_.closed) return &entry_;
+  if (!load.next_item(entry_.item) && !load.next_in_place(entry_.item)) return nullptr;
+  entry_.begin();
+  return &entry_;
+}
+
+void LoadOperation::OneByOne::end(LoadOperation& load, std::vector<SlotId>& left) {
+  if (!entry_.closed) entry_.item.origin->leave(load, entry_.item, left);
+  entry_.item.got.keep.reset();
 }
 
 Operation::Next LoadOperation::step() {
@@ -356,9 +358,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     settle_failed();
     ready_.clear();
   }
-  if (!one_.closed) one_.item.origin->leave(*this, one_.item, left);
-  if (flight_ != nullptr) end_flight(left);
-  one_.item.got.keep.reset();
+  entries_->end(*this, left);
   places_.clear();  // and with them the mappings that they hold
   host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object

@@ -100,6 +100,27 @@ class LoadOperation final : public Operation {
       cut_otherwise = opened = sent = closed = false;
     }
   };
+  // The entries that are not settled, in the order in which the walk passes over them.
+  class Entries {
+   public:
+    // Returns the next entry to pass over; null: none has arrived. `past`: the one before is done with in this pass.
+    virtual Entry* next(LoadOperation& load, bool past) = 0;
+    // Ends those that are not closed, when nothing is in flight. As Origin::leave().
+    virtual void end(LoadOperation& load, std::vector<SlotId>& left) = 0;
+
+   protected:
+    ~Entries() = default;
+  };
+  // One at a time, for a mover that works at once.
+  class OneByOne final : public Entries {
+   public:
+    OneByOne() { entry_.closed = true; }
+    Entry* next(LoadOperation& load, bool past) override;
+    void end(LoadOperation& load, std::vector<SlotId>& left) override;
+
+   private:
+    Entry entry_;  // the one that the mover works on, unless closed
+  };
   // An item that could not be read.
   struct Failed {
     size_t part;
@@ -138,7 +159,6 @@ class LoadOperation final : public Operation {
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   void settle_failed() KVBM_REQUIRES(mutex_);
-  [[nodiscard]] Entry* next_entry(bool past);
   // load_walk.cc
   bool walk_all();
   bool walk(Entry& e, uint64_t& spent);
@@ -161,10 +181,8 @@ class LoadOperation final : public Operation {
   // load_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
-  [[nodiscard]] Entry* next_in_flight(bool past);
   void take_back();
   [[nodiscard]] bool all_are_here();
-  void end_flight(std::vector<SlotId>& left);
   // Members for reads from a disk straight into a device's memory, past host memory (load_storage.cc).
   void find_files();
   bool request_from_storage(std::vector<Item>& items);
@@ -221,8 +239,9 @@ class LoadOperation final : public Operation {
   std::vector<std::byte> large_head_room_;  // for a head that does not fit there, when its item is current
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   HostScatter host_mover_;
+  OneByOne one_by_one_;
   LeafMover* mover_ = &host_mover_;    // or that of flight_
-  Entry one_;                          // of a mover that works at once: the entry that it works on, unless closed
+  Entries* entries_ = &one_by_one_;    // or flight_
   const uint32_t end_layer_;           // the layer behind the last one wanted
   uint32_t last_layer_ = UINT32_MAX;   // of this pass over the entries
   uint64_t loads_ = 0;

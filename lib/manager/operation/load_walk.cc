@@ -20,7 +20,7 @@ bool LoadOperation::walk_all() {
   // Orders the copies of this step before its end, which is the first that other threads observe of them.
   const codec::CopiesOrdered of_all_blocks;
   uint64_t spent = 0;
-  for (Entry* e = next_entry(false); e != nullptr; e = next_entry(true)) {
+  for (Entry* e = entries_->next(*this, false); e != nullptr; e = entries_->next(*this, true)) {
     if (!walk(*e, spent)) return true;
   }
   return false;
