@@ -122,7 +122,7 @@ void LoadOperation::request_more() {
     const TierIndex tier = below_.front().got.from;
     const bool from_file = below_.front().from_file;
     std::vector<Item> items;
-    std::vector<OnboardItem> wanted;
+    auto batch = std::make_unique<tier::GetBatch>();
     uint64_t bytes = 0;
     const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
     const size_t most_items = pace_->batch_items(*this);
@@ -130,9 +130,9 @@ void LoadOperation::request_more() {
            (bytes < most || items.empty()) && below_.front().from_file == from_file) {
       const Item item = below_.front();
       below_.pop_front();
-      const MatchPart& part = request_.match->parts()[item.part];
-      wanted.push_back({{request_.match->keys()[item.key], part.plan.family}, part.found[item.key]});
-      bytes += part.found[item.key].payload_bytes;
+      const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+      batch->items.push_back(request_of(identity(item), found));
+      bytes += found.payload_bytes;
       items.push_back(item);
     }
     ++asked_;
@@ -142,32 +142,33 @@ void LoadOperation::request_more() {
       --landing_;
       continue;
     }
-    LandingRoom room = find_places(items, wanted);
+    LandingRoom room = find_places(items, batch->items);
     if (items.empty()) continue;
     bytes = 0;
-    for (const OnboardItem& item : wanted) bytes += item.found.payload_bytes;
+    for (const tier::GetItem& item : batch->items) bytes += item.payload_bytes;
     {
       MutexLock lock(mutex_);
       landing_bytes_ += bytes;
       landing_blocks_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
-    const uint64_t until = std::min(deadline_ns(), pace_->give_up_ns());
+    batch->deadline_ns = std::min(deadline_ns(), pace_->give_up_ns());
     if (tier == kOtherSize) {
       std::vector<ResliceItem> made;
       for (const Item& item : items) made.push_back({item.part, item.key});
-      onboard_resliced(request_.match, std::move(made), std::move(room), until, false,
+      onboard_resliced(request_.match, std::move(made), std::move(room), batch->deadline_ns, false,
                        [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
-    onboard(stack_.keep(), tier, std::move(wanted), std::move(room), until, can_.through_host,
+    batch->accepts = can_.through_host;
+    onboard(stack_.keep(), tier, std::move(batch), std::move(room),
             [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
 
 // Keeps in `items` those that have a place to be read into. The others are asked for when this load has released some
 // of its places. Empty: nothing is read.
-LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
+LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<tier::GetItem>& wanted) {
   LandingRoom room;
   const uint64_t before = placed_.load(std::memory_order_acquire);
   take_places(stack_, request_.cache->ns()->account(), items.size(), before == 0, room);

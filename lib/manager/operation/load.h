@@ -145,7 +145,7 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
-  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
+  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<tier::GetItem>& wanted);
   void landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results);
   void receive(std::vector<Item> items, uint64_t bytes, uint64_t places);
   bool next_item(Item& item);

@@ -44,8 +44,8 @@ void predict_load(const Match& match, size_t first, std::span<uint64_t> out) noe
   }
 }
 
-// A load is weighed if the engine has said how long it computes a block. Times are relative to the submission, if not said
-// otherwise.
+// A load is weighed if the engine has said how long it computes a block. Times are relative to the submission, except
+// those on the clock.
 class LoadOperation::Weighing final : public Pace {
  public:
   void begin(LoadOperation& load) override;
@@ -163,7 +163,8 @@ void LoadOperation::Weighing::weigh_again(LoadOperation& load) {
   const size_t n = limit_ - settled_;
   Arrivals arrivals(load.stack_.lower(), load.host_.env().clock().now_ns(), true);
   std::vector<uint64_t> rest(n);
-  auto want = std::lower_bound(wants_.begin(), wants_.end(), settled_, [](const Want& one, size_t k) { return one.k < k; });
+  auto want = std::lower_bound(wants_.begin(), wants_.end(), settled_,
+                               [](const Want& one, size_t k) { return one.k < k; });
   for (size_t i = 0; i < n; ++i) {
     for (; want != wants_.end() && want->k == settled_ + i; ++want) arrivals.add(want->source, want->bytes);
     rest[i] = arrivals.ns();
@@ -237,10 +238,11 @@ void LoadOperation::Weighing::probe(LoadOperation& load, size_t from, uint64_t n
     if (item.key - request.first_key < from || !load.stack_.lower().cost(item.got.from).probe_due(now)) continue;
     const MatchPart& part = request.match->parts()[item.part];
     auto stack = load.stack_.keep();
-    tier::Accepts can;
-    can.verifies = request.keep_below;  // registers no block then
-    onboard(stack, item.got.from, request.cache->ns()->account(), {{load.identity(item), part.found[item.key]}},
-            now + copy::SourceCost::kStaleNs, std::move(can),
+    auto batch = std::make_unique<tier::GetBatch>();
+    batch->items.push_back(request_of(load.identity(item), part.found[item.key]));
+    batch->deadline_ns = now + copy::SourceCost::kStaleNs;
+    batch->accepts.verifies = request.keep_below;  // registers no block then
+    onboard(stack, item.got.from, request.cache->ns()->account(), std::move(batch),
             [stack, match = request.match](std::vector<Delivery> landed) {
               for (const Delivery& one : landed) {
                 if (one.code == Code::ok) stack->host().release({&one.slot, 1});
