@@ -41,7 +41,7 @@ void LoadOperation::begin_flight() {
   entries_ = flight_.get();
   can_.in_place = false;  // a device reads from memory of this process
   AttachedDevice& device = *request_.cache->device();
-  can_.files = device.storage() != nullptr && (request_.keep_below || device.storage_for_all());
+  can_.files = device.reads_files(!request_.keep_below);
   if (host_.options().device.decode) {
     can_.through_host.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
       return transfers.decodes(codec, coded);
