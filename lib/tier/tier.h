@@ -83,8 +83,8 @@ struct GetItem {
   uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
   MutableBytes head;
   MutableBytes payload;
-  uint32_t head_bytes = 0;     // out
-  uint64_t payload_bytes = 0;  // out
+  uint32_t head_bytes = 0;     // out; in: as stored, if that is known
+  uint64_t payload_bytes = 0;  // out; in: as stored, if known
   // out, if the receiver borrows: the payload, in the tier's own memory, valid while `lender` is held. `payload` was
   // not written then.
   ConstBytes lent;

@@ -41,8 +41,6 @@ void LoadOperation::find_in_place() {
   in_place_.clear();
 }
 bool LoadOperation::next_in_place(Item&) { return false; }
-Code LoadOperation::open_in_place(Entry&) { return Code::miss; }
-bool LoadOperation::close_in_place(Entry&) { return false; }
 void LoadOperation::tell_in_place() {}
 
 }  // namespace kvbm::manager

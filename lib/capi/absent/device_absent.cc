@@ -10,6 +10,7 @@
 #include "manager/host/host_tier.h"
 #include "manager/operation/load.h"
 #include "manager/operation/store.h"
+#include "manager/stack/tier_stack.h"
 
 namespace kvbm::device {
 
@@ -25,7 +26,6 @@ Status Device::check_waits() const { return capi::absent(capi::kNoDevice); }
 std::string Device::lost_why() const { return capi::kNoDevice; }
 void LeafTable::add(const StridedRun&, const StridedRun&, uint32_t, uint32_t, uint32_t) {}
 void LeafTable::finish() {}
-void StorageReads::checked(bool) noexcept {}
 StorageReads::Stats StorageReads::stats() const noexcept { return {}; }
 
 }  // namespace kvbm::device
@@ -49,15 +49,11 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
 std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const { return {}; }
 
 void LoadOperation::begin_flight() {}
-LoadOperation::Entry* LoadOperation::next_in_flight(bool) { return nullptr; }
 void LoadOperation::take_back() {}
-void LoadOperation::end_flight(std::vector<SlotId>&) {}
-tier::DecodesLeaf LoadOperation::device_decodes() const { return {}; }
-bool LoadOperation::past_host(const Item&) const noexcept { return false; }
+void LoadOperation::find_files() {}
 bool LoadOperation::request_from_storage(std::vector<Item>&) { return false; }
 
 void StoreOperation::begin_flight() {}
-size_t StoreOperation::chunk_keys() const noexcept { return kChunk; }
 void StoreOperation::release_unpublished(std::span<const SlotId> slots) { host_.release(slots); }
 
 }  // namespace kvbm::manager

@@ -50,8 +50,8 @@ class AttachedDevice {
   [[nodiscard]] std::string state();
   // Reads of files straight into the device's memory; null: there are none. Set before other threads see this object.
   [[nodiscard]] device::StorageReads* storage() const noexcept { return storage_.get(); }
-  // Returns whether all loads from disks use storage(), or only those that do not keep their blocks in the host.
-  [[nodiscard]] bool storage_for_all() const noexcept { return storage_for_all_; }
+  // Returns true if a load from disks uses storage(): all do, or only those that do not keep their blocks in the host.
+  [[nodiscard]] bool reads_files(bool keeps) const noexcept { return storage_ != nullptr && (storage_for_all_ || !keeps); }
   void set_storage(std::shared_ptr<device::StorageReads> storage, bool for_all) noexcept {
     storage_ = std::move(storage);
     storage_for_all_ = for_all;

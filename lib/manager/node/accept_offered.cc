@@ -21,7 +21,7 @@ constexpr uint64_t kFetchNs = 10'000'000'000;
 // on the executor, one at a time.
 class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this<OfferFetch> {
  public:
-  OfferFetch(std::shared_ptr<TierStack> stack, TierIndex tier, std::vector<OnboardItem> items,
+  OfferFetch(std::shared_ptr<TierStack> stack, TierIndex tier, std::vector<tier::GetItem> items,
              UniqueFunction<void(std::vector<Delivery>)> landed, UniqueFunction<void()> done)
       : stack_(std::move(stack)),
         host_(stack_->host()),
@@ -112,10 +112,12 @@ class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this
     host_.space_queue().leave(place_, true);
     const size_t n = room.count();
     const auto first = items_.begin() + static_cast<std::ptrdiff_t>(next_);
-    std::vector<OnboardItem> some(first, first + static_cast<std::ptrdiff_t>(n));
+    auto batch = std::make_unique<tier::GetBatch>();
+    batch->items.assign(first, first + static_cast<std::ptrdiff_t>(n));
+    batch->deadline_ns = deadline_ns_;
     next_ += n;
     landing_.fetch_add(n, std::memory_order_relaxed);
-    onboard(stack_, tier_, std::move(some), std::move(room), deadline_ns_, {},
+    onboard(stack_, tier_, std::move(batch), std::move(room),
             [self = shared_from_this(), n](std::vector<Delivery> landed) {
               self->landed_(std::move(landed));
               self->landing_.fetch_sub(n, std::memory_order_release);
@@ -128,7 +130,7 @@ class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this
   const std::shared_ptr<TierStack> stack_;
   HostTier& host_;
   const TierIndex tier_;
-  const std::vector<OnboardItem> items_;
+  const std::vector<tier::GetItem> items_;
   const uint64_t deadline_ns_;
   const uint64_t place_;
   UniqueFunction<void(std::vector<Delivery>)> landed_;
@@ -193,7 +195,7 @@ void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cl
   }
   const bool of_nodes = stack->lower().tier(index).kind() == cluster::PeerTier::kKind;
   (void)host.next_tick();  // lets policies tell these records from older ones
-  std::vector<OnboardItem> items;
+  std::vector<tier::GetItem> items;
   std::vector<cluster::Offered> taken;
   // Blocks that go on to a tier below pass through the host in parts.
   const size_t most = goes_on(*stack, index) ? SIZE_MAX : host.arena().slots();
@@ -209,7 +211,7 @@ void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cl
     found.present = true;
     found.head_bytes = one.item.head_bytes;
     found.payload_bytes = one.item.payload_bytes;
-    items.push_back({one.id, found});
+    items.push_back(request_of(one.id, found));
     taken.push_back(one);
   }
   const auto ended = std::make_shared<UniqueFunction<void()>>(std::move(done));

@@ -25,13 +25,16 @@ DeviceMover::~DeviceMover() = default;
 bool DeviceMover::is_lost() const noexcept { return transfers_.device().is_lost(); }
 
 LeafMover::Added DeviceMover::add(size_t number, const LeafRecord& record, const LeafPlace& place) {
+  if (flight_.full()) return {};
+  const bool in_runs = record.coded == nullptr && !record.on_device;
+  return in_runs ? add_many(number, record, place) : add_one(number, record, place);
+}
+
+// Adds a leaf of a record that is coded, or in memory of the device. Such a record has a head that is compared.
+LeafMover::Added DeviceMover::add_one(size_t number, const LeafRecord& record, const LeafPlace& place) {
   Added added;
-  if (flight_.full()) return added;
-  added.leaves = added.away = add_many(number, record, place);
-  if (added.leaves != 0) return added;
   const codec::Leaf& leaf = place.leaf;
-  const bool compared = record.head != nullptr;
-  const codec::Leaf expected = compared ? record.head->leaf(place.index) : leaf;
+  const codec::Leaf expected = record.head->leaf(place.index);
   if (expected.offset != leaf.offset || expected.raw_bytes != leaf.raw_bytes) {
     added.code = Code::damaged;
     return added;
@@ -40,10 +43,9 @@ LeafMover::Added DeviceMover::add(size_t number, const LeafRecord& record, const
   move.device = place.part.run(place.index, place.block);
   move.record = record.payload + leaf.offset;
   move.expected = expected.hash;
-  // Else it was checked whole, or is a managed block without a head (host.managed_hashes).
-  move.check = compared;
+  move.check = true;
   move.on_device = record.on_device;
-  if (record.coded != nullptr) {
+  if (!record.on_device) {
     std::shared_ptr<void> own;
     added.code = name_coded(record, place.index, move, own);
     if (added.code != Code::ok) return added;
@@ -55,11 +57,11 @@ LeafMover::Added DeviceMover::add(size_t number, const LeafRecord& record, const
   return added;
 }
 
-// Adds leaves from that one on as one run, as far as they are plain and as the head describes. Returns their number; 0:
-// the leaf must be added on its own.
-uint32_t DeviceMover::add_many(size_t number, const LeafRecord& record, const LeafPlace& place) {
-  if (record.coded != nullptr || record.on_device) return 0;
+// Adds leaves of a plain record in host memory as one run, from that one on, as far as the head describes them.
+LeafMover::Added DeviceMover::add_many(size_t number, const LeafRecord& record, const LeafPlace& place) {
+  Added added;
   const device::LeafTable& table = *place.part.table();
+  // Else the record was checked whole, or is a managed block without a head (host.managed_hashes).
   const bool compared = record.head != nullptr;
   const uint32_t first = place.index;
   uint32_t last = first;
@@ -69,9 +71,13 @@ uint32_t DeviceMover::add_many(size_t number, const LeafRecord& record, const Le
     if (expected.offset != table.offset(last) || expected.raw_bytes != table.bytes(last)) break;
     flight_.expect(expected.hash);
   }
-  if (last == first) return 0;
+  if (last == first) {
+    added.code = Code::damaged;
+    return added;
+  }
   flight_.add_many(number, table, first, last, place.block, record.payload + table.offset(first), compared);
-  return last - first;
+  added.leaves = added.away = last - first;
+  return added;
 }
 
 // Fills in `move`, which is complete for a plain leaf, with the leaf's address and codec. `own`: memory of the leaf, if

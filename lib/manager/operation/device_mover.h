@@ -23,7 +23,10 @@ class DeviceMover final : public LeafMover {
   ~DeviceMover() override;
 
   Added add(size_t number, const LeafRecord& record, const LeafPlace& place) override;
-  void overwrite(const StridedRun& run) override { flight_.poison(run); }
+  // Nothing reads pages of a lost device any more.
+  void overwrite(const StridedRun& run) override {
+    if (!is_lost()) flight_.poison(run);
+  }
   [[nodiscard]] bool full() const noexcept override { return flight_.full(); }
   [[nodiscard]] bool is_lost() const noexcept override;
   [[nodiscard]] bool can_send() const noexcept override { return flight_.can_send(); }
@@ -35,7 +38,8 @@ class DeviceMover final : public LeafMover {
   void mark(uint64_t value) { flight_.mark(value); }
 
  private:
-  uint32_t add_many(size_t number, const LeafRecord& record, const LeafPlace& place);
+  Added add_many(size_t number, const LeafRecord& record, const LeafPlace& place);
+  Added add_one(size_t number, const LeafRecord& record, const LeafPlace& place);
   [[nodiscard]] Code name_coded(const LeafRecord& record, uint32_t leaf, device::LeafMove& move,
                                 std::shared_ptr<void>& own);
 

@@ -58,7 +58,9 @@ class Loan : public std::enable_shared_from_this<Loan> {
     if (stack_->lower().out_of_use(tier)) return;
     const bool late = host_.env().clock().now_ns() >= deadline_ns_;
     tier::Tier& below = stack_->lower().tier(tier);
-    std::vector<OnboardItem> items;
+    auto batch = std::make_unique<tier::GetBatch>();
+    batch->deadline_ns = deadline_ns_;
+    std::vector<tier::GetItem>& items = batch->items;
     std::vector<size_t> where;
     for (size_t i = 0; i < ids_.size(); ++i) {
       tier::Found found;
@@ -67,7 +69,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
       if (found.present && late) lent_[i].code = Code::deadline;
       if (!found.present || late || !below.pin(ids_[i])) continue;
       asked[i] = true;
-      items.push_back({ids_[i], found});
+      items.push_back(request_of(ids_[i], found));
       where.push_back(i);
     }
     if (items.empty()) return;
@@ -81,7 +83,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
     where.resize(room.count());
     if (items.empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(stack_, tier, std::move(items), std::move(room), deadline_ns_, {},
+    onboard(stack_, tier, std::move(batch), std::move(room),
             [self = shared_from_this(), tier, where = std::move(where)](std::vector<Delivery> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
                 self->lent_[where[k]].code = landed[k].code;

@@ -5,6 +5,8 @@
 
 #include "base/thread/memory_wait.h"
 #include "codec/hash/copy_hint.h"
+#include "manager/operation/load_origin.h"
+#include "manager/operation/load_pace.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/tier_stack.h"
 
@@ -24,8 +26,11 @@ LoadOperation::LoadOperation(LoadRequest request)
   uint64_t bytes = 0;
   for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
   host_mover_.use(codec::hint_for(bytes));  // the engine reads what was loaded
-  one_.closed = true;
+  can_.through_host.verifies = true;
+  // A record that is to stay in the host is read into a slot.
+  can_.through_host.borrows = can_.in_place = request_.keep_below;
   if (request_.cache->device() != nullptr) begin_flight();
+  if (request_.compute_block_ns != 0) begin_weighing();
 }
 
 std::span<const uint32_t> LoadOperation::ids_of(size_t part, size_t key) const noexcept {
@@ -75,14 +80,13 @@ void LoadOperation::plan() {
         continue;
       }
       ++pending_[k];
-      // Records that are to stay in the host are read into a slot first; a device reads from memory of this process.
-      const bool in_place = request_.keep_below && flight_ == nullptr && tier != kOtherSize;
       Item item{p, key};
       item.got.from = tier;
       if (tier == 0) {
         item.got.slot = request_.match->parts()[p].slots[key];
+        item.origin = &origin_of_match();
         ready_.push_back(std::move(item));
-      } else if (in_place) {
+      } else if (can_.in_place && tier != kOtherSize) {
         in_place_.push_back(std::move(item));
       } else {
         below_.push_back(std::move(item));
@@ -93,34 +97,13 @@ void LoadOperation::plan() {
   planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
 }
 
-// Returns the largest size of one batch. A weighed load takes at most an eighth of the slack a batch, so that a
-// source several times slower than expected is noticed before the slack is spent.
-uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
-  if (!weighs()) return is_store(tier) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
-  if (tier == kOtherSize) return kLeastLandingBytes;
-  const double ns_per_byte = stack_.lower().cost(tier).expect(0).ns_per_byte;
-  return static_cast<uint64_t>(
-      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
-}
-
-bool LoadOperation::is_store(TierIndex tier) const noexcept {
-  const auto& tiers = host_.options().tiers;
-  return tier != kOtherSize && tier <= tiers.size() && !tiers[tier - 1].url.empty();
-}
-
 // Returns the bytes still to be read, assuming that all records not asked for yet have one size.
 uint64_t LoadOperation::bytes_left() const noexcept {
   return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
 }
 
-bool LoadOperation::may_ask() const noexcept {
-  if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
-  if (weighs()) return landing_ != kWeighedLandings;
-  const uint64_t most = std::clamp(host_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_blocks_ >= host_.arena().slots() / 2) return false;  // other loads need slots, too
-  if (landing_ == 0) return true;
-  const bool shrinks = !is_store(below_.front().got.from);
-  return landing_bytes_ < (shrinks ? std::clamp(bytes_left() / 2, kLeastWindowBytes, most) : most);
+bool LoadOperation::may_ask() const {
+  return !below_.empty() && placed_.load(std::memory_order_relaxed) < too_many_ && pace_->may_ask(*this);
 }
 
 // Keeps a few batches in flight, each from one tier, in the order of the keys.
@@ -137,55 +120,55 @@ void LoadOperation::request_more() {
       ++landing_;
     }
     const TierIndex tier = below_.front().got.from;
-    const bool past = past_host(below_.front());
+    const bool from_file = below_.front().from_file;
     std::vector<Item> items;
-    std::vector<OnboardItem> wanted;
+    auto batch = std::make_unique<tier::GetBatch>();
     uint64_t bytes = 0;
-    const uint64_t most = batch_bytes(tier, left);
-    // The first batches are small, so that a source slower than measured shows early.
-    const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
+    const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
+    const size_t most_items = pace_->batch_items(*this);
     while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
-           (bytes < most || items.empty()) && past_host(below_.front()) == past) {
+           (bytes < most || items.empty()) && below_.front().from_file == from_file) {
       const Item item = below_.front();
       below_.pop_front();
-      const MatchPart& part = request_.match->parts()[item.part];
-      wanted.push_back({{request_.match->keys()[item.key], part.plan.family}, part.found[item.key]});
-      bytes += part.found[item.key].payload_bytes;
+      const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+      batch->items.push_back(request_of(identity(item), found));
+      bytes += found.payload_bytes;
       items.push_back(item);
     }
     ++asked_;
-    if (past) {
+    if (from_file) {
       if (request_from_storage(items)) continue;
       MutexLock lock(mutex_);
       --landing_;
       continue;
     }
-    LandingRoom room = find_places(items, wanted);
+    LandingRoom room = find_places(items, batch->items);
     if (items.empty()) continue;
     bytes = 0;
-    for (const OnboardItem& item : wanted) bytes += item.found.payload_bytes;
+    for (const tier::GetItem& item : batch->items) bytes += item.payload_bytes;
     {
       MutexLock lock(mutex_);
       landing_bytes_ += bytes;
       landing_blocks_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+    batch->deadline_ns = std::min(deadline_ns(), pace_->give_up_ns());
     if (tier == kOtherSize) {
       std::vector<ResliceItem> made;
       for (const Item& item : items) made.push_back({item.part, item.key});
-      onboard_resliced(request_.match, std::move(made), std::move(room), std::min(deadline_ns(), weighed_.give_up_ns), false,
+      onboard_resliced(request_.match, std::move(made), std::move(room), batch->deadline_ns, false,
                        [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
-    onboard(stack_.keep(), tier, std::move(wanted), std::move(room),
-            std::min(deadline_ns(), weighed_.give_up_ns), accepts(),
+    batch->accepts = can_.through_host;
+    onboard(stack_.keep(), tier, std::move(batch), std::move(room),
             [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
 
 // Keeps in `items` those that have a place to be read into. The others are asked for when this load has released some
 // of its places. Empty: nothing is read.
-LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
+LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<tier::GetItem>& wanted) {
   LandingRoom room;
   const uint64_t before = placed_.load(std::memory_order_acquire);
   take_places(stack_, request_.cache->ns()->account(), items.size(), before == 0, room);
@@ -208,41 +191,40 @@ LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<Onb
   return room;
 }
 
-tier::Accepts LoadOperation::accepts() const {
-  tier::Accepts can;
-  can.verifies = true;
-  can.borrows = request_.keep_below;
-  can.decodes = device_decodes();
-  return can;
-}
-
 Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-// Takes over a batch that was read. Thread: any.
+// Takes over a batch that was read into places of this load. Thread: any.
 void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results) {
+  const uint64_t places = items.size();
+  for (size_t i = 0; i < places; ++i) {
+    items[i].got = std::move(results[i]);
+    items[i].origin = &origin_of(items[i].got);
+    if (items[i].got.code != Code::ok) placed_.fetch_sub(1, std::memory_order_release);
+  }
+  receive(std::move(items), bytes, places);
+}
+
+// Takes over a batch of `bytes` for which `places` places were taken. Thread: any.
+void LoadOperation::receive(std::vector<Item> items, uint64_t bytes, uint64_t places) {
   std::vector<SlotId> late;
   {
     MutexLock lock(mutex_);
     --landing_;
     landing_bytes_ -= bytes;
+    landing_blocks_ -= places;
     ++landed_;
-    for (size_t i = 0; i < items.size(); ++i) {
-      Delivery& one = results[i];
-      const bool placed = one.came_up();
-      if (placed) --landing_blocks_;
-      if (one.code == Code::ok && over_) {
-        one.leave(late);
-      } else if (one.code == Code::ok) {
-        items[i].got = std::move(one);
-        ready_.push_back(std::move(items[i]));
-      } else if (one.code == Code::again && !placed) {
-        items[i].got = std::move(one);
-        to_host_.push_back(std::move(items[i]));
+    for (Item& item : items) {
+      const Code code = item.got.code;
+      if (code == Code::ok && over_) {
+        item.origin->leave(*this, item, late);
+      } else if (code == Code::ok) {
+        ready_.push_back(std::move(item));
+      } else if (code == Code::again && std::exchange(item.from_file, false)) {
+        to_host_.push_back(std::move(item));
       } else {
-        failed_.push_back({items[i].part, items[i].key, one.code});
-        if (placed) placed_.fetch_sub(1, std::memory_order_release);
+        failed_.push_back({item.part, item.key, code});
       }
     }
     arrived_.store(true, std::memory_order_release);
@@ -274,13 +256,16 @@ bool LoadOperation::next_item(Item& item) {
   return true;
 }
 
-// Returns the next entry to pass over; null: none has arrived. `past`: the one before is done with in this pass.
-LoadOperation::Entry* LoadOperation::next_entry(bool past) {
-  if (flight_ != nullptr) return next_in_flight(past);
-  if (!one_.closed) return &one_;
-  if (!next_item(one_.item) && !next_in_place(one_.item)) return nullptr;
-  one_.begin();
-  return &one_;
+LoadOperation::Entry* LoadOperation::OneByOne::next(LoadOperation& load, bool /*past*/) {
+  if (!entry_.closed) return &entry_;
+  if (!load.next_item(entry_.item) && !load.next_in_place(entry_.item)) return nullptr;
+  entry_.begin();
+  return &entry_;
+}
+
+void LoadOperation::OneByOne::end(LoadOperation& load, std::vector<SlotId>& left) {
+  if (!entry_.closed) entry_.item.origin->leave(load, entry_.item, left);
+  entry_.item.got.keep.reset();
 }
 
 Operation::Next LoadOperation::step() {
@@ -299,14 +284,15 @@ Operation::Next LoadOperation::step() {
 void LoadOperation::begin() {
   plan();
   find_in_place();
-  if (weighs()) weigh();
+  find_files();
+  pace_->begin(*this);
 }
 
 // Keeps the mover busy while there is something to move.
 Operation::Next LoadOperation::move_some() {
   if (!planned_) begin();
   take_back();
-  if (out_of_time(false)) return Next::finished;
+  if (pace_->out_of_time(*this, false)) return Next::finished;
   request_more();
   if (mover_->can_send()) {
     const bool more = walk_all();
@@ -317,7 +303,7 @@ Operation::Next LoadOperation::move_some() {
     if (more) return Next::more;
   }
   if (mover_->away() == 0) return what_next();
-  wait_at_most();
+  pace_->wait_at_most(*this);
   return Next::wait;
 }
 
@@ -330,14 +316,14 @@ bool LoadOperation::quiet() noexcept {
 
 // Decides how to go on when nothing can be copied now.
 Operation::Next LoadOperation::what_next() {
-  if (out_of_time(true)) return Next::finished;
+  if (pace_->out_of_time(*this, true)) return Next::finished;
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
     if (may_ask()) return Next::more;
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
-  wait_at_most();
+  pace_->wait_at_most(*this);
   return Next::wait;
 }
 
@@ -369,19 +355,19 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     MutexLock lock(mutex_);
     over_ = true;
     reading = landing_ != 0;
-    for (const Item& item : ready_) item.got.leave(left);
+    for (const Item& item : ready_) item.origin->leave(*this, item, left);
     settle_failed();
     ready_.clear();
   }
-  if (!one_.closed) one_.item.got.leave(left);
-  if (flight_ != nullptr) end_flight(left);
-  one_.item.got.keep.reset();
+  entries_->end(*this, left);
   places_.clear();  // and with them the mappings that they hold
   host_.release(left);
   // Released before the completion is visible: the caller may then rely on the match being released, but this object
   // may live until a thread returns.
-  account(why);
-  const bool leaves = weighs() && why == Code::ok;  // pending keys are left to the engine
+  // A load that waited for the engine's stream says nothing about the time of copying.
+  if (bytes_ != 0 && request_.after == nullptr) stack_.lower().cost(0).took(host_.env().clock().now_ns(), bytes_, copy_ns_);
+  if (why == Code::ok) pace_->account(*this);
+  const bool leaves = pace_->leaves_rest() && why == Code::ok;
   if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {

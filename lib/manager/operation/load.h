@@ -57,12 +57,18 @@ class LoadOperation final : public Operation {
 
  private:
   struct StorageTrip;
+  // Where a record lies (load_origin.h), and the kinds of places.
+  class Origin;
+  struct Origins;
+  class InPlaceOrigin;
+  class DeviceOrigin;
   // One part of one key that must be moved.
   struct Item {
     size_t part = 0;
     size_t key = 0;  // in the match
-    // Until the record has arrived, only the tier that it comes from; and code again: the device could not read it.
-    Delivery got = {};
+    const Origin* origin = nullptr;  // null: the record has not arrived
+    bool from_file = false;          // the device reads it from a file
+    Delivery got = {};               // until the record has arrived, only the tier that it comes from
   };
   // An item from the time it is next until it is settled.
   struct Entry {
@@ -86,11 +92,34 @@ class LoadOperation final : public Operation {
     // Begins with another item, which is in place.
     void begin() noexcept {
       head.reset();
+      record = {};
+      all_checked = false;
       moved = 0;
       checked = next_leaf = away = 0;
       code = Code::ok;
       cut_otherwise = opened = sent = closed = false;
     }
+  };
+  // The entries that are not settled, in the order in which the walk passes over them.
+  class Entries {
+   public:
+    // Returns the next entry to pass over; null: none has arrived. `past`: the one before is done with in this pass.
+    virtual Entry* next(LoadOperation& load, bool past) = 0;
+    // Ends those that are not closed, when nothing is in flight. As Origin::leave().
+    virtual void end(LoadOperation& load, std::vector<SlotId>& left) = 0;
+
+   protected:
+    ~Entries() = default;
+  };
+  // One at a time, for a mover that works at once.
+  class OneByOne final : public Entries {
+   public:
+    OneByOne() { entry_.closed = true; }
+    Entry* next(LoadOperation& load, bool past) override;
+    void end(LoadOperation& load, std::vector<SlotId>& left) override;
+
+   private:
+    Entry entry_;  // the one that the mover works on, unless closed
   };
   // An item that could not be read.
   struct Failed {
@@ -108,8 +137,6 @@ class LoadOperation final : public Operation {
   static constexpr uint64_t kLeastWindowBytes = 4ULL << 20;
   // On a small host the window is at most an eighth of the memory, or this if larger.
   static constexpr uint64_t kSmallWindowBytes = 16ULL << 20;
-  // Batches of a weighed load are smaller, with as many bytes in flight.
-  static constexpr uint32_t kWeighedLandings = 32;
   // Number of heads read together, of at most one step's blocks, because a slot may be reused meanwhile. And the size
   // of each buffer: 14 leaves. Measured with `kvbm bench node`.
   static constexpr size_t kHeads = 16;
@@ -118,10 +145,9 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
-  // Returns what this load can do with records that are read through host memory.
-  [[nodiscard]] tier::Accepts accepts() const;
-  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
+  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<tier::GetItem>& wanted);
   void landed(std::vector<Item> items, uint64_t bytes, std::vector<Delivery> results);
+  void receive(std::vector<Item> items, uint64_t bytes, uint64_t places);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
   void find_in_place();
@@ -130,19 +156,15 @@ class LoadOperation final : public Operation {
   void ask_for_heads(size_t first, size_t n) const;
   [[nodiscard]] size_t head_bytes(size_t index) const noexcept;
   Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
-  Code open_in_place(Entry& e);
-  bool close_in_place(Entry& e);
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   void settle_failed() KVBM_REQUIRES(mutex_);
-  [[nodiscard]] Entry* next_entry(bool past);
   // load_walk.cc
   bool walk_all();
   bool walk(Entry& e, uint64_t& spent);
   [[nodiscard]] uint32_t wanted_block(std::span<const uint32_t> ids, uint32_t unit, uint32_t layer) const noexcept;
   bool overwrite(Entry& e);
   void open(Entry& e);
-  Code open_item(Entry& e);
   [[nodiscard]] bool is_cut_alike(const codec::HeadView& head, const Item& item) const noexcept;
   [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
                                         uint64_t& hashed, Code& code);
@@ -151,64 +173,43 @@ class LoadOperation final : public Operation {
   void fail(Entry& e, Code code);
   void close_if_back(Entry& e);
   void close(Entry& e);
-  void give_back(Entry& e);
+  // load_origin.cc
+  [[nodiscard]] static const Origin& origin_of_match() noexcept;
+  [[nodiscard]] const Origin& origin_of(const Delivery& got) const noexcept;
+  Code accept_head(Entry& e, const Result<codec::HeadView>& head, bool hashable) const;
   void reject(const Item& item);
   // load_device.cc; for a cache on a device
   struct Flight;
   void begin_flight();
-  [[nodiscard]] Entry* next_in_flight(bool past);
-  [[nodiscard]] tier::DecodesLeaf device_decodes() const;
   void take_back();
   [[nodiscard]] bool all_are_here();
-  void end_flight(std::vector<SlotId>& left);
   // Members for reads from a disk straight into a device's memory, past host memory (load_storage.cc).
-  [[nodiscard]] bool past_host(const Item& item) const noexcept;
+  void find_files();
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
-  // load_cost.cc; only with compute_block_ns
-  struct Want {
-    size_t k;  // key from first_key on
-    TierIndex source;
-    uint64_t bytes;
-  };
-  // Times are relative to the submission.
-  struct Weighed {
-    std::vector<Want> wants;           // by key
-    std::vector<uint64_t> arrival_ns;  // per key: predicted
-    std::vector<uint64_t> worth_ns;    // per key: time to compute it
-    bool whole = false;                // all or nothing
-    size_t limit = 0;                  // keys from here on are left to the engine
-    size_t settled = 0;                // leading keys that need no more waiting
-    uint64_t in_place_worth_ns = 0;    // of the settled keys
-    uint64_t last_ns = 0;              // when the last settled key was settled
-    uint64_t slack_ns = 0;
-    uint64_t predicted_ns = 0;  // of the chosen keys; 0: none were chosen
-    uint64_t give_up_ns = kNever;  // on the clock: the load waits for nothing after this
-    uint64_t armed_ns = 0;         // on the clock: the timer that is set
-    uint64_t landed = 0;           // landed_ when last weighed
-  };
-  [[nodiscard]] bool weighs() const noexcept { return request_.compute_block_ns != 0; }
-  [[nodiscard]] uint64_t worth_of(size_t k) const noexcept;
+  // How much is asked for at once, and how long the load waits (load_pace.h).
+  class Pace;
+  class Steady;
+  class Weighing;
+  static Pace& steady() noexcept;
+  void begin_weighing();
   [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
-  void weigh();
-  void weigh_again();
-  [[nodiscard]] bool out_of_time(bool idle);
-  [[nodiscard]] uint64_t latest(uint64_t last_ns) const noexcept;
-  void wait_at_most();
-  void leave_from(size_t k);
-  void probe(size_t from, uint64_t now);
-  void account(Code why);
-  [[nodiscard]] bool is_store(TierIndex tier) const noexcept;
   [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
-  [[nodiscard]] bool may_ask() const noexcept KVBM_REQUIRES(mutex_);
-  [[nodiscard]] uint64_t batch_bytes(TierIndex tier, uint64_t left) const noexcept;
+  [[nodiscard]] bool may_ask() const KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
   LoadRequest request_;
   TierStack& stack_;
   HostTier& host_;
+  // Abilities of this load, decided when it is made.
+  struct Abilities {
+    tier::Accepts through_host;  // with those that are read through host memory
+    bool in_place = false;       // reads them where another process has them
+    bool files = false;          // its device reads payloads from files
+  };
+  Abilities can_;
   size_t n_keys_ = 0;
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
@@ -218,10 +219,12 @@ class LoadOperation final : public Operation {
   // more, because no free place was found (landing_room.h). A load without any place is always given one.
   std::atomic<uint64_t> placed_{0};
   uint64_t too_many_ = UINT64_MAX;
-  // Items read in place. next_in_place_ is the next one; items before told_in_place_ are reported to their tier.
+  // Items read in place. next_in_place_ is the next one; items before told_in_place_ are reported to their tier, those
+  // before ended_in_place_ can be.
   std::vector<Item> in_place_;
   std::vector<tier::InPlace> places_;  // parallel to in_place_
   size_t next_in_place_ = 0;
+  size_t ended_in_place_ = 0;
   size_t told_in_place_ = 0;
   // Heads of the next items that are read in place. They are copied and checked before the first item is copied: a
   // head read after a copy would wait until the copy's streaming stores have drained. Indexed as in_place_ modulo
@@ -236,8 +239,9 @@ class LoadOperation final : public Operation {
   std::vector<std::byte> large_head_room_;  // for a head that does not fit there, when its item is current
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   HostScatter host_mover_;
+  OneByOne one_by_one_;
   LeafMover* mover_ = &host_mover_;    // or that of flight_
-  Entry one_;                          // of a mover that works at once: the entry that it works on, unless closed
+  Entries* entries_ = &one_by_one_;    // or flight_
   const uint32_t end_layer_;           // the layer behind the last one wanted
   uint32_t last_layer_ = UINT32_MAX;   // of this pass over the entries
   uint64_t loads_ = 0;
@@ -246,7 +250,8 @@ class LoadOperation final : public Operation {
   uint64_t began_ns_ = 0;      // when the mover had nothing away last, and a step began
   uint64_t copy_ns_ = 0;       // from submission until work began, plus the time of the steps
   uint32_t asked_ = 0;         // batches requested
-  Weighed weighed_;
+  std::shared_ptr<Weighing> weighing_;  // null: this load is not weighed
+  Pace* pace_ = &steady();              // or weighing_
 
   std::vector<Failed> never_came_;  // streams that wait for layers must not take their pages for loaded
   // True if ready_ or failed_ is not empty. Read without the lock, which is then taken to look.

@@ -10,6 +10,8 @@
 
 namespace kvbm::manager {
 
+class LowerTiers;
+
 // Keys are added in their order. Sources work in parallel, and all bytes that they deliver are copied once more.
 class Arrivals {
  public:

@@ -10,12 +10,12 @@
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/device_mover.h"
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
 
-struct LoadOperation::Flight {
+struct LoadOperation::Flight final : Entries {
   Flight(HostTier& host, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
          std::shared_ptr<device::Landmark> landmark)
       : mover(transfers, DeviceFlight::Way::scatter, std::move(after), host.shared_arena(), std::move(landmark)) {}
@@ -25,6 +25,8 @@ struct LoadOperation::Flight {
     e.number = entries.size() - 1;
     return e;
   }
+  Entry* next(LoadOperation& load, bool past) override;
+  void end(LoadOperation& load, std::vector<SlotId>& left) override;
   DeviceMover mover;
   std::deque<Entry> entries;  // in the order in which they are sent
   size_t group = 0;           // the first entry of the group that is passed over
@@ -36,34 +38,42 @@ void LoadOperation::begin_flight() {
   flight_ = std::make_shared<Flight>(host_, request_.cache->device()->transfers(), request_.after,
                                      request_.layers != nullptr ? request_.layers->landmark : nullptr);
   mover_ = &flight_->mover;
+  entries_ = flight_.get();
+  can_.in_place = false;  // a device reads from memory of this process
+  AttachedDevice& device = *request_.cache->device();
+  can_.files = device.reads_files(!request_.keep_below);
+  if (host_.options().device.decode) {
+    can_.through_host.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
+      return transfers.decodes(codec, coded);
+    };
+  }
   if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
 }
 
-// Finds the next entry to send. In the first pass over a group all items read so far join it.
-LoadOperation::Entry* LoadOperation::next_in_flight(bool past) {
-  Flight& f = *flight_;
-  const LayerMarks* layers = request_.layers.get();
-  if (past) ++f.at;
+// In the first pass over a group all items read so far join it.
+LoadOperation::Entry* LoadOperation::Flight::next(LoadOperation& load, bool past) {
+  const LayerMarks* layers = load.request_.layers.get();
+  if (past) ++at;
   for (;;) {
-    if (layers == nullptr || f.layer == layers->first_layer) {
+    if (layers == nullptr || layer == layers->first_layer) {
       Item item;
-      while ((layers != nullptr || f.at == f.entries.size()) && next_item(item)) f.add(std::move(item));
-      for (const Failed& never : never_came_) {
-        Entry& e = f.add({never.part, never.key});
+      while ((layers != nullptr || at == entries.size()) && load.next_item(item)) add(std::move(item));
+      for (const Failed& never : load.never_came_) {
+        Entry& e = add({never.part, never.key});
         e.code = never.code;
         e.opened = e.closed = true;
       }
-      never_came_.clear();
+      load.never_came_.clear();
     }
-    last_layer_ = layers == nullptr || f.layer + 1 == layers->end_layer ? UINT32_MAX : f.layer;
-    if (f.at < f.entries.size()) return &f.entries[f.at];
-    if (layers == nullptr || f.group == f.entries.size()) return nullptr;
-    if (all_are_here()) f.mover.mark(layers->value(f.layer));
-    if (++f.layer == layers->end_layer) {
-      f.layer = layers->first_layer;
-      f.group = f.entries.size();
+    load.last_layer_ = layers == nullptr || layer + 1 == layers->end_layer ? UINT32_MAX : layer;
+    if (at < entries.size()) return &entries[at];
+    if (layers == nullptr || group == entries.size()) return nullptr;
+    if (load.all_are_here()) mover.mark(layers->value(layer));
+    if (++layer == layers->end_layer) {
+      layer = layers->first_layer;
+      group = entries.size();
     }
-    f.at = f.group;
+    at = group;
   }
 }
 
@@ -72,14 +82,6 @@ bool LoadOperation::all_are_here() {
   if (!below_.empty() || !never_came_.empty()) return false;
   MutexLock lock(mutex_);
   return landing_ == 0 && ready_.empty() && failed_.empty() && to_host_.empty();
-}
-
-// Returns the predicate for leaves that the device decodes; null: it decodes none. The caller holds the cache and
-// thereby the device.
-tier::DecodesLeaf LoadOperation::device_decodes() const {
-  if (flight_ == nullptr || !host_.options().device.decode) return {};
-  device::Transfers& transfers = request_.cache->device()->transfers();
-  return [&transfers](codec::LeafCodec codec, ConstBytes coded) { return transfers.decodes(codec, coded); };
 }
 
 // Reads the outcome of leaves that are back, and settles their items.
@@ -98,16 +100,15 @@ void LoadOperation::take_back() {
   }
 }
 
-// Runs when nothing is in flight. Raises the landmark to its end, so that streams waiting for layers continue,
-// whatever the outcome.
-void LoadOperation::end_flight(std::vector<SlotId>& left) {
-  for (const Entry& e : flight_->entries) {
-    if (!e.closed) e.item.got.leave(left);
+// Raises the landmark to its end, so that streams waiting for layers continue, whatever the outcome.
+void LoadOperation::Flight::end(LoadOperation& load, std::vector<SlotId>& left) {
+  for (const Entry& e : entries) {
+    if (!e.closed) e.item.origin->leave(load, e.item, left);
   }
-  flight_->entries.clear();
-  if (request_.layers == nullptr) return;
-  LayerMarks& layers = *request_.layers;
-  request_.cache->device()->transfers().raise(*layers.landmark, layers.last());
+  entries.clear();
+  if (load.request_.layers == nullptr) return;
+  LayerMarks& layers = *load.request_.layers;
+  load.request_.cache->device()->transfers().raise(*layers.landmark, layers.last());
   layers.ended.store(true, std::memory_order_release);
 }
 

@@ -3,10 +3,44 @@
 #include <utility>
 
 #include "copy/local/fetch.h"
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
+
+// A record in memory that another process owns and may write at any moment.
+class LoadOperation::InPlaceOrigin final : public Origin {
+ public:
+  Code open(LoadOperation& load, Entry& e) const override {
+    const tier::InPlace& place = load.places_[load.next_in_place_ - 1];
+    const Head& taken = load.heads_[(load.next_in_place_ - 1) % load.heads_.size()];
+    Code code = taken.code;
+    if (code == Code::ok) {
+      e.head = taken.view;
+    } else if (code == Code::no_room) {
+      load.large_head_room_.resize(place.head.size());
+      code = load.take_head(place, load.large_head_room_, e.head);
+    }
+    if (code == Code::ok) code = load.check_head(*e.head, e.item);
+    if (code != Code::ok) return code;
+    // The owner may write the record between hashing and copying, so it is read by a message instead.
+    if (!load.is_cut_alike(*e.head, e.item)) return Code::miss;
+    e.record.payload = const_cast<std::byte*>(place.payload.data());  // nothing writes to a record that is loaded
+    e.record.head = &*e.head;
+    return Code::ok;
+  }
+  // False: the record was gone when it was read; it is then requested by a message.
+  bool close(LoadOperation& load, Entry& e) const override {
+    tier::InPlace& place = load.places_[load.next_in_place_ - 1];
+    load.ended_in_place_ = load.next_in_place_;
+    place.code = e.code;
+    place.bytes = e.code == Code::ok ? load.request_.cache->parts()[e.item.part].payload_bytes() : 0;
+    if (e.code == Code::ok || e.code == Code::mismatch) return true;
+    load.bytes_ -= e.moved;
+    load.below_.push_back(std::move(e.item));
+    return false;
+  }
+};
 
 // Asks for all places in one call: the tables that hold them would leave the caches while blocks are copied.
 void LoadOperation::find_in_place() {
@@ -21,6 +55,7 @@ void LoadOperation::find_in_place() {
     while (last < in_place_.size() && in_place_[last].got.from == tier) ++last;
     stack_.lower().tier(tier).in_place(std::span(places_).subspan(first, last - first));
   }
+  static const InPlaceOrigin here{};
   size_t kept = 0;
   for (size_t i = 0; i < in_place_.size(); ++i) {
     if (places_[i].memory == nullptr) {
@@ -29,8 +64,7 @@ void LoadOperation::find_in_place() {
     }
     if (kept != i) places_[kept] = std::move(places_[i]);
     in_place_[kept] = in_place_[i];
-    in_place_[kept].got.place = Delivery::Place::foreign;
-    in_place_[kept].got.payload = places_[kept].payload.data();
+    in_place_[kept].origin = &here;
     ++kept;
   }
   in_place_.resize(kept);
@@ -84,7 +118,7 @@ Code LoadOperation::take_head(const tier::InPlace& place, MutableBytes room,
 // Reports the outcome of the records read since the last call to their tiers. Batched: a fence between two copies
 // would wait for the stores of the first.
 void LoadOperation::tell_in_place() {
-  const size_t end = next_in_place_ - (!one_.closed && one_.item.got.place == Delivery::Place::foreign ? 1 : 0);
+  const size_t end = ended_in_place_;
   while (told_in_place_ != end) {
     const size_t first = told_in_place_;
     const TierIndex tier = in_place_[first].got.from;
@@ -98,32 +132,6 @@ void LoadOperation::tell_in_place() {
     add(host_.counters().tiers[tier].loads, records);
     add(host_.counters().tiers[tier].load_bytes, bytes);
   }
-}
-
-Code LoadOperation::open_in_place(Entry& e) {
-  const Head& taken = heads_[(next_in_place_ - 1) % heads_.size()];
-  Code code = taken.code;
-  if (code == Code::ok) {
-    e.head = taken.view;
-  } else if (code == Code::no_room) {
-    const tier::InPlace& place = places_[next_in_place_ - 1];
-    large_head_room_.resize(place.head.size());
-    code = take_head(place, large_head_room_, e.head);
-  }
-  if (code == Code::ok) code = check_head(*e.head, e.item);
-  // The owner may write the record between hashing and copying, so it is read by a message instead.
-  return code == Code::ok && !is_cut_alike(*e.head, e.item) ? Code::miss : code;
-}
-
-// Returns false if the record was gone when it was read; it is then requested by a message.
-bool LoadOperation::close_in_place(Entry& e) {
-  tier::InPlace& place = places_[next_in_place_ - 1];
-  place.code = e.code;
-  place.bytes = e.code == Code::ok ? request_.cache->parts()[e.item.part].payload_bytes() : 0;
-  if (e.code == Code::ok || e.code == Code::mismatch) return true;
-  bytes_ -= e.moved;
-  below_.push_back(std::move(e.item));
-  return false;
 }
 
 }  // namespace kvbm::manager

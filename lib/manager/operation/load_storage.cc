@@ -17,7 +17,7 @@
 #include "device/storage/storage_reads.h"
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -50,17 +50,32 @@ struct LoadOperation::StorageTrip {
   uint64_t bytes = 0;                     // counted in landing_bytes_
 };
 
-// Returns true if the device reads the record from a file.
-bool LoadOperation::past_host(const Item& item) const noexcept {
-  if (flight_ == nullptr || item.got.code == Code::again || weighs()) return false;
-  const AttachedDevice& device = *request_.cache->device();
-  if (device.storage() == nullptr || !device.storage()->usable()) return false;
-  if (!request_.keep_below && !device.storage_for_all()) return false;
-  // A record of another size is coded, or has another shape.
-  if (item.got.from == kOtherSize) return false;
-  const MatchPart& part = request_.match->parts()[item.part];
-  if (part.found[item.key].payload_bytes != request_.cache->parts()[item.part].payload_bytes()) return false;
-  return stack_.lower().tier(item.got.from).reads_from_files();
+// In memory of the device.
+class LoadOperation::DeviceOrigin final : public Origin {
+ public:
+  Code open(LoadOperation& load, Entry& e) const override {
+    e.record.payload = const_cast<std::byte*>(e.item.got.payload);  // nothing writes to a record that is loaded
+    e.record.on_device = true;
+    return load.accept_head(e, codec::HeadView::parse(e.item.got.head), false);
+  }
+  bool close(LoadOperation& load, Entry& e) const override {
+    if (e.code == Code::damaged) load.reject(e.item);
+    e.item.got.keep.reset();
+    load.request_.cache->device()->storage()->checked(e.code != Code::damaged);
+    return true;
+  }
+};
+
+// Notes which records the device reads from files.
+void LoadOperation::find_files() {
+  if (!can_.files) return;
+  for (Item& item : below_) {
+    if (item.got.from == kOtherSize) continue;
+    const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+    // A record of another size is coded, or has another shape.
+    item.from_file = found.payload_bytes == request_.cache->parts()[item.part].payload_bytes() &&
+                     stack_.lower().tier(item.got.from).reads_from_files();
+  }
 }
 
 // Requests the heads of the items that fit in the device's buffer; the others are read through the host. False: none
@@ -76,7 +91,7 @@ bool LoadOperation::request_from_storage(std::vector<Item>& items) {
     auto landing = std::make_shared<StorageLanding>(found.head_bytes);
     landing->piece = request_.cache->device()->storage()->reserve(round_up(found.payload_bytes, kIoAlign));
     if (!landing->piece || landing->head == nullptr) {
-      item.got.code = Code::again;
+      item.from_file = false;
       others.push_back(std::move(item));
       continue;
     }
@@ -153,12 +168,11 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool late = false;
-  std::vector<Delivery> results(trip.items.size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    Delivery& one = results[i];
-    one = trip.items[i].got;
+  static const DeviceOrigin on_device{};
+  for (size_t i = 0; i < trip.items.size(); ++i) {
+    Delivery& one = trip.items[i].got;
+    trip.items[i].origin = &on_device;
     one.code = trip.codes[i];
-    one.place = Delivery::Place::device;
     late = late || one.code == Code::deadline;
     if (one.code != Code::ok) continue;
     bytes += request_.cache->parts()[trip.items[i].part].payload_bytes();
@@ -172,7 +186,7 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
                                     late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
   add(host_.counters().tiers[trip.tier].loads, records);
   add(host_.counters().tiers[trip.tier].load_bytes, bytes);
-  landed(std::move(trip.items), trip.bytes, std::move(results));
+  receive(std::move(trip.items), trip.bytes, 0);
 }
 
 }  // namespace kvbm::manager

@@ -1,5 +1,5 @@
-// The walk of a load over leaves: opens a record, passes its leaves to the mover, and closes it. Only opening and
-// closing know where the record lies.
+// The walk of a load over leaves: opens a record, passes its leaves to the mover, and closes it. Only its
+// origin knows where the record lies (load_origin.h).
 //
 // If a stream waits for layers, an item that fails or is never read has its unsent leaves overwritten in the passes
 // that would have sent them. (A load that ends early, by a deadline or a cancel, leaves pages it has not touched.)
@@ -9,11 +9,8 @@
 #include <utility>
 
 #include "codec/hash/leaf_hash.h"
-#include "device/storage/storage_reads.h"
-#include "manager/device/device_caches.h"
-#include "manager/host/host_record.h"
 #include "manager/operation/leaf_mover.h"
-#include "manager/operation/load.h"
+#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -23,7 +20,7 @@ bool LoadOperation::walk_all() {
   // Orders the copies of this step before its end, which is the first that other threads observe of them.
   const codec::CopiesOrdered of_all_blocks;
   uint64_t spent = 0;
-  for (Entry* e = next_entry(false); e != nullptr; e = next_entry(true)) {
+  for (Entry* e = entries_->next(*this, false); e != nullptr; e = entries_->next(*this, true)) {
     if (!walk(*e, spent)) return true;
   }
   return false;
@@ -101,40 +98,8 @@ bool LoadOperation::overwrite(Entry& e) {
 
 void LoadOperation::open(Entry& e) {
   e.opened = true;
-  const Code code = mover_->is_lost() ? Code::tier_disabled : open_item(e);
-  if (code != Code::ok) return fail(e, code);
-  const Delivery& got = e.item.got;
-  const bool compared = e.head.has_value() && !e.cut_otherwise;
-  e.record.payload = const_cast<std::byte*>(got.payload);  // nothing writes to a record that is loaded
-  e.record.head = compared ? &*e.head : nullptr;
-  e.record.coded = got.coded.get();
-  e.record.on_device = got.place == Delivery::Place::device;
-  // A block that stays in the host must be right as a whole. The host checks all of a coded one when it decodes it.
-  e.all_checked = compared && got.owns_slot() && !request_.keep_below && got.coded == nullptr;
-}
-
-// Finds the head of an item's record, and checks that the record is what the cache part expects.
-Code LoadOperation::open_item(Entry& e) {
-  using Place = Delivery::Place;
-  Delivery& got = e.item.got;
-  if (got.place == Place::foreign) return open_in_place(e);
-  const bool of_match = got.place == Place::match;
-  if (of_match) got.payload = host_.arena().payload(got.slot).data();
-  if (of_match && (host_.table().flags(got.slot) & kHasHead) == 0) {
-    const uint64_t expected = request_.cache->parts()[e.item.part].payload_bytes();
-    if (host_.table().payload_bytes(got.slot) != expected) return Code::mismatch;
-    return check_position(false, std::nullopt, e.item.key);
-  }
-  auto head = of_match ? read_head(host_, got.slot) : codec::HeadView::parse(got.head);
-  if (!head.ok()) return Code::damaged;
-  const Code fits = check_head(head.value(), e.item);
-  if (fits != Code::ok) return fits;
-  e.cut_otherwise = !is_cut_alike(head.value(), e.item);
-  // Only a plain record in host memory can be hashed by the processor as it is.
-  const bool hashable = got.coded == nullptr && got.place != Place::device && !codec::is_coded(head.value());
-  if (e.cut_otherwise && !hashable) return Code::mismatch;
-  e.head = std::move(head).value();
-  return Code::ok;
+  const Code code = mover_->is_lost() ? Code::tier_disabled : e.item.origin->open(*this, e);
+  if (code != Code::ok) fail(e, code);
 }
 
 // Returns true if the record was cut into leaves as the part is, so that each leaf is compared as it is copied. A
@@ -193,8 +158,8 @@ Code LoadOperation::check_position(bool content, const std::optional<codec::Posi
 
 void LoadOperation::fail(Entry& e, Code code) {
   if (e.code == Code::ok) e.code = code;
-  // Nothing reads the pages before the load has ended, or those of a lost device any more: they are not overwritten.
-  if (request_.layers == nullptr || mover_->is_lost()) e.sent = true;
+  // Nothing reads the pages before the load has ended: they are not overwritten.
+  if (request_.layers == nullptr) e.sent = true;
   close_if_back(e);
 }
 
@@ -203,41 +168,13 @@ void LoadOperation::close_if_back(Entry& e) {
   if (!e.closed && e.away == 0 && (e.sent || e.code != Code::ok)) close(e);
 }
 
-// Settles the entry's item. A verified block from below stays in the host.
+// Ends the use of the entry's record, and settles its item.
 void LoadOperation::close(Entry& e) {
-  using Place = Delivery::Place;
-  Delivery& got = e.item.got;
   e.closed = true;
   e.head.reset();
-  if (got.place == Place::foreign && !close_in_place(e)) return;
-  if (e.code == Code::damaged) reject(e.item);
+  if (!e.item.origin->close(*this, e)) return;
   if (e.code == Code::ok) ++loads_;
-  got.keep.reset();
-  if (got.came_up()) {
-    give_back(e);
-    placed_.fetch_sub(1, std::memory_order_release);
-  }
-  if (got.place == Place::device) request_.cache->device()->storage()->checked(e.code != Code::damaged);
-  got.coded.reset();
   settle(e.item.key, e.code);
-}
-
-// Keeps a verified record from below in the host, or ends the reference to its slot.
-void LoadOperation::give_back(Entry& e) {
-  Delivery& got = e.item.got;
-  if (!got.owns_slot()) return;
-  const bool keep = e.code == Code::ok && !request_.keep_below;
-  if (keep && got.coded != nullptr) return stack_.background_decoder().keep(identity(e.item), std::move(got));
-  // A block that the host cannot keep has reached the engine all the same.
-  if (keep) (void)stack_.register_landed(identity(e.item), got);
-  host_.release({&got.slot, 1});
-}
-
-// Rejects an item because its bytes do not match its head: its source drops the record.
-void LoadOperation::reject(const Item& item) {
-  if (item.got.place == Delivery::Place::match) return host_.quarantine(item.got.slot);
-  if (item.got.from == kOtherSize) return;  // made here and stored nowhere
-  stack_.lower().reject(item.got.from, identity(item), item.got.location);
 }
 
 }  // namespace kvbm::manager

@@ -95,9 +95,12 @@ void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
     return onboard_resliced(match_, std::move(made), std::move(room), deadline_ns(), true,
                             [self](std::vector<Delivery> came) { self->landed(std::move(came)); });
   }
-  std::vector<OnboardItem> items;
-  for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
-  onboard(stack_, tier, std::move(items), std::move(room), deadline_ns(), {},
+  auto batch = std::make_unique<tier::GetBatch>();
+  batch->deadline_ns = deadline_ns();
+  for (const size_t key : keys) {
+    batch->items.push_back(request_of({match_->keys()[key], part.plan.family}, part.found[key]));
+  }
+  onboard(stack_, tier, std::move(batch), std::move(room),
           [self](std::vector<Delivery> came) { self->landed(std::move(came)); });
 }
 

@@ -183,7 +183,6 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     Delivery& one = landed_[at];
     one.from = kOtherSize;
     one.slot = room_.slots[at];
-    one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
     one.code = make(i);
     if (one.code == Code::ok && registered_) {
       one.code = stack_.register_landed({match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);
@@ -342,7 +341,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     if (!head.ok()) return head.status().code();
     one.payload = payload.data();
     one.keep = std::move(staged);
-    return settle_head(host_, one, head.value());
+    return settle_head(host_, one, head.value(), 0);  // no tier has this record
   }
 
   void finish() {

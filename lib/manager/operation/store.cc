@@ -29,7 +29,8 @@ StoreOperation::StoreOperation(StoreRequest request)
       host_(stack_.host()),
       status_(request_.keys.size(), Code::ok),
       required_(stack_.lower().required_tier()),
-      place_(host_.space_queue().place_of_store()) {
+      place_(host_.space_queue().place_of_store()),
+      handover_(required_ == kNoTier ? 0 : request_.keys.size()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -96,8 +97,6 @@ Operation::Next StoreOperation::step() {
 void StoreOperation::hand_over() {
   if (required_ == kNoTier) return;
   const MemoryWait counted;  // the offloader releases what is acquired from here on
-  if (handover_ == nullptr) handover_ = std::make_shared<Handover>(request_.keys.size());
-  const auto handover = handover_;
   std::vector<SlotId> slots;
   std::vector<size_t> key_of;
   const auto add = [&](SlotId slot, size_t key) {
@@ -112,18 +111,19 @@ void StoreOperation::hand_over() {
   for (size_t i = 0; i < slots.size(); ++i) {
     // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
     host_.table().clear_flags(slots[i], on_tier_flag(required_));
-    handover->open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
+    handover_.open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
-  handover->waiting.fetch_add(slots.size(), std::memory_order_relaxed);
+  handover_.waiting.fetch_add(slots.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
   auto report = std::make_shared<Offloader::Report>(
-      [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
+      [self, key_of = std::move(key_of)](size_t index, Code code) {
+        Handover& handover = self->handover_;
         int32_t none = 0;
-        std::atomic<int32_t>& first = handover->codes[key_of[index]];
+        std::atomic<int32_t>& first = handover.codes[key_of[index]];
         if (code != Code::ok)
           first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
-        handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
-        handover->waiting.fetch_sub(1, std::memory_order_release);
+        handover.open[key_of[index]].fetch_sub(1, std::memory_order_release);
+        handover.waiting.fetch_sub(1, std::memory_order_release);
         self->wake();
       });
   stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
@@ -132,11 +132,7 @@ void StoreOperation::hand_over() {
 // Waits for the tier that must have all blocks as well; the host has them by now.
 Operation::Next StoreOperation::await_handover() {
   note_stored();
-  if (handover_ == nullptr) return Next::finished;
-  if (!std::exchange(all_sent_, true)) handover_->waiting.fetch_sub(1, std::memory_order_release);
-  if (handover_->waiting.load(std::memory_order_acquire) != 0) return Next::wait;
-  end_handover(Code::ok);
-  return Next::finished;
+  return handover_.waiting.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
 }
 
 // Records the stored blocks for a flush of a shared tier set, wherever they were sent.
@@ -156,13 +152,17 @@ void StoreOperation::note_stored() {
 
 // Ends the handover, once. Blocks still open end as `why`: the host has them, and the tier may get them yet.
 void StoreOperation::end_handover(Code why) {
-  for (size_t k = 0; k < status_.size(); ++k) {
-    const bool open = handover_->open[k].load(std::memory_order_acquire) != 0;
-    const auto code = static_cast<Code>(handover_->codes[k].load(std::memory_order_relaxed));
+  for (size_t k = 0; k < handover_.codes.size(); ++k) {
+    const bool open = handover_.open[k].load(std::memory_order_acquire) != 0;
+    const auto code = static_cast<Code>(handover_.codes[k].load(std::memory_order_relaxed));
     if (code != Code::ok) fail(k, code);
     if (open) fail(k, why);
   }
-  handover_ = nullptr;
+}
+
+size_t StoreOperation::chunk_keys() const noexcept {
+  const uint64_t bytes = request_.cache->parts()[part_].payload_bytes();
+  return std::clamp<size_t>(kDeviceChunkBytes / std::max<uint64_t>(bytes, 1), kChunk, most_keys_);
 }
 
 // Finds the keys that are stored already and takes slots for the others: for all, or for as many leading ones as
@@ -562,7 +562,7 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
     const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
     for (size_t k = from; k < status_.size(); ++k) fail(k, why);
   }
-  if (handover_ != nullptr) end_handover(why);
+  end_handover(why);
   completion.items = status_.size();
   for (size_t k = 0; k < status_.size(); ++k) {
     if (status_[k] == Code::ok) ++completion.items_done;

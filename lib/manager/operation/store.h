@@ -65,12 +65,13 @@ class StoreOperation final : public Operation, public SpaceWaiter {
     Code code = Code::ok;
   };
 
-  // Outcome for blocks that a tier below must have before the store completes; shared with that tier's reports.
+  // Outcome for blocks that a tier below must have before the store completes. That tier's reports write it and hold
+  // the operation. Some may arrive after its end.
   struct Handover {
-    explicit Handover(size_t n) : codes(n) {}
-    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
-    std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
-    std::atomic<size_t> waiting{1};  // reports to come, plus 1 until all are sent; pairs with the read in step()
+    explicit Handover(size_t n) : codes(n), open(n) {}
+    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure; empty: no tier must have the blocks
+    std::vector<std::atomic<uint32_t>> open;  // per key: parts
+    std::atomic<size_t> waiting{0};           // reports to come; pairs with the read in step()
   };
 
   void hand_over();
@@ -124,6 +125,7 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   HostGather host_mover_;
   LeafMover* mover_ = &host_mover_;  // or that of flight_
+  size_t most_keys_ = kChunk;        // of a chunk; kDeviceChunk on a device
   bool lost_ = false;                // leaves did not come back because the device was lost
   std::vector<Moving> moving_;       // parallel to fresh_
   std::vector<codec::Leaf> leaves_;  // of all records in fresh_, one record after the other
@@ -136,8 +138,7 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   const uint64_t place_;   // in the space queue
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
   Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
-  std::shared_ptr<Handover> handover_;
-  bool all_sent_ = false;  // to handover_
+  Handover handover_;
   bool noted_ = false;  // the stored blocks, for flushes
 };
 

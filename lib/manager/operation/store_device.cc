@@ -1,6 +1,5 @@
 // Storing out of device memory: chunks are larger, and slots of a lost device are kept until it certainly writes no
 // more.
-#include <algorithm>
 #include <utility>
 
 #include "base/thread/memory_wait.h"
@@ -47,12 +46,7 @@ struct StoreOperation::Flight {
 void StoreOperation::begin_flight() {
   flight_ = std::make_shared<Flight>(host_, request_.cache->device()->transfers(), std::move(request_.after));
   mover_ = &flight_->mover;
-}
-
-size_t StoreOperation::chunk_keys() const noexcept {
-  if (flight_ == nullptr) return kChunk;
-  const uint64_t bytes = request_.cache->parts()[part_].payload_bytes();
-  return std::clamp<size_t>(kDeviceChunkBytes / std::max<uint64_t>(bytes, 1), kChunk, kDeviceChunk);
+  most_keys_ = kDeviceChunk;
 }
 
 // Ends references to slots that were not published.

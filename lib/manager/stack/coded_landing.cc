@@ -69,7 +69,7 @@ void BackgroundDecoder::decode(Waiting& one, codec::Workspace& workspace) {
   const MutableBytes room = host_.arena().payload(record.slot);
   if (s.ok()) s = codec::decode_opened(head.value(), record.coded->leaves, room, workspace);
   if (s.ok()) {
-    const Code settled = settle_head(host_, record, record.coded->head);
+    const Code settled = settle_head(host_, record, record.coded->head, on_tier_flag(record.from));
     // A record that the host cannot keep is still in the tier below.
     if (settled == Code::ok) (void)register_(one.id, record);
     add(host_.counters().decoded_late, 1);

@@ -18,12 +18,10 @@ struct Arrival {
   std::shared_ptr<TierStack> stack;
   TierIndex tier = 0;
   bool registers = true;
-  bool waits = false;  // as TierStack::Bringer
-  std::vector<OnboardItem> items;
-  std::vector<uint64_t> marks;  // Invalidations::mark, parallel to items
-  LandingRoom room;
+  bool waits = false;            // as TierStack::Bringer
+  std::vector<Delivery> landed;  // until then, with the places that the records are read into
+  std::vector<uint64_t> found;   // payload bytes as found, parallel to landed
   AlignedBytes heads;
-  std::vector<size_t> head_at;  // offset of each item's head target
   copy::SourceCost::Ticket ticket;
   UniqueFunction<void(std::vector<Delivery>)> done;
 };
@@ -35,7 +33,7 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   bool late = false;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     // Counts the size found in the tier, because that was read: a coded record is larger once decoded.
-    const uint64_t found = arrival.items[i].found.payload_bytes;
+    const uint64_t found = arrival.found[i];
     if (batch.status[i] == Code::ok) got += found != 0 ? found : batch.items[i].payload_bytes;
     late = late || batch.status[i] == Code::deadline;
   }
@@ -44,50 +42,35 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   stack.lower().cost(arrival.tier).answered(stack.host().env().clock().now_ns(), arrival.ticket, how, got);
 }
 
-// Returns the deliveries of a batch that could not be read.
-std::vector<Delivery> undelivered(size_t n, Code code) {
-  std::vector<Delivery> all(n);
-  for (Delivery& one : all) {
-    one.code = code;
-    one.place = Delivery::Place::beside;
-  }
-  return all;
+// Answers for `n` items that cannot be read.
+void refuse(const std::shared_ptr<TierStack>& stack, size_t n, Code code,
+            UniqueFunction<void(std::vector<Delivery>)> done) {
+  stack->host().env().executor->post([stack, n, code, done = std::move(done)]() mutable {
+    std::vector<Delivery> none(n);
+    for (Delivery& one : none) one.code = code;
+    done(std::move(none));
+  });
 }
 
-// Passes on what was read for one item, or says why it was not read. Not registered yet.
-Delivery deliver(Arrival& arrival, tier::GetBatch& batch, size_t i) {
-  HostTier& host = arrival.stack->host();
-  tier::GetItem& got = batch.items[i];
-  Delivery one;
-  one.code = batch.status[i];
-  one.from = arrival.tier;
-  one.slot = arrival.room.slots[i];
-  one.place = one.slot != kNoSlot ? Delivery::Place::slot : Delivery::Place::beside;
+// Completes a delivery by what was read, or by why it was not read. Not registered yet.
+void deliver(HostTier& host, tier::GetItem& got, Code code, Delivery& one) {
+  one.code = code;
   one.location = got.location;
-  one.mark = arrival.marks[i];
-  std::shared_ptr<StagedBlock> staged;
-  if (one.slot == kNoSlot) staged = std::move(arrival.room.staged[i]);
-  if (one.code != Code::ok) return one;
+  if (code != Code::ok) return;
   if (got.lender != nullptr) {
     one.payload = got.lent.data();
     one.keep = std::move(got.lender);
-  } else if (staged != nullptr) {
-    one.payload = staged->bytes.data();
-    one.keep = std::move(staged);
-  } else {
-    one.payload = host.arena().payload(one.slot).data();
   }
-  const ConstBytes head(arrival.heads.get() + arrival.head_at[i], got.head_bytes);
+  const ConstBytes head = ConstBytes(got.head).first(got.head_bytes);
   if (got.coded.empty()) {
-    one.code = settle_head(host, one, head);
-    return one;
+    one.code = settle_head(host, one, head, on_tier_flag(one.from));
+    return;
   }
   auto coded = std::make_shared<CodedLanding>();
   coded->head.assign(head.begin(), head.end());
   coded->leaves = std::move(got.coded);
   one.head = coded->head;
   one.coded = std::move(coded);
-  return one;
 }
 
 // Ends a batch. Places are passed to the receiver or released before `done` runs.
@@ -96,12 +79,11 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   HostTier& host = stack.host();
   learn(arrival, batch);
   TierCounters& counters = host.counters().tiers[arrival.tier];
-  std::vector<Delivery> landed(arrival.items.size());
-  for (size_t i = 0; i < landed.size(); ++i) {
-    Delivery& one = landed[i];
-    one = deliver(arrival, batch, i);
+  for (size_t i = 0; i < arrival.landed.size(); ++i) {
+    Delivery& one = arrival.landed[i];
+    deliver(host, batch.items[i], batch.status[i], one);
     if (one.code == Code::ok && arrival.registers) {
-      one.code = stack.register_landed(arrival.items[i].id, one, arrival.waits);
+      one.code = stack.register_landed(batch.items[i].id, one, arrival.waits);
     }
     if (one.code == Code::ok) {
       add(counters.loads, 1);
@@ -113,82 +95,68 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     one.slot = kNoSlot;
     one.keep = nullptr;
   }
-  arrival.done(std::move(landed));
+  arrival.done(std::move(arrival.landed));
 }
 
 }  // namespace
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, tier::Accepts accepts,
-             UniqueFunction<void(std::vector<Delivery>)> done) {
+             std::unique_ptr<tier::GetBatch> batch, UniqueFunction<void(std::vector<Delivery>)> done) {
   const MemoryWait until_done;
-  const size_t n = items.size();
+  const size_t n = batch->items.size();
   LandingRoom room;
   room.slots.assign(n, kNoSlot);
   const Code code = stack->lower().disabled(tier) ? Code::tier_disabled : stack->allocate(account, room.slots, nullptr);
-  if (code == Code::ok) {
-    return onboard(stack, tier, std::move(items), std::move(room), deadline_ns, std::move(accepts), std::move(done));
-  }
-  auto told = std::make_shared<UniqueFunction<void(std::vector<Delivery>)>>(std::move(done));
-  stack->host().env().executor->post([told, code, n] {
-    (*told)(undelivered(n, code));
-  });
+  if (code != Code::ok) return refuse(stack, n, code, std::move(done));
+  onboard(stack, tier, std::move(batch), std::move(room), std::move(done));
 }
 
-void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
-             uint64_t deadline_ns, tier::Accepts accepts, UniqueFunction<void(std::vector<Delivery>)> done,
-             bool waits) {
+void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::unique_ptr<tier::GetBatch> batch,
+             LandingRoom room, UniqueFunction<void(std::vector<Delivery>)> done, bool waits) {
   const MemoryWait until_done;  // `done` must be called in any case
   HostTier& host = stack->host();
-  auto arrival = std::make_shared<Arrival>();
-  arrival->stack = stack;
-  arrival->tier = tier;
-  arrival->registers = !accepts.verifies;
-  arrival->waits = waits;
-  arrival->items = std::move(items);
-  arrival->done = std::move(done);
-  const size_t n = arrival->items.size();
-  arrival->room = std::move(room);
-
-  size_t head_total = 0;
+  std::vector<tier::GetItem>& items = batch->items;
   // The longest head that a record of this host has. The reported length may come from another node and is capped by
   // it.
   const size_t longest = host.arena().head(0).size();
-  for (const OnboardItem& item : arrival->items) {
-    arrival->head_at.push_back(head_total);
-    arrival->marks.push_back(host.invalidations().mark(item.id.family));
-    const size_t head = item.found.head_bytes == 0 ? longest : std::min<size_t>(item.found.head_bytes, longest);
-    head_total += round_up(head, kIoAlign);
-  }
+  const auto head_room = [longest](const tier::GetItem& item) {
+    return round_up(item.head_bytes == 0 ? longest : std::min<size_t>(item.head_bytes, longest), kIoAlign);
+  };
+  size_t head_total = 0;
+  for (const tier::GetItem& item : items) head_total += head_room(item);
+  auto arrival = std::make_shared<Arrival>();
   arrival->heads = aligned_bytes(kIoAlign, head_total);
   Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;
-  if (code == Code::ok) code = stack->lower().disabled(tier) ? Code::tier_disabled : code;
+  if (code == Code::ok && stack->lower().disabled(tier)) code = Code::tier_disabled;
   if (code != Code::ok) {
-    for (const SlotId slot : arrival->room.slots) {
-      if (slot != kNoSlot) host.release({&slot, 1});
-    }
-    arrival->room = {};
-    host.env().executor->post([arrival, code, n] {
-      arrival->done(undelivered(n, code));
-    });
-    return;
+    std::erase(room.slots, kNoSlot);
+    host.release(room.slots);
+    return refuse(stack, items.size(), code, std::move(done));
   }
-  auto batch = std::make_unique<tier::GetBatch>();
+  arrival->stack = stack;
+  arrival->tier = tier;
+  arrival->registers = !batch->accepts.verifies;
+  arrival->waits = waits;
+  arrival->done = std::move(done);
+  arrival->landed.resize(items.size());
+  std::byte* head = arrival->heads.get();
   uint64_t bytes = 0;
-  batch->deadline_ns = deadline_ns;
-  batch->accepts = std::move(accepts);
-  batch->status.assign(n, Code::internal);
-  batch->items.resize(n);
-  for (size_t i = 0; i < n; ++i) {
-    const SlotId slot = arrival->room.slots[i];
-    if (slot != kNoSlot) host.arena().clear_head(slot);
-    batch->items[i].id = arrival->items[i].id;
-    batch->items[i].location = arrival->items[i].found.location;
-    const size_t end = i + 1 < n ? arrival->head_at[i + 1] : head_total;
-    batch->items[i].head = {arrival->heads.get() + arrival->head_at[i], end - arrival->head_at[i]};
-    batch->items[i].payload = slot != kNoSlot ? host.arena().payload(slot) : arrival->room.staged[i]->bytes;
-    bytes += arrival->items[i].found.payload_bytes;
+  for (size_t i = 0; i < items.size(); ++i) {
+    tier::GetItem& item = items[i];
+    Delivery& one = arrival->landed[i];
+    one.from = tier;
+    one.mark = host.invalidations().mark(item.id.family);
+    one.slot = room.slots[i];
+    if (one.slot != kNoSlot) host.arena().clear_head(one.slot);
+    item.payload = one.slot != kNoSlot ? host.arena().payload(one.slot) : room.staged[i]->bytes;
+    if (one.slot == kNoSlot) one.keep = std::move(room.staged[i]);
+    one.payload = item.payload.data();
+    item.head = {head, head_room(item)};
+    head += item.head.size();
+    arrival->found.push_back(item.payload_bytes);
+    bytes += item.payload_bytes;
   }
+  batch->status.assign(items.size(), Code::internal);
   batch->done = [arrival](tier::GetBatch& finished) { land(*arrival, finished); };
   arrival->ticket = stack->lower().cost(tier).asked(host.env().clock().now_ns(), bytes);
   stack->lower().tier(tier).get(std::move(batch));

@@ -102,13 +102,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     std::deque<size_t> unasked;  // items not yet requested from the inner tier
     size_t open = 0;
   };
-  // A record in this tier's own memory, or lent, to be decoded into its target.
-  struct Arrived {
-    size_t item = 0;
-    ConstBytes head, payload;
-    uint64_t location = 0;
-    std::shared_ptr<void> lender;
-  };
+  // A record to be decoded into its target: the item's number, and the record as the inner tier read or lent it.
+  using Arrived = std::pair<size_t, GetItem>;
   using GetOps = std::vector<std::shared_ptr<GetOp>>;
   void place(GetOp& op, std::span<const Found> found) KVBM_REQUIRES(mutex_);
   void pump_reads();
@@ -123,7 +118,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     uint64_t plain_bytes;
     uint64_t ns;
   };
-  Code decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts,
+  Code decode_one(GetBatch& batch, size_t i, const GetItem& from, codec::Workspace& workspace, CodecStats& counts,
                   std::vector<Decoded>& decoded_here);
   static std::optional<TierChoice::Level> level_of(codec::Mode mode, const FamilyTerms* terms) noexcept;
   Code allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);

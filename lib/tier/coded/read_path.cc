@@ -194,7 +194,7 @@ void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>
   for (size_t first = 0; first < arrived.size();) {
     std::vector<Arrived> task;
     for (uint64_t bytes = 0; first < arrived.size() && bytes < kDecodeTaskBytes; ++first) {
-      bytes += arrived[first].payload.size();
+      bytes += arrived[first].second.payload_bytes;
       task.push_back(std::move(arrived[first]));
     }
     executor_.post([self = shared_from_this(), op, task = std::move(task)] { self->decode(op, task); });
@@ -260,8 +260,7 @@ Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, s
     item.lender = std::move(got.lender);
     return Code::ok;
   }
-  const ConstBytes payload = got.lender != nullptr ? got.lent : ConstBytes(got.payload).first(got.payload_bytes);
-  arrived.push_back({i, ConstBytes(got.head).first(got.head_bytes), payload, got.location, std::move(got.lender)});
+  arrived.emplace_back(i, std::move(got));
   return Code::again;
 }
 
@@ -272,9 +271,9 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   std::vector<Decoded> decoded;
   CodecStats counts;
   auto workspace = take_workspace();
-  for (const Arrived& one : arrived) {
+  for (const auto& [i, record] : arrived) {
     const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
-    codes.push_back(late ? Code::deadline : decode_one(*op->batch, one, *workspace, counts, decoded));
+    codes.push_back(late ? Code::deadline : decode_one(*op->batch, i, record, *workspace, counts, decoded));
   }
   codec::order_copies();
   give(std::move(workspace), counts);
@@ -283,7 +282,7 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
     MutexLock lock(mutex_);
     for (const Decoded& one : decoded) choice_.decoded(one.family, one.level, one.plain_bytes, one.ns);
     bool last = false;
-    for (size_t k = 0; k < arrived.size(); ++k) last = settle(*op, arrived[k].item, codes[k]);
+    for (size_t k = 0; k < arrived.size(); ++k) last = settle(*op, arrived[k].first, codes[k]);
     if (last) over.push_back(op);
   }
   end(over);
@@ -305,15 +304,17 @@ std::optional<TierChoice::Level> CodedCore::level_of(codec::Mode mode, const Fam
   return std::nullopt;
 }
 
-Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts,
-                           std::vector<Decoded>& decoded_here) {
-  GetItem& item = batch.items[from.item];
-  const auto head = codec::HeadView::parse(from.head);
+Code CodedCore::decode_one(GetBatch& batch, size_t i, const GetItem& from, codec::Workspace& workspace,
+                           CodecStats& counts, std::vector<Decoded>& decoded_here) {
+  GetItem& item = batch.items[i];
+  const ConstBytes stored_head = ConstBytes(from.head).first(from.head_bytes);
+  const ConstBytes stored = from.lender != nullptr ? from.lent : ConstBytes(from.payload).first(from.payload_bytes);
+  const auto head = codec::HeadView::parse(stored_head);
   if (!head.ok()) return Code::damaged;
   const codec::Header& header = head.value().header();
   const bool coded = codec::is_coded(head.value());
-  const uint64_t bytes = coded ? header.raw_bytes : from.payload.size();
-  const size_t head_bytes = coded ? codec::plain_head_bytes(head.value()) : from.head.size();
+  const uint64_t bytes = coded ? header.raw_bytes : stored.size();
+  const size_t head_bytes = coded ? codec::plain_head_bytes(head.value()) : stored_head.size();
   if (item.head.size() < head_bytes || item.payload.size() < bytes) return Code::invalid_argument;
   if (coded) {
     const auto known = terms(item.id.family);
@@ -324,8 +325,8 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
     const uint64_t began = executor_.clock().now_ns();
     const Status decoded =
         batch.accepts.decodes
-            ? hand_on(item, head.value(), from.payload, from.lender, rules, batch.accepts.decodes, workspace)
-            : codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
+            ? hand_on(item, head.value(), stored, from.lender, rules, batch.accepts.decodes, workspace)
+            : codec::decode_record(head.value(), stored, rules, 0, 0, item.head.first(head_bytes),
                                    item.payload.first(bytes), workspace, &mode);
     if (!decoded.ok()) return refuse(decoded, from.location, item.id, header, counts);
     if (item.coded.empty()) {
@@ -337,8 +338,8 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
       if (level.has_value()) decoded_here.push_back({item.id.family, *level, bytes, took});
     }
   } else {
-    std::memcpy(item.head.data(), from.head.data(), head_bytes);
-    std::memmove(item.payload.data(), from.payload.data(), bytes);  // ranges overlap if hand_on() landed it here
+    std::memcpy(item.head.data(), stored_head.data(), head_bytes);
+    std::memmove(item.payload.data(), stored.data(), bytes);  // ranges overlap if hand_on() landed it here
   }
   item.head_bytes = static_cast<uint32_t>(head_bytes);
   item.payload_bytes = bytes;

@@ -507,7 +507,9 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   manager_->lower().tier(1).find({&id, 1}, {&found, 1}, false);
   ASSERT_TRUE(found.present);
   bool landed = false;
-  onboard(manager_->stack().keep(), 1, block::kSharedAccount, {{id, found}}, kNever, {},
+  auto batch = std::make_unique<tier::GetBatch>();
+  batch->items.push_back(request_of(id, found));
+  onboard(manager_->stack().keep(), 1, block::kSharedAccount, std::move(batch),
           [&](std::vector<Delivery> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);
