@@ -5,8 +5,6 @@
 
 #include "base/thread/memory_wait.h"
 #include "codec/hash/copy_hint.h"
-#include "manager/operation/load_origin.h"
-#include "manager/operation/load_pace.h"
 #include "manager/operation/reslice_landing.h"
 #include "manager/stack/tier_stack.h"
 

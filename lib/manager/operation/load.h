@@ -57,8 +57,8 @@ class LoadOperation final : public Operation {
 
  private:
   struct StorageTrip;
-  // Where a record lies (load_origin.h), and the kinds of places.
   class Origin;
+  // Kinds of places of records (load_origin.cc).
   struct Origins;
   class InPlaceOrigin;
   class DeviceOrigin;
@@ -120,6 +120,20 @@ class LoadOperation final : public Operation {
 
    private:
     Entry entry_;  // the one that the mover works on, unless closed
+  };
+  // Where records of a load lie. That decides how a record is opened, and what happens to it at the end of its use. An
+  // item gets its origin once, when it is known. There is one object for each kind of place.
+  class Origin {
+   public:
+    // Finds head and payload of the entry's record, and checks that the record is what the cache part expects.
+    virtual Code open(LoadOperation& load, Entry& e) const = 0;
+    // Ends the use of the entry's record. A damaged one is rejected at its source. False: the item is asked for again.
+    virtual bool close(LoadOperation& load, Entry& e) const = 0;
+    // Ends it for a record that is not used. Adds its slot, if the load owns that, to those that the caller releases.
+    virtual void leave(LoadOperation& load, const Item& item, std::vector<SlotId>& slots) const;
+
+   protected:
+    ~Origin() = default;
   };
   // An item that could not be read.
   struct Failed {
@@ -188,8 +202,30 @@ class LoadOperation final : public Operation {
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
-  // How much is asked for at once, and how long the load waits (load_pace.h).
-  class Pace;
+  // How much of a load is asked for at once, and how long it waits for that. Chosen once, when the load is made.
+  class Pace {
+   public:
+    // Begins when it is planned where all records are read from.
+    virtual void begin(LoadOperation& /*load*/) {}
+    // Returns the largest size of the next batch, which begins with `first`; `left` bytes are still to be read.
+    virtual uint64_t batch_bytes(const LoadOperation& load, const Item& first, uint64_t left) = 0;
+    virtual size_t batch_items(const LoadOperation& /*load*/) { return kLandingItems; }
+    // Returns true if a batch may be asked for beside those in flight.
+    virtual bool may_ask(const LoadOperation& load) KVBM_REQUIRES(load.mutex_) = 0;
+    // Returns the time on the clock after which the load waits for no batch.
+    virtual uint64_t give_up_ns() { return kNever; }
+    // Returns true if nothing still missing is worth waiting for. `idle`: everything that was read has been copied.
+    virtual bool out_of_time(LoadOperation& /*load*/, bool /*idle*/) { return false; }
+    // Wakes the load when it is too late to wait longer.
+    virtual void wait_at_most(LoadOperation& /*load*/) {}
+    // Returns true if keys that are pending at the end are left to the engine.
+    virtual bool leaves_rest() { return false; }
+    // Counts the outcome of a load that ran to its end.
+    virtual void account(LoadOperation& /*load*/) {}
+
+   protected:
+    ~Pace() = default;
+  };
   class Steady;
   class Weighing;
   static Pace& steady() noexcept;

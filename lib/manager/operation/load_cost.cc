@@ -1,11 +1,10 @@
 // Loads that are never slower than computing: decides how far to load and when to stop, and counts the outcome.
+#include "manager/operation/load.h"
 #include "manager/operation/load_cost.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "manager/operation/load_origin.h"
-#include "manager/operation/load_pace.h"
 #include "manager/operation/prefix.h"
 #include "manager/stack/tier_stack.h"
 

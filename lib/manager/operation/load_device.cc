@@ -4,13 +4,14 @@
 // passed over once a layer. Blocks that are read up later form a group of their own, after the first. A layer's mark
 // follows its last leaf, once no pending read could bring more of that layer. Before the mark, missing leaves are
 // overwritten (load_walk.cc).
+#include "manager/operation/load.h"
+
 #include <deque>
 #include <utility>
 
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
 #include "manager/operation/device_mover.h"
-#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {

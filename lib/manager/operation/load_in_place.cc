@@ -1,9 +1,10 @@
 // Loading of blocks in mapped memory that another process owns; takes no slot of this host.
+#include "manager/operation/load.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "copy/local/fetch.h"
-#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {

@@ -1,6 +1,6 @@
 // Records in host memory: in slots of the match, or in memory that the load had them read into. Of other places:
 // load_in_place.cc, load_storage.cc.
-#include "manager/operation/load_origin.h"
+#include "manager/operation/load.h"
 
 #include <utility>
 

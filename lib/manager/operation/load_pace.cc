@@ -1,5 +1,5 @@
 // The pace of a load that waits for all that it asks for. That of a weighed one: load_cost.cc.
-#include "manager/operation/load_pace.h"
+#include "manager/operation/load.h"
 
 #include <algorithm>
 

@@ -4,6 +4,8 @@
 // Used for loads that do not keep their records in the host (keep_below), and for all loads with device.storage = on.
 // Not used for weighed loads: their batches must be abortable. Records that are coded, sealed or lossy, or that do
 // not fit in the buffer, and all reads that fail are read through host memory instead.
+#include "manager/operation/load.h"
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,7 +19,6 @@
 #include "device/storage/storage_reads.h"
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
-#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {

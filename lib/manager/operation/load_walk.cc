@@ -1,8 +1,10 @@
-// The walk of a load over leaves: opens a record, passes its leaves to the mover, and closes it. Only its
-// origin knows where the record lies (load_origin.h).
+// The walk of a load over leaves: opens a record, passes its leaves to the mover, and closes it. Only
+// LoadOperation::Origin knows where the record lies.
 //
 // If a stream waits for layers, an item that fails or is never read has its unsent leaves overwritten in the passes
 // that would have sent them. (A load that ends early, by a deadline or a cancel, leaves pages it has not touched.)
+#include "manager/operation/load.h"
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -10,7 +12,6 @@
 
 #include "codec/hash/leaf_hash.h"
 #include "manager/operation/leaf_mover.h"
-#include "manager/operation/load_origin.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {

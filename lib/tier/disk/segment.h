@@ -1,5 +1,4 @@
-// What the disk tier knows of one segment file: its current life, how full it is, and the counts by which the next
-// victim is chosen.
+// State of one segment file: its current life, how full it is, and the counts by which the next victim is chosen.
 // Lock: DiskCore's mutex, but for `file`, which is set before the segment is shared and then constant.
 #pragma once
 
