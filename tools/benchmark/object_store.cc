@@ -215,7 +215,7 @@ class DownStore final : public ObjectStore {
     finished(std::move(request));
   }
   void cancel(uint64_t /*id*/) noexcept override {}
-  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request) override {
+  std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request, UniqueFunction<void()> /*late*/) override {
     request->code = Code::ok;  // only opening succeeds; later the store is down
     return request;
   }
