@@ -308,7 +308,8 @@ class IoEngines : public testing::TestWithParam<Engine> {
     EXPECT_TRUE(executor_.run_until([&] { return ended; }, soon()));
     return out;
   }
-  // A transfer that is given up has been retried for a second of pauses, each of which may last much longer.
+  // Returns a time by which any transfer has ended. One that fails is retried for a second of pauses at least; on a busy
+  // machine each pause lasts much longer.
   [[nodiscard]] uint64_t soon() const { return executor_.clock().now_ns() + 120'000'000'000; }
 
   static void say(void* said, const LogMessage& message) {

@@ -199,7 +199,7 @@ TEST(StoreTierTrust, an_epoch_that_leaves_no_room_is_ignored_and_said_once) {
   ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
   sim.run_for(kSecond);
   a.listener.raised.clear();
-  // By the name of an object, and by a row of an index object.
+  // One such epoch is in the name of an object, another in a row of an index object.
   bucket->objects[tier::store::epoch_name(namespace_of(1), UINT64_MAX)];
   IndexObject index;
   index.epochs.push_back({namespace_of(2), (uint64_t{1} << 63) + 1});

@@ -109,7 +109,8 @@ class Promise {
  public:
   Promise(std::string what, std::chrono::milliseconds within) : what_(std::move(what)), within_(within) {}
 
-  // Takes a sample: the time from `begun` until now. The witness must be older than `begun`.
+  // Takes a sample: the time from `begun` until now. It counts only if the machine was idle enough meanwhile, which
+  // `witness`, started before `begun`, has measured.
   void came(const Witness& witness, Witness::Clock::time_point begun) {
     const auto took = Witness::Clock::now() - begun;
     ++samples_;
