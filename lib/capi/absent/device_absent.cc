@@ -46,7 +46,6 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
   if (kind == MemoryKind::cuda) return capi::absent(capi::kNoDevice);
   return std::shared_ptr<AttachedDevice>();
 }
-std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const { return {}; }
 
 void LoadOperation::begin_flight() {}
 void LoadOperation::take_back() {}
