@@ -14,10 +14,10 @@
 #include <thread>
 
 #include "support/faulty_proxy.h"
-#include "support/http_stub.h"
 #include "support/redis_server.h"
 #include "support/run_command.h"
 #include "support/s3_server.h"
+#include "support/scripted_http.h"
 #include "support/temp_dir.h"
 
 namespace store_outage_test {
@@ -108,8 +108,8 @@ class Outage : public ::testing::Test {
   // Answers like a load balancer in front of a server that is down.
   void answer_503_and_html_for_a_while() {
     through_proxy();
-    kvbm::test::HttpStub balancer([](const kvbm::test::StubRequest&) {
-      kvbm::test::StubAnswer answer;
+    kvbm::test::ScriptedHttp balancer([](const kvbm::test::HttpRequest&) {
+      kvbm::test::HttpAnswer answer;
       answer.status = 503;
       answer.headers = {{"Content-Type", "text/html"}};
       answer.body = "<html><body><h1>503 Service Unavailable</h1></body></html>";

@@ -12,14 +12,14 @@
 #include <memory>
 #include <string>
 
-#include "support/redis_stub.h"
+#include "support/scripted_redis.h"
 #include "support/seccomp.h"
 #include "support/store_module.h"
 
 namespace store_redis_answers_test {
 namespace {
 
-using kvbm::test::RedisStub;
+using kvbm::test::ScriptedRedis;
 using kvbm::test::StoreModule;
 using kvbm::test::usual;
 
@@ -51,8 +51,8 @@ TEST_F(RedisAnswersTest, follows_a_cluster_through_ever_new_addresses) {
   std::atomic<unsigned> number{0};
   std::atomic<bool> moves{false};
   std::atomic<int> port{0};
-  RedisStub stub([&](std::string& asked) {
-    const auto words = RedisStub::take(asked);
+  ScriptedRedis server([&](std::string& asked) {
+    const auto words = ScriptedRedis::take(asked);
     if (words.empty()) return std::string();
     if (words[0] != "GETRANGE" || !moves.exchange(false)) return usual(words);
     // 127.0.0.1, written in another way each time.
@@ -60,9 +60,9 @@ TEST_F(RedisAnswersTest, follows_a_cluster_through_ever_new_addresses) {
     return "-MOVED 1 127.0" + std::string(n % 11, '0') + ".0" + std::string(n / 11 % 11, '0') + "." +
            std::string(n / 121, '0') + "1:" + std::to_string(port) + "\r\n";
   });
-  port = stub.port();
+  port = server.port();
   const auto module = load();
-  ASSERT_EQ(module->open({"redis", stub.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK) << module->message();
+  ASSERT_EQ(module->open({"redis", server.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK) << module->message();
   for (number = 0; number < 1200; ++number) {
     moves = true;
     std::string got;

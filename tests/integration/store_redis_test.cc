@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "support/redis_server.h"
-#include "support/redis_stub.h"
+#include "support/scripted_redis.h"
 #include "support/store_module.h"
 #include "support/temp_dir.h"
 
@@ -17,7 +17,7 @@ namespace store_redis_test {
 namespace {
 
 using kvbm::test::RedisServer;
-using kvbm::test::RedisStub;
+using kvbm::test::ScriptedRedis;
 using kvbm::test::StoreModule;
 using kvbm::test::StoreUrl;
 using kvbm::test::usual;
@@ -309,7 +309,7 @@ TEST_P(RedisStoreTest, refuses_other_programs) {
       {std::string(5000, '$'), "not Redis"},
       {std::string("\0\0\0\0", 4), "not Redis"}};
   for (const auto& [answer, text] : others) {
-    RedisStub other([answer = answer](std::string& asked) { return asked.clear(), answer; });
+    ScriptedRedis other([answer = answer](std::string& asked) { return asked.clear(), answer; });
     StoreUrl there = {"redis", other.address(), "", {}, "", "a-secret"};
     EXPECT_EQ(refused(there, text), KVBM_ERR_UNSUPPORTED) << answer;
     module_->close();
@@ -318,8 +318,8 @@ TEST_P(RedisStoreTest, refuses_other_programs) {
 
 // A password must not come back in a message, whatever the server repeats.
 TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
-  RedisStub other([](std::string& asked) {
-    const auto words = RedisStub::take(asked);
+  ScriptedRedis other([](std::string& asked) {
+    const auto words = ScriptedRedis::take(asked);
     if (words.empty()) return std::string();
     return words[0] == "AUTH" ? "-ERR unknown command `AUTH`, with args beginning with: `a-secret`, \r\n" : usual(words);
   });
@@ -329,8 +329,8 @@ TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
 TEST_P(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
   std::string answer;
   std::mutex mutex;
-  RedisStub other([&](std::string& asked) {
-    const auto words = RedisStub::take(asked);
+  ScriptedRedis other([&](std::string& asked) {
+    const auto words = ScriptedRedis::take(asked);
     if (words.empty()) return std::string();
     const std::lock_guard<std::mutex> lock(mutex);
     return words[0] == "CLIENT" || words[0] == "PING" || answer.empty() ? usual(words) : answer;
@@ -372,8 +372,8 @@ TEST_P(RedisStoreTest, drops_answers_that_come_late) {
   std::condition_variable changed;
   bool holds = false;
   bool is_asked = false;
-  RedisStub other([&](std::string& asked) {
-    const auto words = RedisStub::take(asked);
+  ScriptedRedis other([&](std::string& asked) {
+    const auto words = ScriptedRedis::take(asked);
     if (words.empty()) return std::string();
     if (words[0] != "GETRANGE" || !words[1].ends_with(":late")) return usual(words);
     std::unique_lock<std::mutex> lock(mutex);

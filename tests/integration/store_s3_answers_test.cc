@@ -7,32 +7,32 @@
 #include <ctime>
 #include <fstream>
 
-#include "support/http_stub.h"
 #include "support/s3_server.h"
+#include "support/scripted_http.h"
 #include "support/store_module.h"
 #include "support/temp_dir.h"
 
 namespace store_s3_answers_test {
 namespace {
 
-using kvbm::test::HttpStub;
+using kvbm::test::ScriptedHttp;
 using kvbm::test::StoreModule;
 using kvbm::test::StoreUrl;
-using kvbm::test::StubAnswer;
-using kvbm::test::StubRequest;
-using End = StubAnswer::End;
+using kvbm::test::HttpAnswer;
+using kvbm::test::HttpRequest;
+using End = HttpAnswer::End;
 
 constexpr const char* kEmptyList = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
 
-StubAnswer error(int status, const std::string& code, const std::string& more = "") {
+HttpAnswer error(int status, const std::string& code, const std::string& more = "") {
   return {status,
           {{"Content-Type", "application/xml"}},
           "<?xml version=\"1.0\"?><Error><Code>" + code + "</Code>" + more + "</Error>"};
 }
-StubAnswer part(const std::string& body, const std::string& range) { return {206, {{"Content-Range", range}}, body}; }
-bool is_list(const StubRequest& request) { return request.target.find("list-type=2") != std::string::npos; }
+HttpAnswer part(const std::string& body, const std::string& range) { return {206, {{"Content-Range", range}}, body}; }
+bool is_list(const HttpRequest& request) { return request.target.find("list-type=2") != std::string::npos; }
 bool contains(const std::string& text, const std::string& piece) { return text.find(piece) != std::string::npos; }
-std::string key_of(const StubRequest& request) {
+std::string key_of(const HttpRequest& request) {
   const auto found = request.headers.find("authorization");
   if (found == request.headers.end()) return {};
   const size_t at = found->second.find("Credential=") + 11;
@@ -61,7 +61,7 @@ class S3AnswersTest : public ::testing::Test {
 #endif
   }
   void TearDown() override {
-    module_.reset();  // before the stubs
+    module_.reset();  // before the servers
     for (const char* name :
          {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "http_proxy"})
       ::unsetenv(name);
@@ -70,42 +70,42 @@ class S3AnswersTest : public ::testing::Test {
     return {"s3", "bucket", "/kv", {{"endpoint", endpoint}, {"region", "us-east-1"}}, "key", "hush-hush"};
   }
   // Answers listings with an empty page; `handler` answers all other requests.
-  void serve(HttpStub::Handler handler) {
-    stub_ = std::make_unique<HttpStub>([handler](const StubRequest& request) {
-      if (is_list(request)) return StubAnswer{200, {}, kEmptyList};
+  void serve(ScriptedHttp::Handler handler) {
+    scripted_ = std::make_unique<ScriptedHttp>([handler](const HttpRequest& request) {
+      if (is_list(request)) return HttpAnswer{200, {}, kEmptyList};
       return handler(request);
     });
-    ASSERT_EQ(module_->open(url(stub_->url())), KVBM_OK) << module_->message();
+    ASSERT_EQ(module_->open(url(scripted_->url())), KVBM_OK) << module_->message();
   }
   StoreModule::Done get(uint64_t bytes, uint64_t offset = 0, double seconds = 10) {
     return module_->get("object", &got_, bytes, offset, seconds);
   }
-  kvbm_status_t open_answered(const StubAnswer& answer) {
-    stub_ = std::make_unique<HttpStub>([answer](const StubRequest&) { return answer; });
-    return module_->open(url(stub_->url()), 2'000'000'000);
+  kvbm_status_t open_answered(const HttpAnswer& answer) {
+    scripted_ = std::make_unique<ScriptedHttp>([answer](const HttpRequest&) { return answer; });
+    return module_->open(url(scripted_->url()), 2'000'000'000);
   }
 
-  std::unique_ptr<HttpStub> stub_;
+  std::unique_ptr<ScriptedHttp> scripted_;
   std::unique_ptr<StoreModule> module_;
   std::string got_;
 };
 
 TEST_F(S3AnswersTest, busy_servers_and_proxies) {
   std::atomic<int> which{0};
-  serve([&](const StubRequest&) {
+  serve([&](const HttpRequest&) {
     switch (which.load()) {
       case 0:
         return error(503, "SlowDown");
       case 1:
-        return StubAnswer{502, {{"Content-Type", "text/html"}}, "<html><h1>Bad gateway</h1></html>"};
+        return HttpAnswer{502, {{"Content-Type", "text/html"}}, "<html><h1>Bad gateway</h1></html>"};
       case 2:
-        return StubAnswer{200, {{"Content-Type", "text/html"}}, "<html>Log in to the wireless network</html>"};
+        return HttpAnswer{200, {{"Content-Type", "text/html"}}, "<html>Log in to the wireless network</html>"};
       case 3:
-        return StubAnswer{404, {}, "Not found"};
+        return HttpAnswer{404, {}, "Not found"};
       case 4:
-        return StubAnswer{500, {}, ""};
+        return HttpAnswer{500, {}, ""};
       default:
-        return StubAnswer{200, {}, ""};
+        return HttpAnswer{200, {}, ""};
     }
   });
   const kvbm_status_t expected[] = {KVBM_ERR_AGAIN, KVBM_ERR_IO, KVBM_ERR_IO, KVBM_ERR_IO, KVBM_ERR_AGAIN};
@@ -122,10 +122,10 @@ TEST_F(S3AnswersTest, busy_servers_and_proxies) {
 
 TEST_F(S3AnswersTest, a_body_that_is_not_what_was_asked_for_is_never_success) {
   std::atomic<int> which{0};
-  serve([&](const StubRequest&) {
+  serve([&](const HttpRequest&) {
     switch (which.load()) {
       case 0:
-        return StubAnswer{
+        return HttpAnswer{
             206, {{"Content-Range", "bytes 0-99/200"}}, std::string(40, 'x'), 100, End::closes};  // broken off
       case 1:
         return part(std::string(50, 'x'), "bytes 0-49/200");  // too little
@@ -134,7 +134,7 @@ TEST_F(S3AnswersTest, a_body_that_is_not_what_was_asked_for_is_never_success) {
       case 3:
         return part(std::string(5000, 'x'), "bytes 0-4999/5000");  // too much
       case 4:
-        return StubAnswer{200, {}, std::string(5000, 'x')};  // the whole object instead of the range
+        return HttpAnswer{200, {}, std::string(5000, 'x')};  // the whole object instead of the range
       default:
         return part(std::string(100, 'x'), "bytes 0-99/200");
     }
@@ -151,8 +151,8 @@ TEST_F(S3AnswersTest, a_body_that_is_not_what_was_asked_for_is_never_success) {
 
 TEST_F(S3AnswersTest, slow_bodies_end_with_the_deadline) {
   std::atomic<bool> drips{true};
-  serve([&](const StubRequest&) {
-    StubAnswer answer = part(std::string(100000, 'x'), "bytes 0-99999/100000");
+  serve([&](const HttpRequest&) {
+    HttpAnswer answer = part(std::string(100000, 'x'), "bytes 0-99999/100000");
     answer.end = End::drips;
     if (!drips.load())
       answer = {206, {{"Content-Range", "bytes 0-99999/100000"}}, std::string(1000, 'x'), 100000, End::hangs};
@@ -174,8 +174,8 @@ TEST_F(S3AnswersTest, slow_bodies_end_with_the_deadline) {
 }
 
 TEST_F(S3AnswersTest, redirects_are_not_followed) {
-  HttpStub elsewhere([](const StubRequest&) { return StubAnswer{}; });
-  serve([&](const StubRequest&) { return StubAnswer{307, {{"Location", elsewhere.url() + "/bucket/kv/object"}}, ""}; });
+  ScriptedHttp elsewhere([](const HttpRequest&) { return HttpAnswer{}; });
+  serve([&](const HttpRequest&) { return HttpAnswer{307, {{"Location", elsewhere.url() + "/bucket/kv/object"}}, ""}; });
   EXPECT_EQ(get(5).status, KVBM_ERR_CONFIG);
   EXPECT_EQ(module_->put("object", "data").status, KVBM_ERR_CONFIG);
   EXPECT_TRUE(elsewhere.requests().empty());
@@ -199,7 +199,7 @@ TEST_F(S3AnswersTest, opening_tells_apart_what_passes_and_what_does_not) {
 
 TEST_F(S3AnswersTest, listings_are_bounded_and_have_to_be_in_order) {
   std::atomic<int> which{0};
-  stub_ = std::make_unique<HttpStub>([&](const StubRequest& request) {
+  scripted_ = std::make_unique<ScriptedHttp>([&](const HttpRequest& request) {
     std::string keys;
     if (which.load() == 1) keys = "<Contents><Key>kv/b</Key></Contents><Contents><Key>kv/a</Key></Contents>";
     if (which.load() == 2) keys = std::string(5 << 20, ' ');
@@ -208,14 +208,14 @@ TEST_F(S3AnswersTest, listings_are_bounded_and_have_to_be_in_order) {
       const bool is_first = !contains(request.target, "start-after");
       keys = is_first ? "<Contents><Key>kv/A B</Key></Contents><Contents><Key>kv/Z</Key></Contents>"
                       : "<Contents><Key>kv/a</Key></Contents><Contents><Key>kv/a/</Key></Contents>";
-      return StubAnswer{200,
+      return HttpAnswer{200,
                         {},
                         "<ListBucketResult>" + keys + "<IsTruncated>" + (is_first ? "true" : "false") +
                             "</IsTruncated></ListBucketResult>"};
     }
-    return StubAnswer{200, {}, "<ListBucketResult>" + keys + "</ListBucketResult>"};
+    return HttpAnswer{200, {}, "<ListBucketResult>" + keys + "</ListBucketResult>"};
   });
-  ASSERT_EQ(module_->open(url(stub_->url())), KVBM_OK) << module_->message();
+  ASSERT_EQ(module_->open(url(scripted_->url())), KVBM_OK) << module_->message();
   which = 1;
   EXPECT_EQ(module_->list("").status, KVBM_ERR_CONFIG);
   EXPECT_EQ(module_->list("", "b").status, KVBM_ERR_CONFIG);  // begins before what was asked for
@@ -231,9 +231,9 @@ TEST_F(S3AnswersTest, listings_are_bounded_and_have_to_be_in_order) {
 TEST_F(S3AnswersTest, an_upload_in_parts_that_fails_is_given_up_there_too) {
   std::atomic<int> which{0};
   std::atomic<int> abandoned{0};
-  serve([&](const StubRequest& request) {
+  serve([&](const HttpRequest& request) {
     if (request.method == "POST" && contains(request.target, "uploads=")) {
-      return StubAnswer{
+      return HttpAnswer{
           200, {}, "<InitiateMultipartUploadResult><UploadId>u/1</UploadId></InitiateMultipartUploadResult>"};
     }
     if (request.method == "DELETE" && contains(request.target, "uploadId=u%2F1")) ++abandoned;
@@ -241,9 +241,9 @@ TEST_F(S3AnswersTest, an_upload_in_parts_that_fails_is_given_up_there_too) {
       return error(500, "InternalError");
     if (request.method == "POST") {
       if (which.load() == 1) return error(200, "InternalError");
-      return StubAnswer{200, {}, which.load() == 2 ? "" : "<CompleteMultipartUploadResult/>"};  // 2: it ended meanwhile
+      return HttpAnswer{200, {}, which.load() == 2 ? "" : "<CompleteMultipartUploadResult/>"};  // 2: it ended meanwhile
     }
-    return StubAnswer{200, {{"ETag", "\"e\""}}, ""};
+    return HttpAnswer{200, {{"ETag", "\"e\""}}, ""};
   });
   const std::string data(66 << 20, 'x');
   for (; which.load() < 3; ++which) {
@@ -257,20 +257,20 @@ TEST_F(S3AnswersTest, an_upload_in_parts_that_fails_is_given_up_there_too) {
 TEST_F(S3AnswersTest, a_clock_is_corrected_once) {
   const std::string date = "Fri, 24 May 2030 00:00:00 GMT";
   std::atomic<bool> is_right{true};
-  serve([&](const StubRequest& request) {
-    StubAnswer answer = error(403, "RequestTimeTooSkewed");
+  serve([&](const HttpRequest& request) {
+    HttpAnswer answer = error(403, "RequestTimeTooSkewed");
     answer.headers.emplace_back("Date", date);
     const bool is_near = contains(request.headers.at("x-amz-date"), "20300524T0000") ||
                          contains(request.headers.at("x-amz-date"), "20300524T0001");
     return is_near && is_right.load() ? part("x", "bytes 0-0/1") : answer;
   });
   EXPECT_EQ(get(1).status, KVBM_OK);
-  EXPECT_EQ(stub_->requests().size(), 3U);  // one of them from opening the store
+  EXPECT_EQ(scripted_->requests().size(), 3U);  // one of them from opening the store
   EXPECT_EQ(get(1).status, KVBM_OK);        // right at once
-  EXPECT_EQ(stub_->requests().size(), 4U);
+  EXPECT_EQ(scripted_->requests().size(), 4U);
   is_right = false;
   EXPECT_EQ(get(1).status, KVBM_ERR_PERMISSION);
-  EXPECT_EQ(stub_->requests().size(), 5U);
+  EXPECT_EQ(scripted_->requests().size(), 5U);
 }
 
 std::string json(const std::string& key) {
@@ -279,15 +279,15 @@ std::string json(const std::string& key) {
 
 TEST_F(S3AnswersTest, credentials_that_expired_are_renewed_and_the_request_is_sent_again) {
   std::atomic<int> given{0};
-  HttpStub container([&](const StubRequest&) { return StubAnswer{200, {}, json("key" + std::to_string(++given))}; });
+  ScriptedHttp container([&](const HttpRequest&) { return HttpAnswer{200, {}, json("key" + std::to_string(++given))}; });
   ::setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.url().c_str(), 1);
-  stub_ = std::make_unique<HttpStub>([&](const StubRequest& request) {
-    if (is_list(request)) return StubAnswer{200, {}, kEmptyList};
+  scripted_ = std::make_unique<ScriptedHttp>([&](const HttpRequest& request) {
+    if (is_list(request)) return HttpAnswer{200, {}, kEmptyList};
     return key_of(request) == "key2" && request.headers.at("x-amz-security-token") == "tok"
                ? part("x", "bytes 0-0/1")
                : error(400, "ExpiredToken");
   });
-  StoreUrl bare = url(stub_->url());
+  StoreUrl bare = url(scripted_->url());
   bare.user = bare.password = "";
   ASSERT_EQ(module_->open(bare), KVBM_OK) << module_->message();
   std::vector<std::unique_ptr<StoreModule::Started>> many;
@@ -299,40 +299,40 @@ TEST_F(S3AnswersTest, credentials_that_expired_are_renewed_and_the_request_is_se
 }
 
 TEST_F(S3AnswersTest, credentials_of_an_instance_and_of_a_web_identity) {
-  HttpStub cloud([&](const StubRequest& request) {
-    if (request.target == "/latest/api/token") return StubAnswer{request.method == "PUT" ? 200 : 405, {}, "session"};
+  ScriptedHttp cloud([&](const HttpRequest& request) {
+    if (request.target == "/latest/api/token") return HttpAnswer{request.method == "PUT" ? 200 : 405, {}, "session"};
     if (request.method == "POST") {
-      if (!contains(request.body, "WebIdentityToken=from-a-file")) return StubAnswer{403, {}, ""};
-      return StubAnswer{200,
+      if (!contains(request.body, "WebIdentityToken=from-a-file")) return HttpAnswer{403, {}, ""};
+      return HttpAnswer{200,
                         {},
                         "<R><A><Credentials><AccessKeyId>web</AccessKeyId><SecretAccessKey>s</SecretAccessKey></"
                         "Credentials></A></R>"};
     }
-    if (request.headers.count("x-aws-ec2-metadata-token") == 0) return StubAnswer{401, {}, ""};
-    if (request.target == "/latest/meta-data/iam/security-credentials/") return StubAnswer{200, {}, "role"};
-    return StubAnswer{200, {}, json("instance")};
+    if (request.headers.count("x-aws-ec2-metadata-token") == 0) return HttpAnswer{401, {}, ""};
+    if (request.target == "/latest/meta-data/iam/security-credentials/") return HttpAnswer{200, {}, "role"};
+    return HttpAnswer{200, {}, json("instance")};
   });
   ::setenv("AWS_EC2_METADATA_DISABLED", "false", 1);
   ::setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", cloud.url().c_str(), 1);
-  stub_ = std::make_unique<HttpStub>([](const StubRequest&) { return StubAnswer{200, {}, kEmptyList}; });
-  StoreUrl bare = url(stub_->url());
+  scripted_ = std::make_unique<ScriptedHttp>([](const HttpRequest&) { return HttpAnswer{200, {}, kEmptyList}; });
+  StoreUrl bare = url(scripted_->url());
   bare.user = bare.password = "";
   ASSERT_EQ(module_->open(bare), KVBM_OK) << module_->message();
-  EXPECT_EQ(key_of(stub_->requests().back()), "instance");
+  EXPECT_EQ(key_of(scripted_->requests().back()), "instance");
   kvbm::test::TempDir directory;
   std::ofstream(directory.path() + "/token") << "from-a-file\n";
   ::setenv("AWS_WEB_IDENTITY_TOKEN_FILE", (directory.path() + "/token").c_str(), 1);
   ::setenv("AWS_ROLE_ARN", "arn", 1);
   ::setenv("AWS_ENDPOINT_URL_STS", cloud.url().c_str(), 1);
   ASSERT_EQ(module_->open(bare), KVBM_OK) << module_->message();
-  EXPECT_EQ(key_of(stub_->requests().back()), "web");
+  EXPECT_EQ(key_of(scripted_->requests().back()), "web");
 }
 
 TEST_F(S3AnswersTest, a_proxy_of_the_environment_is_used) {
-  HttpStub proxy([](const StubRequest& request) {
+  ScriptedHttp proxy([](const HttpRequest& request) {
     // A proxy gets requests with whole URLs.
-    return request.target.starts_with("http://s3.invalid/bucket") ? StubAnswer{200, {}, kEmptyList}
-                                                                  : StubAnswer{400, {}, ""};
+    return request.target.starts_with("http://s3.invalid/bucket") ? HttpAnswer{200, {}, kEmptyList}
+                                                                  : HttpAnswer{400, {}, ""};
   });
   ::setenv("http_proxy", proxy.url().c_str(), 1);
   EXPECT_EQ(module_->open(url("http://s3.invalid")), KVBM_OK) << module_->message();

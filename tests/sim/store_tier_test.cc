@@ -24,6 +24,14 @@ using store_host::numbers_of;
 using tier::store::StoreTier;
 using tier::store::StoreTierOptions;
 
+// Runs a host that stores 20 blocks for good and ends.
+void store_and_end(SimExecutor& sim, const std::shared_ptr<SimBucket>& bucket, Asked& asked,
+                   const StoreTierOptions& options) {
+  Host host(sim, bucket, asked, 0, options);
+  host.put(numbers_of(1, 20), 10 * kSecond, true);
+  sim.run_for(2 * kSecond);
+}
+
 TEST(StoreTier, another_host_finds_within_a_second_what_one_wrote) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SimExecutor sim(seed);
@@ -386,11 +394,7 @@ TEST(StoreTier, a_host_that_could_not_read_all_that_is_named_removes_no_pack_for
   const auto bucket = std::make_shared<SimBucket>();
   StoreTierOptions options;
   options.capacity_bytes = 10 << 20;
-  {
-    Host a(sim, bucket, asked, 0, options);
-    a.put(numbers_of(1, 20), 10 * kSecond, true);
-    sim.run_for(2 * kSecond);
-  }
+  store_and_end(sim, bucket, asked, options);
   const uint64_t before = bucket->bytes("v1/p/");
   ASSERT_NE(before, 0U);
   for (auto& [name, object] : bucket->objects) {
@@ -407,11 +411,7 @@ TEST(StoreTier, a_host_removes_no_index_object_that_it_does_not_understand) {
   const auto bucket = std::make_shared<SimBucket>();
   StoreTierOptions options;
   options.capacity_bytes = 10 << 20;
-  {
-    Host a(sim, bucket, asked, 0, options);
-    a.put(numbers_of(1, 20), 10 * kSecond, true);
-    sim.run_for(2 * kSecond);
-  }
+  store_and_end(sim, bucket, asked, options);
   sim.run_for(120 * kSecond);  // the first host's sign of life is old
   const auto before = bucket->objects;
   for (auto& [name, object] : bucket->objects) {

@@ -13,13 +13,14 @@ constexpr timespec kPause{0, 2'000'000};
 
 thread_local uint32_t waiting_scopes = 0;
 std::atomic<uint64_t> waits{0};
-std::new_handler before = nullptr;  // set before refused() is installed, and never again
+std::atomic<std::new_handler> before{nullptr};  // set before refused() is installed, and never again
 
 // Operator new retries when this returns.
 void refused() {
   if (waiting_scopes == 0) {
-    if (before == nullptr) throw std::bad_alloc();
-    before();
+    const std::new_handler handler = before.load(std::memory_order_relaxed);
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
     return;
   }
   waits.fetch_add(1, std::memory_order_relaxed);
@@ -29,7 +30,7 @@ void refused() {
 void install() noexcept {
   // Runs once, on the first thread that needs it.
   static const bool done = [] {
-    before = std::get_new_handler();
+    before.store(std::get_new_handler(), std::memory_order_relaxed);
     std::set_new_handler(refused);
     return true;
   }();

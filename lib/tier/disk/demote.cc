@@ -69,16 +69,7 @@ void DiskCore::offer(Work& work) {
 uint64_t DiskCore::choose_part(Reclaim& r, GetBatch& batch) {
   uint64_t bytes = 0;
   while (r.offered < r.wanted.size() && bytes < kPartBytes) {
-    const Identity& id = r.wanted[r.offered++];
-    const uint32_t entry = index_.find(id);
-    if (entry == DiskIndex::kNone || segment_of(index_.at(entry).location) != r.segment) continue;
-    const IndexEntry& e = index_.at(entry);
-    GetItem item;
-    item.id = id;
-    item.head_bytes = e.head_bytes();
-    item.payload_bytes = e.payload_bytes;
-    batch.items.push_back(item);
-    bytes += record_bytes(item.head_bytes, item.payload_bytes);
+    (void)add_read(r.wanted[r.offered++], r.segment, batch, bytes);
   }
   return bytes;
 }

@@ -293,6 +293,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
   void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
   void prepared(const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  uint32_t add_read(const Identity& id, uint32_t segment, GetBatch& batch, uint64_t& bytes) const KVBM_REQUIRES(mutex_);
   void begin_next_life(Work& work) KVBM_REQUIRES(mutex_);
   [[nodiscard]] uint32_t enough_free() const;
   [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);

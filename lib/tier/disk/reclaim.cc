@@ -266,6 +266,21 @@ void DiskCore::reclaim_choose(Reclaim& r) {
   }
 }
 
+// Adds the read of a record if it still lies in the segment; then `bytes` grows by what it takes with its padding.
+// Returns its location; 0: it has left.
+uint32_t DiskCore::add_read(const Identity& id, uint32_t segment, GetBatch& batch, uint64_t& bytes) const {
+  const uint32_t entry = index_.find(id);
+  if (entry == DiskIndex::kNone || segment_of(index_.at(entry).location) != segment) return 0;
+  const IndexEntry& e = index_.at(entry);
+  GetItem item;
+  item.id = id;
+  item.head_bytes = e.head_bytes();
+  item.payload_bytes = e.payload_bytes;
+  batch.items.push_back(item);
+  bytes += record_bytes(item.head_bytes, item.payload_bytes);
+  return e.location;
+}
+
 void DiskCore::reclaim_carry() {
   auto batch = std::make_unique<GetBatch>();
   std::vector<uint32_t> from;
@@ -277,18 +292,11 @@ void DiskCore::reclaim_carry() {
     Reclaim& r = *reclaim_;
     if (stopping_ || disabled_) reclaim_abort();
     while (reclaim_ != nullptr && r.next < r.carry.size() && bytes < kCarryBytes) {
-      const Identity id = r.carry[r.next++];
-      const uint32_t entry = index_.find(id);
-      if (entry == DiskIndex::kNone || segment_of(index_.at(entry).location) != r.segment) continue;
-      const IndexEntry& e = index_.at(entry);
-      GetItem item;
-      item.id = id;
-      item.head_bytes = e.head_bytes();
-      item.payload_bytes = e.payload_bytes;
-      batch->items.push_back(item);
-      from.push_back(e.location);
-      at.push_back(bytes);
-      bytes += record_bytes(item.head_bytes, item.payload_bytes);
+      const uint64_t offset = bytes;
+      const uint32_t location = add_read(r.carry[r.next++], r.segment, *batch, bytes);
+      if (location == 0) continue;
+      from.push_back(location);
+      at.push_back(offset);
     }
     if (reclaim_ == nullptr) advance(work);
   }

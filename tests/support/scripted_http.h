@@ -11,34 +11,34 @@
 
 namespace kvbm::test {
 
-struct StubRequest {
+struct HttpRequest {
   std::string method;
   std::string target;                          // path and query
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
 
-struct StubAnswer {
+struct HttpAnswer {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
   long declared_bytes = -1;  // Content-Length, where it is not the body's
   enum class End { keeps, closes, hangs, drips } end = End::keeps;
-  // closes: the connection ends after the body. hangs: nothing follows until the stub ends. drips: the body follows one
+  // closes: the connection ends after the body. hangs: nothing follows until the server ends. drips: the body follows one
   // byte every 20 ms.
 };
 
-class HttpStub {
+class ScriptedHttp {
  public:
-  using Handler = std::function<StubAnswer(const StubRequest&)>;  // on the stub's threads
-  explicit HttpStub(Handler handler);
-  ~HttpStub();
-  HttpStub(const HttpStub&) = delete;
-  HttpStub& operator=(const HttpStub&) = delete;
+  using Handler = std::function<HttpAnswer(const HttpRequest&)>;  // on the server's threads
+  explicit ScriptedHttp(Handler handler);
+  ~ScriptedHttp();
+  ScriptedHttp(const ScriptedHttp&) = delete;
+  ScriptedHttp& operator=(const ScriptedHttp&) = delete;
 
   [[nodiscard]] std::string url() const;  // http://127.0.0.1:PORT
   // Returns all requests received so far.
-  std::vector<StubRequest> requests();
+  std::vector<HttpRequest> requests();
 
  private:
   struct State;

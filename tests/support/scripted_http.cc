@@ -1,4 +1,4 @@
-#include "support/http_stub.h"
+#include "support/scripted_http.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 
 namespace kvbm::test {
 
-struct HttpStub::State {
+struct ScriptedHttp::State {
   Handler handler;
   int listener = -1;
   int port = 0;
@@ -23,21 +23,21 @@ struct HttpStub::State {
   bool is_ending = false;
   std::vector<int> connections;
   std::vector<std::thread> threads;
-  std::vector<StubRequest> requests;
+  std::vector<HttpRequest> requests;
   std::thread accepting;
 
   bool is_over() {
     const std::lock_guard<std::mutex> lock(mutex);
     return is_ending;
   }
-  // Sleeps. Returns false if the stub ends meanwhile.
+  // Sleeps. Returns false if the server ends meanwhile.
   bool rest(std::chrono::milliseconds time) {
     std::unique_lock<std::mutex> lock(mutex);
     return !ended.wait_for(lock, time, [this] { return is_ending; });
   }
   void accept_all();
   void serve(int connection);
-  bool answer(int connection, const StubRequest& request);
+  bool answer(int connection, const HttpRequest& request);
 };
 
 namespace {
@@ -58,10 +58,10 @@ std::string lower(std::string text) {
 }
 
 // Takes one request out of the received bytes. Returns false if it is not complete yet.
-bool take_request(std::string* come, StubRequest* out) {
+bool take_request(std::string* come, HttpRequest* out) {
   const size_t end = come->find("\r\n\r\n");
   if (end == std::string::npos) return false;
-  *out = StubRequest();
+  *out = HttpRequest();
   size_t at = come->find("\r\n");
   const std::string first = come->substr(0, at);
   const size_t blank = first.find(' ');
@@ -86,7 +86,7 @@ bool take_request(std::string* come, StubRequest* out) {
 
 }  // namespace
 
-HttpStub::HttpStub(Handler handler) : state_(std::make_shared<State>()) {
+ScriptedHttp::ScriptedHttp(Handler handler) : state_(std::make_shared<State>()) {
   state_->handler = std::move(handler);
   state_->listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -102,7 +102,7 @@ HttpStub::HttpStub(Handler handler) : state_(std::make_shared<State>()) {
   state_->accepting = std::thread([state = state_] { state->accept_all(); });
 }
 
-HttpStub::~HttpStub() {
+ScriptedHttp::~ScriptedHttp() {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->is_ending = true;
@@ -116,14 +116,14 @@ HttpStub::~HttpStub() {
   for (const int connection : state_->connections) ::close(connection);
 }
 
-std::string HttpStub::url() const { return "http://127.0.0.1:" + std::to_string(state_->port); }
+std::string ScriptedHttp::url() const { return "http://127.0.0.1:" + std::to_string(state_->port); }
 
-std::vector<StubRequest> HttpStub::requests() {
+std::vector<HttpRequest> ScriptedHttp::requests() {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->requests;
 }
 
-void HttpStub::State::accept_all() {
+void ScriptedHttp::State::accept_all() {
   while (true) {
     const int connection = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) return;
@@ -134,10 +134,10 @@ void HttpStub::State::accept_all() {
   }
 }
 
-void HttpStub::State::serve(int connection) {
+void ScriptedHttp::State::serve(int connection) {
   std::string come;
   std::string buffer(1 << 16, '\0');
-  StubRequest request;
+  HttpRequest request;
   while (true) {
     while (!take_request(&come, &request)) {
       const ssize_t bytes = ::recv(connection, buffer.data(), buffer.size(), 0);
@@ -153,24 +153,24 @@ void HttpStub::State::serve(int connection) {
   ::shutdown(connection, SHUT_RDWR);
 }
 
-bool HttpStub::State::answer(int connection, const StubRequest& request) {
-  const StubAnswer answer = handler(request);
+bool ScriptedHttp::State::answer(int connection, const HttpRequest& request) {
+  const HttpAnswer answer = handler(request);
   const long declared = answer.declared_bytes >= 0 ? answer.declared_bytes : static_cast<long>(answer.body.size());
   std::string head =
-      "HTTP/1.1 " + std::to_string(answer.status) + " Stub\r\nContent-Length: " + std::to_string(declared) + "\r\n";
+      "HTTP/1.1 " + std::to_string(answer.status) + " Scripted\r\nContent-Length: " + std::to_string(declared) + "\r\n";
   for (const auto& [name, value] : answer.headers) head += name + ": " + value + "\r\n";
   if (!send_all(connection, head + "\r\n")) return false;
-  if (answer.end == StubAnswer::End::drips) {
+  if (answer.end == HttpAnswer::End::drips) {
     for (const char c : answer.body) {
       if (!rest(std::chrono::milliseconds(20)) || !send_all(connection, std::string_view(&c, 1))) return false;
     }
     return true;
   }
   if (!send_all(connection, answer.body)) return false;
-  while (answer.end == StubAnswer::End::hangs) {
+  while (answer.end == HttpAnswer::End::hangs) {
     if (!rest(std::chrono::hours(1))) return false;
   }
-  return answer.end == StubAnswer::End::keeps;
+  return answer.end == HttpAnswer::End::keeps;
 }
 
 }  // namespace kvbm::test

@@ -16,12 +16,12 @@
 namespace kvbm::test {
 
 // Sends the answers that a test prescribes.
-class RedisStub {
+class ScriptedRedis {
  public:
   // Returns the answer to the received text that was not answered yet. "": waits for more; "hang up": closes.
   using Handler = std::function<std::string(std::string& text)>;
 
-  explicit RedisStub(Handler handler)
+  explicit ScriptedRedis(Handler handler)
       : handler_(std::move(handler)), fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
@@ -33,7 +33,7 @@ class RedisStub {
     port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { run(); });
   }
-  ~RedisStub() {
+  ~ScriptedRedis() {
     ::shutdown(fd_, SHUT_RDWR);
     thread_.join();
     ::close(fd_);
