@@ -222,6 +222,31 @@ TEST(StoreTierTrust, an_epoch_that_leaves_no_room_is_ignored_and_said_once) {
   EXPECT_EQ(b.tier->epoch(namespace_of(1)).value(), 4U);
 }
 
+// A manager drops its store so when it cannot open a later tier.
+TEST(StoreTierTrust, a_tier_that_is_dropped_without_a_shutdown_calls_its_listener_no_more) {
+  SimExecutor sim(9);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  Host a(sim, bucket, asked, 0);
+  ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  sim.run_for(kSecond);
+  store_host::Epochs listener;
+  FamilyTable families;
+  Log log;
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  options.unix_ms = [&sim] { return unix_ms_of(sim); };
+  auto opened = tier::store::StoreTier::open(std::make_unique<SimStore>(sim, bucket), options, sim, families, sim.random(),
+                                             &log, 1, &listener);
+  ASSERT_TRUE(opened.ok());
+  sim.run_for(12 * kSecond);
+  EXPECT_FALSE(listener.raised.empty());
+  opened.value().reset();
+  listener.raised.clear();
+  sim.run_for(60 * kSecond);
+  EXPECT_TRUE(listener.raised.empty());
+}
+
 // The live host with the smallest number removes old packs for all.
 TEST(StoreTierTrust, a_sign_from_the_future_keeps_no_host_from_removing_old_packs) {
   SimExecutor sim(3);

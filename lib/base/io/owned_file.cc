@@ -54,7 +54,8 @@ std::unique_ptr<FileClaim> FileClaim::take(const struct stat& of) {
 }
 
 FileClaim::~FileClaim() {
-  if (owner_ == 0) return;
+  // A forked child has no claims of its parent's, and must not wait for a lock that a thread of the parent held.
+  if (owner_ == 0 || owner_ != getpid()) return;
   MutexLock lock(record_locking);
   std::erase(rows(), Row{device_, inode_, owner_});
 }

@@ -413,7 +413,7 @@ void Offloader::send(std::vector<Entry> entries) {
   host_.table().retain(slots);
   order_.tier(tier_).put(std::move(batch));
   erase_forgotten(slots);
-  host_.table().release(slots, host_.tick());  // end() tells the waiters for room
+  host_.table().release(slots, host_.tick());  // end() notifies waiters for space
   if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
 }
 

@@ -66,7 +66,7 @@ class LoadOperation final : public Operation {
   struct Item {
     size_t part = 0;
     size_t key = 0;  // in the match
-    const Origin* origin = nullptr;  // null: the record has not arrived
+    const Origin* origin = nullptr;  // of the record that has arrived; set anew each time that one does
     bool from_file = false;          // the device reads it from a file
     Delivery got = {};               // until the record has arrived, only the tier that it comes from
   };

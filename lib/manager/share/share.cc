@@ -177,7 +177,9 @@ Status Share::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespa
 }
 
 void Share::answer_start(const Status& how) {
-  if (!std::exchange(answered_start_, true)) first_answer_.give(how);
+  if (answered_start_) return;  // the first answer counts
+  first_answer_.give(how);
+  answered_start_ = true;
 }
 
 // Opens the disk, or takes the lock of a set without a disk. in_use: another process is the owner.

@@ -239,7 +239,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work)
       KVBM_REQUIRES(mutex_);
   void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
-  void synced(uint32_t segment, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers, const Status& status)
+  void synced(uint32_t segment, uint64_t life, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers,
+              const Status& status)
       KVBM_EXCLUDES(mutex_);
   void sync_failed(uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
 

@@ -387,7 +387,7 @@ void DiskCore::reclaim_drained(Work& work) {
   if (reclaim_ == nullptr || !reclaim_->draining) return;
   Segment& segment = *segments_[reclaim_->segment];
   if (segment.reads != 0 || segment.sync_running) return;
-  segment.written = segment.synced;  // no sync begins in between: its result would count for the next life
+  segment.written = segment.synced;  // nothing is left to be synced
   segment.state = SegmentState::preparing;
   ++preparing_;
   const uint32_t number = reclaim_->segment;

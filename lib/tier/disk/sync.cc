@@ -51,28 +51,34 @@ void DiskCore::sync_segment(uint32_t number) {
   std::vector<std::shared_ptr<SyncWait>> waits;
   File* file = nullptr;
   uint64_t covers = 0;
+  uint64_t life = 0;
   {
     MutexLock lock(mutex_);
     Segment& segment = *segments_[number];
+    life = segment.life.sequence;
     waits.swap(segment.sync_waiters);
     file = segment.file.get();
     covers = segment.written;
   }
-  file->sync([self = shared_from_this(), number, covers, waits = std::move(waits)](const Status& status) mutable {
-    self->synced(number, std::move(waits), covers, status);
+  file->sync([self = shared_from_this(), number, life, covers, waits = std::move(waits)](const Status& status) mutable {
+    self->synced(number, life, std::move(waits), covers, status);
   });
 }
 
-void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers, const Status& status) {
+// `life`: the segment's sequence when the sync began. Its result says nothing of a later life. Whether the records of an
+// ended one were durable is not known any more, which counts as a failure for those that wait.
+void DiskCore::synced(uint32_t number, uint64_t life, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers,
+                      const Status& status) {
   bool ok = false;
   Work lost;
   {
     MutexLock lock(mutex_);
     Segment& segment = *segments_[number];
-    ok = status.ok() && !segment.sync_failed;
+    const bool same = segment.life.sequence == life;
+    ok = same && status.ok() && !segment.sync_failed;
     if (ok) {
       segment.synced = std::max(segment.synced, covers);
-    } else {
+    } else if (same) {
       sync_failed(number, lost);
     }
   }

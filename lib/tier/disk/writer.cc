@@ -418,6 +418,11 @@ void DiskCore::settle(const std::shared_ptr<PutOp>& op, uint32_t item, Code code
 }
 
 void DiskCore::finish_put(const std::shared_ptr<PutOp>& op, Work& work) {
+  // A segment without unsynced records needs no sync; it may even have begun another life since this put wrote there.
+  std::erase_if(op->segments, [this](uint32_t number) KVBM_NO_TSA {
+    const Segment& s = *segments_[number];
+    return s.synced >= s.written && !s.sync_running && !s.sync_failed;
+  });
   if (op->batch->durable && !op->segments.empty()) {
     auto wait = std::make_shared<SyncWait>();
     wait->put = op;

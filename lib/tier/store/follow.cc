@@ -117,18 +117,19 @@ bool StoreCore::learn_epochs(std::vector<NamespaceEpoch> rows, bool listed) {
       reported.push_back(row);
     }
   }
-  if (listener_ != nullptr) {
+  if (listener_ != nullptr && listening_.enter()) {
     for (const NamespaceEpoch& row : reported) listener_->epoch_raised(index_number_, row);
+    listening_.leave();
   }
   return all;
 }
 
 void StoreCore::poll() {
   if (closing_) return end_shutdown();
-  bool due = !epochs_known_;
+  bool due = false;
   {
     MutexLock lock(mutex_);
-    due = due || now() >= epochs_read_ns_ + kEpochsNs;
+    due = (!epochs_known_ && !too_many_epochs_) || now() >= epochs_read_ns_ + kEpochsNs;
   }
   if (due) return read_epochs();
   poll_indexes();
@@ -177,9 +178,12 @@ void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
       last_whole_ns_ = whole_ns;
       const std::set<Stamp> there(found.begin(), found.end());
       const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
-      // A recent one may have been written or found since that listing began.
+      // A recent one may have been written or found since that listing began. One that is still to be read stays, so
+      // that a later listing that has it again does not queue it twice.
+      std::set<Stamp> queued;
+      for (const ToRead& each : to_read_) queued.insert(each.stamp);
       const auto is_gone = [&](const Stamp& stamp) {
-        return (stamp.ms < recent || stamp.ms > ms + kOverlapMs) && !there.contains(stamp);
+        return (stamp.ms < recent || stamp.ms > ms + kOverlapMs) && !there.contains(stamp) && !queued.contains(stamp);
       };
       std::erase_if(known_indexes_, is_gone);
       std::erase_if(opaque_indexes_, is_gone);
@@ -317,7 +321,7 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
     MutexLock lock(mutex_);
     if (index_.knows(pack.stamp)) continue;
     if (!index_.add(pack) && !pack.records.empty()) {
-      full = counts_.dropped_full == 0;
+      full = full || counts_.dropped_full == 0;
       counts_.dropped_full += pack.records.size();
     }
   }
@@ -332,7 +336,10 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
     const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
     for (; at < end; ++at) {
       const ErasedFamily& row = index.families[at];
-      if (index_.has_family(row.family)) erasure.add(row.family, std::min(row.until_ms, stamp.ms));
+      const uint64_t until = std::min(row.until_ms, stamp.ms);
+      const Stamp* const oldest = index_.oldest();
+      if (oldest == nullptr || until < oldest->ms) continue;  // erases nothing that is here
+      if (index_.has_family(row.family)) erasure.add(row.family, until);
     }
   }
   erase_families(erasure);

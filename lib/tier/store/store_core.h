@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread/gate.h"
 #include "base/thread/mutex.h"
 #include "tier/store/found_names.h"
 #include "tier/store/requests.h"
@@ -63,6 +64,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   Status set_epochs(std::span<const EpochRow> rows);
   void sync(UniqueFunction<void(const Status&)> done);
   void shutdown(UniqueFunction<void()> done);
+  // Called before the listener ends. Begins the shutdown of a core that was given up without one. Blocks for calls of
+  // the listener.
+  void leave_listener();
 
  private:
   // ---- Writing (write_path.cc) ----
@@ -263,6 +267,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   Log* const log_;
   const TierIndex index_number_;
   TierListener* const listener_;
+  Gate listening_;  // calls of listener_ by tasks of this object's own
   const uint64_t writer_;
   const std::shared_ptr<Requests> requests_;
   std::atomic<bool> closing_{false};

@@ -191,6 +191,12 @@ void StoreCore::shutdown(UniqueFunction<void()> done) {
   executor_.post([self = shared_from_this()] { self->end_shutdown(); });
 }
 
+// A manager that could not be opened drops its tiers as they are.
+void StoreCore::leave_listener() {
+  listening_.close();
+  if (!closing_) shutdown([] {});
+}
+
 void StoreCore::end_shutdown() {
   if (!closing_) return;
   UniqueFunction<void()> shut;
@@ -239,7 +245,7 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(std::unique_ptr<ObjectStore> 
 }
 
 StoreTier::StoreTier(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {}
-StoreTier::~StoreTier() = default;
+StoreTier::~StoreTier() { core_->leave_listener(); }
 std::string StoreTier::describe() const { return core_->describe(); }
 void StoreTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
   core_->find(ids, out, touch);
