@@ -141,7 +141,8 @@ bool S3Server::launch() {
   return false;
 }
 
-// Returns whether the server answers a health check over HTTP.
+// Returns whether the server serves requests. minio calls itself ready while it still refuses all of them with 503; then
+// it refuses those that are not signed with 403.
 bool S3Server::answers() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval second = {1, 0};
@@ -154,12 +155,12 @@ bool S3Server::answers() const {
   ssize_t bytes = -1;
   const bool is_connected = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   if (is_connected && !is_tls_) {
-    const std::string asked = std::string("GET ") + (kind_ == Kind::versitygw ? "/health" : "/minio/health/ready") +
+    const std::string asked = std::string("GET ") + (kind_ == Kind::versitygw ? "/health" : "/" + bucket() + "/") +
                               " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
     if (::send(fd, asked.data(), asked.size(), MSG_NOSIGNAL) > 0) bytes = ::recv(fd, answer.data(), answer.size(), 0);
   }
   ::close(fd);
-  return is_tls_ ? is_connected : bytes > 12 && answer.compare(8, 4, " 200") == 0;
+  return is_tls_ ? is_connected : bytes > 12 && answer.compare(8, 4, kind_ == Kind::versitygw ? " 200" : " 403") == 0;
 }
 
 void S3Server::stop() {
