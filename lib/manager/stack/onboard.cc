@@ -18,9 +18,10 @@ struct Arrival {
   std::shared_ptr<TierStack> stack;
   TierIndex tier = 0;
   bool registers = true;
-  bool waits = false;            // as TierStack::Bringer
-  std::vector<Delivery> landed;  // until then, with the places that the records are read into
-  std::vector<uint64_t> found;   // payload bytes as found, parallel to landed
+  bool waits = false;  // as TierStack::Bringer
+  LandingRoom room;
+  std::vector<uint64_t> found;  // payload bytes as found, one for each item,
+  std::vector<uint64_t> marks;  // and Invalidations::mark at the time of the request
   AlignedBytes heads;
   copy::SourceCost::Ticket ticket;
   UniqueFunction<void(std::vector<Delivery>)> done;
@@ -52,50 +53,56 @@ void refuse(const std::shared_ptr<TierStack>& stack, size_t n, Code code,
   });
 }
 
-// Completes a delivery by what was read, or by why it was not read. Not registered yet.
-void deliver(HostTier& host, tier::GetItem& got, Code code, Delivery& one) {
-  one.code = code;
-  one.location = got.location;
-  if (code != Code::ok) return;
+// Completes a delivery by what was read. Not registered yet.
+Code settle(HostTier& host, tier::GetItem& got, Delivery& one) {
   if (got.lender != nullptr) {
     one.payload = got.lent.data();
     one.keep = std::move(got.lender);
   }
   const ConstBytes head = ConstBytes(got.head).first(got.head_bytes);
-  if (got.coded.empty()) {
-    one.code = settle_head(host, one, head, on_tier_flag(one.from));
-    return;
-  }
+  if (got.coded.empty()) return settle_head(host, one, head, on_tier_flag(one.from));
   auto coded = std::make_shared<CodedLanding>();
   coded->head.assign(head.begin(), head.end());
   coded->leaves = std::move(got.coded);
   one.head = coded->head;
   one.coded = std::move(coded);
+  return Code::ok;
 }
 
-// Ends a batch. Places are passed to the receiver or released before `done` runs.
-void land(Arrival& arrival, tier::GetBatch& batch) {
-  TierStack& stack = *arrival.stack;
-  HostTier& host = stack.host();
-  learn(arrival, batch);
+// Passes the place of item `i` on with what was read into it, or releases it.
+Delivery deliver(Arrival& arrival, size_t i, tier::GetItem& got, Code code) {
+  HostTier& host = arrival.stack->host();
+  Delivery one;
+  one.from = arrival.tier;
+  one.slot = arrival.room.slots[i];
+  one.location = got.location;
+  one.mark = arrival.marks[i];
+  one.payload = got.payload.data();
+  if (one.slot == kNoSlot) one.keep = std::move(arrival.room.staged[i]);
+  one.code = code == Code::ok ? settle(host, got, one) : code;
+  if (one.code == Code::ok && arrival.registers) one.code = arrival.stack->register_landed(got.id, one, arrival.waits);
   TierCounters& counters = host.counters().tiers[arrival.tier];
-  for (size_t i = 0; i < arrival.landed.size(); ++i) {
-    Delivery& one = arrival.landed[i];
-    deliver(host, batch.items[i], batch.status[i], one);
-    if (one.code == Code::ok && arrival.registers) {
-      one.code = stack.register_landed(batch.items[i].id, one, arrival.waits);
-    }
-    if (one.code == Code::ok) {
-      add(counters.loads, 1);
-      add(counters.load_bytes, batch.items[i].payload_bytes);
-      continue;
-    }
-    if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
-    if (one.slot != kNoSlot) host.release({&one.slot, 1});
-    one.slot = kNoSlot;
-    one.keep = nullptr;
+  if (one.code == Code::ok) {
+    add(counters.loads, 1);
+    add(counters.load_bytes, got.payload_bytes);
+    return one;
   }
-  arrival.done(std::move(arrival.landed));
+  if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
+  if (one.slot != kNoSlot) host.release({&one.slot, 1});
+  one.slot = kNoSlot;
+  one.keep = nullptr;
+  return one;
+}
+
+// Ends a batch.
+void land(Arrival& arrival, tier::GetBatch& batch) {
+  const MemoryWait until_done;
+  learn(arrival, batch);
+  std::vector<Delivery> landed;
+  landed.reserve(batch.items.size());
+  for (size_t i = 0; i < batch.items.size(); ++i)
+    landed.push_back(deliver(arrival, i, batch.items[i], batch.status[i]));
+  arrival.done(std::move(landed));
 }
 
 }  // namespace
@@ -138,19 +145,15 @@ void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::uniqu
   arrival->registers = !batch->accepts.verifies;
   arrival->waits = waits;
   arrival->done = std::move(done);
-  arrival->landed.resize(items.size());
+  arrival->room = std::move(room);
   std::byte* head = arrival->heads.get();
   uint64_t bytes = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     tier::GetItem& item = items[i];
-    Delivery& one = arrival->landed[i];
-    one.from = tier;
-    one.mark = host.invalidations().mark(item.id.family);
-    one.slot = room.slots[i];
-    if (one.slot != kNoSlot) host.arena().clear_head(one.slot);
-    item.payload = one.slot != kNoSlot ? host.arena().payload(one.slot) : room.staged[i]->bytes;
-    if (one.slot == kNoSlot) one.keep = std::move(room.staged[i]);
-    one.payload = item.payload.data();
+    const SlotId slot = arrival->room.slots[i];
+    arrival->marks.push_back(host.invalidations().mark(item.id.family));
+    if (slot != kNoSlot) host.arena().clear_head(slot);
+    item.payload = slot != kNoSlot ? host.arena().payload(slot) : arrival->room.staged[i]->bytes;
     item.head = {head, head_room(item)};
     head += item.head.size();
     arrival->found.push_back(item.payload_bytes);

@@ -353,7 +353,7 @@ void DiskCore::expire(Work& work) {
   expire_reads(now, work);
   next_deadline_ = kNever;
   for (const auto& op : put_queue_) next_deadline_ = std::min(next_deadline_, op->batch->deadline_ns);
-  for (const Extent& e : read_queue_) next_deadline_ = std::min(next_deadline_, e.op->batch->deadline_ns);
+  for (const auto& run : read_queue_) next_deadline_ = std::min(next_deadline_, run->op->batch->deadline_ns);
 }
 
 void DiskCore::advance(Work& work) {

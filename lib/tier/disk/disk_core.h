@@ -61,9 +61,8 @@ struct GetOp {
   struct Place {
     uint32_t segment = 0, location = 0;
     RecordPlace record;
-    uint32_t extents = 0;  // reads outstanding
-    uint64_t bytes = 0;    // of the payload that are read here, in whole pages: all or none
-    bool internal = false;
+    uint32_t open = 0;   // its reads that are outstanding: of the head, and of the payload
+    uint64_t bytes = 0;  // of the payload that are read here, in whole pages: all or none
     bool leaves = true;  // the leaves are checked here
   };
   std::unique_ptr<GetBatch> batch;
@@ -72,23 +71,15 @@ struct GetOp {
   bool internal = false;
 };
 
-// A contiguous read that belongs to one item.
-struct Extent {
-  std::shared_ptr<GetOp> op;
-  uint32_t item = 0;
-  uint32_t segment = 0;
-  uint64_t offset = 0;
-  IoRun run;
-  bool alone = false;  // read by itself, because a read together with others has failed
-  bool shared_head = false;
-  std::vector<uint32_t> others;  // items of the same batch with heads on that page
-};
-
+// A contiguous read for items of one batch.
 struct ReadRun {
+  std::shared_ptr<GetOp> op;
   uint32_t segment = 0;
   uint64_t offset = 0, bytes = 0;
   std::vector<IoRun> runs;
-  std::vector<Extent> extents;
+  // Items that this reads the head and the payload of. Heads on one page follow each other; the page is read into the
+  // target of the first of them.
+  std::vector<uint32_t> heads, payloads;
 };
 
 struct WriteRun {
@@ -249,13 +240,16 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void lend_file(GetItem& item, const GetOp::Place& place) KVBM_REQUIRES(mutex_);
   void release_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
   void fill_reads(Work& work) KVBM_REQUIRES(mutex_);
-  Code place_read(GetOp& op, uint32_t item, bool internal) KVBM_REQUIRES(mutex_);
-  void read_apart(ReadRun& run) KVBM_REQUIRES(mutex_);
+  Code place_read(GetOp& op, uint32_t item) KVBM_REQUIRES(mutex_);
+  void read_apart(const ReadRun& run) KVBM_REQUIRES(mutex_);
   void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
   Code verify(const GetItem& item, const GetOp::Place& place) const;
-  void queue_reads(std::vector<Extent> extents) KVBM_REQUIRES(mutex_);
-  static void part_heads(const Extent& extent);
-  void extent_done(const Extent& extent, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void queue_reads(const std::shared_ptr<GetOp>& op, std::vector<uint32_t> items) KVBM_REQUIRES(mutex_);
+  ReadRun& run_at(const std::shared_ptr<GetOp>& op, uint32_t segment, uint64_t offset, const IoRun& piece)
+      KVBM_REQUIRES(mutex_);
+  static void part_heads(const ReadRun& run);
+  template <typename Which>
+  void end_reads(Code code, Work& work, Which which) KVBM_REQUIRES(mutex_);
   void item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void found_damaged(const Identity& id, uint32_t location, Work& work) KVBM_REQUIRES(mutex_);
   void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
@@ -381,7 +375,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
 
   std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);  // all unfinished
-  std::deque<Extent> read_queue_ KVBM_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<ReadRun>> read_queue_ KVBM_GUARDED_BY(mutex_);
   uint64_t next_deadline_ KVBM_GUARDED_BY(mutex_) = kNever;  // lower bound of the deadlines of queued items
   uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;

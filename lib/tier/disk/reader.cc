@@ -1,4 +1,4 @@
-// Reading. The extents of a batch are sorted by place, neighbours become one vectored read into the targets, and every
+// Reading. The items of a batch are sorted by place, neighbours become one vectored read into the targets, and every
 // record is checked before its item is ok.
 #include <algorithm>
 
@@ -10,6 +10,20 @@ namespace kvbm::tier::disk {
 namespace {
 
 bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAlign == 0; }
+
+IoRun head_piece(const GetOp& op, uint32_t i) {
+  return {op.batch->items[i].head.data(), op.places[i].record.head_read_bytes()};
+}
+
+IoRun payload_piece(const GetOp& op, uint32_t i) { return {op.batch->items[i].payload.data(), op.places[i].bytes}; }
+
+// True if the heads of both items are on one page, which is read once for them.
+bool share_page(const GetOp& op, uint32_t a, uint32_t b) {
+  const GetOp::Place& one = op.places[a];
+  const GetOp::Place& other = op.places[b];
+  return one.record.shares() && other.record.shares() && one.segment == other.segment &&
+         one.record.head_page_at() == other.record.head_page_at();
+}
 
 }  // namespace
 
@@ -63,37 +77,26 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
   batch->status.assign(n, Code::again);
   op->places.resize(n);
   op->batch = std::move(batch);
+  op->internal = internal;
   bool wait = false;
   {
     MutexLock lock(mutex_);
-    std::vector<Extent> extents;
+    std::vector<uint32_t> to_read;
     for (uint32_t i = 0; i < n; ++i) {
-      const Code code = place_read(*op, i, internal);
+      const Code code = place_read(*op, i);
       if (code != Code::again) {
         op->batch->status[i] = code;
         continue;
       }
       ++op->open;
-      GetItem& item = op->batch->items[i];
-      GetOp::Place& place = op->places[i];
-      ++segments_[place.segment]->reads;
-      if (op->batch->accepts.files) lend_file(item, place);
-      const RecordPlace& record = place.record;
-      extents.push_back({op, i, place.segment, record.head_page_at(), IoRun{item.head.data(), record.head_read_bytes()},
-                         false, record.shares(), {}});
-      if (place.bytes != 0)
-        extents.push_back({op, i, place.segment, record.payload_at(), IoRun{item.payload.data(), place.bytes}, false,
-                           false, {}});
-      place.extents = place.bytes != 0 ? 2 : 1;
+      ++segments_[op->places[i].segment]->reads;
+      if (op->batch->accepts.files) lend_file(op->batch->items[i], op->places[i]);
+      to_read.push_back(i);
     }
-    std::stable_sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
-      return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
-    });
-    queue_reads(std::move(extents));
+    queue_reads(op, std::move(to_read));
     wait = op->open != 0;
     if (wait) {
       ++gets_open_;
-      op->internal = internal;
       loads_open_ += internal ? 0 : 1;
       next_deadline_ = std::min(next_deadline_, deadline);
     }
@@ -106,32 +109,60 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
   pump();
 }
 
-// `extents` are sorted by place. A page with heads of several items is read once.
-void DiskCore::queue_reads(std::vector<Extent> extents) {
-  Extent* page = nullptr;  // of heads, read last
-  for (Extent& e : extents) {
-    if (e.shared_head && page != nullptr && page->segment == e.segment && page->offset == e.offset) {
-      page->others.push_back(e.item);
-      continue;
-    }
-    read_queue_.push_back(std::move(e));
-    if (read_queue_.back().shared_head) page = &read_queue_.back();
+// A page with heads of several items is read once.
+void DiskCore::queue_reads(const std::shared_ptr<GetOp>& op, std::vector<uint32_t> items) {
+  const std::vector<GetOp::Place>& places = op->places;
+  std::stable_sort(items.begin(), items.end(),
+                   [&](uint32_t a, uint32_t b) { return places[a].location < places[b].location; });
+  ReadRun* heads = nullptr;  // has the head read last
+  for (const uint32_t i : items) {
+    GetOp::Place& place = op->places[i];
+    place.open = place.bytes != 0 ? 2 : 1;
+    if (heads == nullptr || !share_page(*op, heads->heads.back(), i))
+      heads = &run_at(op, place.segment, place.record.head_page_at(), head_piece(*op, i));
+    heads->heads.push_back(i);
+    if (place.bytes != 0)
+      run_at(op, place.segment, place.record.payload_at(), payload_piece(*op, i)).payloads.push_back(i);
   }
 }
 
-// The page of heads was read into the target of the first item. Copies each head to its own target, the first one last.
-void DiskCore::part_heads(const Extent& e) {
-  std::vector<GetItem>& items = e.op->batch->items;
-  const auto at = [&](uint32_t item) {
-    const RecordPlace& record = e.op->places[item].record;
-    return e.run.data + (record.head_at() - record.head_page_at());
+// Appends a piece to the last run of the queue if that ends where the piece begins, else to a new run.
+ReadRun& DiskCore::run_at(const std::shared_ptr<GetOp>& op, uint32_t segment, uint64_t offset, const IoRun& piece) {
+  ReadRun* run = read_queue_.empty() ? nullptr : read_queue_.back().get();
+  const bool joins = run != nullptr && run->op == op && run->segment == segment &&
+                     run->offset + run->bytes == offset && run->runs.size() < kRunVectors &&
+                     run->bytes + piece.bytes <= kRunBytes;
+  if (!joins) {
+    read_queue_.push_back(std::make_unique<ReadRun>(ReadRun{op, segment, offset, 0, {}, {}, {}}));
+    run = read_queue_.back().get();
+  }
+  run->runs.push_back(piece);
+  run->bytes += piece.bytes;
+  return *run;
+}
+
+// Copies each head from the shared page that it was read with to its own target. The first head of a page lies in the
+// memory of the page, so it is moved last.
+void DiskCore::part_heads(const ReadRun& run) {
+  const GetOp& op = *run.op;
+  const auto at = [&](uint32_t first, uint32_t item) {
+    const RecordPlace& record = op.places[item].record;
+    return op.batch->items[first].head.data() + (record.head_at() - record.head_page_at());
   };
-  for (const uint32_t other : e.others) std::memcpy(items[other].head.data(), at(other), items[other].head_bytes);
-  std::memmove(items[e.item].head.data(), at(e.item), items[e.item].head_bytes);
+  for (size_t k = 0; k < run.heads.size();) {
+    const uint32_t first = run.heads[k++];
+    if (!op.places[first].record.shares()) continue;
+    for (; k < run.heads.size() && share_page(op, first, run.heads[k]); ++k) {
+      GetItem& other = op.batch->items[run.heads[k]];
+      std::memcpy(other.head.data(), at(first, run.heads[k]), other.head_bytes);
+    }
+    GetItem& item = op.batch->items[first];
+    std::memmove(item.head.data(), at(first, first), item.head_bytes);
+  }
 }
 
 // Returns again if the item is to be read; any other code is its result.
-Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
+Code DiskCore::place_read(GetOp& op, uint32_t i) {
   GetItem& item = op.batch->items[i];
   GetOp::Place& place = op.places[i];
   if (disabled_) return Code::tier_disabled;
@@ -152,7 +183,6 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   place.location = e.location;
   place.segment = segment_of(e.location);
   place.bytes = head_alone ? 0 : round_up(item.payload_bytes, kPage);
-  place.internal = internal;
   place.leaves = !op.batch->accepts.verifies;
   item.location = uint64_t{e.location} + 1;
   return Code::again;
@@ -165,19 +195,8 @@ void DiskCore::fill_reads(Work& work) {
       work.wake_at = work.wake_at == 0 ? at : std::min(at, work.wake_at);
       return;
     }
-    auto run = std::make_unique<ReadRun>();
-    run->segment = read_queue_.front().segment;
-    run->offset = read_queue_.front().offset;
-    while (!read_queue_.empty() && run->runs.size() < kRunVectors) {
-      Extent& e = read_queue_.front();
-      if (e.segment != run->segment || e.offset != run->offset + run->bytes) break;
-      if (run->bytes != 0 && run->bytes + e.run.bytes > kRunBytes) break;
-      if (run->bytes != 0 && (e.alone || run->extents.front().alone)) break;
-      run->bytes += e.run.bytes;
-      run->runs.push_back(e.run);
-      run->extents.push_back(std::move(e));
-      read_queue_.pop_front();
-    }
+    std::unique_ptr<ReadRun> run = std::move(read_queue_.front());
+    read_queue_.pop_front();
     read_bytes_ += run->bytes;
     read_cap_.take(now, run->bytes);
     work.reads.push_back(std::move(run));
@@ -206,11 +225,10 @@ Code DiskCore::verify(const GetItem& item, const GetOp::Place& place) const {
 void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) {
   // A short read means that the file was truncated: the missing bytes were not read.
   const bool ok = moved.ok() && moved.value() == run->bytes;
+  const std::shared_ptr<GetOp>& op = run->op;
   Work work;
-  std::vector<std::pair<std::shared_ptr<GetOp>, uint32_t>> whole;
-  for (const Extent& e : run->extents) {
-    if (ok && e.shared_head) part_heads(e);
-  }
+  if (ok) part_heads(*run);
+  std::vector<uint32_t> whole;
   {
     MutexLock lock(mutex_);
     read_bytes_ -= run->bytes;
@@ -218,61 +236,55 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
       failures_ = 0;
     else if (++failures_ >= kFailuresToDisable)
       fail(work);
-    if (!ok && !disabled_ && run->extents.size() > 1) read_apart(*run);
-    const auto came = [&](const std::shared_ptr<GetOp>& op, uint32_t item) KVBM_NO_TSA {
-      if (op->places[item].extents == 1 && op->batch->status[item] == Code::again) {
-        whole.emplace_back(op, item);  // its last extent: check it, unlocked
-      } else {
-        item_read(op, item, Code::again, work);
+    const bool again = !ok && !disabled_ && run->runs.size() > 1;
+    if (again) read_apart(*run);
+    for (const auto* items : {&run->heads, &run->payloads}) {
+      for (const uint32_t i : *items) {
+        if (again) continue;
+        if (ok && op->places[i].open == 1 && op->batch->status[i] == Code::again) {
+          whole.push_back(i);  // its last read: check it, unlocked
+        } else {
+          item_read(op, i, ok ? Code::again : Code::io_error, work);
+        }
       }
-    };
-    for (const Extent& e : run->extents) {
-      if (!ok) {
-        extent_done(e, Code::io_error, work);
-        continue;
-      }
-      came(e.op, e.item);
-      for (const uint32_t other : e.others) came(e.op, other);
     }
   }
   std::vector<Code> codes;
   codes.reserve(whole.size());
-  for (const auto& [op, i] : whole) codes.push_back(verify(op->batch->items[i], op->places[i]));
+  for (const uint32_t i : whole) codes.push_back(verify(op->batch->items[i], op->places[i]));
   {
     MutexLock lock(mutex_);
-    for (size_t k = 0; k < whole.size(); ++k) settle_read(whole[k].first, whole[k].second, codes[k], work);
+    for (size_t k = 0; k < whole.size(); ++k) settle_read(op, whole[k], codes[k], work);
     advance(work);
   }
   perform(work, true);
 }
 
-// A place that cannot be read, or a truncated file, must not cost neighbouring records: each extent is read by itself,
+// A place that cannot be read, or a truncated file, must not cost neighbouring records: each piece is read by itself,
 // ahead of the others.
-void DiskCore::read_apart(ReadRun& run) {
-  for (auto at = run.extents.rbegin(); at != run.extents.rend(); ++at) {
-    at->alone = true;
-    next_deadline_ = std::min(next_deadline_, at->op->batch->deadline_ns);
-    read_queue_.push_front(std::move(*at));
+void DiskCore::read_apart(const ReadRun& run) {
+  const GetOp& op = *run.op;
+  next_deadline_ = std::min(next_deadline_, op.batch->deadline_ns);
+  const auto read_first = [&](uint64_t offset, const IoRun& piece) KVBM_REQUIRES(mutex_) -> ReadRun& {
+    read_queue_.push_front(
+        std::make_unique<ReadRun>(ReadRun{run.op, run.segment, offset, piece.bytes, {piece}, {}, {}}));
+    return *read_queue_.front();
+  };
+  for (const uint32_t i : run.payloads)
+    read_first(op.places[i].record.payload_at(), payload_piece(op, i)).payloads.push_back(i);
+  ReadRun* heads = nullptr;
+  for (const uint32_t i : run.heads) {
+    if (heads == nullptr || !share_page(op, heads->heads.back(), i))
+      heads = &read_first(op.places[i].record.head_page_at(), head_piece(op, i));
+    heads->heads.push_back(i);
   }
-  run.extents.clear();
-}
-
-// Ends a read for all items that it was for.
-void DiskCore::extent_done(const Extent& e, Code code, Work& work) {
-  item_read(e.op, e.item, code, work);
-  for (const uint32_t other : e.others) item_read(e.op, other, code, work);
 }
 
 // Ends one of an item's reads; `again` means without an error. The item settles with its last.
 void DiskCore::item_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) {
-  GetOp::Place& place = op->places[item];
   Code& status = op->batch->status[item];
   if (status == Code::again) status = code;
-  if (place.extents > 1) {
-    --place.extents;
-    return;
-  }
-  settle_read(op, item, status, work);
+  if (--op->places[item].open == 0) settle_read(op, item, status, work);
 }
 
 // Quarantines a record: it is forgotten, and its place is not reused before the whole segment is.
@@ -300,7 +312,7 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
   op->batch->status[i] = code;
   Segment& segment = *segments_[place.segment];
   --segment.reads;
-  if (code == Code::ok && !place.internal) {
+  if (code == Code::ok && !op->internal) {
     ++stats_.gets;
     stats_.get_bytes += item.head_bytes + place.bytes;
   } else if (code == Code::damaged || code == Code::io_error) {
@@ -317,38 +329,34 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
   reclaim_drained(work);
 }
 
-void DiskCore::expire_reads(uint64_t now, Work& work) {
+// Ends the reads of the queue that `which` names.
+template <typename Which>
+void DiskCore::end_reads(Code code, Work& work, Which which) {
   for (auto it = read_queue_.begin(); it != read_queue_.end();) {
-    if (it->op->batch->deadline_ns > now) {
+    if (!which(**it)) {
       ++it;
       continue;
     }
-    const Extent e = std::move(*it);
+    const std::unique_ptr<ReadRun> run = std::move(*it);
     it = read_queue_.erase(it);
-    extent_done(e, Code::deadline, work);
+    for (const auto* items : {&run->heads, &run->payloads}) {
+      for (const uint32_t i : *items) item_read(run->op, i, code, work);
+    }
   }
 }
 
+void DiskCore::expire_reads(uint64_t now, Work& work) {
+  end_reads(Code::deadline, work, [now](const ReadRun& run) { return run.op->batch->deadline_ns <= now; });
+}
+
 void DiskCore::refuse_reads(Code code, Work& work) {
-  while (!read_queue_.empty()) {
-    const Extent e = std::move(read_queue_.front());
-    read_queue_.pop_front();
-    extent_done(e, code, work);
-  }
+  end_reads(code, work, [](const ReadRun&) { return true; });
 }
 
 // At the end no caller waits for queued reads any more: they belong to loads that were cancelled or ran out of time.
 // Reads of reclaim go on.
 void DiskCore::cancel_reads(Work& work) {
-  for (auto it = read_queue_.begin(); it != read_queue_.end();) {
-    if (it->op->places[it->item].internal) {
-      ++it;
-      continue;
-    }
-    const Extent e = std::move(*it);
-    it = read_queue_.erase(it);
-    extent_done(e, Code::closed, work);
-  }
+  end_reads(Code::closed, work, [](const ReadRun& run) { return !run.op->internal; });
 }
 
 }  // namespace kvbm::tier::disk
