@@ -95,6 +95,11 @@ void LoadOperation::plan() {
   planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
 }
 
+bool LoadOperation::in_store(TierIndex tier) const noexcept {
+  const auto& tiers = host_.options().tiers;
+  return tier != 0 && tier <= tiers.size() && !tiers[tier - 1U].url.empty();
+}
+
 // Returns the bytes still to be read, assuming that all records not asked for yet have one size.
 uint64_t LoadOperation::bytes_left() const noexcept {
   return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
@@ -124,11 +129,16 @@ void LoadOperation::request_more() {
     uint64_t bytes = 0;
     const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
     const size_t most_items = pace_->batch_items(*this);
+    const bool packed = in_store(tier);
+    uint64_t location = 0;
     while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
            (bytes < most || items.empty()) && below_.front().from_file == from_file) {
       const Item item = below_.front();
-      below_.pop_front();
       const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+      // Leaves an object of a store to the next batch, rather than read it in two requests.
+      if (packed && bytes >= most / 2 && found.location != location + 1) break;
+      location = found.location;
+      below_.pop_front();
       batch->items.push_back(request_of(identity(item), found));
       bytes += found.payload_bytes;
       items.push_back(item);

@@ -23,9 +23,7 @@ class LoadOperation::Steady final : public Pace {
  private:
   // Returns `bytes` within the limits; of records in a store `most`.
   static uint64_t shrunk(const LoadOperation& load, const Item& item, uint64_t bytes, uint64_t least, uint64_t most) {
-    const auto& tiers = load.host_.options().tiers;
-    const bool in_store = item.got.from <= tiers.size() && !tiers[item.got.from - 1U].url.empty();
-    return in_store ? most : std::clamp(bytes, least, most);
+    return load.in_store(item.got.from) ? most : std::clamp(bytes, least, most);
   }
 };
 

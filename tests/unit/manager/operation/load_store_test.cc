@@ -1,7 +1,8 @@
-// Sizes of a load's requests to a tier: whole batches until the end for a store, smaller ones towards the end for
-// others.
+// Sizes of a load's requests to a tier: whole batches until the end for a store, which end with an object, and smaller
+// ones towards the end for others.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -22,8 +23,15 @@ class LoadStoreTest : public test::SmallManager {
  protected:
   class CountingTier final : public test::PacedTier {
    public:
-    CountingTier(Executor& executor, std::vector<size_t>& asked)
-        : PacedTier(executor, std::make_shared<test::Pace>()), asked_(asked) {}
+    CountingTier(Executor& executor, std::vector<size_t>& asked, uint64_t ends_after)
+        : PacedTier(executor, std::make_shared<test::Pace>()), asked_(asked), ends_after_(ends_after) {}
+    void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override {
+      PacedTier::find(ids, out, touch);
+      for (size_t i = 0; i < ids.size(); ++i) {
+        std::memcpy(&out[i].location, ids[i].key.bytes.data(), sizeof out[i].location);
+        out[i].location += out[i].location < ends_after_ ? 1 : 1000;
+      }
+    }
     void get(std::unique_ptr<tier::GetBatch> batch) override {
       asked_.push_back(batch->items.size());
       PacedTier::get(std::move(batch));
@@ -31,6 +39,7 @@ class LoadStoreTest : public test::SmallManager {
 
    private:
     std::vector<size_t>& asked_;
+    const uint64_t ends_after_;
   };
 
   void adjust(Options& options) override {
@@ -40,7 +49,7 @@ class LoadStoreTest : public test::SmallManager {
     options.tiers[0].url = url_;
     options.tiers[0].make = [this](TierIndex, FamilyTable&,
                                    tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
-      return std::unique_ptr<tier::Tier>(std::make_unique<CountingTier>(sim_, asked_));
+      return std::unique_ptr<tier::Tier>(std::make_unique<CountingTier>(sim_, asked_, ends_after_));
     };
   }
 
@@ -79,11 +88,26 @@ class LoadStoreTest : public test::SmallManager {
   }
 
   std::string url_;
+  uint64_t ends_after_ = kBlocks;  // an object ends after so many blocks
   std::vector<size_t> asked_;
 };
 
 TEST_F(LoadStoreTest, a_store_is_asked_for_4_MiB_at_a_time_to_the_end) {
   url_ = "test://";
+  load_all();
+  EXPECT_EQ(asked_, (std::vector<size_t>{4, 4, 4, 4}));
+}
+
+TEST_F(LoadStoreTest, a_batch_of_half_the_size_or_more_ends_with_an_object) {
+  url_ = "test://";
+  ends_after_ = 7;
+  load_all();
+  EXPECT_EQ(asked_, (std::vector<size_t>{4, 3, 4, 4, 1}));
+}
+
+TEST_F(LoadStoreTest, a_small_object_is_asked_for_with_the_next) {
+  url_ = "test://";
+  ends_after_ = 5;
   load_all();
   EXPECT_EQ(asked_, (std::vector<size_t>{4, 4, 4, 4}));
 }
