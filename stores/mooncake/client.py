@@ -22,8 +22,11 @@ LISTED = 1
 OK, MISS, AGAIN, IO, DEADLINE, FULL = range(6)
 MARK = b"\1"  # before each object, because Mooncake stores no empty object
 
-# Largest value of a directory, decompressed: others may write what inflates to any size.
-MOST_OF_A_VALUE = 64 << 20
+# Largest value of a directory, decompressed: others may write what inflates to any size, and JSON takes 30 times its size
+# as Python objects. The largest of ours is the newest names of a process. It has names of 131,072 epochs (58 bytes each,
+# 7.3 MiB: a host believes no more), 31,250 numbers of values with 128 names each (17 bytes each, 0.5 MiB: a listing has
+# no more than 4,000,000 names) and 128 names.
+MOST_OF_A_VALUE = 8 << 20
 
 # Mooncake's return values (ErrorCode of its types.h).
 INVALID = -600
