@@ -175,6 +175,12 @@ def what_is_no_directory_is_passed_over():
     values["#100"] = b"another program's"
     values["#101"] = client.Directory._encoded(["no", "directory"])
     values["#102"] = client.Directory._encoded({"who": "x"})
+    for place, wrong in enumerate(({"at": "x"}, {"few": [1]}, {"open": {}}, {"segments": 5}), 103):
+        values["#%d" % place] = client.Directory._encoded(
+            {"who": "x", "at": time.time() + 9, "few": [], "open": [], "segments": []} | wrong)
+    values["#107"] = client.Directory._encoded(
+        {"who": "x", "at": time.time() + 9, "few": [], "open": [], "segments": [1, 2]})
+    values["#107/1"], values["#107/2"] = client.Directory._encoded([1]), client.Directory._encoded(5)
     put(values, b, index(2))
     assert names(a) == names(b) == [index(1), index(2)]
 
