@@ -212,6 +212,21 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_though_its_writer_ended_at_once)
   EXPECT_EQ(b.listener.raised.back().epoch, 3U);
 }
 
+// Nothing else asks this store meanwhile.
+TEST(StoreTier, writes_of_epochs_that_fail_begin_a_back_off) {
+  SimExecutor sim(19);
+  Asked asked;
+  StoreTierOptions options;
+  options.poll_ns = 3600 * kSecond;
+  Host a(sim, std::make_shared<SimBucket>(), asked, 0, options);
+  sim.run_for(kSecond);
+  a.control->down = true;
+  for (uint64_t epoch = 1; epoch <= 6; ++epoch) EXPECT_FALSE(a.tier->set_epoch(namespace_of(1), epoch).ok());
+  EXPECT_EQ(a.tier->stats().store.failures, 5U) << "the last one was not sent";
+  EXPECT_EQ(a.tier->stats().store.backs_off, 1U);
+  EXPECT_EQ(a.count_said("not asked for a while"), 1U);
+}
+
 TEST(StoreTier, a_store_that_lists_ever_more_epochs_is_not_believed_and_takes_bounded_memory) {
   SimExecutor sim(16);
   Asked asked;

@@ -96,8 +96,8 @@ void StoreCore::epochs_listed(std::vector<NamespaceEpoch> rows) {
   }
 }
 
-// Reports the rows of a listing each time: a listener that could not take an epoch, for instance because another tier
-// did not write it down, gets it again. Returns false if there was no place for a row of a listing.
+// Reports the rows of a listing each time, for a namespace that was being opened at the first report, and for one that
+// another tier kept from being invalidated. Returns false if there was no place for a row of a listing.
 bool StoreCore::learn_epochs(std::vector<NamespaceEpoch> rows, bool listed) {
   drop_implausible(rows);
   std::vector<NamespaceEpoch> reported;
