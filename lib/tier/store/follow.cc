@@ -193,6 +193,7 @@ void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
     std::sort(to_read_.begin(), to_read_.end(), [](const ToRead& a, const ToRead& b) { return a.stamp < b.stamp; });
   }
   for (bool more = whole; more;) {
+    let_finds_in();
     MutexLock lock(mutex_);
     const Stamp* const pack = index_.oldest();
     more = pack != nullptr && pack->ms + kUntoldMs < oldest;
@@ -318,6 +319,7 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
   (void)learn_epochs(index.epochs, false);
   bool full = false;
   for (const PackRow& pack : index.packs) {
+    let_finds_in();
     MutexLock lock(mutex_);
     if (index_.knows(pack.stamp)) continue;
     if (!index_.add(pack) && !pack.records.empty()) {
@@ -326,12 +328,14 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
     }
   }
   for (size_t at = 0; at < index.erased.size();) {
+    let_finds_in();
     MutexLock lock(mutex_);
     const size_t end = std::min(at + kRecordsAtOnce, index.erased.size());
     for (; at < end; ++at) index_.erase(index.erased[at], stamp.ms);
   }
   FamilyErasure erasure;
   for (size_t at = 0; at < index.families.size();) {
+    let_finds_in();
     MutexLock lock(mutex_);
     const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
     for (; at < end; ++at) {

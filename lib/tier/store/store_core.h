@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
 // Memory of the name of an index object that was read: a node of std::set with the overhead of malloc.
 inline constexpr uint64_t kKnownBytes = 80;
-// Records that are erased or compared in one hold of the lock, which lookups wait for.
+// Records that are erased or compared in one hold of the lock. Lookups that wait for it get it before the next hold.
 inline constexpr size_t kRecordsAtOnce = 16'384;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
@@ -257,6 +258,12 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     });
   }
   void end_shutdown();
+  // Called between two pages of work, without the lock: a thread that takes it again at once would take it from lookups
+  // and loads that wait for it.
+  void let_finds_in() const noexcept {
+    const uint64_t begun = finds_begun_.load(std::memory_order_relaxed);
+    while (finds_ended_.load(std::memory_order_relaxed) < begun) std::this_thread::yield();
+  }
 
   std::unique_ptr<ObjectStore> store_;  // null once it was left
   const std::string description_;
@@ -273,6 +280,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::atomic<bool> closing_{false};
   std::atomic<bool> epochs_known_{false};  // nothing is found before it is true
 
+  // Times that a lookup or a load was about to take the lock, and had it: let_finds_in().
+  std::atomic<uint64_t> finds_begun_{0}, finds_ended_{0};
   mutable Mutex mutex_;
   StoreIndex index_ KVBM_GUARDED_BY(mutex_);
   TierStats counts_ KVBM_GUARDED_BY(mutex_);

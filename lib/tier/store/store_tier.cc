@@ -143,9 +143,10 @@ void StoreCore::erase_family(FamilyId family) {
   publish_soon();
 }
 
-// Releases the lock between pages, because lookups wait for it.
+// Releases the lock between pages, because lookups wait for it. All pages are done when it returns.
 void StoreCore::erase_families(FamilyErasure& erasure) {
   for (bool more = !erasure.until_ms.empty(); more;) {
+    let_finds_in();
     MutexLock lock(mutex_);
     more = index_.erase_families(erasure, kRecordsAtOnce);
   }
