@@ -171,7 +171,7 @@ void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
   {
     MutexLock lock(mutex_);
     for (const Stamp& stamp : found) {
-      if (known_indexes_.insert(stamp).second) to_read_.push_back({stamp});
+      if (!opaque_indexes_.contains(stamp) && known_indexes_.insert(stamp).second) to_read_.push_back({stamp});
     }
     if (whole) {
       // Before anything is read: a read that fails asks for another full listing.
@@ -248,6 +248,11 @@ bool StoreCore::note_large(const Stamp& stamp) {
   return true;
 }
 
+void StoreCore::note_opaque(const Stamp& stamp) {
+  known_indexes_.erase(stamp);
+  opaque_indexes_.insert(stamp);
+}
+
 void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> back) {
   if (code == Code::ok && !large && back->done == back->bytes) {
     if (!closing_ && note_large(stamp)) {
@@ -280,7 +285,7 @@ void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::uniqu
     } else {
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
       missed_index_ = missed_index_ || !wrong.ok();
-      if (!wrong.ok()) opaque_indexes_.insert(stamp);
+      if (!wrong.ok()) note_opaque(stamp);
       Arrived& arrived = arrived_[stamp];
       arrived.bytes = index != nullptr ? back->done : 0;
       arrived.index = std::move(index);

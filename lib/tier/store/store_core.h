@@ -213,6 +213,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void read_indexes();
   ToRead* next_to_read() KVBM_REQUIRES(mutex_);
   bool note_large(const Stamp& stamp);
+  void note_opaque(const Stamp& stamp) KVBM_REQUIRES(mutex_);
   void index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
@@ -326,9 +327,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
   bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
-  // Index objects that could not be understood, for instance of a newer version: what they name is not known here.
-  std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);  // a subset of known_indexes_
-  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;       // there was one
+  // Index objects that could not be understood, for instance of a newer version: what they name is not known here. None
+  // is in known_indexes_ too.
+  std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // there was one
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
   // Fields for removing old packs (collect.cc).

@@ -160,7 +160,8 @@ TierStats StoreCore::stats() const {
   out.used_bytes = index_.stored_bytes();
   out.records = index_.records();
   out.payload_bytes = index_.payload_bytes();
-  out.index_bytes = index_.memory_bytes() + arrived_bytes_ + known_indexes_.size() * kKnownBytes;
+  out.index_bytes = index_.memory_bytes() + arrived_bytes_;
+  out.index_bytes += (known_indexes_.size() + opaque_indexes_.size()) * kKnownBytes;
   out.staging_bytes = staged_;
   out.store = requests;
   out.store.ahead_bytes = counts_.store.ahead_bytes;
