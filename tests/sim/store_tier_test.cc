@@ -437,6 +437,31 @@ TEST(StoreTier, a_host_removes_no_index_object_that_it_does_not_understand) {
   for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
 }
 
+// Another host may have room for the packs that they name.
+TEST(StoreTier, a_host_removes_no_index_object_that_its_index_has_no_room_for) {
+  SimExecutor sim(21);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  store_and_end(sim, bucket, asked, options);
+  sim.run_for(120 * kSecond);  // the first host's sign of life is old
+  const auto before = bucket->objects;
+  {
+    options.index_bytes = 1;
+    Host b(sim, bucket, asked, 0, options);
+    sim.run_for(120 * kSecond);
+    EXPECT_EQ(b.tier->stats().dropped_full, 20U);
+    for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
+  }
+  // Age removes them.
+  options.ttl_s = 300;
+  Host c(sim, bucket, asked, 0, options);
+  sim.run_for(400 * kSecond);
+  for (const auto& [name, object] : before)
+    EXPECT_TRUE(!name.starts_with("v1/i/") || !bucket->objects.contains(name)) << name;
+}
+
 TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {
   SimExecutor sim(12);
   Asked asked;

@@ -146,7 +146,7 @@ void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
     left -= bytes;
   });
   // An index object names packs that are older than itself. As long as some are not read yet, the packs that they name
-  // are not known, and no index object goes. One that could not be understood goes by its age.
+  // are not known, and no index object goes. One with packs that are not known goes by its age.
   const auto take = [&indexes](const std::set<Stamp>& from, uint64_t before) {
     for (auto at = from.begin(); at != from.end() && at->ms < before && indexes.size() < kRoundObjects; ++at) {
       indexes.push_back(*at);

@@ -326,11 +326,10 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
   for (const PackRow& pack : index.packs) {
     let_finds_in();
     MutexLock lock(mutex_);
-    if (index_.knows(pack.stamp)) continue;
-    if (!index_.add(pack) && !pack.records.empty()) {
-      full = full || counts_.dropped_full == 0;
-      counts_.dropped_full += pack.records.size();
-    }
+    if (index_.knows(pack.stamp) || index_.add(pack) || pack.records.empty()) continue;
+    full = full || counts_.dropped_full == 0;
+    counts_.dropped_full += pack.records.size();
+    note_opaque(stamp);
   }
   for (size_t at = 0; at < index.erased.size();) {
     let_finds_in();

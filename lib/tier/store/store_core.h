@@ -327,10 +327,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
   bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
-  // Index objects that could not be understood, for instance of a newer version: what they name is not known here. None
-  // is in known_indexes_ too.
+  // Index objects that could not be understood, for instance of a newer version, or that name packs for which the index
+  // had no place: some of what they name is not known here. None is in known_indexes_ too.
   std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);
-  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // there was one
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // one was not understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
   // Fields for removing old packs (collect.cc).
