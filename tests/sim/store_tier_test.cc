@@ -227,6 +227,44 @@ TEST(StoreTier, writes_of_epochs_that_fail_begin_a_back_off) {
   EXPECT_EQ(a.count_said("not asked for a while"), 1U);
 }
 
+// The first listing of a store that lists wrongly is as little believed as any other.
+TEST(StoreTier, a_first_listing_that_makes_no_sense_is_asked_for_again_at_once) {
+  SimExecutor sim(20);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  {
+    Host a(sim, bucket, asked, 0);
+    ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  }
+  std::erase_if(bucket->objects, [](const auto& o) { return o.first.starts_with("v1/i/"); });
+  struct ListsFirst final : tier::store::ObjectStore {
+    explicit ListsFirst(SimExecutor& sim, const std::shared_ptr<SimBucket>& shared) : inner(sim, shared) {}
+    [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner.facts(); }
+    void start(std::unique_ptr<tier::store::ObjectRequest> r) override { inner.start(std::move(r)); }
+    void cancel(uint64_t id) noexcept override { inner.cancel(id); }
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> /*late*/) override {
+      std::memcpy(r->data.bytes.get(), "v9/x", r->done = 5);  // of another prefix
+      r->code = Code::ok;
+      return r;
+    }
+    void close() noexcept override { inner.close(); }
+    void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner.control()->dead = true; }
+    SimStore inner;
+  };
+  FamilyTable families;
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  auto b = StoreTier::open(std::make_unique<ListsFirst>(sim, bucket), options, sim, families, sim.random(), nullptr, 1,
+                           nullptr);
+  ASSERT_TRUE(b.ok());
+  sim.run_for(kSecond);
+  EXPECT_EQ(b.value()->epoch(namespace_of(1)).value(), 3U);
+  bool over = false;
+  b.value()->shutdown([&] { over = true; });
+  EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
+}
+
 TEST(StoreTier, a_store_that_lists_ever_more_epochs_is_not_believed_and_takes_bounded_memory) {
   SimExecutor sim(16);
   Asked asked;

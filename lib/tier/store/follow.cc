@@ -41,30 +41,33 @@ void StoreCore::list(std::shared_ptr<Listing> listing) {
   requests_->submit(
       std::move(ask), now() + 2 * options_.timeout_ns, true,
       [self = shared_from_this(), listing = std::move(listing)](Code code, std::unique_ptr<ObjectRequest> back) {
-        if (code != Code::ok) return listing->done(code);
-        std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
-        while (!left.empty()) {
-          const size_t end = left.find('\0');
-          const std::string_view name = left.substr(0, end);
-          // A listing that does not advance would be read for ever.
-          if (end == std::string_view::npos || name <= listing->after || !name.starts_with(listing->prefix) ||
-              ++listing->names > kMaxListed) {
-            return listing->done(Code::damaged);
-          }
-          listing->take(name);
-          listing->after = name;
-          left.remove_prefix(end + 1);
-        }
-        if (!back->more) return listing->done(Code::ok);
-        if (back->done == 0) return listing->done(Code::damaged);
+        if (code == Code::ok) code = take_page(*listing, *back);
+        if (code != Code::ok || !back->more) return listing->done(code);
         self->list(listing);
       });
+}
+
+Code StoreCore::take_page(Listing& listing, const ObjectRequest& page) {
+  std::string_view left(reinterpret_cast<const char*>(page.data.bytes.get()), page.done);
+  while (!left.empty()) {
+    const size_t end = left.find('\0');
+    const std::string_view name = left.substr(0, end);
+    // A listing that does not advance would be read for ever.
+    if (end == std::string_view::npos || name <= listing.after || !name.starts_with(listing.prefix) ||
+        ++listing.names > kMaxListed) {
+      return Code::damaged;
+    }
+    listing.take(name);
+    listing.after = name;
+    left.remove_prefix(end + 1);
+  }
+  return page.more && page.done == 0 ? Code::damaged : Code::ok;
 }
 
 // Epochs are read first: a process that does not know of an ended epoch must not find its records. They are listed
 // again every kEpochsNs: an index object may tell of an epoch too late, or never, because its writer ended or because
 // it was removed before this process saw it.
-void StoreCore::read_epochs() {
+void StoreCore::read_epochs(const ObjectRequest* first) {
   auto rows = std::make_shared<std::vector<NamespaceEpoch>>();
   auto listing = std::make_shared<Listing>();
   listing->prefix = kEpochPrefix;
@@ -77,6 +80,11 @@ void StoreCore::read_epochs() {
     if (self->epochs_known_) return self->poll_indexes();
     self->poll_later();
   };
+  if (first != nullptr) {
+    const Code code = take_page(*listing, *first);
+    if (code != Code::ok) return read_epochs();
+    if (!first->more) return listing->done(code);
+  }
   list(std::move(listing));
 }
 

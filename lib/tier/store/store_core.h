@@ -193,7 +193,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::function<void(Code)> done;
   };
   void list(std::shared_ptr<Listing> listing);
-  void read_epochs();
+  static Code take_page(Listing& listing, const ObjectRequest& page);
+  // `first`: the first page of their listing, if it is there already.
+  void read_epochs(const ObjectRequest* first = nullptr);
   void epochs_listed(std::vector<NamespaceEpoch> rows);
   void drop_implausible(std::vector<NamespaceEpoch>& rows);
   void poll();

@@ -50,24 +50,7 @@ void StoreCore::start(uint64_t open_ns) {
   ask->bytes = ask->data.size;
   ask->timeout_ns = open_ns;
   const auto back = requests_->run(std::move(ask));
-  if (back != nullptr && back->code == Code::ok && !back->more && back->done <= back->bytes) {
-    std::vector<NamespaceEpoch> rows;
-    std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
-    for (size_t end = left.find('\0'); end != std::string_view::npos; end = left.find('\0')) {
-      if (const auto row = parse_epoch_name(left.substr(0, end))) rows.push_back(*row);
-      left.remove_prefix(end + 1);
-    }
-    drop_implausible(rows);
-    {
-      MutexLock lock(mutex_);
-      for (const NamespaceEpoch& row : rows) epochs_[row.base] = std::max(epochs_[row.base], row.epoch);
-      epochs_read_ns_ = now();
-    }
-    epochs_known_.store(true, std::memory_order_release);
-    executor_.post([self = shared_from_this()] { self->poll(); });
-  } else {
-    executor_.post([self = shared_from_this()] { self->read_epochs(); });
-  }
+  read_epochs(back != nullptr && back->code == Code::ok && back->done <= back->bytes ? back.get() : nullptr);
   collect_later();
 }
 
