@@ -20,6 +20,9 @@ constexpr uint64_t kMaxArrivedBytes = kMaxIndexBytes;
 constexpr uint64_t kWholeNs = 600'000'000'000;
 // Time between two listings of all epochs.
 constexpr uint64_t kEpochsNs = 10'000'000'000;
+// Share of the capacity that the packs of one index object of another process take at most: with more, packs that are
+// named and not there could displace all others.
+constexpr uint64_t kCountedShare = 4;
 // Largest age of a pack relative to the index object that names it.
 constexpr uint64_t kUntoldMs = 120'000;
 
@@ -331,10 +334,16 @@ void StoreCore::apply_in_order() {
 void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
   (void)learn_epochs(index.epochs, false);
   bool full = false;
+  // Sizes of packs are what their writer says.
+  uint64_t counted = options_.capacity_bytes == 0 ? UINT64_MAX : options_.capacity_bytes / kCountedShare;
   for (const PackRow& pack : index.packs) {
     let_finds_in();
     MutexLock lock(mutex_);
-    if (index_.knows(pack.stamp) || index_.add(pack) || pack.records.empty()) continue;
+    if (index_.knows(pack.stamp) || pack.records.empty()) continue;
+    if (index_.add(pack, counted)) {
+      counted -= std::min(counted, pack.bytes);
+      continue;
+    }
     full = full || counts_.dropped_full == 0;
     counts_.dropped_full += pack.records.size();
     note_opaque(stamp);
