@@ -178,31 +178,23 @@ void StoreCore::poll_later() {
 // `whole_ns`: if it is not 0, `found` has all index objects of the store at that time.
 void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
   const bool whole = whole_ns != 0;
-  uint64_t oldest = 0;
+  uint64_t failed = 0;
   {
     MutexLock lock(mutex_);
-    for (const Stamp& stamp : found) {
-      if (!opaque_indexes_.contains(stamp) && known_indexes_.insert(stamp).second) to_read_.push_back({stamp});
-    }
-    if (whole) {
-      // Before anything is read: a read that fails asks for another full listing.
-      last_whole_ns_ = whole_ns;
-      const std::set<Stamp> there(found.begin(), found.end());
-      const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
-      // A recent one may have been written or found since that listing began. One that is still to be read stays, so
-      // that a later listing that has it again does not queue it twice.
-      std::set<Stamp> queued;
-      for (const ToRead& each : to_read_) queued.insert(each.stamp);
-      const auto is_gone = [&](const Stamp& stamp) {
-        return (stamp.ms < recent || stamp.ms > ms + kOverlapMs) && !there.contains(stamp) && !queued.contains(stamp);
-      };
-      std::erase_if(known_indexes_, is_gone);
-      std::erase_if(opaque_indexes_, is_gone);
-      // An index object is removed when all of its packs are, so packs older than every index object have none.
-      oldest = there.empty() ? unix_ms() : there.begin()->ms;
-    }
-    std::sort(to_read_.begin(), to_read_.end(), [](const ToRead& a, const ToRead& b) { return a.stamp < b.stamp; });
+    failed = failed_reads_;
   }
+  in_pages(found.size(), [&](size_t i) KVBM_NO_TSA {
+    if (!opaque_indexes_.contains(found[i]) && known_indexes_.insert(found[i]).second) to_read_[found[i]];
+  });
+  if (whole) {
+    forget_others(&StoreCore::known_indexes_, found);
+    forget_others(&StoreCore::opaque_indexes_, found);
+    // Once all are queued, and before more is read: a read that fails asks for another full listing.
+    MutexLock lock(mutex_);
+    if (failed_reads_ == failed) last_whole_ns_ = whole_ns;
+  }
+  // An index object is removed when all of its packs are, so packs older than every index object have none.
+  const uint64_t oldest = found.empty() ? unix_ms() : found.front().ms;
   for (bool more = whole; more;) {
     let_finds_in();
     MutexLock lock(mutex_);
@@ -213,11 +205,31 @@ void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
   read_indexes();
 }
 
+// Forgets the names of index objects that a full listing, in order, did not have. A recent one may have been written or
+// found since that listing began. One that is still to be read stays, so that a later listing does not queue it twice.
+void StoreCore::forget_others(std::set<Stamp> StoreCore::*names, const std::vector<Stamp>& listed) {
+  const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
+  Stamp next;
+  for (bool more = true; more;) {
+    let_finds_in();
+    MutexLock lock(mutex_);
+    auto at = (this->*names).lower_bound(next);
+    for (size_t n = 0; at != (this->*names).end() && n < kRecordsAtOnce; ++n) {
+      const bool is_gone = (at->ms < recent || at->ms > ms + kOverlapMs) && !to_read_.contains(*at) &&
+                           !std::binary_search(listed.begin(), listed.end(), *at);
+      at = is_gone ? (this->*names).erase(at) : std::next(at);
+    }
+    more = at != (this->*names).end();
+    if (more) next = *at;
+  }
+}
+
 // Returns null if nothing is to be read now.
-StoreCore::ToRead* StoreCore::next_to_read() {
+std::pair<const Stamp, StoreCore::ToRead>* StoreCore::next_to_read() {
   if (reading_ >= kReadAtOnce) return nullptr;
-  const auto next = std::find_if(to_read_.begin(), to_read_.end(), [](const ToRead& each) { return !each.requested; });
-  if (next == to_read_.end() || (next->large && reading_large_)) return nullptr;
+  const auto next =
+      std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return !each.second.requested; });
+  if (next == to_read_.end() || (next->second.large && reading_large_)) return nullptr;
   const bool full = arrived_.size() >= kMaxArrived || arrived_bytes_ >= kMaxArrivedBytes;
   return full && next != to_read_.begin() ? nullptr : &*next;
 }
@@ -228,11 +240,11 @@ void StoreCore::read_indexes() {
     bool large = false;
     {
       MutexLock lock(mutex_);
-      ToRead* const next = next_to_read();
+      auto* const next = next_to_read();
       if (next == nullptr) return;
-      next->requested = true;
-      stamp = next->stamp;
-      large = next->large;
+      next->second.requested = true;
+      stamp = next->first;
+      large = next->second.large;
       reading_large_ = reading_large_ || large;
       ++reading_;
     }
@@ -251,10 +263,9 @@ void StoreCore::read_indexes() {
 // Marks an index object to be read once more, with its whole size. False: it is not wanted any more.
 bool StoreCore::note_large(const Stamp& stamp) {
   MutexLock lock(mutex_);
-  const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
+  const auto at = to_read_.find(stamp);
   if (at == to_read_.end()) return false;
-  at->large = true;
-  at->requested = false;
+  at->second = {.requested = false, .large = true};
   --reading_;
   return true;
 }
@@ -287,12 +298,12 @@ void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::uniqu
     MutexLock lock(mutex_);
     --reading_;
     if (large) reading_large_ = false;
-    const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
     if (code != Code::ok && code != Code::miss && !closing_) {
       // The store has failed: the next poll lists again.
-      if (at != to_read_.end()) to_read_.erase(at);
+      to_read_.erase(stamp);
       known_indexes_.erase(stamp);
       last_whole_ns_ = 0;
+      ++failed_reads_;
     } else {
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
       missed_index_ = missed_index_ || !wrong.ok();
@@ -316,13 +327,13 @@ void StoreCore::apply_in_order() {
     {
       MutexLock lock(mutex_);
       if (applying_ || to_read_.empty()) return;
-      stamp = to_read_.front().stamp;
+      stamp = to_read_.begin()->first;
       const auto at = arrived_.find(stamp);
       if (at == arrived_.end()) return;
       index = std::move(at->second.index);
       arrived_bytes_ -= at->second.bytes;
       arrived_.erase(at);
-      to_read_.pop_front();
+      to_read_.erase(stamp);
       applying_ = true;
     }
     if (index != nullptr) apply(stamp, *index);
@@ -348,25 +359,15 @@ void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
     counts_.dropped_full += pack.records.size();
     note_opaque(stamp);
   }
-  for (size_t at = 0; at < index.erased.size();) {
-    let_finds_in();
-    MutexLock lock(mutex_);
-    const size_t end = std::min(at + kRecordsAtOnce, index.erased.size());
-    for (; at < end; ++at) index_.erase(index.erased[at], stamp.ms);
-  }
+  in_pages(index.erased.size(), [&](size_t i) KVBM_NO_TSA { index_.erase(index.erased[i], stamp.ms); });
   FamilyErasure erasure;
-  for (size_t at = 0; at < index.families.size();) {
-    let_finds_in();
-    MutexLock lock(mutex_);
-    const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
-    for (; at < end; ++at) {
-      const ErasedFamily& row = index.families[at];
-      const uint64_t until = std::min(row.until_ms, stamp.ms);
-      const Stamp* const oldest = index_.oldest();
-      if (oldest == nullptr || until < oldest->ms) continue;  // erases nothing that is here
-      if (index_.has_family(row.family)) erasure.add(row.family, until);
-    }
-  }
+  in_pages(index.families.size(), [&](size_t i) KVBM_NO_TSA {
+    const ErasedFamily& row = index.families[i];
+    const uint64_t until = std::min(row.until_ms, stamp.ms);
+    const Stamp* const oldest = index_.oldest();
+    if (oldest == nullptr || until < oldest->ms) return;  // erases nothing that is here
+    if (index_.has_family(row.family)) erasure.add(row.family, until);
+  });
   erase_families(erasure);
   if (full) say(LogLevel::warning, "its index has no room for all that is in the store: raise the option index");
 }

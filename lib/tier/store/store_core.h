@@ -42,7 +42,8 @@ inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
 // Memory of the name of an index object that was read: a node of std::set with the overhead of malloc.
 inline constexpr uint64_t kKnownBytes = 80;
-// Records that are erased or compared in one hold of the lock. Lookups that wait for it get it before the next hold.
+// Records that are erased or compared, or names that are followed, in one hold of the lock. Lookups that wait for it
+// get it before the next hold.
 inline constexpr size_t kRecordsAtOnce = 16'384;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
@@ -204,7 +205,6 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
   // An index object that is to be read, or is being read.
   struct ToRead {
-    Stamp stamp;
     bool requested = false;
     bool large = false;  // has more than kListBytes: that much was read in vain
   };
@@ -212,8 +212,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::unique_ptr<IndexObject> index;  // null: it could not be read
     uint64_t bytes = 0;
   };
+  void forget_others(std::set<Stamp> StoreCore::*names, const std::vector<Stamp>& listed);
   void read_indexes();
-  ToRead* next_to_read() KVBM_REQUIRES(mutex_);
+  std::pair<const Stamp, ToRead>* next_to_read() KVBM_REQUIRES(mutex_);
   bool note_large(const Stamp& stamp);
   void note_opaque(const Stamp& stamp) KVBM_REQUIRES(mutex_);
   void index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> request);
@@ -266,6 +267,16 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void let_finds_in() const noexcept {
     const uint64_t begun = finds_begun_.load(std::memory_order_relaxed);
     while (finds_ended_.load(std::memory_order_relaxed) < begun) std::this_thread::yield();
+  }
+
+  // Calls work(i) for every i below n, for kRecordsAtOnce in one hold of the lock.
+  template <class Work>
+  void in_pages(size_t n, const Work& work) {
+    for (size_t at = 0; at < n;) {
+      let_finds_in();
+      MutexLock lock(mutex_);
+      for (const size_t end = std::min(at + kRecordsAtOnce, n); at < end; ++at) work(at);
+    }
   }
 
   std::unique_ptr<ObjectStore> store_;  // null once it was left
@@ -324,7 +335,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
   bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
-  std::deque<ToRead> to_read_ KVBM_GUARDED_BY(mutex_);  // in order
+  std::map<Stamp, ToRead> to_read_ KVBM_GUARDED_BY(mutex_);
   std::map<Stamp, Arrived> arrived_ KVBM_GUARDED_BY(mutex_);
   uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
   bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
@@ -335,6 +346,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // one was not understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
+  uint64_t failed_reads_ KVBM_GUARDED_BY(mutex_) = 0;   // of index objects
   // Fields for removing old packs (collect.cc).
   bool elected_ KVBM_GUARDED_BY(mutex_) = false;
   bool collecting_ KVBM_GUARDED_BY(mutex_) = false;
