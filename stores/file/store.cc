@@ -30,9 +30,11 @@ namespace {
 
 // Bytes between two checks of the clock. The kernel takes more in one call, and would then not stop for minutes.
 constexpr uint64_t kPieceBytes = 64ULL << 20;
-// Limit on attempts. Another host may remove the folder, or replace the file, between two system calls a few times,
-// but hardly this often.
+// Limit on attempts of a put. Another host may remove the folder between two system calls a few times, but hardly this
+// often.
 constexpr int kAttempts = 100;
+// Limit on attempts of a get or a listing, which may read much each time: handles may stay stale.
+constexpr int kReads = 4;
 // Value beside the errno values: the library asked for something that is not allowed.
 constexpr int kNotAnOperation = -1;
 
@@ -155,7 +157,7 @@ int Store::get_once(kvbm_store_op_t& op, uint64_t deadline_ns) {
 // beginning, because its halves must belong to one object.
 int Store::get(kvbm_store_op_t& op, uint64_t deadline_ns) {
   int error = 0;
-  for (int i = 0; i < kAttempts && monotonic_ns() <= deadline_ns; ++i) {
+  for (int i = 0; i < kReads && monotonic_ns() <= deadline_ns; ++i) {
     error = get_once(op, deadline_ns);
     if (error != ESTALE && !place_.opened_anew(error)) return error;
   }
@@ -178,7 +180,7 @@ int Store::remove(const kvbm_store_op_t& op) {
 
 int Store::list(kvbm_store_op_t& op, uint64_t deadline_ns) {
   int error = 0;
-  for (int i = 0; i < kAttempts && monotonic_ns() <= deadline_ns; ++i) {
+  for (int i = 0; i < kReads && monotonic_ns() <= deadline_ns; ++i) {
     ListTask task;
     task.prefix = op.name;
     task.after = op.after == nullptr ? "" : op.after;

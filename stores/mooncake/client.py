@@ -22,8 +22,11 @@ LISTED = 1
 OK, MISS, AGAIN, IO, DEADLINE, FULL = range(6)
 MARK = b"\1"  # before each object, because Mooncake stores no empty object
 
-# Largest value of a directory, decompressed: others may write what inflates to any size.
-MOST_OF_A_VALUE = 64 << 20
+# Largest value of a directory, decompressed: others may write what inflates to any size, and JSON takes 30 times its size
+# as Python objects. The largest of ours is the newest names of a process. It has names of 131,072 epochs (58 bytes each,
+# 7.3 MiB: a host believes no more), 31,250 numbers of values with 128 names each (17 bytes each, 0.5 MiB: a listing has
+# no more than 4,000,000 names) and 128 names.
+MOST_OF_A_VALUE = 8 << 20
 
 # Mooncake's return values (ErrorCode of its types.h).
 INVALID = -600
@@ -267,7 +270,7 @@ class Directory:
                 found.update(head["open"])
                 wanted.update(("#%d/%d" % (place, number), None) for number in head["segments"])
             for name, value in self.pool.values([name for name in wanted if name not in self.known]).items():
-                self.known[name] = self._decoded(value) or []
+                self.known[name] = self._names(value)
             self.known = {name: names for name, names in self.known.items() if name in wanted}
             for names in self.known.values():
                 if names and max(names) > after:
@@ -291,7 +294,9 @@ class Directory:
             if not left:
                 break
         return {place: head for place, head in heads.items()
-                if isinstance(head, dict) and {"who", "at", "few", "open", "segments"} <= set(head)}
+                if isinstance(head, dict) and {"who", "at", "few", "open", "segments"} <= set(head)
+                and isinstance(head["at"], (int, float)) and self._are(str, head["few"]) and self._are(str, head["open"])
+                and self._are(int, head["segments"])}
 
     def _keep(self, heads):
         if self.place is None:
@@ -322,8 +327,7 @@ class Directory:
                 values = self.pool.values(["#%d/%d" % (place, number) for number in head["segments"]])
                 self.few.update(head["few"])
                 for number in head["segments"]:
-                    names = self._decoded(values.get("#%d/%d" % (place, number), b"")) or []
-                    self.segments[number] = names
+                    self.segments[number] = self._names(values.get("#%d/%d" % (place, number), b""))
                     self.rewrite.add(number)
                 self.open = head["open"] + self.open
                 self._prune_all()
@@ -379,6 +383,14 @@ class Directory:
     @staticmethod
     def _encoded(what):
         return zlib.compress(json.dumps(what).encode(), 1)
+
+    @staticmethod
+    def _are(kind, what):
+        return isinstance(what, list) and all(isinstance(each, kind) for each in what)
+
+    def _names(self, value):
+        names = self._decoded(value)
+        return names if self._are(str, names) else []
 
     @staticmethod
     def _decoded(value):

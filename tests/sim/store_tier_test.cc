@@ -212,6 +212,59 @@ TEST(StoreTier, an_epoch_is_known_to_the_others_though_its_writer_ended_at_once)
   EXPECT_EQ(b.listener.raised.back().epoch, 3U);
 }
 
+// Nothing else asks this store meanwhile.
+TEST(StoreTier, writes_of_epochs_that_fail_begin_a_back_off) {
+  SimExecutor sim(19);
+  Asked asked;
+  StoreTierOptions options;
+  options.poll_ns = 3600 * kSecond;
+  Host a(sim, std::make_shared<SimBucket>(), asked, 0, options);
+  sim.run_for(kSecond);
+  a.control->down = true;
+  for (uint64_t epoch = 1; epoch <= 6; ++epoch) EXPECT_FALSE(a.tier->set_epoch(namespace_of(1), epoch).ok());
+  EXPECT_EQ(a.tier->stats().store.failures, 5U) << "the last one was not sent";
+  EXPECT_EQ(a.tier->stats().store.backs_off, 1U);
+  EXPECT_EQ(a.count_said("not asked for a while"), 1U);
+}
+
+// The first listing of a store that lists wrongly is as little believed as any other.
+TEST(StoreTier, a_first_listing_that_makes_no_sense_is_asked_for_again_at_once) {
+  SimExecutor sim(20);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  {
+    Host a(sim, bucket, asked, 0);
+    ASSERT_TRUE(a.tier->set_epoch(namespace_of(1), 3).ok());
+  }
+  std::erase_if(bucket->objects, [](const auto& o) { return o.first.starts_with("v1/i/"); });
+  struct ListsFirst final : tier::store::ObjectStore {
+    explicit ListsFirst(SimExecutor& sim, const std::shared_ptr<SimBucket>& shared) : inner(sim, shared) {}
+    [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner.facts(); }
+    void start(std::unique_ptr<tier::store::ObjectRequest> r) override { inner.start(std::move(r)); }
+    void cancel(uint64_t id) noexcept override { inner.cancel(id); }
+    std::unique_ptr<tier::store::ObjectRequest> run(std::unique_ptr<tier::store::ObjectRequest> r,
+                                                    UniqueFunction<void()> /*late*/) override {
+      std::memcpy(r->data.bytes.get(), "v9/x", r->done = 5);  // of another prefix
+      r->code = Code::ok;
+      return r;
+    }
+    void close() noexcept override { inner.close(); }
+    void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner.control()->dead = true; }
+    SimStore inner;
+  };
+  FamilyTable families;
+  StoreTierOptions options;
+  options.staging_bytes = 256 << 10;
+  auto b = StoreTier::open(std::make_unique<ListsFirst>(sim, bucket), options, sim, families, sim.random(), nullptr, 1,
+                           nullptr);
+  ASSERT_TRUE(b.ok());
+  sim.run_for(kSecond);
+  EXPECT_EQ(b.value()->epoch(namespace_of(1)).value(), 3U);
+  bool over = false;
+  b.value()->shutdown([&] { over = true; });
+  EXPECT_TRUE(sim.run_until_within([&] { return over; }, 30 * kSecond));
+}
+
 TEST(StoreTier, a_store_that_lists_ever_more_epochs_is_not_believed_and_takes_bounded_memory) {
   SimExecutor sim(16);
   Asked asked;
@@ -420,6 +473,31 @@ TEST(StoreTier, a_host_removes_no_index_object_that_it_does_not_understand) {
   Host b(sim, bucket, asked, 0, options);
   sim.run_for(120 * kSecond);
   for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
+}
+
+// Another host may have room for the packs that they name.
+TEST(StoreTier, a_host_removes_no_index_object_that_its_index_has_no_room_for) {
+  SimExecutor sim(21);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  store_and_end(sim, bucket, asked, options);
+  sim.run_for(120 * kSecond);  // the first host's sign of life is old
+  const auto before = bucket->objects;
+  {
+    options.index_bytes = 1;
+    Host b(sim, bucket, asked, 0, options);
+    sim.run_for(120 * kSecond);
+    EXPECT_EQ(b.tier->stats().dropped_full, 20U);
+    for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
+  }
+  // Age removes them.
+  options.ttl_s = 300;
+  Host c(sim, bucket, asked, 0, options);
+  sim.run_for(400 * kSecond);
+  for (const auto& [name, object] : before)
+    EXPECT_TRUE(!name.starts_with("v1/i/") || !bucket->objects.contains(name)) << name;
 }
 
 TEST(StoreTier, a_store_that_was_emptied_is_found_empty) {

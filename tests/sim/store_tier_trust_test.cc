@@ -190,6 +190,29 @@ TEST(StoreTierTrust, a_pack_that_is_named_with_an_impossible_size_costs_no_other
   EXPECT_EQ(a.tier->stats().evicted, 0U);
 }
 
+// Packs of that size are possible. So their names are believed, but they count for a part of the capacity only.
+TEST(StoreTierTrust, an_index_object_that_claims_all_of_the_capacity_costs_no_other_pack) {
+  SimExecutor sim(10);
+  Asked asked;
+  const auto bucket = std::make_shared<SimBucket>();
+  StoreTierOptions options;
+  options.capacity_bytes = 10 << 20;
+  Host a(sim, bucket, asked, 0, options);
+  a.put(numbers_of(1, 20), 10 * kSecond);
+  sim.run_for(3 * kSecond);
+  IndexObject index;
+  for (uint32_t seq = 0; seq < 100; ++seq) {
+    index.packs.push_back(pack_of({unix_ms_of(sim), kStranger, seq}, tier::store::kMaxPackBytes));
+    index.packs.back().records[0].name.bytes[0] = static_cast<uint8_t>(seq);
+  }
+  write_index(*bucket, {unix_ms_of(sim), kStranger, 100}, index);
+  sim.run_for(40 * kSecond);
+  EXPECT_EQ(a.found(numbers_of(1, 20)).size(), 20U);
+  EXPECT_EQ(a.tier->stats().evicted, 0U);
+  const uint64_t own = bucket->bytes("v1/p/");
+  EXPECT_EQ(a.tier->stats().used_bytes, own + options.capacity_bytes / 4);
+}
+
 // Otherwise the namespace would be at its last epoch, everywhere, and could never be invalidated again.
 TEST(StoreTierTrust, an_epoch_that_leaves_no_room_is_ignored_and_said_once) {
   SimExecutor sim(2);

@@ -175,6 +175,12 @@ def what_is_no_directory_is_passed_over():
     values["#100"] = b"another program's"
     values["#101"] = client.Directory._encoded(["no", "directory"])
     values["#102"] = client.Directory._encoded({"who": "x"})
+    for place, wrong in enumerate(({"at": "x"}, {"few": [1]}, {"open": {}}, {"segments": 5}), 103):
+        values["#%d" % place] = client.Directory._encoded(
+            {"who": "x", "at": time.time() + 9, "few": [], "open": [], "segments": []} | wrong)
+    values["#107"] = client.Directory._encoded(
+        {"who": "x", "at": time.time() + 9, "few": [], "open": [], "segments": [1, 2]})
+    values["#107/1"], values["#107/2"] = client.Directory._encoded([1]), client.Directory._encoded(5)
     put(values, b, index(2))
     assert names(a) == names(b) == [index(1), index(2)]
 
@@ -185,7 +191,20 @@ def what_inflates_to_any_size_is_passed_over():
     values["#100"] = zlib.compress(json.dumps({"who": "x" * (65 << 20), "at": time.time() + 9, "few": [], "open": [index(9)],
                                                "segments": []}).encode())
     values["#101"] = zlib.compress(b"[" * (1 << 20))  # deeper than the stack
+    # 9 MiB of objects with one entry each take 300 MiB.
+    values["#102"] = zlib.compress(b'{"who": "x", "at": 9e9, "few": [], "open": ["v1/i/zz"], "segments": [], "more": ['
+                                   + b'{"":0},' * ((9 << 20) // 7) + b"0]}")
     assert names(a) == names(b) == [index(1)]
+
+
+def as_many_epochs_as_a_host_believes_have_place():
+    values, a, b = world(2)
+    epochs = {"v1/e/%032x-%016x" % (n, 1) for n in range(131072)}
+    a.few |= epochs
+    a.segments = {(1 << 47) + n: [index(n)] for n in range(31250)}  # 4,000,000 names, 128 each
+    a.open = [index(n) for n in range(40000, 40127)]
+    put(values, a, index(50000))
+    assert set(names(b, "v1/e/")) == epochs
 
 
 def many_threads_add():
@@ -201,7 +220,8 @@ def many_threads_add():
 
 CHECKS = (what_one_adds_all_list, what_one_removes_leaves, a_lost_directory_is_written_again, a_lost_segment_is_written_again,
           an_epoch_is_in_every_directory, a_place_that_was_left_is_taken_over, names_of_what_was_evicted_go,
-          places_are_bounded, what_is_no_directory_is_passed_over, what_inflates_to_any_size_is_passed_over, many_threads_add)
+          places_are_bounded, what_is_no_directory_is_passed_over, what_inflates_to_any_size_is_passed_over,
+          as_many_epochs_as_a_host_believes_have_place, many_threads_add)
 for check in CHECKS:
     check()
 print("%d checks of directories" % len(CHECKS))

@@ -13,6 +13,19 @@ namespace kvbm::manager {
 
 static_assert(EpochTable::kRows == tier::disk::kMaxEpochs);
 
+namespace {
+
+// Moves handles on to an epoch. Adds the namespaces, at their old epochs, to `ended`.
+void advance(std::span<const std::shared_ptr<Namespace>> handles, uint64_t epoch, std::set<NamespaceId>& ended) {
+  for (const auto& handle : handles) {
+    if (handle->epoch() >= epoch) continue;
+    ended.insert(handle->id());
+    handle->advance(epoch);
+  }
+}
+
+}  // namespace
+
 Namespaces::Namespaces(TierStack& stack, std::shared_ptr<CodingTerms> coding_terms)
     : stack_(stack), host_(stack.host()), coding_terms_(std::move(coding_terms)) {}
 
@@ -98,14 +111,27 @@ Result<Accounts::Lease> Namespaces::limit_account(const NamespaceId& base_id, Kn
   return account;
 }
 
+// The tier that reports the epoch has it written down. So it counts although another tier does not write it down, as in
+// open(). A second report costs nothing: a write may take a thread of the executor for seconds.
 void Namespaces::epoch_raised(const NamespaceEpoch& row) {
   {
     MutexLock lock(mutex_);
-    // A store tells again of epochs that are known.
-    if (live_handles(row.base).empty() || epochs_.epoch(row.base) >= row.epoch) return;
+    const auto handles = live_handles(row.base);
+    if (std::all_of(handles.begin(), handles.end(), [&row](const auto& h) { return h->epoch() >= row.epoch; })) return;
   }
   const Status raised = raise_epoch(row.base, row.epoch);
-  if (!raised.ok()) host_.env().log->write(LogLevel::warning, "manager", raised.message());
+  if (raised.ok()) return;
+  host_.env().log->write(LogLevel::warning, "manager", raised.message());
+  cluster::EpochWord word{row.base, row.epoch};
+  std::set<NamespaceId> ended;
+  {
+    MutexLock raising(raising_);
+    bool leaves_nothing = false;
+    ended = commit_epochs(plan_epochs({&word, 1}, 0, Speaker::self, leaves_nothing));
+    MutexLock lock(mutex_);
+    advance(live_handles(row.base), row.epoch, ended);  // its row may have no place
+  }
+  (void)erase_ended(ended);
 }
 
 Status Namespaces::invalidate(Namespace& ns) {
@@ -227,11 +253,7 @@ std::set<NamespaceId> Namespaces::commit_epochs(const EpochTable::Plan& plan) {
     const auto handles = live_handles(row.base);
     if (!handles.empty()) epochs_.own(row.base);
     host_.arena().set_epoch(row.base, row.epoch, row.foreign && handles.empty());
-    for (const auto& handle : handles) {
-      if (handle->epoch() >= row.epoch) continue;
-      ended.insert(handle->id());
-      handle->advance(row.epoch);
-    }
+    advance(handles, row.epoch, ended);
   }
   return ended;
 }

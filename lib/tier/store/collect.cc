@@ -130,10 +130,8 @@ void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
   const bool too_old = oldest != nullptr && oldest->ms < oldest_ms;
   // Runs for every pack that was written: nearly always nothing is to be removed.
   const bool index_too_old = !opaque_indexes_.empty() && opaque_indexes_.begin()->ms < oldest_ms;
-  const auto read = std::find_if(known_indexes_.begin(), known_indexes_.end(),
-                                 [this](const Stamp& s) KVBM_NO_TSA { return !opaque_indexes_.contains(s); });
   if (oldest != nullptr && !exceeds_capacity(index_.stored_bytes()) && !too_old && !index_too_old &&
-      (read == known_indexes_.end() || read->ms >= oldest->ms)) {
+      (known_indexes_.empty() || known_indexes_.begin()->ms >= oldest->ms)) {
     return;
   }
   uint64_t left = index_.stored_bytes();
@@ -148,12 +146,15 @@ void StoreCore::find_old(Packs& packs, std::vector<Stamp>& indexes) {
     left -= bytes;
   });
   // An index object names packs that are older than itself. As long as some are not read yet, the packs that they name
-  // are not known, and no index object goes. One that could not be understood goes by its age.
-  for (const Stamp& stamp : known_indexes_) {
-    if (stamp.ms >= std::min(keeps, ms - std::min(ms, kOverlapMs)) || indexes.size() == kRoundObjects) break;
-    const bool is_opaque = opaque_indexes_.contains(stamp);
-    if (is_opaque ? stamp.ms < oldest_ms : to_read_.empty() && !applying_) indexes.push_back(stamp);
-  }
+  // are not known, and no index object goes. One with packs that are not known goes by its age.
+  const auto take = [&indexes](const std::set<Stamp>& from, uint64_t before) {
+    for (auto at = from.begin(); at != from.end() && at->ms < before && indexes.size() < kRoundObjects; ++at) {
+      indexes.push_back(*at);
+    }
+  };
+  const uint64_t before = std::min(keeps, ms - std::min(ms, kOverlapMs));
+  take(opaque_indexes_, std::min(before, oldest_ms));
+  if (to_read_.empty() && !applying_) take(known_indexes_, before);
 }
 
 // Ends a round, and begins another one if that left too much.

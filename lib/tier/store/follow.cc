@@ -20,6 +20,9 @@ constexpr uint64_t kMaxArrivedBytes = kMaxIndexBytes;
 constexpr uint64_t kWholeNs = 600'000'000'000;
 // Time between two listings of all epochs.
 constexpr uint64_t kEpochsNs = 10'000'000'000;
+// Share of the capacity that the packs of one index object of another process take at most: with more, packs that are
+// named and not there could displace all others.
+constexpr uint64_t kCountedShare = 4;
 // Largest age of a pack relative to the index object that names it.
 constexpr uint64_t kUntoldMs = 120'000;
 
@@ -41,30 +44,33 @@ void StoreCore::list(std::shared_ptr<Listing> listing) {
   requests_->submit(
       std::move(ask), now() + 2 * options_.timeout_ns, true,
       [self = shared_from_this(), listing = std::move(listing)](Code code, std::unique_ptr<ObjectRequest> back) {
-        if (code != Code::ok) return listing->done(code);
-        std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
-        while (!left.empty()) {
-          const size_t end = left.find('\0');
-          const std::string_view name = left.substr(0, end);
-          // A listing that does not advance would be read for ever.
-          if (end == std::string_view::npos || name <= listing->after || !name.starts_with(listing->prefix) ||
-              ++listing->names > kMaxListed) {
-            return listing->done(Code::damaged);
-          }
-          listing->take(name);
-          listing->after = name;
-          left.remove_prefix(end + 1);
-        }
-        if (!back->more) return listing->done(Code::ok);
-        if (back->done == 0) return listing->done(Code::damaged);
+        if (code == Code::ok) code = take_page(*listing, *back);
+        if (code != Code::ok || !back->more) return listing->done(code);
         self->list(listing);
       });
+}
+
+Code StoreCore::take_page(Listing& listing, const ObjectRequest& page) {
+  std::string_view left(reinterpret_cast<const char*>(page.data.bytes.get()), page.done);
+  while (!left.empty()) {
+    const size_t end = left.find('\0');
+    const std::string_view name = left.substr(0, end);
+    // A listing that does not advance would be read for ever.
+    if (end == std::string_view::npos || name <= listing.after || !name.starts_with(listing.prefix) ||
+        ++listing.names > kMaxListed) {
+      return Code::damaged;
+    }
+    listing.take(name);
+    listing.after = name;
+    left.remove_prefix(end + 1);
+  }
+  return page.more && page.done == 0 ? Code::damaged : Code::ok;
 }
 
 // Epochs are read first: a process that does not know of an ended epoch must not find its records. They are listed
 // again every kEpochsNs: an index object may tell of an epoch too late, or never, because its writer ended or because
 // it was removed before this process saw it.
-void StoreCore::read_epochs() {
+void StoreCore::read_epochs(const ObjectRequest* first) {
   auto rows = std::make_shared<std::vector<NamespaceEpoch>>();
   auto listing = std::make_shared<Listing>();
   listing->prefix = kEpochPrefix;
@@ -77,6 +83,11 @@ void StoreCore::read_epochs() {
     if (self->epochs_known_) return self->poll_indexes();
     self->poll_later();
   };
+  if (first != nullptr) {
+    const Code code = take_page(*listing, *first);
+    if (code != Code::ok) return read_epochs();
+    if (!first->more) return listing->done(code);
+  }
   list(std::move(listing));
 }
 
@@ -96,8 +107,8 @@ void StoreCore::epochs_listed(std::vector<NamespaceEpoch> rows) {
   }
 }
 
-// Reports the rows of a listing each time: a listener that could not take an epoch, for instance because another tier
-// did not write it down, gets it again. Returns false if there was no place for a row of a listing.
+// Reports the rows of a listing each time, for a namespace that was being opened at the first report, and for one that
+// another tier kept from being invalidated. Returns false if there was no place for a row of a listing.
 bool StoreCore::learn_epochs(std::vector<NamespaceEpoch> rows, bool listed) {
   drop_implausible(rows);
   std::vector<NamespaceEpoch> reported;
@@ -167,32 +178,25 @@ void StoreCore::poll_later() {
 // `whole_ns`: if it is not 0, `found` has all index objects of the store at that time.
 void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
   const bool whole = whole_ns != 0;
-  uint64_t oldest = 0;
+  uint64_t failed = 0;
   {
     MutexLock lock(mutex_);
-    for (const Stamp& stamp : found) {
-      if (known_indexes_.insert(stamp).second) to_read_.push_back({stamp});
-    }
-    if (whole) {
-      // Before anything is read: a read that fails asks for another full listing.
-      last_whole_ns_ = whole_ns;
-      const std::set<Stamp> there(found.begin(), found.end());
-      const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
-      // A recent one may have been written or found since that listing began. One that is still to be read stays, so
-      // that a later listing that has it again does not queue it twice.
-      std::set<Stamp> queued;
-      for (const ToRead& each : to_read_) queued.insert(each.stamp);
-      const auto is_gone = [&](const Stamp& stamp) {
-        return (stamp.ms < recent || stamp.ms > ms + kOverlapMs) && !there.contains(stamp) && !queued.contains(stamp);
-      };
-      std::erase_if(known_indexes_, is_gone);
-      std::erase_if(opaque_indexes_, is_gone);
-      // An index object is removed when all of its packs are, so packs older than every index object have none.
-      oldest = there.empty() ? unix_ms() : there.begin()->ms;
-    }
-    std::sort(to_read_.begin(), to_read_.end(), [](const ToRead& a, const ToRead& b) { return a.stamp < b.stamp; });
+    failed = failed_reads_;
   }
+  in_pages(found.size(), [&](size_t i) KVBM_NO_TSA {
+    if (!opaque_indexes_.contains(found[i]) && known_indexes_.insert(found[i]).second) to_read_[found[i]];
+  });
+  if (whole) {
+    forget_others(&StoreCore::known_indexes_, found);
+    forget_others(&StoreCore::opaque_indexes_, found);
+    // Once all are queued, and before more is read: a read that fails asks for another full listing.
+    MutexLock lock(mutex_);
+    if (failed_reads_ == failed) last_whole_ns_ = whole_ns;
+  }
+  // An index object is removed when all of its packs are, so packs older than every index object have none.
+  const uint64_t oldest = found.empty() ? unix_ms() : found.front().ms;
   for (bool more = whole; more;) {
+    let_finds_in();
     MutexLock lock(mutex_);
     const Stamp* const pack = index_.oldest();
     more = pack != nullptr && pack->ms + kUntoldMs < oldest;
@@ -201,11 +205,31 @@ void StoreCore::follow(const std::vector<Stamp>& found, uint64_t whole_ns) {
   read_indexes();
 }
 
+// Forgets the names of index objects that a full listing, in order, did not have. A recent one may have been written or
+// found since that listing began. One that is still to be read stays, so that a later listing does not queue it twice.
+void StoreCore::forget_others(std::set<Stamp> StoreCore::*names, const std::vector<Stamp>& listed) {
+  const uint64_t ms = unix_ms(), recent = ms - std::min(ms, kOverlapMs);
+  Stamp next;
+  for (bool more = true; more;) {
+    let_finds_in();
+    MutexLock lock(mutex_);
+    auto at = (this->*names).lower_bound(next);
+    for (size_t n = 0; at != (this->*names).end() && n < kRecordsAtOnce; ++n) {
+      const bool is_gone = (at->ms < recent || at->ms > ms + kOverlapMs) && !to_read_.contains(*at) &&
+                           !std::binary_search(listed.begin(), listed.end(), *at);
+      at = is_gone ? (this->*names).erase(at) : std::next(at);
+    }
+    more = at != (this->*names).end();
+    if (more) next = *at;
+  }
+}
+
 // Returns null if nothing is to be read now.
-StoreCore::ToRead* StoreCore::next_to_read() {
+std::pair<const Stamp, StoreCore::ToRead>* StoreCore::next_to_read() {
   if (reading_ >= kReadAtOnce) return nullptr;
-  const auto next = std::find_if(to_read_.begin(), to_read_.end(), [](const ToRead& each) { return !each.requested; });
-  if (next == to_read_.end() || (next->large && reading_large_)) return nullptr;
+  const auto next =
+      std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return !each.second.requested; });
+  if (next == to_read_.end() || (next->second.large && reading_large_)) return nullptr;
   const bool full = arrived_.size() >= kMaxArrived || arrived_bytes_ >= kMaxArrivedBytes;
   return full && next != to_read_.begin() ? nullptr : &*next;
 }
@@ -216,11 +240,11 @@ void StoreCore::read_indexes() {
     bool large = false;
     {
       MutexLock lock(mutex_);
-      ToRead* const next = next_to_read();
+      auto* const next = next_to_read();
       if (next == nullptr) return;
-      next->requested = true;
-      stamp = next->stamp;
-      large = next->large;
+      next->second.requested = true;
+      stamp = next->first;
+      large = next->second.large;
       reading_large_ = reading_large_ || large;
       ++reading_;
     }
@@ -239,12 +263,16 @@ void StoreCore::read_indexes() {
 // Marks an index object to be read once more, with its whole size. False: it is not wanted any more.
 bool StoreCore::note_large(const Stamp& stamp) {
   MutexLock lock(mutex_);
-  const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
+  const auto at = to_read_.find(stamp);
   if (at == to_read_.end()) return false;
-  at->large = true;
-  at->requested = false;
+  at->second = {.requested = false, .large = true};
   --reading_;
   return true;
+}
+
+void StoreCore::note_opaque(const Stamp& stamp) {
+  known_indexes_.erase(stamp);
+  opaque_indexes_.insert(stamp);
 }
 
 void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> back) {
@@ -270,16 +298,16 @@ void StoreCore::index_read(const Stamp& stamp, bool large, Code code, std::uniqu
     MutexLock lock(mutex_);
     --reading_;
     if (large) reading_large_ = false;
-    const auto at = std::find_if(to_read_.begin(), to_read_.end(), [&](const ToRead& each) { return each.stamp == stamp; });
     if (code != Code::ok && code != Code::miss && !closing_) {
       // The store has failed: the next poll lists again.
-      if (at != to_read_.end()) to_read_.erase(at);
+      to_read_.erase(stamp);
       known_indexes_.erase(stamp);
       last_whole_ns_ = 0;
+      ++failed_reads_;
     } else {
       first_wrong = !wrong.ok() && counts_.damaged++ == 0;
       missed_index_ = missed_index_ || !wrong.ok();
-      if (!wrong.ok()) opaque_indexes_.insert(stamp);
+      if (!wrong.ok()) note_opaque(stamp);
       Arrived& arrived = arrived_[stamp];
       arrived.bytes = index != nullptr ? back->done : 0;
       arrived.index = std::move(index);
@@ -299,13 +327,13 @@ void StoreCore::apply_in_order() {
     {
       MutexLock lock(mutex_);
       if (applying_ || to_read_.empty()) return;
-      stamp = to_read_.front().stamp;
+      stamp = to_read_.begin()->first;
       const auto at = arrived_.find(stamp);
       if (at == arrived_.end()) return;
       index = std::move(at->second.index);
       arrived_bytes_ -= at->second.bytes;
       arrived_.erase(at);
-      to_read_.pop_front();
+      to_read_.erase(stamp);
       applying_ = true;
     }
     if (index != nullptr) apply(stamp, *index);
@@ -317,31 +345,29 @@ void StoreCore::apply_in_order() {
 void StoreCore::apply(const Stamp& stamp, const IndexObject& index) {
   (void)learn_epochs(index.epochs, false);
   bool full = false;
+  // Sizes of packs are what their writer says.
+  uint64_t counted = options_.capacity_bytes == 0 ? UINT64_MAX : options_.capacity_bytes / kCountedShare;
   for (const PackRow& pack : index.packs) {
+    let_finds_in();
     MutexLock lock(mutex_);
-    if (index_.knows(pack.stamp)) continue;
-    if (!index_.add(pack) && !pack.records.empty()) {
-      full = full || counts_.dropped_full == 0;
-      counts_.dropped_full += pack.records.size();
+    if (index_.knows(pack.stamp) || pack.records.empty()) continue;
+    if (index_.add(pack, counted)) {
+      counted -= std::min(counted, pack.bytes);
+      continue;
     }
+    full = full || counts_.dropped_full == 0;
+    counts_.dropped_full += pack.records.size();
+    note_opaque(stamp);
   }
-  for (size_t at = 0; at < index.erased.size();) {
-    MutexLock lock(mutex_);
-    const size_t end = std::min(at + kRecordsAtOnce, index.erased.size());
-    for (; at < end; ++at) index_.erase(index.erased[at], stamp.ms);
-  }
+  in_pages(index.erased.size(), [&](size_t i) KVBM_NO_TSA { index_.erase(index.erased[i], stamp.ms); });
   FamilyErasure erasure;
-  for (size_t at = 0; at < index.families.size();) {
-    MutexLock lock(mutex_);
-    const size_t end = std::min(at + kRecordsAtOnce, index.families.size());
-    for (; at < end; ++at) {
-      const ErasedFamily& row = index.families[at];
-      const uint64_t until = std::min(row.until_ms, stamp.ms);
-      const Stamp* const oldest = index_.oldest();
-      if (oldest == nullptr || until < oldest->ms) continue;  // erases nothing that is here
-      if (index_.has_family(row.family)) erasure.add(row.family, until);
-    }
-  }
+  in_pages(index.families.size(), [&](size_t i) KVBM_NO_TSA {
+    const ErasedFamily& row = index.families[i];
+    const uint64_t until = std::min(row.until_ms, stamp.ms);
+    const Stamp* const oldest = index_.oldest();
+    if (oldest == nullptr || until < oldest->ms) return;  // erases nothing that is here
+    if (index_.has_family(row.family)) erasure.add(row.family, until);
+  });
   erase_families(erasure);
   if (full) say(LogLevel::warning, "its index has no room for all that is in the store: raise the option index");
 }

@@ -26,7 +26,9 @@ void StoreCore::find(std::span<const Identity> ids, std::span<Found> out, bool t
     for (size_t i = 0; i < n; ++i) {
       names[i] = record_name(families_.get(ids[first + i].family), ids[first + i].key);
     }
+    finds_begun_.fetch_add(1, std::memory_order_relaxed);
     MutexLock lock(mutex_);
+    finds_ended_.fetch_add(1, std::memory_order_relaxed);
     for (size_t i = 0; i < n; ++i) index_.prefetch(names[i]);
     const uint64_t found_ns = found_ != nullptr ? now() : 0;
     for (size_t i = 0; i < n; ++i) {
@@ -56,8 +58,10 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   const bool refused = closing_ || !epochs_known_ || requests_->backs_off();
   bool over = n == 0;
   std::vector<Ready> ready;
+  finds_begun_.fetch_add(1, std::memory_order_relaxed);
   {
     MutexLock lock(mutex_);
+    finds_ended_.fetch_add(1, std::memory_order_relaxed);
     ++batches_;
     std::vector<Want> wants;
     for (size_t i = 0; i < n; ++i) {

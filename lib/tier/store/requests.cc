@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t kFirstWaitNs = 50'000'000;
 // Less time than this is not worth another try.
 constexpr uint64_t kLeastTryNs = 1'000'000;
+constexpr const char* kNoAnswer = "it did not answer in time";
 
 bool is_failure(Code code) noexcept { return code != Code::ok && code != Code::miss; }
 // True if another try may help.
@@ -89,15 +90,19 @@ std::unique_ptr<ObjectRequest> Requests::run(std::unique_ptr<ObjectRequest> requ
   }
   request->id = id;
   auto back = store_.run(std::move(request), [self = shared_from_this(), id] { self->ran(id); });
-  if (back != nullptr) {
-    ran(id);
-  } else {
+  const Code code = back != nullptr ? checked(back->verb, back->code) : Code::deadline;
+  int change = 0;
+  {
     MutexLock lock(mutex_);
-    if (const auto at = running_.find(id); at != running_.end()) {
+    if (is_failure(code)) ++stats_.failures;
+    change = note(code, false, back != nullptr ? back->message : kNoAnswer, executor_.clock().now_ns());
+    if (const auto at = running_.find(id); back == nullptr && at != running_.end()) {
       at->second = true;
       ++stats_.unanswered;
     }
   }
+  tell(change);
+  if (back != nullptr) ran(id);
   called();
   return back;
 }
@@ -252,7 +257,7 @@ void Requests::give_up(const CallRef& call) {
       ++stats_.unanswered;
       ++stats_.failures;
       if (call->probe || now - call->sent_ns >= std::min(kSlowNs, try_timeout_ns_)) {
-        change = note(Code::deadline, call->probe, "it did not answer in time", now);
+        change = note(Code::deadline, call->probe, kNoAnswer, now);
       }
     } else if (call->probe) {
       probing_ = false;

@@ -40,7 +40,7 @@ class Requests : public std::enable_shared_from_this<Requests> {
   // `urgent`: goes before requests that are not. io_error at once during back-off.
   void submit(std::unique_ptr<ObjectRequest> request, uint64_t deadline_ns, bool urgent, Done done);
   // Runs a request on the caller's thread, without retries and also in back-off: ObjectStore::run(). Null if it did not
-  // end in time, or after shutdown(). It counts as in flight until the store has ended it.
+  // end in time, or after shutdown(). It counts as in flight until the store has ended it, and for the back-off.
   std::unique_ptr<ObjectRequest> run(std::unique_ptr<ObjectRequest> request);
   // True if the store is in back-off: requests are refused now.
   [[nodiscard]] bool backs_off() const noexcept;

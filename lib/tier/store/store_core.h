@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -41,7 +42,8 @@ inline constexpr uint64_t kMaxListedEpochs = 2 * kMaxEpochs;
 
 // Memory of the name of an index object that was read: a node of std::set with the overhead of malloc.
 inline constexpr uint64_t kKnownBytes = 80;
-// Records that are erased or compared in one hold of the lock, which lookups wait for.
+// Records that are erased or compared, or names that are followed, in one hold of the lock. Lookups that wait for it
+// get it before the next hold.
 inline constexpr size_t kRecordsAtOnce = 16'384;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
@@ -192,7 +194,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::function<void(Code)> done;
   };
   void list(std::shared_ptr<Listing> listing);
-  void read_epochs();
+  static Code take_page(Listing& listing, const ObjectRequest& page);
+  // `first`: the first page of their listing, if it is there already.
+  void read_epochs(const ObjectRequest* first = nullptr);
   void epochs_listed(std::vector<NamespaceEpoch> rows);
   void drop_implausible(std::vector<NamespaceEpoch>& rows);
   void poll();
@@ -201,7 +205,6 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
   // An index object that is to be read, or is being read.
   struct ToRead {
-    Stamp stamp;
     bool requested = false;
     bool large = false;  // has more than kListBytes: that much was read in vain
   };
@@ -209,9 +212,11 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::unique_ptr<IndexObject> index;  // null: it could not be read
     uint64_t bytes = 0;
   };
+  void forget_others(std::set<Stamp> StoreCore::*names, const std::vector<Stamp>& listed);
   void read_indexes();
-  ToRead* next_to_read() KVBM_REQUIRES(mutex_);
+  std::pair<const Stamp, ToRead>* next_to_read() KVBM_REQUIRES(mutex_);
   bool note_large(const Stamp& stamp);
+  void note_opaque(const Stamp& stamp) KVBM_REQUIRES(mutex_);
   void index_read(const Stamp& stamp, bool large, Code code, std::unique_ptr<ObjectRequest> request);
   void apply_in_order();
   void apply(const Stamp& stamp, const IndexObject& index);
@@ -257,6 +262,22 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     });
   }
   void end_shutdown();
+  // Called between two pages of work, without the lock: a thread that takes it again at once would take it from lookups
+  // and loads that wait for it.
+  void let_finds_in() const noexcept {
+    const uint64_t begun = finds_begun_.load(std::memory_order_relaxed);
+    while (finds_ended_.load(std::memory_order_relaxed) < begun) std::this_thread::yield();
+  }
+
+  // Calls work(i) for every i below n, for kRecordsAtOnce in one hold of the lock.
+  template <class Work>
+  void in_pages(size_t n, const Work& work) {
+    for (size_t at = 0; at < n;) {
+      let_finds_in();
+      MutexLock lock(mutex_);
+      for (const size_t end = std::min(at + kRecordsAtOnce, n); at < end; ++at) work(at);
+    }
+  }
 
   std::unique_ptr<ObjectStore> store_;  // null once it was left
   const std::string description_;
@@ -273,6 +294,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::atomic<bool> closing_{false};
   std::atomic<bool> epochs_known_{false};  // nothing is found before it is true
 
+  // Times that a lookup or a load was about to take the lock, and had it: let_finds_in().
+  std::atomic<uint64_t> finds_begun_{0}, finds_ended_{0};
   mutable Mutex mutex_;
   StoreIndex index_ KVBM_GUARDED_BY(mutex_);
   TierStats counts_ KVBM_GUARDED_BY(mutex_);
@@ -312,16 +335,18 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
   bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
   std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
-  std::deque<ToRead> to_read_ KVBM_GUARDED_BY(mutex_);  // in order
+  std::map<Stamp, ToRead> to_read_ KVBM_GUARDED_BY(mutex_);
   std::map<Stamp, Arrived> arrived_ KVBM_GUARDED_BY(mutex_);
   uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_
   bool reading_large_ KVBM_GUARDED_BY(mutex_) = false;
   size_t reading_ KVBM_GUARDED_BY(mutex_) = 0;
-  // Index objects that could not be understood, for instance of a newer version: what they name is not known here.
-  std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);  // a subset of known_indexes_
-  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;       // there was one
+  // Index objects that could not be understood, for instance of a newer version, or that name packs for which the index
+  // had no place: some of what they name is not known here. None is in known_indexes_ too.
+  std::set<Stamp> opaque_indexes_ KVBM_GUARDED_BY(mutex_);
+  bool missed_index_ KVBM_GUARDED_BY(mutex_) = false;  // one was not understood
   bool applying_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t last_whole_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time of the last full listing; 0: never
+  uint64_t failed_reads_ KVBM_GUARDED_BY(mutex_) = 0;   // of index objects
   // Fields for removing old packs (collect.cc).
   bool elected_ KVBM_GUARDED_BY(mutex_) = false;
   bool collecting_ KVBM_GUARDED_BY(mutex_) = false;

@@ -110,7 +110,7 @@ void StoreIndex::grow(Part& part) {
   }
 }
 
-bool StoreIndex::add(const PackRow& pack) {
+bool StoreIndex::add(const PackRow& pack, uint64_t counted) {
   const size_t n = pack.records.size();
   if (n == 0 || n > kMaxPackRecords || knows(pack.stamp)) return false;
   if (memory_bytes() + n * (sizeof(Entry) + 10) + sizeof(Pack) + kPackOverhead > max_bytes_) return false;
@@ -123,12 +123,12 @@ bool StoreIndex::add(const PackRow& pack) {
   }
   Pack& to = packs_[number];
   to.stamp = pack.stamp;
-  to.bytes = pack.bytes;
+  to.bytes = std::min(pack.bytes, counted);
   to.n = static_cast<uint32_t>(n);
   to.live = 0;
   to.entries = std::make_unique<Entry[]>(n);
   by_stamp_.emplace(pack.stamp, number);
-  stored_bytes_ += pack.bytes;
+  stored_bytes_ += to.bytes;
   entries_ += n;
   for (uint32_t i = 0; i < n; ++i) {
     const PackedRecord& record = pack.records[i];

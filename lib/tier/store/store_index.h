@@ -52,9 +52,9 @@ class StoreIndex {
   [[nodiscard]] StorePlace find(const RecordName& name) const noexcept;
   // Prefetches the cache line that find(name) reads.
   void prefetch(const RecordName& name) const noexcept;
-  // Adds a pack. A record that is known already stays where the younger pack has it. False: there is no space, or the
-  // pack is known.
-  bool add(const PackRow& pack);
+  // Adds a pack. A record that is known already stays where the younger pack has it. At most `counted` of the pack's
+  // bytes count in stored_bytes(). False: there is no space, or the pack is known.
+  bool add(const PackRow& pack, uint64_t counted = UINT64_MAX);
   [[nodiscard]] bool knows(const Stamp& stamp) const noexcept { return by_stamp_.contains(stamp); }
   // Forgets a pack with all its records; returns the number of records that were found in it.
   size_t drop(const Stamp& stamp);
@@ -69,7 +69,6 @@ class StoreIndex {
   }
 
   [[nodiscard]] const Stamp& stamp(uint32_t pack) const noexcept { return packs_[pack].stamp; }
-  [[nodiscard]] uint64_t pack_bytes(uint32_t pack) const noexcept { return packs_[pack].bytes; }
   // Returns the oldest pack; null if there is none.
   [[nodiscard]] const Stamp* oldest() const noexcept { return by_stamp_.empty() ? nullptr : &by_stamp_.begin()->first; }
   void for_each_pack(const std::function<void(const Stamp&, uint64_t bytes)>& visit) const;
@@ -96,7 +95,7 @@ class StoreIndex {
   static_assert(sizeof(Entry) == 24);
   struct Pack {
     Stamp stamp;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;  // counted
     uint32_t n = 0;
     uint32_t live = 0;
     std::unique_ptr<Entry[]> entries;  // null: free

@@ -50,24 +50,7 @@ void StoreCore::start(uint64_t open_ns) {
   ask->bytes = ask->data.size;
   ask->timeout_ns = open_ns;
   const auto back = requests_->run(std::move(ask));
-  if (back != nullptr && back->code == Code::ok && !back->more && back->done <= back->bytes) {
-    std::vector<NamespaceEpoch> rows;
-    std::string_view left(reinterpret_cast<const char*>(back->data.bytes.get()), back->done);
-    for (size_t end = left.find('\0'); end != std::string_view::npos; end = left.find('\0')) {
-      if (const auto row = parse_epoch_name(left.substr(0, end))) rows.push_back(*row);
-      left.remove_prefix(end + 1);
-    }
-    drop_implausible(rows);
-    {
-      MutexLock lock(mutex_);
-      for (const NamespaceEpoch& row : rows) epochs_[row.base] = std::max(epochs_[row.base], row.epoch);
-      epochs_read_ns_ = now();
-    }
-    epochs_known_.store(true, std::memory_order_release);
-    executor_.post([self = shared_from_this()] { self->poll(); });
-  } else {
-    executor_.post([self = shared_from_this()] { self->read_epochs(); });
-  }
+  read_epochs(back != nullptr && back->code == Code::ok && back->done <= back->bytes ? back.get() : nullptr);
   collect_later();
 }
 
@@ -143,9 +126,10 @@ void StoreCore::erase_family(FamilyId family) {
   publish_soon();
 }
 
-// Releases the lock between pages, because lookups wait for it.
+// Releases the lock between pages, because lookups wait for it. All pages are done when it returns.
 void StoreCore::erase_families(FamilyErasure& erasure) {
   for (bool more = !erasure.until_ms.empty(); more;) {
+    let_finds_in();
     MutexLock lock(mutex_);
     more = index_.erase_families(erasure, kRecordsAtOnce);
   }
@@ -159,7 +143,8 @@ TierStats StoreCore::stats() const {
   out.used_bytes = index_.stored_bytes();
   out.records = index_.records();
   out.payload_bytes = index_.payload_bytes();
-  out.index_bytes = index_.memory_bytes() + arrived_bytes_ + known_indexes_.size() * kKnownBytes;
+  out.index_bytes = index_.memory_bytes() + arrived_bytes_;
+  out.index_bytes += (known_indexes_.size() + opaque_indexes_.size()) * kKnownBytes;
   out.staging_bytes = staged_;
   out.store = requests;
   out.store.ahead_bytes = counts_.store.ahead_bytes;

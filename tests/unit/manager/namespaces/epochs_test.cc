@@ -286,6 +286,47 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return closed; }));
 }
 
+// A tier that writes no epoch down. For a store that hangs, each call takes a thread for seconds.
+class RefusesEpochs final : public test::PacedTier {
+ public:
+  RefusesEpochs(Executor& executor, int& tries) : PacedTier(executor, std::make_shared<test::Pace>()), tries_(tries) {}
+  Status set_epochs(std::span<const tier::EpochRow>, std::span<const NamespaceId>,
+                    std::span<const tier::EpochRow>) override {
+    ++tries_;
+    return {Code::io_error, "no epoch is written down"};
+  }
+
+ private:
+  int& tries_;
+};
+
+class EpochsOfOneTier : public Epochs {
+ protected:
+  void adjust(Options& options) override {
+    options.tiers[0] = {};
+    options.tiers[0].make = [this](TierIndex, FamilyTable&,
+                                   tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+      return std::unique_ptr<tier::Tier>(std::make_unique<RefusesEpochs>(sim_, tries_));
+    };
+    log_.set_sink([](void* said, const LogMessage&) { ++*static_cast<int*>(said); }, &said_, LogLevel::warning);
+  }
+  int tries_ = 0, said_ = 0;
+};
+
+TEST_F(EpochsOfOneTier, one_that_a_store_reports_again_and_again_counts_and_is_written_into_others_once) {
+  said_ = 0;
+  for (int i = 0; i < 3; ++i) manager_->namespaces().epoch_raised({ns_->base_id(), 7});
+  EXPECT_EQ(ns_->epoch(), 7U);
+  EXPECT_EQ(manager_->namespaces().epoch_rows().all, 1U) << "other nodes hear of it";
+  EXPECT_EQ(tries_, 1);
+  EXPECT_EQ(said_, 1);
+  manager_->namespaces().epoch_raised({ns_->base_id(), 8});
+  EXPECT_EQ(ns_->epoch(), 8U);
+  EXPECT_EQ(tries_, 2);
+  EXPECT_FALSE(manager_->namespaces().invalidate(*ns_).ok()) << "an invalidation from here is in all tiers or fails";
+  EXPECT_EQ(ns_->epoch(), 8U);
+}
+
 TEST_F(Epochs, calls_beyond_the_queue_are_put_off) {
   size_t put_off = 0, ok = 0;
   for (size_t i = 0; i < Namespaces::kHeardWaiting + 10; ++i) {
