@@ -95,9 +95,10 @@ void LoadOperation::plan() {
   planned_ = true;  // set last: if memory was refused half way, the plan says nothing of the other keys
 }
 
+// `tier`: one below the host.
 bool LoadOperation::in_store(TierIndex tier) const noexcept {
   const auto& tiers = host_.options().tiers;
-  return tier != 0 && tier <= tiers.size() && !tiers[tier - 1U].url.empty();
+  return tier <= tiers.size() && !tiers[tier - 1U].url.empty();
 }
 
 // Returns the bytes still to be read, assuming that all records not asked for yet have one size.
@@ -107,6 +108,31 @@ uint64_t LoadOperation::bytes_left() const noexcept {
 
 bool LoadOperation::may_ask() const {
   return !below_.empty() && placed_.load(std::memory_order_relaxed) < too_many_ && pace_->may_ask(*this);
+}
+
+// Takes the items of the next batch off below_, and adds their requests to `batch`. All are from one tier. `left`: bytes
+// still to be read.
+std::vector<LoadOperation::Item> LoadOperation::take_batch(tier::GetBatch& batch, uint64_t left) {
+  const TierIndex tier = below_.front().got.from;
+  const bool from_file = below_.front().from_file;
+  const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
+  const size_t most_items = pace_->batch_items(*this);
+  const bool packed = in_store(tier);
+  std::vector<Item> items;
+  uint64_t bytes = 0, location = 0;
+  while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
+         (bytes < most || items.empty()) && below_.front().from_file == from_file) {
+    const Item item = below_.front();
+    const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+    // Leaves an object of a store to the next batch, rather than read it in two requests.
+    if (packed && !items.empty() && bytes >= most / 2 && found.location != location + 1) break;
+    location = found.location;
+    below_.pop_front();
+    batch.items.push_back(request_of(identity(item), found));
+    bytes += found.payload_bytes;
+    items.push_back(item);
+  }
+  return items;
 }
 
 // Keeps a few batches in flight, each from one tier, in the order of the keys.
@@ -124,25 +150,8 @@ void LoadOperation::request_more() {
     }
     const TierIndex tier = below_.front().got.from;
     const bool from_file = below_.front().from_file;
-    std::vector<Item> items;
     auto batch = std::make_unique<tier::GetBatch>();
-    uint64_t bytes = 0;
-    const uint64_t most = pace_->batch_bytes(*this, below_.front(), left);
-    const size_t most_items = pace_->batch_items(*this);
-    const bool packed = in_store(tier);
-    uint64_t location = 0;
-    while (!below_.empty() && below_.front().got.from == tier && items.size() < most_items &&
-           (bytes < most || items.empty()) && below_.front().from_file == from_file) {
-      const Item item = below_.front();
-      const tier::Found& found = request_.match->parts()[item.part].found[item.key];
-      // Leaves an object of a store to the next batch, rather than read it in two requests.
-      if (packed && bytes >= most / 2 && found.location != location + 1) break;
-      location = found.location;
-      below_.pop_front();
-      batch->items.push_back(request_of(identity(item), found));
-      bytes += found.payload_bytes;
-      items.push_back(item);
-    }
+    std::vector<Item> items = take_batch(*batch, left);
     ++asked_;
     if (from_file) {
       if (request_from_storage(items)) continue;
@@ -152,7 +161,7 @@ void LoadOperation::request_more() {
     }
     LandingRoom room = find_places(items, batch->items);
     if (items.empty()) continue;
-    bytes = 0;
+    uint64_t bytes = 0;
     for (const tier::GetItem& item : batch->items) bytes += item.payload_bytes;
     {
       MutexLock lock(mutex_);

@@ -230,6 +230,7 @@ class LoadOperation final : public Operation {
   class Weighing;
   static Pace& steady() noexcept;
   void begin_weighing();
+  std::vector<Item> take_batch(tier::GetBatch& batch, uint64_t left);
   [[nodiscard]] bool in_store(TierIndex tier) const noexcept;
   [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
   [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
