@@ -1,4 +1,4 @@
-// Memory beside the host for blocks that loads read while no slot is free (landing_room.h). Thread: any.
+// Memory beside the host for blocks that are read while no slot is free (landing_room.h). Thread: any.
 #pragma once
 
 #include <memory>

@@ -82,7 +82,7 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   for (size_t i = 0; i < arrival.landed.size(); ++i) {
     Delivery& one = arrival.landed[i];
     deliver(host, batch.items[i], batch.status[i], one);
-    if (one.code == Code::ok && arrival.registers) {
+    if (one.code == Code::ok && arrival.registers && one.slot != kNoSlot) {
       one.code = stack.register_landed(batch.items[i].id, one, arrival.waits);
     }
     if (one.code == Code::ok) {
@@ -99,17 +99,6 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 }
 
 }  // namespace
-
-void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
-             std::unique_ptr<tier::GetBatch> batch, UniqueFunction<void(std::vector<Delivery>)> done) {
-  const MemoryWait until_done;
-  const size_t n = batch->items.size();
-  LandingRoom room;
-  room.slots.assign(n, kNoSlot);
-  const Code code = stack->lower().disabled(tier) ? Code::tier_disabled : stack->allocate(account, room.slots, nullptr);
-  if (code != Code::ok) return refuse(stack, n, code, std::move(done));
-  onboard(stack, tier, std::move(batch), std::move(room), std::move(done));
-}
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::unique_ptr<tier::GetBatch> batch,
              LandingRoom room, UniqueFunction<void(std::vector<Delivery>)> done, bool waits) {

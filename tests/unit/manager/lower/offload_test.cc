@@ -509,7 +509,9 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   bool landed = false;
   auto batch = std::make_unique<tier::GetBatch>();
   batch->items.push_back(request_of(id, found));
-  onboard(manager_->stack().keep(), 1, block::kSharedAccount, std::move(batch),
+  LandingRoom room;
+  ASSERT_EQ(take_slots(manager_->stack(), block::kSharedAccount, 1, room), Code::ok);
+  onboard(manager_->stack().keep(), 1, std::move(batch), std::move(room),
           [&](std::vector<Delivery> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);
