@@ -266,10 +266,10 @@ enum {
  * not use must be zero. */
 typedef struct kvbm_component {
   uint32_t kind;          /* KVBM_COMPONENT_* */
-  uint32_t element;       /* KVBM_ELEMENT_*; unused for state */
+  uint32_t element;       /* KVBM_ELEMENT_*; state: 0, which is KVBM_ELEMENT_BYTES */
   uint32_t layers;        /* layers that have this component; 1 to 4,096 */
   uint32_t heads;         /* KV heads of the model, 1 to 4,096; latent and state: 0 or 1 */
-  /* Elements of one head's row, at least 1 and at most 64 KiB; latent: the row's width; unused for state. */
+  /* Elements of one head's row, at least 1 and at most 64 KiB; latent: the row's width; state: 0. */
   uint32_t head_dim;
   uint32_t window_tokens; /* WINDOW only: at least 1 */
   uint64_t state_bytes;   /* STATE only: bytes per layer and engine block; 1 to 2 GiB */
