@@ -266,10 +266,10 @@ enum {
  * not use must be zero. */
 typedef struct kvbm_component {
   uint32_t kind;          /* KVBM_COMPONENT_* */
-  uint32_t element;       /* KVBM_ELEMENT_*; unused for state */
+  uint32_t element;       /* KVBM_ELEMENT_*; state: 0, which is KVBM_ELEMENT_BYTES */
   uint32_t layers;        /* layers that have this component; 1 to 4,096 */
   uint32_t heads;         /* KV heads of the model, 1 to 4,096; latent and state: 0 or 1 */
-  /* Elements of one head's row, at least 1 and at most 64 KiB; latent: the row's width; unused for state. */
+  /* Elements of one head's row, at least 1 and at most 64 KiB; latent: the row's width; state: 0. */
   uint32_t head_dim;
   uint32_t window_tokens; /* WINDOW only: at least 1 */
   uint64_t state_bytes;   /* STATE only: bytes per layer and engine block; 1 to 2 GiB */
@@ -660,8 +660,10 @@ KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namesp
 /* Removes blocks from every tier. *out_n counts those of the host tier (may be NULL). Held and pinned blocks are not
  * findable any more, and freed when they are released. Not persistent: a record on disk
  * may be found again after a restart, with its right content. For a permanent removal use kvbm_manager_reset,
- * kvbm_namespace_reset or kvbm_namespace_invalidate. Thread: any. Blocks: on a client of a shared tier set for the
- * owner, up to 2 s. Since 0.1. */
+ * kvbm_namespace_reset or kvbm_namespace_invalidate. On a client of a shared tier set the owner removes the blocks too,
+ * but the result does not tell: if the owner is not connected, or does not answer within 2 s, they may still be found
+ * in its tiers. Then drop them again. kvbm_namespace_invalidate reports it if the owner did not take part. Thread: any.
+ * Blocks: on a client of a shared tier set for the owner, up to 2 s for every 2,048 keys. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
 /* Passes a hint about blocks (KVBM_PRIORITY_*) to every policy, policy_table too, and to the disk tiers of this

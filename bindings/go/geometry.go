@@ -40,12 +40,12 @@ const (
 // Component is one component of the model, whole: all layers and heads, before sharding.
 type Component struct {
 	Kind         ComponentKind
-	Element      Element
-	Layers       uint32 // layers that have this component
-	Heads        uint32 // KV heads in all; 1 for latent and state
-	HeadDim      uint32 // elements of a head's row; the latent's width; unused for state
-	WindowTokens uint32 // ComponentWindow only
-	StateBytes   uint64 // ComponentState only: bytes per layer and block
+	Element      Element // ElementBytes for state
+	Layers       uint32  // layers that have this component
+	Heads        uint32  // KV heads in all; 1 for latent and state
+	HeadDim      uint32  // elements of a head's row; the latent's width; 0 for state
+	WindowTokens uint32  // ComponentWindow only
+	StateBytes   uint64  // ComponentState only: bytes per layer and block
 }
 
 // Shard is which layers and heads of a component a record holds. The zero value is all of them.

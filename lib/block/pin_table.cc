@@ -24,15 +24,19 @@ PinTable::~PinTable() {
 
 Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns) {
   if (slots.empty()) return Status(Code::invalid_argument, "a pin needs at least one block");
-  if (size() >= kMaxPins) return Status(Code::at_limit, "1,048,576 pins are there");
   std::vector<SlotId> kept(slots.begin(), slots.end());
-  for (size_t i = 0; i < kept.size(); ++i) {
-    const Code code = table_.pin(kept[i]);
-    if (code == Code::ok) continue;
-    table_.unpin(std::span(kept).first(i));
-    return Status(code, "a block cannot be pinned");
+  struct Undo {
+    BlockTable& table;
+    std::span<const SlotId> pinned;
+    ~Undo() { table.unpin(pinned); }
+  } undo{table_, {}};
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Code code = table_.pin(slots[i]);
+    if (code != Code::ok) return Status(code, "a block cannot be pinned");
+    undo.pinned = slots.first(i + 1);
   }
-  MutexLock lock(lock_);
+  MutexLock lock(lock_);  // ends before `undo`
+  if (pins_.size() >= most_) return Status(Code::at_limit, "1,048,576 pins are there");
   const PinId id = next_id();
   try {
     if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
@@ -42,9 +46,9 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
     // Memory was refused: an owner's list must not name a pin that does not exist.
     by_deadline_.erase({deadline_ns, id});
     by_owner_.erase({owner, id});
-    table_.unpin(slots);
     throw;
   }
+  undo.pinned = {};
   return id;
 }
 

@@ -31,8 +31,8 @@ class PinTable {
  public:
   static constexpr size_t kMaxPins = 1U << 20;
 
-  // The table outlives this.
-  explicit PinTable(BlockTable& table) : table_(table) {}
+  // The table outlives this. `most`: number of pins at one time.
+  explicit PinTable(BlockTable& table, size_t most = kMaxPins) : table_(table), most_(most) {}
   // Ends every pin.
   ~PinTable();
   PinTable(const PinTable&) = delete;
@@ -40,7 +40,7 @@ class PinTable {
 
   // Pins slots that the caller holds references to; all or nothing. deadline_ns: base/clock.h time,
   // kNever for none. invalid_argument: no slots. wrong_state: not registered. at_limit: a slot has
-  // SlotWord::kMaxPins, or this kMaxPins.
+  // SlotWord::kMaxPins, or this has `most`.
   [[nodiscard]] Result<PinId> pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns)
       KVBM_EXCLUDES(lock_);
   // Returns stale_handle if the pin has ended already.
@@ -62,6 +62,7 @@ class PinTable {
   [[nodiscard]] EndedPin take(PinId id) KVBM_REQUIRES(lock_);
 
   BlockTable& table_;
+  const size_t most_;
   mutable Mutex lock_;
   std::map<PinId, Pin> pins_ KVBM_GUARDED_BY(lock_);
   std::set<std::pair<uint64_t, PinId>> by_deadline_ KVBM_GUARDED_BY(lock_);  // without kNever

@@ -61,7 +61,7 @@ kvbm_status_t kvbm_manager_devices(kvbm_manager_t* manager, kvbm_device_row_t* o
     if (manager == nullptr || out_n == nullptr) return kvbm::capi::invalid("manager or out_n is NULL");
     if (out_rows == nullptr && capacity != 0) return kvbm::capi::invalid("out_rows is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    const auto devices = manager->tenancy->devices().opened();
+    const auto& devices = manager->tenancy->devices().opened();
     for (size_t i = 0; i < devices.size() && i < capacity; ++i) out_rows[i] = to_row(*devices[i]);
     *out_n = devices.size();
     return KVBM_OK;

@@ -40,6 +40,12 @@ kvbm::Result<layout::ComponentGeometry> to_component(size_t index, const kvbm_co
   if (in.heads > 1 && (in.kind == KVBM_COMPONENT_LATENT || in.kind == KVBM_COMPONENT_STATE)) {
     return refuse_component(index, "heads", "must be 1 for a latent or a state");
   }
+  if (in.element != KVBM_ELEMENT_BYTES && in.kind == KVBM_COMPONENT_STATE) {
+    return refuse_component(index, "element", "must be 0, KVBM_ELEMENT_BYTES, for a state");
+  }
+  if (in.head_dim != 0 && in.kind == KVBM_COMPONENT_STATE) {
+    return refuse_component(index, "head_dim", "must be 0 for a state");
+  }
   const auto element = static_cast<layout::Element>(in.element);
   switch (in.kind) {
     case KVBM_COMPONENT_ATTENTION:

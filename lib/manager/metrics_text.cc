@@ -276,7 +276,7 @@ void add_room(HostTier& host, MetricsRegistry& registry) {
       .set(static_cast<int64_t>(prefetches));
   registry.counter("kvbm_prefetches_refused_room_total", "Blocks not prefetched because the host had no room for them.")
       .add(get(counters.prefetch_refused));
-  registry.counter("kvbm_loads_past_host_total", "Blocks that loads read past the host because it had no room for them.")
+  registry.counter("kvbm_loads_past_host_total", "Blocks read past the host because it had no room for them.")
       .add(get(counters.load_staged));
   registry.gauge("kvbm_load_staging_bytes", "Memory that such blocks are in now.")
       .set(static_cast<int64_t>(host.landing_staging().used_bytes()));

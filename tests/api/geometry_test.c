@@ -32,7 +32,7 @@ static void every_refused_geometry_names_component_and_field(void) {
   struct {
     kvbm_component_t c;
     const char *field;
-  } bad[16];
+  } bad[20];
   const kvbm_component_t good = attention(2, 2, 8, KVBM_ELEMENT_BF16);
   kvbm_component_t list[17];
   kvbm_geometry_t *geometry = NULL;
@@ -52,6 +52,8 @@ static void every_refused_geometry_names_component_and_field(void) {
   bad[n].c = latent(2), bad[n++].field = "heads";
   bad[n].c = state(0), bad[n++].field = "state_bytes";
   bad[n].c = state(64), bad[n].c.layers = 0, bad[n++].field = "layers";
+  bad[n].c = state(64), bad[n].c.element = KVBM_ELEMENT_BF16, bad[n++].field = "element";
+  bad[n].c = state(64), bad[n].c.head_dim = 64, bad[n++].field = "head_dim";
   list[0] = good;
   for (i = 0; i < n; ++i) {
     list[1] = bad[i].c;

@@ -12,6 +12,7 @@
 #include "support/counts.h"
 #include "support/device_engine.h"
 #include "support/refusing_allocator.h"
+#include "support/temp_dir.h"
 
 namespace kvbm::test::device_cache_test {
 namespace {
@@ -75,6 +76,44 @@ TEST_F(DeviceCacheFaults, a_cache_that_could_not_be_attached_leaves_nothing_and_
     EXPECT_EQ(left.streams + left.events, 0U);
     if (HasFailure()) return;
     SetUp();
+  }
+  EXPECT_GT(n, 20U);
+  counted(n - 2, "allocations refused");
+}
+
+// Records of a disk are read into slots of the load.
+TEST_F(DeviceCacheFaults, a_load_that_is_refused_memory_keeps_no_slot) {
+  const TempDir folder;
+  make(8, folder.path() + "/tier");
+  const Paged cache = attach_device(Form::nhd);
+  fill(cache, 1);
+  ASSERT_EQ(store_all(cache, 1, 0, 4).items_done, 4U);
+  Call flushed;
+  manager_->lower().flush([&flushed] {
+    MutexLock lock(flushed.mutex);
+    flushed.over = true;
+    flushed.ended.notify_all();
+  });
+  (void)flushed.wait();
+  std::vector<SlotId> all(manager_->host().arena().slots());
+  uint64_t n = 1;
+  for (bool fired = true; fired; ++n) {
+    ASSERT_LT(n, kSeveral);
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok) << "allocation " << n - 1;
+    manager_->host().release(all);
+    manager::LoadRequest request = load_request(cache, find(cache, 1, 4), 8);
+    request.keep_below = true;
+    std::weak_ptr<manager::LoadOperation> alive;
+    fired = refuse(n, [&] {
+      const auto load = std::make_shared<manager::LoadOperation>(std::move(request));
+      alive = load;
+      bool over = false;
+      load->start_waited([&over](const copy::Completion&) { over = true; }, [] {});
+      while (!over) {
+        if (!load->run_woken()) std::this_thread::yield();
+      }
+    });
+    while (!alive.expired()) std::this_thread::yield();  // a read that came too late for it releases its slot
   }
   EXPECT_GT(n, 20U);
   counted(n - 2, "allocations refused");

@@ -42,6 +42,14 @@ def test_every_band_has_its_class(status: int, band: type[libkvbm.KvbmError]) ->
     assert error.message and error.name in str(error)
 
 
+def test_a_component_of_state_has_bytes_for_elements() -> None:
+    kind = libkvbm.ComponentKind.STATE
+    geometry = libkvbm.Geometry(4, [libkvbm.Component(kind, layers=2, state_bytes=64)])
+    assert geometry.record_bytes() == 128
+    with pytest.raises(libkvbm.CallerError, match="element"):
+        libkvbm.Geometry(4, [libkvbm.Component(kind, libkvbm.Element.BF16, layers=2, state_bytes=64)])
+
+
 def test_closing_twice_is_fine_and_a_closed_object_says_so(context: libkvbm.Context) -> None:
     manager = libkvbm.Manager(context, block_bytes=4096, host_capacity_bytes=1 << 20)
     ns = libkvbm.Namespace(manager, "m")

@@ -5,13 +5,14 @@
 // Invariant: given out + idle <= limit.
 #pragma once
 
-#include <cstdlib>
 #include <map>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/thread/mutex.h"
 
 namespace kvbm::cluster {
@@ -19,11 +20,7 @@ namespace kvbm::cluster {
 class StagingPool {
  public:
   explicit StagingPool(uint64_t limit_bytes) : limit_(limit_bytes) {}
-  ~StagingPool() {
-    for (const auto& [size, buffers] : idle_) {
-      for (std::byte* buffer : buffers) std::free(buffer);
-    }
-  }
+  ~StagingPool() = default;
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
@@ -35,7 +32,7 @@ class StagingPool {
     MutexLock lock(mutex_);
     const auto known = idle_.find(size);
     if (known != idle_.end() && !known->second.empty()) {
-      std::byte* buffer = known->second.back();
+      std::byte* const buffer = known->second.back().release();
       known->second.pop_back();
       idle_bytes_ -= size;
       used_ += size;
@@ -43,17 +40,17 @@ class StagingPool {
     }
     if (size > limit_ || used_ > limit_ - size) return {};
     while (used_ + idle_bytes_ + size > limit_) shrink();
-    auto* buffer = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
+    AlignedBytes buffer = aligned_bytes(kIoAlign, size);
     if (buffer == nullptr && idle_bytes_ != 0) {
       while (idle_bytes_ != 0) shrink();
-      buffer = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
+      buffer = aligned_bytes(kIoAlign, size);
     }
     if (buffer == nullptr) {
       none = used_ == 0;
       return {};
     }
     used_ += size;
-    return {buffer, bytes};
+    return {buffer.release(), bytes};
   }
 
   MutableBytes take(size_t bytes) {
@@ -64,15 +61,14 @@ class StagingPool {
   // Frees the buffer if there is no memory to remember it: destructors call this.
   void give_back(MutableBytes buffer) noexcept {
     const size_t size = round_up(buffer.size(), kIoAlign);
+    AlignedBytes memory(buffer.data());
     MutexLock lock(mutex_);
     used_ -= size;
     try {
-      idle_[size].push_back(buffer.data());
+      idle_[size].push_back(std::move(memory));
+      idle_bytes_ += size;
     } catch (const std::bad_alloc&) {
-      std::free(buffer.data());
-      return;
     }
-    idle_bytes_ += size;
   }
 
   // Returns true if a record of `bytes` bytes can ever be taken.
@@ -87,7 +83,6 @@ class StagingPool {
   void shrink() KVBM_REQUIRES(mutex_) {
     for (auto& [size, buffers] : idle_) {
       if (buffers.empty()) continue;
-      std::free(buffers.back());
       buffers.pop_back();
       idle_bytes_ -= size;
       return;
@@ -96,7 +91,7 @@ class StagingPool {
 
   const uint64_t limit_;
   mutable Mutex mutex_;
-  std::map<size_t, std::vector<std::byte*>> idle_ KVBM_GUARDED_BY(mutex_);
+  std::map<size_t, std::vector<AlignedBytes>> idle_ KVBM_GUARDED_BY(mutex_);
   uint64_t idle_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t used_ KVBM_GUARDED_BY(mutex_) = 0;
 };

@@ -29,8 +29,7 @@ uint64_t now_ns() noexcept { return SystemClock().now_ns(); }
 
 void wait_for(Mutex& mutex, std::condition_variable& changed, uint64_t ns) {
   std::unique_lock<std::mutex> lock(mutex.native(), std::adopt_lock);
-  // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
-  changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(ns));
+  changed.wait_for(lock, std::chrono::nanoseconds(ns));
   lock.release();
 }
 

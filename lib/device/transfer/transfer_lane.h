@@ -142,7 +142,7 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void look_for_stall() KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
   // Sleeps until wake() or the given time. Returns false if the time came first.
-  bool wait_until(std::chrono::system_clock::time_point until) KVBM_REQUIRES(mutex_);
+  bool wait_until(std::chrono::steady_clock::time_point until) KVBM_REQUIRES(mutex_);
   void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
 
   const Direction direction_;

@@ -133,7 +133,7 @@ void TransferLane::look_for_stall() {
 
 void TransferLane::give_up() { abandon(); }
 
-bool TransferLane::wait_until(std::chrono::system_clock::time_point until) {
+bool TransferLane::wait_until(std::chrono::steady_clock::time_point until) {
   std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
   const bool notified = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
   lock.release();
@@ -141,7 +141,7 @@ bool TransferLane::wait_until(std::chrono::system_clock::time_point until) {
 }
 
 void TransferLane::close() {
-  using std::chrono::system_clock;
+  using std::chrono::steady_clock;
   const uint64_t patience_ns = std::min<uint64_t>(stall_ns_, 3'600'000'000'000ULL);
   bool given_up = false;
   uint64_t leave_after_ns = kLeaveAfterNs;
@@ -152,7 +152,7 @@ void TransferLane::close() {
     while (!dead_ && !idle() && !given_up) {
       const uint64_t before = finished_;
       DriverCall::alive(patience_ns);  // a wait for others is no call that does not return
-      const bool notified = wait_until(system_clock::now() + std::chrono::nanoseconds(patience_ns));
+      const bool notified = wait_until(steady_clock::now() + std::chrono::nanoseconds(patience_ns));
       given_up = !notified && finished_ == before && stall_ns_ != kNever;
     }
     closed_ = true;
@@ -164,7 +164,7 @@ void TransferLane::close() {
   bool watching = false;
   {
     MutexLock lock(mutex_);
-    const auto until = system_clock::now() + std::chrono::nanoseconds(leave_after_ns);
+    const auto until = steady_clock::now() + std::chrono::nanoseconds(leave_after_ns);
     bool notified = true;
     while ((watching_ || tasks_ > 0) && notified) notified = wait_until(until);
     watching = watching_;

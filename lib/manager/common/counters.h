@@ -82,7 +82,7 @@ struct Counters {
   Histogram room_wait;  // of stores that waited for a host slot, each its whole wait
   Histogram prefetch_room_wait;  // of prefetches that waited for a host slot, each its whole wait
   Count prefetch_refused{0};     // blocks that were not brought up because no slot was free
-  Count load_staged{0};          // blocks that loads read into memory beside the host, which had no free slot
+  Count load_staged{0};          // blocks read into memory beside the host, which had no free slot
   std::array<Count, kLoadFailures> load_failed{};  // found blocks that loads did not bring, by LoadFailure
 };
 

@@ -13,7 +13,10 @@ class Lifetime {
   void begin(std::weak_ptr<const void> whole) noexcept { whole_ = std::move(whole); }
   // Returns an owner of the whole manager; null while it is being destroyed.
   [[nodiscard]] std::shared_ptr<const void> keep() const noexcept { return whole_.lock(); }
-  // Returns a part of the manager as an owner of all of it.
+  // Returns a part of the manager as an owner of all of it. While the manager is being destroyed it points to the part
+  // and owns nothing, so no work may begin then. Callers are operations, nodes and tasks, which own the manager
+  // themselves, and callbacks of tiers, of which none begins work after LowerTiers::shutdown or before all tiers are
+  // open.
   template <class Part>
   [[nodiscard]] std::shared_ptr<Part> keep(Part& part) const noexcept {
     return std::shared_ptr<Part>(keep(), &part);

@@ -91,8 +91,8 @@ class DeviceCaches {
   // Returns the device that all of these tensors lie on, opened if needed; null: they are host memory. invalid_argument
   // names the tensor that does not fit; unsupported tells why there is no such device.
   Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal, std::span<const TensorPlace> tensors);
-  // Returns the open devices, by ordinal.
-  [[nodiscard]] std::vector<std::shared_ptr<AttachedDevice>> opened() const { return devices_.get(); }
+  // Returns the open devices, by ordinal. The list stays as it is as long as this object.
+  [[nodiscard]] const std::vector<std::shared_ptr<AttachedDevice>>& opened() const noexcept { return devices_.get(); }
 
  private:
   Result<const device::Driver*> driver();

@@ -1,7 +1,6 @@
 #include "manager/host/landing_staging.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 namespace kvbm::manager {
@@ -41,14 +40,6 @@ uint64_t StagedMemory::used_bytes() const {
   return used_ * stride_;
 }
 
-StagedBlock::~StagedBlock() {
-  if (memory != nullptr) {
-    memory->give_back(bytes.data());
-  } else {
-    std::free(bytes.data());
-  }
-}
-
 uint64_t LandingStaging::limit_for(uint64_t host_bytes) noexcept {
   constexpr uint64_t kMost = 16ULL << 20;
   return std::min(host_bytes / 2, kMost);
@@ -62,10 +53,9 @@ std::shared_ptr<StagedBlock> LandingStaging::take(bool beyond) {
     return block;
   }
   if (!beyond) return nullptr;
-  const size_t size = round_up(block_bytes_, kIoAlign);
-  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
-  if (memory == nullptr) return nullptr;
-  block->bytes = {memory, block_bytes_};
+  block->own = aligned_bytes(kIoAlign, block_bytes_);
+  if (block->own == nullptr) return nullptr;
+  block->bytes = {block->own.get(), block_bytes_};
   return block;
 }
 

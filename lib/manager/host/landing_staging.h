@@ -1,4 +1,4 @@
-// Memory beside the host for blocks that loads read while no slot is free (landing_room.h). Thread: any.
+// Memory beside the host for blocks that are read while no slot is free (landing_room.h). Thread: any.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/io/file.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/memory/memory.h"
 #include "base/thread/mutex.h"
 
@@ -38,8 +39,11 @@ class StagedMemory {
 // Memory for one block, aligned to kIoAlign and as large as a slot. No lookup finds it.
 struct StagedBlock {
   MutableBytes bytes;
-  std::shared_ptr<StagedMemory> memory;  // null: allocated beyond the limit, from the system
-  ~StagedBlock();
+  std::shared_ptr<StagedMemory> memory;  // null: the bytes are in `own`, beyond the limit
+  AlignedBytes own;
+  ~StagedBlock() {
+    if (memory != nullptr) memory->give_back(bytes.data());
+  }
 };
 
 class LandingStaging {

@@ -630,7 +630,8 @@ void Offloader::end(Sent& sent) {
   }
   if (!keep.empty()) host_.release(keep);
   // Wakes no waiter for room: it would send the same blocks down again at once, and again, while the tier takes none.
-  host_.table().release(refused, host_.tick());
+  // A tier out of use gets none.
+  order_.out_of_use(tier_) ? host_.release(refused) : host_.table().release(refused, host_.tick());
   // A node that reports a block as stored may still hold its lease of it.
   const bool some_stayed = host_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -93,7 +93,7 @@ class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this
     // No slot will become free: blocks that could not be written back are evicted now.
     stack_->lower().yield_offloads(n);
     LandingRoom room;
-    (void)manager::take_slots(*stack_, block::kSharedAccount, n, room);
+    (void)take_slots(*stack_, block::kSharedAccount, n, room);
     if (room.count() != 0) return bring(std::move(room));
     queue.log_refused("a block of another node", code_, 0, stack_->lower().offloading_blocks());
     next_ = items_.size();
@@ -101,10 +101,8 @@ class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this
   }
 
   bool take(size_t n, Code& code) {
-    const size_t some = stack_->slots_to_store_in(block::kSharedAccount, n, code);
-    if (some == 0) return false;
     LandingRoom room;
-    code = manager::take_slots(*stack_, block::kSharedAccount, some, room, !stack_->lower().host_has_last_copies());
+    code = take_slots_without_loss(*stack_, block::kSharedAccount, n, room);
     return room.count() != 0 && bring(std::move(room));
   }
 

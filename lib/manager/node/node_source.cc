@@ -8,7 +8,6 @@
 #include "cluster/tier/peer_tier.h"
 #include "codec/record/record.h"
 #include "manager/host/host_record.h"
-#include "manager/operation/lend.h"
 #include "manager/stack/stats.h"
 
 namespace kvbm::manager {
@@ -23,7 +22,7 @@ NodeSource::~NodeSource() {
   detach();
   *self_ = nullptr;
   for (const auto& [id, pin] : pins_) drop(id, pin);
-  for (const auto& [name, slot] : opened_) host_.release({&slot, 1});
+  for (const auto& [name, lent] : opened_) give_back(host_, lent);
 }
 
 void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) {
@@ -133,9 +132,7 @@ struct NodeSource::Opening {
   bool opening = true;  // only the opener's thread uses it
   bool lent_at_once = false;
 
-  ~Opening() {
-    if (lent.slot != kNoSlot) stack->host().release({&lent.slot, 1});
-  }
+  ~Opening() { give_back(stack->host(), lent); }
 
   [[nodiscard]] cluster::OpenedRecord record() const {
     cluster::OpenedRecord out;
@@ -160,7 +157,7 @@ struct NodeSource::Opening {
     cluster::OpenedRecord out = record();
     if (out.code == Code::ok) {
       out.pin = ++source->last_opened_;
-      source->opened_.emplace(out.pin, std::exchange(lent.slot, kNoSlot));
+      source->opened_.emplace(out.pin, std::exchange(lent, {}));
     }
     done(out);
   }
@@ -175,7 +172,7 @@ void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_
   opening->leaves = leaves;
   opening->done = std::move(done);
   lend(stack_, {id}, deadline_ns, [opening, links = links_](std::vector<Lent> lent) {
-    opening->lent = lent[0];
+    opening->lent = std::move(lent[0]);
     if (std::this_thread::get_id() == opening->opener && opening->opening) {
       opening->lent_at_once = true;
     } else {
@@ -189,7 +186,7 @@ void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_
 void NodeSource::close(uint64_t pin) {
   const auto known = opened_.find(pin);
   if (known == opened_.end()) return;
-  host_.release({&known->second, 1});
+  give_back(host_, known->second);
   opened_.erase(known);
 }
 

@@ -1,9 +1,9 @@
 // Serves a manager's records to other nodes: cluster::RecordSource over all of its tiers.
 //
-// Thread: the links' only; answers from other threads are posted there. Records are lent (manager/operation/lend.h), and
-// records below the host are read up first. Pins that a peer's lease keeps are references of host slots, or pins of
-// the tier that has the record. All of them end with this object, which is destroyed after the links. A record still
-// being read when the source was detached is released on arrival, without an answer.
+// Thread: the links' only; answers from other threads are posted there. Records are lent (manager/operation/lend.h).
+// Pins that a peer's lease keeps are references of host slots, or pins of the tier that has the record. All of them end
+// with this object, which is destroyed after the links. A record still being read when the source was detached is
+// released on arrival, without an answer.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "base/thread/weak_executor.h"
 #include "cluster/link/record_source.h"
 #include "manager/namespaces/namespaces.h"
+#include "manager/operation/lend.h"
 #include "manager/stack/tier_stack.h"
 
 namespace kvbm::manager {
@@ -66,6 +67,9 @@ class NodeSource final : public cluster::RecordSource {
     SlotId slot = kNoSlot;
   };
   void drop(const Identity& id, const Pin& pin);
+  static void give_back(HostTier& host, const Lent& lent) {
+    if (lent.slot != kNoSlot) host.release({&lent.slot, 1});
+  }
   // Makes heads of records that a peer is about to read in place, if the host tier is shared.
   void prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers);
 
@@ -73,7 +77,7 @@ class NodeSource final : public cluster::RecordSource {
   HostTier& host_;
   Namespaces& namespaces_;
   std::map<Identity, Pin> pins_;
-  std::map<uint64_t, SlotId> opened_;  // by the pin number that close() gets
+  std::map<uint64_t, Lent> opened_;  // by the pin number that close() gets
   uint64_t last_opened_ = 0;
   bool offers_room_ = true;
   bool trusts_epochs_ = false;

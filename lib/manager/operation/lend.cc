@@ -74,9 +74,10 @@ class Loan : public std::enable_shared_from_this<Loan> {
     }
     if (items.empty()) return;
     LandingRoom room;
-    const Code code = find_room(items.size(), room);
+    take_places(*stack_, block::kSharedAccount, items.size(), false, room);
+    // Records without a place are asked for again (PeerFetch).
     for (size_t k = room.count(); k < items.size(); ++k) {
-      lent_[where[k]].code = code;
+      lent_[where[k]].code = Code::no_room;
       below.unpin(ids_[where[k]]);
     }
     items.resize(room.count());
@@ -86,20 +87,20 @@ class Loan : public std::enable_shared_from_this<Loan> {
     onboard(stack_, tier, std::move(batch), std::move(room),
             [self = shared_from_this(), tier, where = std::move(where)](std::vector<Delivery> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
-                self->lent_[where[k]].code = landed[k].code;
-                self->lent_[where[k]].slot = landed[k].slot;
+                self->lent_[where[k]] = lent_from(std::move(landed[k]));
                 self->stack_->lower().tier(tier).unpin(self->ids_[where[k]]);
               }
               self->one_done();
             });
   }
 
-  // Takes as many slots as are free. Blocks queued for offload keep their slots, because their engine was notified
-  // that they are stored. Records without a slot are asked for again (PeerFetch), and each finished write frees a
-  // slot.
-  Code find_room(size_t n, LandingRoom& room) {
-    (void)take_slots(*stack_, block::kSharedAccount, n, room);
-    return room.count() == n ? Code::ok : Code::no_room;  // for the items without a slot
+  // describe() adds head and payload of a record in a slot.
+  static Lent lent_from(Delivery landed) {
+    if (landed.code != Code::ok || landed.slot != kNoSlot) return {landed.code, landed.slot, nullptr, {}, {}};
+    const auto head = codec::HeadView::parse(landed.head);
+    if (!head.ok()) return {head.status().code(), kNoSlot, nullptr, {}, {}};
+    return {Code::ok, kNoSlot, std::move(landed.keep), landed.head,
+            {landed.payload, static_cast<size_t>(head.value().header().stored_bytes)}};
   }
 
   void one_done() {
@@ -128,7 +129,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
       if (one.code == Code::again) one.code = Code::deadline;
       if (one.code == Code::damaged && one.slot != kNoSlot) host_.quarantine(one.slot);
       if (one.code != Code::ok && one.slot != kNoSlot) host_.release({&one.slot, 1});
-      if (one.code != Code::ok) one = {one.code, kNoSlot, {}, {}};
+      if (one.code != Code::ok) one = {one.code, kNoSlot, nullptr, {}, {}};
     }
     done_(std::move(lent_));
   }

@@ -1,8 +1,8 @@
 // Serves records of this manager, which other nodes and other processes of this host read in place.
 //
-// A lent record is held: its bytes neither move nor change until the borrower releases the slot. Records in a tier
-// below are read into the host first and verified. A loan never waits for a free slot: records without one are misses
-// to the caller.
+// A lent record is held: its bytes neither move nor change until the borrower releases it. Records in a tier below are
+// first read and verified: into host slots, or beside the host if no slot is free (landing_room.h). A loan never waits
+// for memory: records without any are misses to the caller.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,10 @@ class TierStack;
 
 struct Lent {
   Code code = Code::miss;  // ok, miss, damaged, no_room, deadline, closed, ...
-  SlotId slot = kNoSlot;   // with ok: a reference for the receiver to release (HostTier::release)
-  ConstBytes head;         // codec/record/record.h
+  // With ok: a reference for the receiver to release (HostTier::release). kNoSlot: `keep` holds the record.
+  SlotId slot = kNoSlot;
+  std::shared_ptr<void> keep;
+  ConstBytes head;  // codec/record/record.h
   ConstBytes payload;
 };
 

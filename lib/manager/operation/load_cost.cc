@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/thread/memory_wait.h"
 #include "manager/operation/prefix.h"
 #include "manager/stack/tier_stack.h"
 
@@ -236,15 +237,19 @@ void LoadOperation::Weighing::probe(LoadOperation& load, size_t from, uint64_t n
     seen |= 1U << item.got.from;
     if (item.key - request.first_key < from || !load.stack_.lower().cost(item.got.from).probe_due(now)) continue;
     const MatchPart& part = request.match->parts()[item.part];
+    const MemoryWait until_asked;  // a slot that is taken must reach onboard()
+    LandingRoom room;
+    take_places(load.stack_, request.cache->ns()->account(), 1, false, room);
+    if (room.count() == 0) continue;
     auto stack = load.stack_.keep();
     auto batch = std::make_unique<tier::GetBatch>();
     batch->items.push_back(request_of(load.identity(item), part.found[item.key]));
     batch->deadline_ns = now + copy::SourceCost::kStaleNs;
     batch->accepts.verifies = request.keep_below;  // registers no block then
-    onboard(stack, item.got.from, request.cache->ns()->account(), std::move(batch),
+    onboard(stack, item.got.from, std::move(batch), std::move(room),
             [stack, match = request.match](std::vector<Delivery> landed) {
               for (const Delivery& one : landed) {
-                if (one.code == Code::ok) stack->host().release({&one.slot, 1});
+                if (one.slot != kNoSlot) stack->host().release({&one.slot, 1});
               }
             });
   }

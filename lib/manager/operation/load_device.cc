@@ -20,9 +20,8 @@ struct LoadOperation::Flight final : Entries {
   Flight(HostTier& host, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
          std::shared_ptr<device::Landmark> landmark)
       : mover(transfers, DeviceFlight::Way::scatter, std::move(after), host.shared_arena(), std::move(landmark)) {}
-  Entry& add(Item item) {
+  Entry& add() {
     Entry& e = entries.emplace_back();
-    e.item = std::move(item);
     e.number = entries.size() - 1;
     return e;
   }
@@ -57,10 +56,16 @@ LoadOperation::Entry* LoadOperation::Flight::next(LoadOperation& load, bool past
   if (past) ++at;
   for (;;) {
     if (layers == nullptr || layer == layers->first_layer) {
-      Item item;
-      while ((layers != nullptr || at == entries.size()) && load.next_item(item)) add(std::move(item));
+      while (layers != nullptr || at == entries.size()) {
+        Entry& e = add();  // before the item: if memory was refused, its slot would be lost
+        if (load.next_item(e.item)) continue;
+        entries.pop_back();
+        break;
+      }
       for (const Failed& never : load.never_came_) {
-        Entry& e = add({never.part, never.key});
+        Entry& e = add();
+        e.item.part = never.part;
+        e.item.key = never.key;
         e.code = never.code;
         e.opened = e.closed = true;
       }

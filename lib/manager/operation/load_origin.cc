@@ -42,11 +42,11 @@ struct LoadOperation::Origins {
     }
     bool close(LoadOperation& load, Entry& e) const final {
       Delivery& got = e.item.got;
-      if (e.code == Code::damaged) load.reject(e.item);
       got.keep.reset();
       end(load, e);
       got.coded.reset();
       load.placed_.fetch_sub(1, std::memory_order_release);
+      if (e.code == Code::damaged) load.reject(e.item);  // the last: it may be refused memory
       return true;
     }
     void leave(LoadOperation& load, const Item& /*item*/, std::vector<SlotId>& /*slots*/) const override {

@@ -59,11 +59,9 @@ Operation::Next PrefetchOperation::bring_some() {
   auto verdict = mine != 0 ? SpaceQueue::Verdict::try_it : queue.ask(self, place_, account, holds_);
   while (verdict == SpaceQueue::Verdict::try_it) {
     LandingRoom room;
-    code = take_slots(*stack_, account, n, room);
+    code = take_slots_without_loss(*stack_, account, n, room);
     if (room.count() != 0) {
-      end_wait(true);
-      const auto keys = std::span<const size_t>(wanted_).subspan(next_, room.count());
-      ask(keys, std::move(room));
+      ask(std::move(room));
       return Next::more;
     }
     if (mine != 0) return Next::wait;
@@ -76,6 +74,13 @@ Operation::Next PrefetchOperation::bring_some() {
     if (waits_since_ns_ == 0) waits_since_ns_ = host_.env().clock().now_ns();
     return Next::wait;
   }
+  // No slot will become free, or not in time: blocks that could not be written down are evicted now.
+  LandingRoom room;
+  if (queue.may_wait_after(code, account) && !host_.closing()) code = take_slots(*stack_, account, n, room);
+  if (room.count() != 0) {
+    ask(std::move(room));
+    return Next::more;
+  }
   end_wait(false);
   queue.log_refused("a prefetch", code, waited_ns_, stack_->lower().offloading_blocks());
   add(host_.counters().prefetch_refused, wanted_.size() - next_);
@@ -83,7 +88,9 @@ Operation::Next PrefetchOperation::bring_some() {
   return Next::more;
 }
 
-void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
+void PrefetchOperation::ask(LandingRoom room) {
+  end_wait(true);
+  const auto keys = std::span<const size_t>(wanted_).subspan(next_, room.count());
   const MatchPart& part = match_->parts()[0];
   const TierIndex tier = match_->tier_of(0, keys[0]);
   next_ += keys.size();

@@ -12,7 +12,8 @@
 namespace kvbm::manager {
 
 // Reads the blocks of a match that are below into the host tier. A block that is to stay must have a slot: without
-// one this waits in the space queue, ahead of stores, and offloads drop what they only queue.
+// one this waits in the space queue, ahead of stores, and offloads drop what they only queue. What it may evict:
+// landing_room.h.
 class PrefetchOperation final : public Operation, public SpaceWaiter {
  public:
   // A null match means that nothing was found: the operation finishes at once.
@@ -28,7 +29,7 @@ class PrefetchOperation final : public Operation, public SpaceWaiter {
   static constexpr size_t kBatch = 256;
   void plan();
   Next bring_some();
-  void ask(std::span<const size_t> keys, LandingRoom room);
+  void ask(LandingRoom room);
   void landed(std::vector<Delivery> landed);
   void end_wait(bool got_some);
   std::shared_ptr<TierStack> stack_;

@@ -14,6 +14,12 @@ Code take_slots(TierStack& stack, block::AccountId account, size_t n, LandingRoo
   return code;
 }
 
+Code take_slots_without_loss(TierStack& stack, block::AccountId account, size_t n, LandingRoom& out) {
+  Code code = Code::no_room;
+  n = stack.slots_to_store_in(account, n, code);
+  return n == 0 ? code : take_slots(stack, account, n, out, !stack.lower().host_has_last_copies());
+}
+
 void take_places(TierStack& stack, block::AccountId account, size_t n, bool alone, LandingRoom& out) {
   out.staged.reserve(n);  // before there is a slot that could be lost
   // If the host has last copies, does not evict: a last copy is worth more than a copy of a record below.

@@ -80,7 +80,8 @@ Delivery deliver(Arrival& arrival, size_t i, tier::GetItem& got, Code code) {
   one.payload = got.payload.data();
   if (one.slot == kNoSlot) one.keep = std::move(arrival.room.staged[i]);
   one.code = code == Code::ok ? settle(host, got, one) : code;
-  if (one.code == Code::ok && arrival.registers) one.code = arrival.stack->register_landed(got.id, one, arrival.waits);
+  if (one.code == Code::ok && arrival.registers && one.slot != kNoSlot)
+    one.code = arrival.stack->register_landed(got.id, one, arrival.waits);
   TierCounters& counters = host.counters().tiers[arrival.tier];
   if (one.code == Code::ok) {
     add(counters.loads, 1);
@@ -106,17 +107,6 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 }
 
 }  // namespace
-
-void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
-             std::unique_ptr<tier::GetBatch> batch, UniqueFunction<void(std::vector<Delivery>)> done) {
-  const MemoryWait until_done;
-  const size_t n = batch->items.size();
-  LandingRoom room;
-  room.slots.assign(n, kNoSlot);
-  const Code code = stack->lower().disabled(tier) ? Code::tier_disabled : stack->allocate(account, room.slots, nullptr);
-  if (code != Code::ok) return refuse(stack, n, code, std::move(done));
-  onboard(stack, tier, std::move(batch), std::move(room), std::move(done));
-}
 
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::unique_ptr<tier::GetBatch> batch,
              LandingRoom room, UniqueFunction<void(std::vector<Delivery>)> done, bool waits) {

@@ -27,13 +27,10 @@ class TierStack;
 
 // Reads the items of `batch` from `tier` into `room`, which has a place for each and is consumed. The caller has set what
 // it wants (request_of), the deadline and what the receiver accepts. A receiver that verifies gets private slots with
-// unverified leaves, and their references. For any other the blocks are registered: the next lookup finds them in the
-// host, so each place is a slot; `waits` is as in TierStack::Bringer. `done` runs once, on the executor, or on a tier's
+// unverified leaves, and their references. For any other the blocks in slots are registered: the next lookup finds them
+// in the host; `waits` is as in TierStack::Bringer. `done` runs once, on the executor, or on a tier's
 // thread if the receiver verifies. It must be short there, and must release what it does not take.
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::unique_ptr<tier::GetBatch> batch,
              LandingRoom room, UniqueFunction<void(std::vector<Delivery>)> done, bool waits = false);
-// Reads them into slots of `account`; if there are not enough, each item ends with the allocation's code.
-void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, block::AccountId account,
-             std::unique_ptr<tier::GetBatch> batch, UniqueFunction<void(std::vector<Delivery>)> done);
 
 }  // namespace kvbm::manager

@@ -50,6 +50,7 @@ void Unflushed::add_to(FamilyTable::Named& named) const {
 void Unflushed::forget_all() {
   MutexLock lock(mutex_);
   numbers_.clear();
+  lost_ = false;  // blocks beyond kMost were erased too
 }
 
 std::vector<Unflushed::Entry> Unflushed::all(bool& lost) {

@@ -103,7 +103,7 @@ CuResult FakeCuda::State::keep(const char* entry, std::unique_lock<std::mutex>& 
     lock.lock();
     return goes_on;
   };
-  while (!released()) changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(1));
+  while (!released()) changed.wait_for(lock, std::chrono::milliseconds(1));
   --kept;
   changed.notify_all();
   return goes_on ? kCuSuccess : kCuDeinitialized;
@@ -220,9 +220,8 @@ void FakeCuda::State::serve(FakeStream& stream, std::unique_lock<std::mutex>& lo
   FakeWork work = std::move(stream.queue.front());
   const auto may_begin = [&] { return is_dropped(stream) || (!stream.held && (!work.ready || work.ready())); };
   while (!may_begin()) {
-    // Waits by the system's clock, the only kind that the thread sanitizer of gcc 12 knows.
     if (work.polls) {
-      changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::microseconds(200));
+      changed.wait_for(lock, std::chrono::microseconds(200));
     } else {
       changed.wait(lock);
     }

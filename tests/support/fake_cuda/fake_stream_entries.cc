@@ -223,7 +223,7 @@ CuResult synchronize_event(CuEvent handle) {
   return on_event("cuEventSynchronize", handle, [&](State& state, FakeEvent& event, Lock& lock) -> CuResult {
     const FakeEvent copy = event;  // the event may be destroyed by another thread meanwhile
     while (!state.stopping && !is_complete(copy) && state.usable(copy.context) == kCuSuccess) {
-      state.changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(1));
+      state.changed.wait_for(lock, std::chrono::milliseconds(1));
     }
     return state.usable(copy.context);
   });

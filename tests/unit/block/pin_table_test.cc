@@ -1,5 +1,8 @@
 #include "block/pin_table.h"
 
+#include <atomic>
+#include <thread>
+
 #include "base/clock.h"
 #include "block_fixture.h"
 
@@ -92,6 +95,42 @@ TEST_F(Pinned, pinning_is_all_or_nothing_and_bounded) {
   EXPECT_EQ(pins.pin(slots, 1, kNever).status().code(), Code::at_limit);
   EXPECT_EQ(table->info(slots[0]).pins, 0U);
   EXPECT_EQ(table->info(slots[3]).pins, 131'071U);
+}
+
+// Two threads ask for the last pin at the same time.
+TEST_F(Pinned, there_are_never_more_pins_than_the_limit) {
+  constexpr size_t kMost = 3;
+  constexpr int kRounds = 2'000;
+  PinTable pins(*table, kMost);
+  ASSERT_TRUE(pins.pin(slots, kNoOwner, kNever).ok());
+  ASSERT_TRUE(pins.pin(slots, kNoOwner, kNever).ok());
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  PinId others = 0;
+  const auto ask = [&] {
+    const Result<PinId> got = pins.pin(slots, kNoOwner, kNever);
+    EXPECT_EQ(got.ok() ? Code::at_limit : got.status().code(), Code::at_limit);
+    return got.ok() ? got.value() : 0;
+  };
+  std::thread other([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (begun.load() != round) std::this_thread::yield();
+      others = ask();
+      ended.store(round);
+    }
+  });
+  int beyond = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    begun.store(round);
+    const PinId mine = ask();
+    while (ended.load() != round) std::this_thread::yield();
+    beyond += pins.size() > kMost ? 1 : 0;
+    EXPECT_TRUE(mine != 0 || others != 0);
+    for (const PinId id : {mine, others}) EXPECT_EQ(pins.unpin(id), id == 0 ? Code::stale_handle : Code::ok);
+  }
+  other.join();
+  EXPECT_EQ(beyond, 0);
+  EXPECT_EQ(table->info(slots[0]).pins, kMost - 1);
 }
 
 TEST_F(Pinned, unregistered_slots_cannot_be_pinned) {

@@ -15,7 +15,7 @@ class Component:
     """One component of the model, whole: all layers and heads, before sharding."""
 
     kind: ComponentKind = ComponentKind.ATTENTION
-    element: Element = Element.BF16
+    element: Optional[Element] = None  # None: BF16; BYTES for a state, which has no other
     layers: int = 1
     heads: int = 1
     head_dim: int = 0
@@ -52,7 +52,9 @@ class Geometry:
         memory = raw.Memory(raw.kvbm_component_t_size * max(len(rows), 1))
         for i, row in enumerate(rows):
             item = raw.kvbm_component_t_at(memory, i)
-            item.kind, item.element, item.layers, item.heads = row.kind, row.element, row.layers, row.heads
+            item.kind, item.layers, item.heads = row.kind, row.layers, row.heads
+            usual = Element.BYTES if row.kind == ComponentKind.STATE else Element.BF16
+            item.element = usual if row.element is None else row.element
             item.head_dim, item.window_tokens, item.state_bytes = row.head_dim, row.window_tokens, row.state_bytes
         self._handle: Optional[raw.Handle] = raw.kvbm_geometry_create(tokens_per_block, units, memory, len(rows))[1]
         self.tokens_per_block = tokens_per_block

@@ -44,13 +44,13 @@ pub enum ComponentKind {
 pub struct Component {
     /// Kind of the component.
     pub kind: ComponentKind,
-    /// Type of the elements.
+    /// Type of the elements; `Bytes` for state.
     pub element: Element,
     /// Layers that have it.
     pub layers: u32,
     /// KV heads in all; 1 for latent and state.
     pub heads: u32,
-    /// Elements of a head's row; the latent's width; unused for state.
+    /// Elements of a head's row; the latent's width; 0 for state.
     pub head_dim: u32,
     /// Window only.
     pub window_tokens: u32,

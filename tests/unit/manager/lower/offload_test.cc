@@ -307,6 +307,27 @@ TEST_F(OffloadingSlowly, who_asks_again_for_slots_has_no_more_blocks_evicted) {
   EXPECT_EQ(written(), 2U);
 }
 
+TEST_F(OffloadingSlowly, a_waiter_hears_at_once_that_the_tier_that_refuses_its_blocks_is_out_of_use) {
+  struct Waiter final : SpaceWaiter {
+    void space_may_be_free() override { ++looks; }
+    uint64_t looks = 0;
+  };
+  make(AdmissionKind::on_eviction);
+  pace_->refuses = Code::io_error;
+  for (uint64_t n = 0; n < kSlots; ++n) put(n);
+  ASSERT_TRUE(sim_.run_until([&] { return !pace_->kept.empty(); }));
+  SpaceQueue& line = manager_->host().space_queue();
+  const auto waiter = std::make_shared<Waiter>();
+  const uint64_t place = line.place_of_store();
+  (void)line.refused(waiter, place, block::kSharedAccount, false, Code::no_room, true);
+  manager_->lower().disabled(1, Status(Code::io_error, "the tier is broken"));
+  const uint64_t before = sim_.clock().now_ns();
+  pace_->answer_put();
+  ASSERT_TRUE(sim_.run_until([&] { return waiter->looks != 0; }));
+  EXPECT_EQ(sim_.clock().now_ns(), before);
+  line.leave(place, false);
+}
+
 // A disk refuses each put while all its segments are pinned.
 TEST_F(OffloadingSlowly, blocks_that_the_tier_refuses_are_not_sent_again_until_the_next_look) {
   struct Waiter final : SpaceWaiter {
@@ -509,7 +530,9 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   bool landed = false;
   auto batch = std::make_unique<tier::GetBatch>();
   batch->items.push_back(request_of(id, found));
-  onboard(manager_->stack().keep(), 1, block::kSharedAccount, std::move(batch),
+  LandingRoom room;
+  ASSERT_EQ(take_slots(manager_->stack(), block::kSharedAccount, 1, room), Code::ok);
+  onboard(manager_->stack().keep(), 1, std::move(batch), std::move(room),
           [&](std::vector<Delivery> blocks) {
             landed = true;
             ASSERT_EQ(blocks.size(), 1U);

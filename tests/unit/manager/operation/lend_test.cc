@@ -7,8 +7,9 @@
 #include "codec/hash/leaf_hash.h"
 #include "codec/record/record.h"
 #include "manager/host/host_record.h"
+#include "manager/lower/offload.h"
 #include "manager/manager.h"
-#include "manager/operation/move.h"
+#include "support/paced_tier.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager::lend_test {
@@ -142,17 +143,28 @@ TEST_F(Lending, a_loan_that_nobody_waits_for_any_more_is_not_begun) {
   EXPECT_EQ(disk_.count(test::SimDisk::Op::read), reads);
 }
 
-TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
-  put(1);
+TEST_F(Lending, without_a_slot_for_them_records_from_below_are_lent_beside_the_host_within_its_limit) {
+  constexpr uint32_t kBeside = kSlots / 2;
+  std::vector<uint64_t> numbers;
+  for (uint64_t n = 0; n <= kBeside; ++n) {
+    put(n);
+    numbers.push_back(n);
+  }
   flush();
-  std::vector<SlotId> all(manager_->host().arena().slots());
+  std::vector<SlotId> all(kSlots);
   ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
-  auto lent = ask({1});
-  EXPECT_EQ(lent[0].code, Code::no_room);
+  auto lent = ask(numbers);
+  for (uint64_t n = 0; n < kBeside; ++n) {
+    expect_record(lent[n], n);
+    EXPECT_EQ(lent[n].slot, kNoSlot);
+  }
+  EXPECT_EQ(lent[kBeside].code, Code::no_room);
+  give_back(lent);
+  EXPECT_EQ(manager_->host().landing_staging().used_bytes(), 0U);
   manager_->host().release(all);
 }
 
-// The store of the block has been reported to the engine. The node that requested the record requests it again.
+// The store of the block has been reported to the engine.
 TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   put(1);
   flush();
@@ -174,7 +186,7 @@ TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   }
   ASSERT_LT(held.size(), ids.size());
   auto lent = ask({1});
-  EXPECT_EQ(lent[0].code, Code::no_room);
+  expect_record(lent[0], 1);
   manager_->host().release(held);
   flush();
   std::vector<tier::Found> found(ids.size());
@@ -182,6 +194,42 @@ TEST_F(Lending, what_waits_to_be_written_below_does_not_give_way_to_a_loan) {
   find_to_lend(manager_->lower(), ids, found, tiers);
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_NE(tiers[i], kNoTier) << 8 + i;
   give_back(lent);
+}
+
+// Over the disk is a second tier, which gets only what the host evicts and takes none of it: a pool of full nodes.
+class LendingInAFullPool : public Lending {
+ protected:
+  void SetUp() override { make(AdmissionKind::on_request); }
+  void adjust(Options& options) override {
+    TierOptions second;
+    second.admission = AdmissionKind::on_eviction;
+    second.make = [this](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+      pace_->refuses = Code::no_room;
+      return std::unique_ptr<tier::Tier>(std::make_unique<test::PacedTier>(sim_, pace_));
+    };
+    options.tiers.push_back(std::move(second));
+  }
+  const std::shared_ptr<test::Pace> pace_ = std::make_shared<test::Pace>();
+};
+
+TEST_F(LendingInAFullPool, a_loan_takes_no_block_that_is_nowhere_else_and_is_given_all_the_same) {
+  put(1);
+  const SlotId slot = manager_->host().acquire_one(family_, key(1));
+  ASSERT_NE(slot, kNoSlot);
+  manager_->lower().offloader(1).request({slot}, nullptr);
+  flush();
+  empty_host();
+  for (uint64_t n = 8; n < 8 + kSlots; ++n) put(n);
+  for (int i = 0; i < 3; ++i) {
+    auto lent = ask({1});
+    expect_record(lent[0], 1);
+    give_back(lent);
+  }
+  for (uint64_t n = 8; n < 8 + kSlots; ++n) {
+    const SlotId there = manager_->host().acquire_one(family_, key(n));
+    EXPECT_NE(there, kNoSlot) << n;
+    if (there != kNoSlot) manager_->host().release({&there, 1});
+  }
 }
 
 }  // namespace

@@ -50,6 +50,18 @@ class LoadRoomTest : public test::SmallManager {
     pace_->keeps_puts = true;
   }
 
+  // Makes blocks 8 to 15 those of the host alone, above a tier that gets only what the host evicts. It has 0 to 7.
+  void fill_above_write_back() {
+    make(AdmissionKind::on_eviction);
+    for (uint64_t n = 0; n < kSlots; ++n) put(n);
+    offload(0, kSlots);
+    std::vector<SlotId> all(kSlots);
+    ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, all, nullptr), Code::ok);
+    manager_->host().release(all);
+    pace_->keeps_puts = true;
+    for (uint64_t n = 0; n < kSlots; ++n) put(kSlots + n);
+  }
+
   // Evicts blocks from the host, so that only the tier has them.
   void leave_host(uint64_t first, size_t count) {
     std::vector<Key> keys;
@@ -365,6 +377,31 @@ TEST_F(LoadRoomTest, offloads_give_up_what_they_only_queue_for_a_prefetch) {
   EXPECT_TRUE(resident(0));
   EXPECT_EQ(pace_->kept.size(), unanswered) << "no offload has ended for it";
   manager_->host().release(held);
+}
+
+TEST_F(LoadRoomTest, a_prefetch_takes_no_block_that_is_still_to_be_written_down) {
+  fill_above_write_back();
+  const auto fetched = prefetch(0, 2);
+  sim_.run_for(50'000'000);
+  EXPECT_FALSE(fetched->done);
+  for (uint64_t n = 0; n < kSlots; ++n) EXPECT_TRUE(resident(kSlots + n)) << kSlots + n;
+  pace_->keeps_puts = false;
+  answer_all();
+  wait_for(fetched);
+  EXPECT_EQ(fetched->items_done, 2U);
+  EXPECT_EQ(get(manager_->counters().offload_skipped), 0U);
+}
+
+TEST_F(LoadRoomTest, a_prefetch_evicts_what_the_tier_below_refuses_for_as_long_as_it_waits) {
+  fill_above_write_back();
+  pace_->keeps_puts = false;
+  pace_->refuses = Code::no_room;
+  answer_all();
+  const uint64_t before = sim_.clock().now_ns();
+  const auto fetched = prefetch(0, 2);
+  wait_for(fetched);
+  EXPECT_EQ(fetched->items_done, 2U);
+  EXPECT_GE(fetched->at_ns, before + manager_->host().options().room_wait_ns);
 }
 
 TEST_F(LoadRoomTest, a_load_past_a_full_host_has_half_of_the_host_on_its_way) {

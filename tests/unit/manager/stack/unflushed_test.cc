@@ -77,6 +77,10 @@ TEST(Unflushed, somebody_is_asked_to_look_before_there_are_too_many_and_too_many
   EXPECT_TRUE(lost);
   (void)unflushed.all(lost);
   EXPECT_FALSE(lost);
+  unflushed.stored(ids(Unflushed::kMost + 64, 64));
+  unflushed.forget_all();
+  EXPECT_TRUE(unflushed.all(lost).empty());
+  EXPECT_FALSE(lost) << "of erased blocks";
 }
 
 }  // namespace

@@ -9,10 +9,10 @@ import java.util.Objects;
  * One component of a model, whole: all layers and heads, before sharding.
  *
  * @param kind kind of the component
- * @param element type of its elements
+ * @param element type of its elements; BYTES for state
  * @param layers layers that have this component
  * @param heads KV heads in all; 1 for latent and state
- * @param headDim elements of a head's row; the latent's width; unused for state
+ * @param headDim elements of a head's row; the latent's width; 0 for state
  * @param windowTokens of a window
  * @param stateBytes of a state: bytes per layer and block
  */
@@ -22,10 +22,10 @@ public record Component(
    * Checks that a kind and an element are given, and that no number is negative.
    *
    * @param kind kind of the component
-   * @param element type of its elements
+   * @param element type of its elements; BYTES for state
    * @param layers layers that have this component
    * @param heads KV heads in all; 1 for latent and state
-   * @param headDim elements of a head's row; the latent's width; unused for state
+   * @param headDim elements of a head's row; the latent's width; 0 for state
    * @param windowTokens of a window
    * @param stateBytes of a state: bytes per layer and block
    */
