@@ -79,6 +79,10 @@ class HostTier {
     if (table_->underflows() != 0) [[unlikely]] log_underflow();
     space_queue_->space_released();
   }
+  // kNoSlot: nothing is released.
+  void release(SlotId slot) noexcept {
+    if (slot != kNoSlot) release({&slot, 1});
+  }
   // Returns the resident slot of a key, with a reference; kNoSlot if none. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
   // Ends references and evicts the blocks that nothing else holds. Returns how many it evicted.

@@ -445,7 +445,7 @@ void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
     const Identity id = host_.table().identity(slot);
     const SlotId anew = host_.acquire_one(id.family, id.key);
     if (anew == kNoSlot) ids.push_back(id);
-    if (anew != kNoSlot) host_.release({&anew, 1});
+    host_.release(anew);
   }
   if (!ids.empty()) erase(ids);
 }

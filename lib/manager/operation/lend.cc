@@ -128,7 +128,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
     for (Lent& one : lent_) {
       if (one.code == Code::again) one.code = Code::deadline;
       if (one.code == Code::damaged && one.slot != kNoSlot) host_.quarantine(one.slot);
-      if (one.code != Code::ok && one.slot != kNoSlot) host_.release({&one.slot, 1});
+      if (one.code != Code::ok) host_.release(one.slot);
       if (one.code != Code::ok) one = {one.code, kNoSlot, nullptr, {}, {}};
     }
     done_(std::move(lent_));

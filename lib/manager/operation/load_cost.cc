@@ -249,7 +249,7 @@ void LoadOperation::Weighing::probe(LoadOperation& load, size_t from, uint64_t n
     onboard(stack, item.got.from, std::move(batch), std::move(room),
             [stack, match = request.match](std::vector<Delivery> landed) {
               for (const Delivery& one : landed) {
-                if (one.slot != kNoSlot) stack->host().release({&one.slot, 1});
+                stack->host().release(one.slot);
               }
             });
   }

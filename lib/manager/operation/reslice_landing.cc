@@ -201,7 +201,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 
   void give_back(size_t at) {
     Delivery& one = landed_[at];
-    if (one.slot != kNoSlot) host_.release({&one.slot, 1});
+    host_.release(one.slot);
     one.slot = kNoSlot;
     if (room_.slots[at] == kNoSlot) room_.staged[at] = nullptr;
     one.keep = nullptr;

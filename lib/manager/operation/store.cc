@@ -83,7 +83,7 @@ Operation::Next StoreOperation::step() {
   close_chunk();
   chunk_first_ += keys;
   if (chunk_first_ >= request_.keys.size()) {
-    if (last_ != kNoSlot) host_.release({&last_, 1});
+    host_.release(last_);
     last_ = kNoSlot;
     chunk_first_ = 0;
     no_room_ = Code::ok;

@@ -55,7 +55,7 @@ class Search : public std::enable_shared_from_this<Search> {
 
   [[nodiscard]] bool is_in_host(const Identity& id) const {
     const SlotId slot = host_.acquire_one(id.family, id.key);
-    if (slot != kNoSlot) host_.release({&slot, 1});
+    host_.release(slot);
     return slot != kNoSlot;
   }
 

@@ -71,7 +71,7 @@ Code publish_managed(TierStack& stack, const ManagedBlocks& blocks, std::span<Sl
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
     all = stack.publish(slots, what, parents, codes, TierStack::Bringer{}, &resolver);
     note_stored(stack.unflushed(), blocks, codes);
-    if (what.first_parent != kNoSlot) host.release({&what.first_parent, 1});
+    host.release(what.first_parent);
   } else {
     for (size_t i = 0; i < n; ++i) codes[i] = headed;
   }

@@ -89,7 +89,7 @@ Delivery deliver(Arrival& arrival, size_t i, tier::GetItem& got, Code code) {
     return one;
   }
   if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
-  if (one.slot != kNoSlot) host.release({&one.slot, 1});
+  host.release(one.slot);
   one.slot = kNoSlot;
   one.keep = nullptr;
   return one;

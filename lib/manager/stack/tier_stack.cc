@@ -185,7 +185,7 @@ Code TierStack::register_landed(const Identity& id, Delivery& one, bool waits) {
   Code code = Code::ok;
   [[maybe_unused]] const Code all =
       publish({&one.slot, 1}, what, {&parent, 1}, {&code, 1}, {kNoTier, waits}, &resolver);
-  if (parent_slot != kNoSlot) host_.release({&parent_slot, 1});
+  host_.release(parent_slot);
   if (code == Code::ok) host_.unit_index().add(id.family, id.key, units);
   if (code == Code::ok && host_.invalidations().since(id.family, one.mark)) {
     host_.table().erase(id.family, {&id.key, 1});
@@ -208,7 +208,7 @@ void TierStack::keep_received(std::span<const SlotId> slots) {
 // Searches from the host down: a block that moves down is in the lower tier before it leaves the upper one.
 bool TierStack::is_nowhere(const Identity& id) {
   const SlotId slot = host_.acquire_one(id.family, id.key);
-  if (slot != kNoSlot) host_.release({&slot, 1});
+  host_.release(slot);
   if (slot != kNoSlot) return false;
   for (TierIndex i = 1; i <= lower_.count(); ++i) {
     if (lower_.out_of_use(i)) continue;
