@@ -5,7 +5,6 @@
 
 #include "base/prefetch.h"
 
-
 namespace kvbm::block {
 namespace {
 

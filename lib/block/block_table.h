@@ -74,7 +74,7 @@ struct Publication {
   std::span<const SlotId> parents{};  // `given`: a held, registered slot for each key; kNoSlot: a root
   DuplicateMode duplicates = DuplicateMode::reject;
   Precedence* precedence = nullptr;  // null: the existing block stays
-  uint8_t priority = 0;  // policy::Facts::priority
+  uint8_t priority = 0;              // policy::Facts::priority
   uint32_t tick = 0;
 };
 
@@ -83,7 +83,7 @@ struct Evicted {
   Identity identity;
   SlotId slot = kNoSlot;
   AccountId account = kSharedAccount;
-  uint8_t flags = 0;  // set by the manager
+  uint8_t flags = 0;        // set by the manager
   uint32_t generation = 0;  // of the slot while it had the block
 };
 
@@ -199,8 +199,8 @@ class BlockTable final {
   // ---- Accounts ----
   // Creates the account, or changes its limit. Slots beyond a lower limit are evicted as far as nothing keeps them; the
   // rest follows in time. The caller serialises calls.
-  [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted = nullptr,
-                               uint32_t tick = 0);
+  [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode,
+                               std::vector<Evicted>* evicted = nullptr, uint32_t tick = 0);
   [[nodiscard]] AccountUse account_use(AccountId account) const;
 
   // ---- Facts ----
@@ -244,7 +244,9 @@ class BlockTable final {
   // is too long to check.
   bool adopt(SlotId slot, SlotId parent) noexcept;
   // Number of ancestors that a held block had in the host when it was published.
-  [[nodiscard]] uint32_t depth(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint32_t depth(SlotId slot) const noexcept {
+    return facts_[slot].depth.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }
   // Lists slots from `first` on that are not reset. Returns the slot to continue from, slots() at the end. No lock.
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
@@ -279,10 +281,10 @@ class BlockTable final {
   struct alignas(64) Lane {
     std::atomic<uint32_t> home{UINT32_MAX};
     std::atomic<uint32_t> pool{0};
-    std::atomic<int32_t> left{0};     // slots that it takes there before it looks at other pools
-    std::atomic<int32_t> waited{0};   // slots of these taken while another thread had the pool
-    std::atomic<uint32_t> met{0};     // consecutive stints with contention at home
-    std::atomic<uint32_t> times{0};   // number of such series
+    std::atomic<int32_t> left{0};    // slots that it takes there before it looks at other pools
+    std::atomic<int32_t> waited{0};  // slots of these taken while another thread had the pool
+    std::atomic<uint32_t> met{0};    // consecutive stints with contention at home
+    std::atomic<uint32_t> times{0};  // number of such series
 
     // Ends a stint. Returns true if the lane should move to another pool. If both of two contending lanes moved, they
     // might meet again. So a bit decides that differs between lanes and from time to time: the topmost of a
@@ -342,7 +344,8 @@ class BlockTable final {
   void set_parent(SlotId slot, SlotId parent) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
-  void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh);
+  void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what,
+                     Fresh& fresh);
   void count_erased(size_t n);
   [[nodiscard]] Code reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
                              std::vector<Evicted>* evicted, uint32_t tick, bool evicting);

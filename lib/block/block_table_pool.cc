@@ -28,7 +28,8 @@ void reserve_for(std::vector<Evicted>* evicted, size_t n) {
 void BlockTable::make_pools(uint32_t n) {
   pools_.clear();
   pool_scale_ = (uint64_t{n} << 32) / slot_count_;
-  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_, &underflows_, &below_, parents_};
+  const SlotPool::Arrays all{table_.get(), meta_.get(),  facts_.get(), &marks_,
+                             &quotas_,     &underflows_, &below_,      parents_};
   for (SlotId first = 0; first < slot_count_;) {
     const size_t pool = pool_index(first);
     // The first slot of the next pool, consistent with pool_index().
@@ -148,7 +149,8 @@ Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out,
     const uint32_t limit = quota.limit.load(std::memory_order_relaxed);
     const uint64_t wanted = static_cast<uint64_t>(used) + out.size();
     if (wanted <= limit) {
-      if (quota.used.compare_exchange_weak(used, static_cast<uint32_t>(wanted), std::memory_order_relaxed)) return Code::ok;
+      if (quota.used.compare_exchange_weak(used, static_cast<uint32_t>(wanted), std::memory_order_relaxed))
+        return Code::ok;
       continue;
     }
     const bool rejects = !evicting || quota.mode.load(std::memory_order_relaxed) == OverQuota::reject;
@@ -248,7 +250,8 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
     table_[slot].word.store(kPartial, std::memory_order_release);
   }
   if (code == Code::ok) {
-    if (own != 0) each_run(out.first(own), [this](size_t pool, auto run) { pools_[pool]->count_allocated(run.size()); });
+    if (own != 0)
+      each_run(out.first(own), [this](size_t pool, auto run) { pools_[pool]->count_allocated(run.size()); });
     return code;
   }
   // Returned in reverse, so that the free lists are as before.

@@ -227,7 +227,8 @@ Code HoldTable::take_resolved(std::span<HoldValue> inout, std::span<const SlotId
   Entries entries(*this);
   for (size_t i = 0; i < inout.size(); ++i) {
     inout[i] += kOneGeneration;
-    entries.word(index_of(inout[i])).store(make_word(slots[i], generation_of(inout[i]), kTaken), std::memory_order_release);
+    entries.word(index_of(inout[i]))
+        .store(make_word(slots[i], generation_of(inout[i]), kTaken), std::memory_order_release);
   }
   return Code::ok;
 }

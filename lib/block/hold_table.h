@@ -66,7 +66,8 @@ class HoldTable {
   [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
   // Resolves holds to slots. All must be valid and of one kind; wrong_state: of another kind. Returns the first
   // failure.
-  [[nodiscard]] Code resolve_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out) const noexcept;
+  [[nodiscard]] Code resolve_all(std::span<const HoldValue> values, HoldKind kind,
+                                 std::span<SlotId> out) const noexcept;
   // Returns the number resolved; codes may be empty; out[i].slot is kNoSlot if not ok.
   size_t resolve(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) const noexcept;
   // Ends each hold; out[i] is its former content, slot kNoSlot if codes[i] is not ok. A value that appears twice ends

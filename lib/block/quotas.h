@@ -53,7 +53,8 @@ class Quotas {
   // Bytes beyond the object itself.
   [[nodiscard]] size_t bytes() const noexcept {
     size_t total = 0;
-    for (const std::atomic<Page*>& page : pages_) total += page.load(std::memory_order_relaxed) != nullptr ? sizeof(Page) : 0;
+    for (const std::atomic<Page*>& page : pages_)
+      total += page.load(std::memory_order_relaxed) != nullptr ? sizeof(Page) : 0;
     return total;
   }
 

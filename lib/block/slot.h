@@ -126,7 +126,8 @@ class Parents {
     return {packed & mask, static_cast<uint32_t>(uint64_t{packed} >> bits_)};
   }
   [[nodiscard]] bool is_there(const Parent& parent, uint32_t generation) const noexcept {
-    return parent.generation == static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(uint64_t{generation} << bits_)} >> bits_);
+    return parent.generation ==
+           static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(uint64_t{generation} << bits_)} >> bits_);
   }
 
  private:

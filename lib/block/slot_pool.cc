@@ -124,7 +124,8 @@ Parent SlotPool::lose_child(const Parent& parent, uint32_t tick) {
   if (!now.reapable() || !try_reap(all_.slots[parent.slot])) return {};
   const Parent grandparent = take_parent(parent.slot);
   leave_policy(parent.slot);
-  if (Quota* const quota = all_.quotas->find(account_of(parent.slot))) quota->used.fetch_sub(1, std::memory_order_relaxed);
+  if (Quota* const quota = all_.quotas->find(account_of(parent.slot)))
+    quota->used.fetch_sub(1, std::memory_order_relaxed);
   blank(parent.slot);
   return grandparent;
 }
@@ -249,7 +250,8 @@ SlotId SlotPool::evict_followed(AccountId account) {
     std::atomic<uint64_t>& word = all_.slots[at].word;
     uint64_t bits = word.load(std::memory_order_relaxed);
     while (now && SlotWord(bits).only_followed()) {
-      if (word.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+      if (word.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed))
+        return true;
     }
     return !now;
   });

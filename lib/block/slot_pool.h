@@ -27,8 +27,8 @@ namespace kvbm::block {
 
 struct Counters {
   uint32_t slots = 0;
-  uint32_t free = 0;        // reset
-  uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
+  uint32_t free = 0;           // reset
+  uint32_t registered = 0;     // registered and known to a policy (private duplicates are not)
   uint64_t payload_bytes = 0;  // of registered blocks
   uint64_t allocated = 0;
   uint64_t published = 0;
@@ -41,7 +41,7 @@ struct Counters {
 // Which blocks BlockTable::select_cold() takes.
 struct ColdWanted {
   AccountId account = kSharedAccount;  // kSharedAccount: of all accounts; else of this one, if it has a limit
-  bool followed = false;  // if the policies have none, parents of resident blocks too
+  bool followed = false;               // if the policies have none, parents of resident blocks too
 };
 
 class SlotPool final : private policy::Residents {
@@ -116,7 +116,7 @@ class SlotPool final : private policy::Residents {
 
  private:
   struct Account {
-    uint32_t used = 0;  // slots of this pool that are not reset
+    uint32_t used = 0;                            // slots of this pool that are not reset
     std::unique_ptr<policy::EvictionPolicy> own;  // null: the shared policy
   };
 
@@ -162,9 +162,9 @@ class SlotPool final : private policy::Residents {
   std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_);
   uint32_t own_policies_ KVBM_GUARDED_BY(mutex_) = 0;
   SlotId free_head_ KVBM_GUARDED_BY(mutex_) = kNoSlot;  // linked through Facts::next
-  uint32_t hand_ KVBM_GUARDED_BY(mutex_) = 0;  // position at which choose_followed() goes on
+  uint32_t hand_ KVBM_GUARDED_BY(mutex_) = 0;           // position at which choose_followed() goes on
   Counters counters_ KVBM_GUARDED_BY(mutex_);
-  std::atomic<uint64_t> turnover_{0};  // written under the lock
+  std::atomic<uint64_t> turnover_{0};          // written under the lock
   alignas(64) std::atomic<uint32_t> free_{0};  // as counters_.free; readable without the lock
   // True if evict_followed() may find a block. Without it, a pool with all blocks held would be searched for every
   // block.

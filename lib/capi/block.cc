@@ -73,7 +73,7 @@ void settle(HostTier& host, std::span<const HoldValue> values, std::span<const S
     size_t end = begin + 1;
     while (end < values.size() && listed(end) == listed(begin)) ++end;
     host.holds().settle(values.subspan(begin, end - begin), listed(begin) ? HoldKind::reading : HoldKind::writable,
-                           slots.subspan(begin, end - begin));
+                        slots.subspan(begin, end - begin));
     begin = end;
   }
 }
@@ -116,7 +116,8 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
     HostTier& host = stack.host();
     if (n_blocks > host.table().slots()) {
       return kvbm::capi::fail(nullptr, {Code::no_room, "the host tier has fewer blocks",
-                                        std::to_string(n_blocks) + " of " + std::to_string(host.table().slots()) + "; raise host.capacity"});
+                                        std::to_string(n_blocks) + " of " + std::to_string(host.table().slots()) +
+                                            "; raise host.capacity"});
     }
     Slots slots(n_blocks);
     std::vector<kvbm::block::Evicted> evicted;
@@ -146,8 +147,8 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
       if (bytes[i] == 0 || bytes[i] > limit) {
         return kvbm::capi::fail(nullptr, {Code::invalid_argument, "a length is none of a block",
-                                          "bytes[" + std::to_string(i) + "] is " + std::to_string(bytes[i]) + ", a block has 1 to " +
-                                              std::to_string(limit)});
+                                          "bytes[" + std::to_string(i) + "] is " + std::to_string(bytes[i]) +
+                                              ", a block has 1 to " + std::to_string(limit)});
       }
     }
     Slots slots(n_blocks);
@@ -189,8 +190,8 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     host.trust_present(what.family, what.keys);  // the caller may get the resident block in place of its own
     what.parent = reinterpret_cast<const Key*>(given.parent);
     what.chained = given.unchained == 0;
-    what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
-                                                              : kvbm::block::DuplicateMode::reject;
+    what.duplicates =
+        given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep : kvbm::block::DuplicateMode::reject;
     what.priority = static_cast<uint8_t>(given.priority);
     what.takes_lossy = ns->ns->options().allow_lossy;
     const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);

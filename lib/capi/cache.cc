@@ -197,8 +197,8 @@ kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest req
     return refuse_submission(*core, Status(Code::unsupported, "wait_layers is none of KVBM_WAIT_LAYERS_*"));
   }
   if (core->device() == nullptr || queue == nullptr || given.out_operation == nullptr) {
-    return refuse_submission(*core, Status(Code::invalid_argument,
-                                "wait_layers needs a cache on a device, a queue and out_operation"));
+    return refuse_submission(
+        *core, Status(Code::invalid_argument, "wait_layers needs a cache on a device, a queue and out_operation"));
   }
   auto marks = core->mark_layers(given.first_layer, given.n_layers, given.wait_layers == KVBM_WAIT_LAYERS_ISSUED);
   if (!marks.ok()) return refuse_submission(*core, marks.status());
@@ -225,7 +225,8 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
     if (manager == nullptr || ns == nullptr || options == nullptr || out_cache == nullptr) {
       return fail(err, Code::invalid_argument, "manager, ns, options or out_cache is NULL");
     }
-    if (ns->tenancy != manager->tenancy) return fail(err, Code::foreign_handle, "the namespace belongs to another manager");
+    if (ns->tenancy != manager->tenancy)
+      return fail(err, Code::foreign_handle, "the namespace belongs to another manager");
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
     if (here != KVBM_OK) return here;
     kvbm_cache_options_t given{};
@@ -268,7 +269,8 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
                                const kvbm_store_options_t* options, kvbm_queue_t* queue, uint64_t user_data) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (cache == nullptr) return invalid("cache is NULL");
-    if (n_keys != 0 && (keys == nullptr || block_ids == nullptr)) return invalid("keys or block_ids is NULL, and n_keys is not 0");
+    if (n_keys != 0 && (keys == nullptr || block_ids == nullptr))
+      return invalid("keys or block_ids is NULL, and n_keys is not 0");
     kvbm_store_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return refuse(Code::unsupported, kvbm::capi::kUnknownOptions);
@@ -287,7 +289,8 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     const auto* list = reinterpret_cast<const kvbm::Key*>(keys);
     request.keys.assign(list, list + n_keys);
     request.block_ids.assign(block_ids, block_ids + n_ids);
-    if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok()) return refuse_submission(*core, fits);
+    if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok())
+      return refuse_submission(*core, fits);
     if (given.parent != nullptr) request.parent = *reinterpret_cast<const kvbm::Key*>(given.parent);
     request.unchained = given.unchained != 0;
     if (given.positions != nullptr) {
@@ -321,8 +324,10 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (cache == nullptr) return invalid("cache is NULL");
     if (block_ids == nullptr && n_block_ids != 0) return invalid("block_ids is NULL, and n_block_ids is not 0");
-    if (match == nullptr && n_block_ids != 0) return invalid("match is NULL, as of a lookup that hit nothing, and there are block ids to load into");
-    if (match != nullptr && match->tenancy != cache->tenancy) return refuse(Code::foreign_handle, "the match is of another manager");
+    if (match == nullptr && n_block_ids != 0)
+      return invalid("match is NULL, as of a lookup that hit nothing, and there are block ids to load into");
+    if (match != nullptr && match->tenancy != cache->tenancy)
+      return refuse(Code::foreign_handle, "the match is of another manager");
     kvbm_load_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return refuse(Code::unsupported, kvbm::capi::kUnknownOptions);
@@ -341,7 +346,8 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     request.cache = core;
     if (match != nullptr) request.match = match->match;  // without a match there are no keys to load
     request.block_ids.assign(block_ids, block_ids + n_ids);
-    if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse_submission(*core, fits);
+    if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok())
+      return refuse_submission(*core, fits);
     request.n_ids = n_block_ids;
     request.first_key = given.first_key;
     request.any_position = given.any_position != 0;

@@ -76,7 +76,8 @@ kvbm_status_t kvbm_cache_code_options_init(kvbm_cache_code_options_t* out_option
 kvbm_status_t kvbm_cache_code_room(kvbm_cache_t* cache, size_t n_blocks, const kvbm_cache_code_options_t* options,
                                    uint64_t* out_bytes, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
-    if (cache == nullptr || out_bytes == nullptr) return fail(err, Code::invalid_argument, "cache or out_bytes is NULL");
+    if (cache == nullptr || out_bytes == nullptr)
+      return fail(err, Code::invalid_argument, "cache or out_bytes is NULL");
     kvbm_cache_code_options_t given{};
     BlockCoding what;
     if (const kvbm_status_t taken = take(*cache, options, given, what, err); taken != KVBM_OK) return taken;
@@ -94,8 +95,8 @@ kvbm_status_t kvbm_cache_code_room(kvbm_cache_t* cache, size_t n_blocks, const k
 }
 
 kvbm_status_t kvbm_cache_encode(kvbm_cache_t* cache, const uint32_t* block_ids, size_t n_blocks, uint32_t mode,
-                                const kvbm_cache_code_options_t* options, void* out, size_t capacity,
-                                size_t* out_bytes, kvbm_error_t* err) {
+                                const kvbm_cache_code_options_t* options, void* out, size_t capacity, size_t* out_bytes,
+                                kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (cache == nullptr || (block_ids == nullptr && n_blocks != 0) || out == nullptr || out_bytes == nullptr) {
       return fail(err, Code::invalid_argument, "cache, block_ids, out or out_bytes is NULL");
@@ -104,15 +105,15 @@ kvbm_status_t kvbm_cache_encode(kvbm_cache_t* cache, const uint32_t* block_ids, 
     kvbm_cache_code_options_t given{};
     BlockCoding what;
     if (const kvbm_status_t taken = take(*cache, options, given, what, err); taken != KVBM_OK) return taken;
-    if (given.flags != 0) return fail(err, Code::invalid_argument, "options.flags is for kvbm_cache_decode: the mode says what is lossy");
+    if (given.flags != 0)
+      return fail(err, Code::invalid_argument, "options.flags is for kvbm_cache_decode: the mode says what is lossy");
     const Inside inside(*cache->gate);
     if (Status fits = take_blocks(given, block_ids, n_blocks, false, what); !fits.ok()) return fail(err, fits);
     const uint64_t bytes = kvbm::manager::plain_bytes(*what.cache, what.part, n_blocks);
     const uint64_t room = bytes > codec::kMaxStreamBytes ? 0 : codec::stream_room(what.form, bytes);
     if (capacity < room) return kvbm::capi::too_small(err, capacity, room);
-    const auto made = kvbm::manager::encode_blocks(what, static_cast<codec::Mode>(mode),
-                                                   {static_cast<std::byte*>(out), capacity},
-                                                   kvbm::capi::coding_workspace());
+    const auto made = kvbm::manager::encode_blocks(
+        what, static_cast<codec::Mode>(mode), {static_cast<std::byte*>(out), capacity}, kvbm::capi::coding_workspace());
     if (!made.ok()) return fail(err, made.status());
     *out_bytes = made.value();
     return kvbm::capi::done(err);

@@ -78,12 +78,13 @@ kvbm_status_t kvbm_manager_offload(kvbm_manager_t* manager, kvbm_namespace_t* ns
     const auto stack = manager->tenancy->stack().keep();
     const size_t tiers = stack->lower().count();
     if (tier == 0 || tier > tiers) {
-      return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "there is no such tier below the host tier",
-                                        "tier is " + std::to_string(tier) + ", there are 1 to " + std::to_string(tiers)});
+      return kvbm::capi::fail(nullptr,
+                              {kvbm::Code::invalid_argument, "there is no such tier below the host tier",
+                               "tier is " + std::to_string(tier) + ", there are 1 to " + std::to_string(tiers)});
     }
-    auto operation = std::make_shared<kvbm::manager::OffloadOperation>(
-        stack, static_cast<kvbm::TierIndex>(tier), s.plan.family, std::vector<Key>(s.keys.begin(), s.keys.end()),
-        kvbm::kNever);
+    auto operation =
+        std::make_shared<kvbm::manager::OffloadOperation>(stack, static_cast<kvbm::TierIndex>(tier), s.plan.family,
+                                                          std::vector<Key>(s.keys.begin(), s.keys.end()), kvbm::kNever);
     return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);
   });
 }

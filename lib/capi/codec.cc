@@ -46,11 +46,10 @@ KVBM_SAME(int8);
 
 namespace {
 
-constexpr codec::Mode kModes[] = {codec::Mode::off,        codec::Mode::fast,       codec::Mode::standard,
-                                  codec::Mode::max,        codec::Mode::zstd,       codec::Mode::fp8_e4m3,
-                                  codec::Mode::fp8_e5m2,   codec::Mode::int8,       codec::Mode::int6,
-                                  codec::Mode::int4,       codec::Mode::int8_coded, codec::Mode::int6_coded,
-                                  codec::Mode::int4_coded, codec::Mode::delta};
+constexpr codec::Mode kModes[] = {
+    codec::Mode::off,        codec::Mode::fast,       codec::Mode::standard,   codec::Mode::max,  codec::Mode::zstd,
+    codec::Mode::fp8_e4m3,   codec::Mode::fp8_e5m2,   codec::Mode::int8,       codec::Mode::int6, codec::Mode::int4,
+    codec::Mode::int8_coded, codec::Mode::int6_coded, codec::Mode::int4_coded, codec::Mode::delta};
 
 // Reads the form from the options. Returns KVBM_OK, or the code written to err.
 kvbm_status_t take_form_of(const kvbm_codec_options_t* options, codec::LeafForm& form, kvbm_error_t* err) noexcept {
@@ -155,7 +154,8 @@ kvbm_status_t kvbm_codec_encode(const void* raw, size_t raw_bytes, uint32_t mode
 kvbm_status_t kvbm_codec_inspect(const void* coded, size_t coded_bytes, kvbm_codec_info_t* out_info,
                                  kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
-    if ((coded == nullptr && coded_bytes != 0) || out_info == nullptr || !kvbm::capi::is_struct_size(out_info->struct_size)) {
+    if ((coded == nullptr && coded_bytes != 0) || out_info == nullptr ||
+        !kvbm::capi::is_struct_size(out_info->struct_size)) {
       return fail(err, Code::invalid_argument, "coded or out_info is NULL, or out_info->struct_size is not set");
     }
     const auto view = codec::StreamView::parse({static_cast<const std::byte*>(coded), coded_bytes});
@@ -183,7 +183,8 @@ kvbm_status_t kvbm_codec_decode(const void* coded, size_t coded_bytes, uint32_t 
     if ((coded == nullptr && coded_bytes != 0) || (out_raw == nullptr && capacity != 0) || out_bytes == nullptr) {
       return fail(err, Code::invalid_argument, "coded, out_raw or out_bytes is NULL");
     }
-    if ((flags & ~KVBM_CODEC_ALLOW_LOSSY) != 0) return fail(err, Code::invalid_argument, "flags has bits that are not known");
+    if ((flags & ~KVBM_CODEC_ALLOW_LOSSY) != 0)
+      return fail(err, Code::invalid_argument, "flags has bits that are not known");
     const auto view = codec::StreamView::parse({static_cast<const std::byte*>(coded), coded_bytes});
     if (!view.ok()) return fail(err, view.status());
     const uint64_t raw_bytes = view.value().info().raw_bytes;

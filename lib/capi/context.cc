@@ -74,8 +74,7 @@ Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given, const kvbm:
   }
   if (given.threads != 0) settings.push_back({"threads", std::to_string(given.threads)});
   sources.environment = variables;
-  sources.ignored_environment = {"KVBM_CONFIG", "KVBM_LIBRARY_PATH", "KVBM_PREFIX", "KVBM_STORE_PATH",
-                                 "KVBM_UCX_PATH"};
+  sources.ignored_environment = {"KVBM_CONFIG", "KVBM_LIBRARY_PATH", "KVBM_PREFIX", "KVBM_STORE_PATH", "KVBM_UCX_PATH"};
   sources.options = settings;
   auto config = kvbm::resolve_config(kvbm::manager::option_schema(), sources);
   if (config.ok()) kvbm::manager::fit_defaults(config.value(), limits);

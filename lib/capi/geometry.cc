@@ -23,7 +23,8 @@ static_assert(layout::kLeafCountLimit == kvbm::codec::kMaxLeaves);
 namespace {
 
 kvbm::Status refuse_component(size_t index, const char* field, const char* wanted) {
-  return {Code::invalid_argument, "geometry refused", "component " + std::to_string(index) + ": " + field + " " + wanted};
+  return {Code::invalid_argument, "geometry refused",
+          "component " + std::to_string(index) + ": " + field + " " + wanted};
 }
 
 // Converts a component. Refuses fields that its kind does not use: a set one suggests that another model was meant.

@@ -24,7 +24,8 @@ inline kvbm_status_t refuse(Code code, const char* text) noexcept { return fail(
 inline kvbm_status_t invalid(const char* text) noexcept { return refuse(Code::invalid_argument, text); }
 // Marks the content of this thread's own slot as from an earlier call.
 void forget_last_error() noexcept;
-// Writes the status's own text (kvbm_status_text) into this thread's own slot, unless the call has left one of that status.
+// Writes the status's own text (kvbm_status_text) into this thread's own slot, unless the call has left one of that
+// status.
 void explain_last_error(kvbm_status_t status) noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
@@ -35,7 +36,8 @@ kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   if (err == nullptr) forget_last_error();
   try {
     const kvbm_status_t status = body();
-    if (err == nullptr && status < KVBM_OK) [[unlikely]] explain_last_error(status);
+    if (err == nullptr && status < KVBM_OK) [[unlikely]]
+      explain_last_error(status);
     return status;
   } catch (const std::bad_alloc&) {
     return fail(err, Code::no_memory, "the system refused memory");
@@ -64,7 +66,8 @@ bool take_options(const T* given, T& known) noexcept {
   return true;
 }
 inline constexpr const char* kUnknownOptions =
-    "options.struct_size is not set (call the _options_init function), or a field is set that this library does not know";
+    "options.struct_size is not set (call the _options_init function), or a field is set that this library does not "
+    "know";
 
 // Fills in the defaults, zeroes the fields that only the caller's header has, and sets struct_size.
 template <class T>

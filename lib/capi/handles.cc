@@ -107,16 +107,16 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
   const uint64_t id = registry->add(operation);
   undo.id = id;
   if (out_operation != nullptr) *out_operation = id;
-  operation->start([completions, registry, id, user_data, first = gates[0],
-                    second = gates[1]](const copy::Completion& result) {
-    copy::Completion completion = result;
-    completion.user_data = user_data;
-    completion.operation = id;
-    registry->remove(id);
-    completions->push(completion);
-    if (second != nullptr) second->leave();
-    first->leave();
-  });
+  operation->start(
+      [completions, registry, id, user_data, first = gates[0], second = gates[1]](const copy::Completion& result) {
+        copy::Completion completion = result;
+        completion.user_data = user_data;
+        completion.operation = id;
+        registry->remove(id);
+        completions->push(completion);
+        if (second != nullptr) second->leave();
+        first->leave();
+      });
   undo.begun = true;
   return KVBM_OK;
 }

@@ -92,8 +92,8 @@ struct QueueCore {
 struct Waiter;
 struct Tenancy {
   Tenancy();
-  // Set if the manager is a node. Destroyed after the manager is shut down. Nothing else owns it: a shared pointer needs
-  // no destructor where nodes are left out of the build.
+  // Set if the manager is a node. Destroyed after the manager is shut down. Nothing else owns it: a shared pointer
+  // needs no destructor where nodes are left out of the build.
   std::shared_ptr<manager::Node> node;
   // Set if the tier set is shared. Destroyed after the manager is shut down.
   std::shared_ptr<manager::Share> share;

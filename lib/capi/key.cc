@@ -63,19 +63,19 @@ extern "C" {
 kvbm_status_t kvbm_key_chain(const kvbm_namespace_t* ns, const kvbm_key_t* previous, const uint32_t* tokens,
                              size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t* extras, kvbm_key_t* out_keys,
                              size_t capacity, size_t* out_n) {
-  return make_keys(ns, tokens, n_tokens, block_tokens, extras, out_keys, capacity, out_n,
-                   [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e, std::span<Key> out) {
-                     return kvbm::codec::chained_keys(id, reinterpret_cast<const Key*>(previous), t, block_tokens, e, out);
-                   });
+  return make_keys(
+      ns, tokens, n_tokens, block_tokens, extras, out_keys, capacity, out_n,
+      [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e, std::span<Key> out) {
+        return kvbm::codec::chained_keys(id, reinterpret_cast<const Key*>(previous), t, block_tokens, e, out);
+      });
 }
 
 kvbm_status_t kvbm_key_content(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens,
                                uint32_t block_tokens, const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity,
                                size_t* out_n) {
   return make_keys(ns, tokens, n_tokens, block_tokens, extras, out_keys, capacity, out_n,
-                   [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e, std::span<Key> out) {
-                     return kvbm::codec::content_keys(id, t, block_tokens, e, out);
-                   });
+                   [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e,
+                       std::span<Key> out) { return kvbm::codec::content_keys(id, t, block_tokens, e, out); });
 }
 
 kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* hashes, size_t hash_bytes, size_t n,
@@ -85,10 +85,13 @@ kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* ha
     if (hash_bytes == 0 || hash_bytes > 64) return kvbm::capi::invalid("hash_bytes is not 1 to 64");
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     if (hash_bytes < kStrongHashBytes && !ns->weak_hashes) {
-      return kvbm::capi::invalid("the hashes are too short to tell prompts apart; open the namespace with weak_hashes to take them all the same");
+      return kvbm::capi::invalid(
+          "the hashes are too short to tell prompts apart; open the namespace with weak_hashes to take them all the "
+          "same");
     }
     if (n == 0) return KVBM_OK;
-    if (hashes == nullptr || out_keys == nullptr || kvbm::capi::too_many(n)) return kvbm::capi::invalid("hashes or out_keys is NULL, or n is more than 2^28");
+    if (hashes == nullptr || out_keys == nullptr || kvbm::capi::too_many(n))
+      return kvbm::capi::invalid("hashes or out_keys is NULL, or n is more than 2^28");
     const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(hashes), n * hash_bytes);
     const kvbm::Status made =
         kvbm::codec::engine_keys(ns->ns->id(), bytes, hash_bytes, {reinterpret_cast<Key*>(out_keys), n});

@@ -129,7 +129,8 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!applied.ok()) return fail(err, applied);
     const Status stores = kvbm::capi::make_stores(core.value().tiers, context->core->environment());
     if (!stores.ok()) return fail(err, opening(stores));
-    if (const Status fits = kvbm::check_host_capacity(core.value().host.capacity_bytes, context->core->limits); !fits.ok()) {
+    if (const Status fits = kvbm::check_host_capacity(core.value().host.capacity_bytes, context->core->limits);
+        !fits.ok()) {
       context->core->log.write(kvbm::LogLevel::warning, "manager", fits.message());
     }
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // allocated before anything that would need closing
@@ -141,12 +142,13 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     tenancy->manager = std::move(manager).value();
     kvbm::manager::Manager& core_manager = *tenancy->manager;
     if (tenancy->share != nullptr) {
-      const Status shared = tenancy->share->start(core_manager.stack().keep(), core_manager.namespaces(), core_manager.share());
+      const Status shared =
+          tenancy->share->start(core_manager.stack().keep(), core_manager.namespaces(), core_manager.share());
       if (!shared.ok()) return fail(err, shared);
     }
     if (tenancy->node != nullptr) {
-      const Status started = tenancy->node->start(core_manager.stack().keep(), core_manager.namespaces(),
-                                                   core_manager.coding_terms());
+      const Status started =
+          tenancy->node->start(core_manager.stack().keep(), core_manager.namespaces(), core_manager.coding_terms());
       if (!started.ok()) return fail(err, started);
     }
     *out_manager = new kvbm_manager{std::move(tenancy)};
@@ -176,7 +178,9 @@ static kvbm_status_t flush_to(kvbm_manager_t* manager, bool durable, uint64_t ti
   });
 }
 
-kvbm_status_t kvbm_manager_flush(kvbm_manager_t* manager, uint64_t timeout_ns) { return flush_to(manager, false, timeout_ns); }
+kvbm_status_t kvbm_manager_flush(kvbm_manager_t* manager, uint64_t timeout_ns) {
+  return flush_to(manager, false, timeout_ns);
+}
 
 kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t* manager, uint64_t timeout_ns) {
   return flush_to(manager, true, timeout_ns);

@@ -26,11 +26,13 @@ kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_opt
                            kvbm::manager::LookupRequest& request) {
   if (!kvbm::capi::take_options(options, given)) return refuse(kvbm::Code::unsupported, kvbm::capi::kUnknownOptions);
   if (given.mode > KVBM_LOOKUP_ANY) return invalid("options.mode is not a KVBM_LOOKUP_* value");
-  if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0)) return invalid("options.parts is NULL, or has more than 32 parts");
+  if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0))
+    return invalid("options.parts is NULL, or has more than 32 parts");
   if ((given.unit_keys == nullptr && given.n_unit_keys != 0) || kvbm::capi::too_many(given.n_unit_keys)) {
     return invalid("options.unit_keys is NULL, or has more than 2^28 keys");
   }
-  if (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX) return invalid("options.unit_keys needs the mode KVBM_LOOKUP_PREFIX");
+  if (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX)
+    return invalid("options.unit_keys needs the mode KVBM_LOOKUP_PREFIX");
   request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
   request.host_only = given.host_only != 0;
   request.no_use = given.no_use != 0;
@@ -39,8 +41,9 @@ kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_opt
 }
 
 kvbm_status_t refuse_range(size_t first, size_t n, size_t keys) {
-  return kvbm::capi::fail(nullptr, {kvbm::Code::invalid_argument, "the match does not have as many keys",
-                                    std::to_string(n) + " from " + std::to_string(first) + " on of " + std::to_string(keys)});
+  return kvbm::capi::fail(nullptr,
+                          {kvbm::Code::invalid_argument, "the match does not have as many keys",
+                           std::to_string(n) + " from " + std::to_string(first) + " on of " + std::to_string(keys)});
 }
 
 // Runs a lookup and wraps its match. `parts` is not empty.
@@ -51,7 +54,8 @@ kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
   const std::span<const kvbm::Key> asked(reinterpret_cast<const kvbm::Key*>(keys), n_keys);
   if (!request.host_only) kvbm::capi::ask_owner_and_wait(*tenancy, parts, asked);
   if (ask_nodes_ns != 0 && !request.host_only) {
-    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(tenancy->stack().lower(), parts, asked), ask_nodes_ns);
+    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(tenancy->stack().lower(), parts, asked),
+                                   ask_nodes_ns);
   }
   if (!request.host_only) kvbm::capi::ask_for_other_sizes(*tenancy, *ns, parts, asked, ask_nodes_ns);
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
@@ -77,7 +81,8 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) {
       return invalid("manager, ns, out_match or out_n is NULL");
     }
-    if (ns->tenancy != manager->tenancy) return refuse(kvbm::Code::foreign_handle, "the namespace belongs to another manager");
+    if (ns->tenancy != manager->tenancy)
+      return refuse(kvbm::Code::foreign_handle, "the namespace belongs to another manager");
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
     const kvbm_status_t taken = take_request(options, given, request);
@@ -85,7 +90,8 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return invalid("keys is NULL, or has more than 2^28 keys");
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys))
+      return invalid("keys is NULL, or has more than 2^28 keys");
     std::vector<PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
@@ -101,7 +107,8 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
     if (out_match != nullptr) *out_match = nullptr;
-    if (cache == nullptr || out_match == nullptr || out_n == nullptr) return invalid("cache, out_match or out_n is NULL");
+    if (cache == nullptr || out_match == nullptr || out_n == nullptr)
+      return invalid("cache, out_match or out_n is NULL");
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
     const kvbm_status_t taken = take_request(options, given, request);
@@ -110,7 +117,8 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return invalid("keys is NULL, or has more than 2^28 keys");
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys))
+      return invalid("keys is NULL, or has more than 2^28 keys");
     const auto plans = cache->cache->plans();
     if (!plans.ok()) return kvbm::capi::fail(nullptr, plans.status());
     return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request,
@@ -131,7 +139,8 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
     if (match == nullptr || (out_items == nullptr && n != 0)) return invalid("match or out_items is NULL");
     if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
-    if (first > found.keys().size() || n > found.keys().size() - first) return refuse_range(first, n, found.keys().size());
+    if (first > found.keys().size() || n > found.keys().size() - first)
+      return refuse_range(first, n, found.keys().size());
     for (size_t i = 0; i < n; ++i) {
       kvbm_match_item_t item{};
       for (size_t p = 0; p < found.parts().size(); ++p) {
@@ -160,11 +169,13 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
     if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
     if (part >= found.parts().size()) return invalid("the match has not so many parts");
-    if (first > found.keys().size() || n > found.keys().size() - first) return refuse_range(first, n, found.keys().size());
+    if (first > found.keys().size() || n > found.keys().size() - first)
+      return refuse_range(first, n, found.keys().size());
     kvbm::manager::HostTier& host = found.stack().host();
     std::vector<kvbm::SlotId> slots;
     for (size_t i = 0; i < n; ++i) {
-      const kvbm::SlotId slot = found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
+      const kvbm::SlotId slot =
+          found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
       const bool given = slot != kvbm::kNoSlot && host.trust(slot);
       if (given) slots.push_back(slot);
       out_blocks[i] = given ? 1 : 0;  // marks the block; replaced by its hold below

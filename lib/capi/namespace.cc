@@ -33,7 +33,8 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     if (given.adapter != nullptr) core.adapter = given.adapter;
     if (given.geometry != nullptr) core.geometry = given.geometry->core;
     if (given.secret != nullptr) std::memcpy(core.secret.data(), given.secret, core.secret.size());
-    if (given.quota_mode > KVBM_QUOTA_REJECT) return fail(err, Code::invalid_argument, "quota_mode is not a KVBM_QUOTA_* value");
+    if (given.quota_mode > KVBM_QUOTA_REJECT)
+      return fail(err, Code::invalid_argument, "quota_mode is not a KVBM_QUOTA_* value");
     if (given.allow_lossy > 1 || given.weak_hashes > 1) {
       return fail(err, Code::invalid_argument, "allow_lossy and weak_hashes are 0 or 1");
     }
@@ -45,7 +46,8 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     }
     core.epoch = given.epoch;
     core.quota_bytes = given.quota_bytes;
-    core.quota_mode = given.quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
+    core.quota_mode =
+        given.quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
     auto ns = manager->tenancy->namespaces().open(std::move(core));
     if (!ns.ok()) return fail(err, ns.status());
     *out_namespace = new kvbm_namespace{manager->tenancy, std::move(ns).value(), given.weak_hashes == 1};

@@ -93,7 +93,8 @@ kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t* manager, uint64_t time
         return kvbm::capi::fail(err, {kvbm::Code::not_permitted, "not all peers let this node in", peers.why});
       }
       const uint64_t now = clock.now_ns();
-      if (now >= deadline) return kvbm::capi::fail(err, {kvbm::Code::deadline, "not all peers are connected", peers.why});
+      if (now >= deadline)
+        return kvbm::capi::fail(err, {kvbm::Code::deadline, "not all peers are connected", peers.why});
       std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kLookAgainNs, deadline - now)));
     }
   });
@@ -158,11 +159,13 @@ kvbm_status_t kvbm_manager_locate(kvbm_manager_t* manager, kvbm_namespace_t* ns,
                                   size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (manager == nullptr || ns == nullptr || out_n == nullptr) return kvbm::capi::invalid("manager, ns or out_n is NULL");
+    if (manager == nullptr || ns == nullptr || out_n == nullptr)
+      return kvbm::capi::invalid("manager, ns or out_n is NULL");
     if (kvbm::capi::too_many(n_keys)) return kvbm::capi::fail(nullptr, kvbm::capi::refuse_count("n_keys"));
     if (keys == nullptr && n_keys != 0) return kvbm::capi::invalid("keys is NULL");
     if (out_rows == nullptr && capacity != 0) return kvbm::capi::invalid("out_rows is NULL");
-    if (ns->tenancy != manager->tenancy) return kvbm::capi::refuse(kvbm::Code::foreign_handle, "ns belongs to another manager");
+    if (ns->tenancy != manager->tenancy)
+      return kvbm::capi::refuse(kvbm::Code::foreign_handle, "ns belongs to another manager");
     kvbm_locate_options_t given{};
     if (!kvbm::capi::take_options(options, given) || given.reserved != 0) {
       return kvbm::capi::refuse(kvbm::Code::unsupported, kvbm::capi::kUnknownOptions);

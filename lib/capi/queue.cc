@@ -21,7 +21,8 @@ extern "C" {
 
 kvbm_status_t kvbm_queue_create(kvbm_context_t* context, uint32_t depth, kvbm_queue_t** out_queue, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
-    if (context == nullptr || out_queue == nullptr) return fail(err, Code::invalid_argument, "context or out_queue is NULL");
+    if (context == nullptr || out_queue == nullptr)
+      return fail(err, Code::invalid_argument, "context or out_queue is NULL");
     const kvbm_status_t here = kvbm::capi::check_process(*context->core, err);
     if (here != KVBM_OK) return here;
     auto queue = kvbm::copy::Queue::create(depth);

@@ -14,7 +14,8 @@ extern "C" {
 kvbm_status_t kvbm_manager_share(kvbm_manager_t* manager, kvbm_share_t* out_share) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || out_share == nullptr) return kvbm::capi::invalid("manager or out_share is NULL");
-    if (!kvbm::capi::is_struct_size(out_share->struct_size)) return kvbm::capi::invalid("out_share->struct_size is not set");
+    if (!kvbm::capi::is_struct_size(out_share->struct_size))
+      return kvbm::capi::invalid("out_share->struct_size is not set");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::ShareState& state = manager->tenancy->share_state();
     kvbm_share_t out{};

@@ -70,7 +70,8 @@ extern "C" {
 kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* out_stats) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || out_stats == nullptr) return kvbm::capi::invalid("manager or out_stats is NULL");
-    if (!kvbm::capi::is_struct_size(out_stats->struct_size)) return kvbm::capi::invalid("out_stats->struct_size is not set");
+    if (!kvbm::capi::is_struct_size(out_stats->struct_size))
+      return kvbm::capi::invalid("out_stats->struct_size is not set");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::Snapshot s = kvbm::manager::snapshot(manager->tenancy->observed());
     kvbm_manager_stats_t full{};

@@ -14,8 +14,8 @@ namespace kvbm::copy {
 
 // Expected cost of one source from now on.
 struct Expectation {
-  uint64_t start_ns = 0;    // until its first byte: transfers queued in front, then its latency
-  double ns_per_byte = 0;   // from there on
+  uint64_t start_ns = 0;   // until its first byte: transfers queued in front, then its latency
+  double ns_per_byte = 0;  // from there on
   [[nodiscard]] uint64_t arrival_ns(uint64_t bytes) const noexcept {
     return start_ns + static_cast<uint64_t>(static_cast<double>(bytes) * ns_per_byte);
   }

@@ -37,7 +37,8 @@ class FrameGuard {
   static constexpr uint64_t kMostBlocks = uint64_t{1} << 46;
 
   // how: not off. no_memory, or internal if libcrypto fails.
-  static Result<std::unique_ptr<FrameGuard>> make(Protection how, const uint8_t* key, uint64_t most_blocks = kMostBlocks);
+  static Result<std::unique_ptr<FrameGuard>> make(Protection how, const uint8_t* key,
+                                                  uint64_t most_blocks = kMostBlocks);
 
   // Begins the next frame, with its header and the number of bytes that follow. closed: the key has reached its limit.
   [[nodiscard]] Code begin(ConstBytes header, uint64_t payload_bytes, codec::AesGcm::Use use) noexcept;

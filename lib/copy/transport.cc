@@ -243,7 +243,8 @@ Result<Transport::Memory> Transport::add_memory(MutableBytes memory) {
 }
 
 Result<uint64_t> Transport::add_device_memory(MutableBytes memory) {
-  if ((features() & KVBM_TRANSPORT_DEVICE) == 0) return Status(Code::unsupported, "this transport takes no device memory");
+  if ((features() & KVBM_TRANSPORT_DEVICE) == 0)
+    return Status(Code::unsupported, "this transport takes no device memory");
   uint64_t name = 0;
   const int32_t status = ops_.add_device_memory(transport_, memory.data(), memory.size(), &name);
   if (code_of(status) == Code::unsupported) {

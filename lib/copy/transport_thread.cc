@@ -347,9 +347,7 @@ void TransportThread::leave() {
 TransportThread::AboutToHelp::AboutToHelp(TransportThread& thread) noexcept
     : before_(std::exchange(about_to_help, &thread)) {}
 
-TransportThread::AboutToHelp::~AboutToHelp() {
-  std::exchange(about_to_help, before_)->wake_for_posted();
-}
+TransportThread::AboutToHelp::~AboutToHelp() { std::exchange(about_to_help, before_)->wake_for_posted(); }
 
 void TransportThread::wake_for_posted() {
   bool slept = false;

@@ -38,8 +38,8 @@ Status Manager::open() {
   device.has_disk = std::any_of(options_.tiers.begin(), options_.tiers.end(),
                                 [](const TierOptions& tier) { return !tier.path.empty(); });
   tier::HostArena& arena = host_.arena();
-  devices_ = std::make_unique<DeviceCaches>(env_, device, arena.payloads(), arena.payload(0).size(),
-                                            host_.shared_arena());
+  devices_ =
+      std::make_unique<DeviceCaches>(env_, device, arena.payloads(), arena.payload(0).size(), host_.shared_arena());
   if (Status there = devices_->require(); !there.ok()) return there;
   pins_ = std::make_unique<Pins>(host_);
   if (Status opened = lower_.open(); !opened.ok()) return opened;

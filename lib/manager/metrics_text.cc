@@ -48,7 +48,8 @@ constexpr MetricRow<Snapshot> kCounters[] = {
      "Blocks that a full offload queue or tier did not take, or that were evicted before their turn.",
      &Snapshot::offloads_skipped},
     {"kvbm_offloads_at_limit_total",
-     "Of these, blocks that another node or process did not take: it has as many namespaces, components and shards as it may.",
+     "Of these, blocks that another node or process did not take: it has as many namespaces, components and shards as "
+     "it may.",
      &Snapshot::offloads_at_limit},
     {"kvbm_given_blocks_lost_total", "Blocks that other nodes gave and that were evicted here, on no own tier.",
      &Snapshot::given_lost},
@@ -115,7 +116,8 @@ constexpr MetricRow<tier::CodecStats> kCodecCounters[] = {
     {"kvbm_tier_decoded_bytes_total", "Their bytes, plain.", &tier::CodecStats::decoded_bytes},
     {"kvbm_tier_refused_lossy_total", "Records that no open handle of their namespace allows.",
      &tier::CodecStats::refused_lossy},
-    {"kvbm_tier_missing_keys_total", "Records sealed with a key that is not in seal.key_file, or not sealed where there is one.",
+    {"kvbm_tier_missing_keys_total",
+     "Records sealed with a key that is not in seal.key_file, or not sealed where there is one.",
      &tier::CodecStats::missing_keys},
     {"kvbm_tier_codec_damaged_total", "Records that did not decode or open.", &tier::CodecStats::damaged},
     {"kvbm_tier_codec_stepped_down_total", "Times that encoding held writing up.", &tier::CodecStats::stepped_down},
@@ -124,7 +126,8 @@ constexpr MetricRow<tier::CodecStats> kCodecCounters[] = {
 constexpr MetricRow<tier::StoreStats> kStoreCounters[] = {
     {"kvbm_store_requests_total", "Requests sent to the store, tries included.", &tier::StoreStats::requests},
     {"kvbm_store_retries_total", "Tries after the first.", &tier::StoreStats::retries},
-    {"kvbm_store_failures_total", "Tries that failed; that an object is not there is none.", &tier::StoreStats::failures},
+    {"kvbm_store_failures_total", "Tries that failed; that an object is not there is none.",
+     &tier::StoreStats::failures},
     {"kvbm_store_refused_total", "Requests that were not sent, in back-off.", &tier::StoreStats::refused},
     {"kvbm_store_overdue_total", "Requests given up at their deadline.", &tier::StoreStats::overdue},
     {"kvbm_store_back_offs_total", "Times that a back-off began.", &tier::StoreStats::back_offs},
@@ -138,7 +141,8 @@ constexpr MetricRow<tier::StoreStats> kStoreCounters[] = {
 };
 constexpr MetricRow<tier::StoreStats> kStoreGauges[] = {
     {"kvbm_store_backs_off", "1 while the store is not asked, after failures.", &tier::StoreStats::backs_off},
-    {"kvbm_store_unanswered", "Requests that were given up and that the store has not ended.", &tier::StoreStats::unanswered},
+    {"kvbm_store_unanswered", "Requests that were given up and that the store has not ended.",
+     &tier::StoreStats::unanswered},
     {"kvbm_store_packs", "Objects with records that are known to be in the store.", &tier::StoreStats::packs},
 };
 
@@ -177,12 +181,14 @@ void add_codecs(const Snapshot& snapshot, MetricsRegistry& registry) {
     for (const auto& row : kCodecCounters) {
       registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(codec.*row.value);
     }
-    registry.gauge("kvbm_tier_codec_mode", "Mode of what was stored last: 0 off, 1 fast, 2 default, 3 max, 4 zstd.",
-                   {{"tier", std::to_string(t)}})
+    registry
+        .gauge("kvbm_tier_codec_mode", "Mode of what was stored last: 0 off, 1 fast, 2 default, 3 max, 4 zstd.",
+               {{"tier", std::to_string(t)}})
         .set(codec.mode);
-    registry.gauge("kvbm_tier_lossy_error_ppb",
-                   "Of what was coded with loss: squared differences to squared values, in billionths.",
-                   {{"tier", std::to_string(t)}})
+    registry
+        .gauge("kvbm_tier_lossy_error_ppb",
+               "Of what was coded with loss: squared differences to squared values, in billionths.",
+               {{"tier", std::to_string(t)}})
         .set(codec.value > 0 ? static_cast<int64_t>(codec.difference / codec.value * 1e9) : 0);
   }
 }
@@ -248,7 +254,8 @@ void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
       };
       count("kvbm_device_storage_reads_total", "Records read from a disk straight into the device.", stats.reads);
       count("kvbm_device_storage_bytes_total", "Their bytes.", stats.bytes);
-      count("kvbm_device_storage_failed_total", "Such reads that failed; host memory was read into instead.", stats.failed);
+      count("kvbm_device_storage_failed_total", "Such reads that failed; host memory was read into instead.",
+            stats.failed);
     }
     registry.gauge("kvbm_device_lost", "1 after a fault that took the device out of service.", {{"device", ordinal}})
         .set(attached->device().is_lost() ? 1 : 0);
@@ -281,8 +288,9 @@ void add_room(HostTier& host, MetricsRegistry& registry) {
   registry.gauge("kvbm_load_staging_bytes", "Memory that such blocks are in now.")
       .set(static_cast<int64_t>(host.landing_staging().used_bytes()));
   for (size_t i = 0; i < kLoadFailures; ++i) {
-    registry.counter("kvbm_load_blocks_failed_total", "Blocks that were found and not loaded.",
-                     {{"reason", kLoadFailureNames[i]}})
+    registry
+        .counter("kvbm_load_blocks_failed_total", "Blocks that were found and not loaded.",
+                 {{"reason", kLoadFailureNames[i]}})
         .add(get(counters.load_failed[i]));
   }
 }
@@ -290,7 +298,8 @@ void add_room(HostTier& host, MetricsRegistry& registry) {
 // Tables that grow with peers' reports, and with the namespaces used here.
 void add_names(const Observed& observed, MetricsRegistry& registry) {
   const Namespaces::EpochRows rows = observed.namespaces.epoch_rows();
-  const char* const epochs = "Rows of the table of epochs (4,096): of namespaces used here, and known by other nodes' word alone.";
+  const char* const epochs =
+      "Rows of the table of epochs (4,096): of namespaces used here, and known by other nodes' word alone.";
   registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "own"}}).set(static_cast<int64_t>(rows.all - rows.foreign));
   registry.gauge("kvbm_epoch_rows", epochs, {{"whose", "peers"}}).set(static_cast<int64_t>(rows.foreign));
   const FamilyTable& families = observed.stack.host().families();
@@ -319,9 +328,12 @@ std::string metrics_text(const Observed& observed) {
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
   const Counters& counters = host.counters();
-  registry.counter("kvbm_device_decoded_late_total", "Blocks that a device decoded for a load, decoded into the host after it.")
+  registry
+      .counter("kvbm_device_decoded_late_total",
+               "Blocks that a device decoded for a load, decoded into the host after it.")
       .add(get(counters.decoded_late));
-  registry.counter("kvbm_device_left_below_total", "Blocks that a device decoded for a load, and the host had no time for.")
+  registry
+      .counter("kvbm_device_left_below_total", "Blocks that a device decoded for a load, and the host had no time for.")
       .add(get(counters.left_below));
   registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
       .merge(counters.load_predicted);
@@ -332,8 +344,9 @@ std::string metrics_text(const Observed& observed) {
         .merge(counters.wait[i]);
   }
   for (size_t i = 0; i < counters.service.size(); ++i) {
-    registry.histogram("kvbm_operation_service_seconds", "From when work began until it was done.",
-                       {{"op", kOperations[i]}})
+    registry
+        .histogram("kvbm_operation_service_seconds", "From when work began until it was done.",
+                   {{"op", kOperations[i]}})
         .merge(counters.service[i]);
   }
   return registry.text();

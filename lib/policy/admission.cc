@@ -7,7 +7,8 @@
 namespace kvbm::policy {
 namespace {
 
-constexpr std::array<std::string_view, 5> kAdmissionNames = {"all", "on_eviction", "after_uses", "frequency", "on_request"};
+constexpr std::array<std::string_view, 5> kAdmissionNames = {"all", "on_eviction", "after_uses", "frequency",
+                                                             "on_request"};
 
 class Everything final : public Admission {
  public:
@@ -49,8 +50,10 @@ class Counted final : public Admission {
 
 std::unique_ptr<Admission> make_admission(std::string_view name, const AdmissionOptions& options) {
   if (options.uses < 1 || options.uses > 15) return nullptr;
-  if (name == kAdmissionNames[0] || name == kAdmissionNames[1]) return std::make_unique<Everything>(name == kAdmissionNames[1]);
-  if (name == kAdmissionNames[2] || name == kAdmissionNames[3]) return std::make_unique<Counted>(options, name == kAdmissionNames[3]);
+  if (name == kAdmissionNames[0] || name == kAdmissionNames[1])
+    return std::make_unique<Everything>(name == kAdmissionNames[1]);
+  if (name == kAdmissionNames[2] || name == kAdmissionNames[3])
+    return std::make_unique<Counted>(options, name == kAdmissionNames[3]);
   if (name == kAdmissionNames[4]) return std::make_unique<Nothing>();
   return nullptr;
 }

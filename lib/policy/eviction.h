@@ -37,7 +37,7 @@ struct Facts {
   uint32_t next = kNoSlot;            // policy's own links and scratch
   uint32_t prev = kNoSlot;
   uint32_t aux = 0;
-  std::atomic<uint32_t> depth{0};     // blocks from the root of its prefix; relaxed: other parts read it
+  std::atomic<uint32_t> depth{0};  // blocks from the root of its prefix; relaxed: other parts read it
 };
 static_assert(sizeof(Facts) == 24);
 

@@ -29,7 +29,8 @@ class Hinted final : public EvictionPolicy {
   [[nodiscard]] bool hears_hints() const noexcept override { return true; }
   std::vector<std::unique_ptr<EvictionPolicy>> divide(std::span<const Part> parts) override {
     auto made = policy_->divide(parts);
-    for (size_t i = 0; i < made.size(); ++i) made[i] = with_hints(std::move(made[i]), parts[i].facts, *parts[i].residents);
+    for (size_t i = 0; i < made.size(); ++i)
+      made[i] = with_hints(std::move(made[i]), parts[i].facts, *parts[i].residents);
     return made;
   }
 

@@ -12,7 +12,8 @@ namespace {
 
 class Lfu final : public EvictionPolicy {
  public:
-  Lfu(std::span<Facts> facts, const Residents& residents) : facts_(facts), residents_(residents), ghosts_(facts.size()) {
+  Lfu(std::span<Facts> facts, const Residents& residents)
+      : facts_(facts), residents_(residents), ghosts_(facts.size()) {
     for (uint8_t level = 0; level < kLevels; ++level) lists_.emplace_back(facts, static_cast<uint8_t>(level + 1));
   }
 

@@ -166,9 +166,9 @@ class Prefix final : public EvictionPolicy {
   static_assert(kLearnEvery / kSlice >= kLeastWalk + kKinds + 2);
   // Evictions from one list before the lists are compared again; 1 to 64 gave hit rates within 0.3 points.
   static constexpr uint32_t kRun = 64;
-  static constexpr uint32_t kMostReturns = 16;  // limit of returns counted between two checks
+  static constexpr uint32_t kMostReturns = 16;     // limit of returns counted between two checks
   static constexpr uint8_t kUnknown = kFresh + 3;  // the class of most blocks
-  static constexpr uint32_t kHintedGap = 64;  // ticks
+  static constexpr uint32_t kHintedGap = 64;       // ticks
 
   [[nodiscard]] uint8_t hinted_past(SlotId slot, uint8_t past) const noexcept {
     switch (facts_[slot].priority) {
@@ -249,7 +249,9 @@ class Prefix final : public EvictionPolicy {
     }
     return true;
   }
-  [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept {
+    return facts_[slot].depth.load(std::memory_order_relaxed);
+  }
 
   // `names` has at least one, in the order of their prefix. False: none is known.
   bool take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
@@ -286,8 +288,8 @@ class Prefix final : public EvictionPolicy {
     Ghost ghost;
     (void)take_ghosts({&name, 1}, {&ghost, 1});
     const Facts& facts = facts_[slot];
-    know(slot, packed(hinted_past(slot, ghost.known ? ghost.kind : kUnknown), facts.uses.load(std::memory_order_relaxed),
-                      facts.last_use.load(std::memory_order_relaxed)));
+    know(slot, packed(hinted_past(slot, ghost.known ? ghost.kind : kUnknown),
+                      facts.uses.load(std::memory_order_relaxed), facts.last_use.load(std::memory_order_relaxed)));
   }
 
   void know(SlotId slot, uint32_t aux) noexcept {
@@ -336,7 +338,8 @@ class Prefix final : public EvictionPolicy {
   [[nodiscard]] static bool as_it_was(const Facts& facts) noexcept {
     const uint8_t past = past_of(facts);
     return facts.priority == kHintNormal && past != kOneShot && past != kKeep &&
-           facts.aux == packed(past, facts.uses.load(std::memory_order_relaxed), facts.last_use.load(std::memory_order_relaxed));
+           facts.aux ==
+               packed(past, facts.uses.load(std::memory_order_relaxed), facts.last_use.load(std::memory_order_relaxed));
   }
 
   void remember(SlotId slot, uint32_t tick) noexcept {

@@ -12,7 +12,11 @@ namespace {
 class S3Fifo final : public EvictionPolicy {
  public:
   S3Fifo(std::span<Facts> facts, const Residents& residents)
-      : facts_(facts), residents_(residents), small_(facts, 1), main_(facts, 2), ghosts_(facts.size()),
+      : facts_(facts),
+        residents_(residents),
+        small_(facts, 1),
+        main_(facts, 2),
+        ghosts_(facts.size()),
         small_target_(std::max<size_t>(facts.size() / 10, 1)) {}
 
   std::string_view name() const noexcept override { return "s3fifo"; }
@@ -26,7 +30,8 @@ class S3Fifo final : public EvictionPolicy {
       (back ? main_ : small_).push_back(slot);
     }
     arrivals_ += slots.size();
-    horizon_ = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{tick} * facts_.size() / std::max<uint64_t>(arrivals_, 1) + 1, UINT32_MAX));
+    horizon_ = static_cast<uint32_t>(
+        std::min<uint64_t>(uint64_t{tick} * facts_.size() / std::max<uint64_t>(arrivals_, 1) + 1, UINT32_MAX));
   }
   void available(SlotId slot, uint32_t) override {
     ((facts_[slot].aux & kMain) != 0 ? main_ : small_).push_front(slot);

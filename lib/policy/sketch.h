@@ -13,7 +13,9 @@ namespace kvbm::policy {
 class Sketch {
  public:
   explicit Sketch(size_t capacity, bool fades = true)
-      : fades_(fades), words_(std::bit_ceil(std::max<size_t>(capacity, 64))), period_(10 * std::max<size_t>(capacity, 64)) {}
+      : fades_(fades),
+        words_(std::bit_ceil(std::max<size_t>(capacity, 64))),
+        period_(10 * std::max<size_t>(capacity, 64)) {}
 
   void add(uint64_t name) noexcept {
     for (uint32_t row = 0; row < kRows; ++row) {

@@ -13,8 +13,13 @@ namespace {
 class TinyLfu final : public EvictionPolicy {
  public:
   TinyLfu(std::span<Facts> facts, const Residents& residents)
-      : facts_(facts), residents_(residents), window_(facts, 1), probation_(facts, 2), protected_(facts, 3),
-        sketch_(facts.size()), window_target_(std::max<size_t>(facts.size() / 100, 1)),
+      : facts_(facts),
+        residents_(residents),
+        window_(facts, 1),
+        probation_(facts, 2),
+        protected_(facts, 3),
+        sketch_(facts.size()),
+        window_target_(std::max<size_t>(facts.size() / 100, 1)),
         protected_target_((facts.size() - facts.size() / 100) * 4 / 5) {}
 
   std::string_view name() const noexcept override { return "tinylfu"; }

@@ -68,7 +68,7 @@ inline constexpr size_t kFoundAtOnce = 1024;
 
 // Place of a payload in a file of the tier.
 struct FilePlace {
-  int fd = -1;  // -1: the payload cannot be read from a file
+  int fd = -1;          // -1: the payload cannot be read from a file
   uint64_t offset = 0;  // a multiple of kIoAlign; readable up to the payload's length rounded up to kIoAlign
   // While this is held the bytes do not change. Holders release it soon: the tier reclaims nothing around them
   // meanwhile.
@@ -160,8 +160,8 @@ struct StoreStats {
   uint64_t sent_bytes = 0, received_bytes = 0;
   // Records that were read before a load asked for them; of these, those that one asked for then, and those dropped.
   uint64_t ahead_bytes = 0, ahead_used_bytes = 0, ahead_unused_bytes = 0;
-  uint64_t packs = 0;     // known to be in the store
-  uint64_t is_store = 0;  // 1: this tier is over a store
+  uint64_t packs = 0;      // known to be in the store
+  uint64_t is_store = 0;   // 1: this tier is over a store
   uint64_t backs_off = 0;  // 1: in back-off now
 };
 
@@ -170,14 +170,14 @@ struct TierStats {
   uint64_t used_bytes = 0;  // everything on the medium that counts against the capacity
   uint64_t records = 0;
   uint64_t payload_bytes = 0;
-  uint64_t index_bytes = 0;  // memory for the index
+  uint64_t index_bytes = 0;    // memory for the index
   uint64_t staging_bytes = 0;  // the tier's own memory that reads land in now, or that a late read may still write to
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
   // Records evicted from this tier that a lower tier asked for: accepted by it, and lost.
   uint64_t moved_down = 0, moves_lost = 0;
-  uint64_t full = 0;  // times that a disk's file system had no space within the capacity
+  uint64_t full = 0;                        // times that a disk's file system had no space within the capacity
   uint64_t faults = 0, second_answers = 0;  // of plug-ins: all, and repeated answers alone
   CodecStats codec;
   StoreStats store;
@@ -237,10 +237,10 @@ inline constexpr uint64_t kMaxSharedEpoch = uint64_t{1} << 63;
 
 // The epoch of a namespace, as a tier writes it down.
 struct EpochRow {
-  NamespaceId base;        // of epoch 0
+  NamespaceId base;  // of epoch 0
   uint64_t epoch = 0;
-  uint64_t raised = 0;     // orders the rows of one process by when they were raised
-  bool foreign = false;    // reported by a peer: no process here ever had a handle of the namespace
+  uint64_t raised = 0;   // orders the rows of one process by when they were raised
+  bool foreign = false;  // reported by a peer: no process here ever had a handle of the namespace
   bool operator==(const EpochRow&) const = default;
 };
 
@@ -256,7 +256,7 @@ inline constexpr size_t kEpochFloors = 4032;
 
 class Tier {
  public:
-  virtual ~Tier() = default;  // does not wait: call shutdown() first
+  virtual ~Tier() = default;                                         // does not wait: call shutdown() first
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "disk", "plugin", ...
   [[nodiscard]] virtual std::string describe() const = 0;            // one line for people
 

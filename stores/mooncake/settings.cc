@@ -58,9 +58,11 @@ std::string read_option(std::string_view name, const std::string& value, Setting
     if (!value.empty() && is_plain(value, "_")) return {};
     return "protocol is tcp, rdma or another of Mooncake's, not \"" + value + "\"";
   }
-  const std::pair<std::string_view, std::string*> texts[] = {
-      {"device", &out.device},     {"host", &out.host}, {"log", &out.log},
-      {"metadata", &out.metadata}, {"python", &out.python}};
+  const std::pair<std::string_view, std::string*> texts[] = {{"device", &out.device},
+                                                             {"host", &out.host},
+                                                             {"log", &out.log},
+                                                             {"metadata", &out.metadata},
+                                                             {"python", &out.python}};
   for (const auto& [known, place] : texts) {
     if (name != known) continue;
     *place = value;

@@ -52,9 +52,13 @@ void close_store(void* store) { delete static_cast<Store*>(store); }
 }  // namespace kvbm_mooncake
 
 extern "C" __attribute__((visibility("default"))) const kvbm_store_table_t kvbm_store_table = {
-    sizeof(kvbm_store_table_t),          KVBM_STORE_ABI,
-    "mooncake",                          kvbm_mooncake::kOptions,
-    kvbm_mooncake::kOptionCount,         kvbm_mooncake::open_store,
-    kvbm_mooncake::start_operations,     kvbm_mooncake::cancel_operation,
+    sizeof(kvbm_store_table_t),
+    KVBM_STORE_ABI,
+    "mooncake",
+    kvbm_mooncake::kOptions,
+    kvbm_mooncake::kOptionCount,
+    kvbm_mooncake::open_store,
+    kvbm_mooncake::start_operations,
+    kvbm_mooncake::cancel_operation,
     kvbm_mooncake::close_store,
 };

@@ -11,7 +11,8 @@ struct Known {
   const char* clause;
 };
 constexpr Known kKnown[] = {
-    {"OOM", KVBM_ERR_DISK_FULL, "its memory is full and it evicts nothing: raise maxmemory or set maxmemory-policy allkeys-lru"},
+    {"OOM", KVBM_ERR_DISK_FULL,
+     "its memory is full and it evicts nothing: raise maxmemory or set maxmemory-policy allkeys-lru"},
     {"LOADING", KVBM_ERR_AGAIN, "it is loading its data"},
     {"BUSY", KVBM_ERR_AGAIN, "it is busy with a script"},
     {"TRYAGAIN", KVBM_ERR_AGAIN, "a slot is being moved"},
@@ -22,13 +23,15 @@ constexpr Known kKnown[] = {
     {"READONLY", KVBM_ERR_CONFIG, "it is a replica: give the address of its master"},
     {"NOAUTH", KVBM_ERR_PERMISSION, "it wants a password: give it in KVBM_REDIS_PASSWORD or the URL"},
     {"WRONGPASS", KVBM_ERR_PERMISSION, "wrong user or password"},
-    {"NOPERM", KVBM_ERR_PERMISSION, "the user lacks permission: allow ~PREFIX:* and the commands in docs/stores-redis.md"},
+    {"NOPERM", KVBM_ERR_PERMISSION,
+     "the user lacks permission: allow ~PREFIX:* and the commands in docs/stores-redis.md"},
     {"DENIED", KVBM_ERR_PERMISSION, "it is in protected mode: set a password there, or protected-mode no"},
     {"WRONGTYPE", KVBM_ERR_CONFIG, "another program uses this key: set another prefix"},
     {"ERR invalid password", KVBM_ERR_PERMISSION, "wrong password"},
     {"ERR Client sent AUTH", KVBM_ERR_PERMISSION, "it has no password: leave the password out"},
     {"ERR AUTH", KVBM_ERR_PERMISSION, "it has no password: leave the password out"},
-    {"ERR wrong number of arguments for 'auth'", KVBM_ERR_PERMISSION, "it is older than Redis 6 and has no users: leave the user out"},
+    {"ERR wrong number of arguments for 'auth'", KVBM_ERR_PERMISSION,
+     "it is older than Redis 6 and has no users: leave the user out"},
     {"ERR max number of clients", KVBM_ERR_AGAIN, "it has too many connections: raise maxclients"},
     {"ERR DB index", KVBM_ERR_CONFIG, "it has no database of this number: correct the URL's path"},
     {"ERR invalid DB index", KVBM_ERR_CONFIG, "it has no database of this number: correct the URL's path"},
@@ -51,7 +54,8 @@ std::string for_people(std::string_view text, size_t room) {
 Verdict judge_error(std::string_view error, const std::string& where) {
   for (const Known& known : kKnown) {
     if (error.starts_with(known.begins)) {
-      return {known.status, where + ": " + known.clause, false, known.status == KVBM_ERR_CONFIG && error.starts_with("READONLY")};
+      return {known.status, where + ": " + known.clause, false,
+              known.status == KVBM_ERR_CONFIG && error.starts_with("READONLY")};
     }
   }
   if (error.starts_with("MOVED") || error.starts_with("ASK ")) {
@@ -66,7 +70,8 @@ Verdict judge_error(std::string_view error, const std::string& where) {
 }
 
 Verdict judge_garbage(std::string_view line, const std::string& where, bool is_tls) {
-  if (line.starts_with("HTTP/")) return {KVBM_ERR_CONFIG, where + " is an HTTP server, not Redis: correct the URL", true, true};
+  if (line.starts_with("HTTP/"))
+    return {KVBM_ERR_CONFIG, where + " is an HTTP server, not Redis: correct the URL", true, true};
   if (!is_tls && line.starts_with('\x15')) return {KVBM_ERR_CONFIG, where + " speaks TLS: write rediss://", true, true};
   return {KVBM_ERR_CONFIG, "what answers at " + where + " is not Redis: correct the URL", true, true};
 }

@@ -40,11 +40,15 @@ void Connection::open(const Endpoint& endpoint, size_t number, const std::string
 
 void Connection::fail(const std::string& what) {
   if (stream_.is_refused() && state_ != State::ready) {
-    return close({KVBM_ERR_CONFIG, "no TLS with " + where_ + ": " + stream_.error() + "; see ca, cert and verify, or write redis://", false, true});
+    return close({KVBM_ERR_CONFIG,
+                  "no TLS with " + where_ + ": " + stream_.error() + "; see ca, cert and verify, or write redis://",
+                  false, true});
   }
   // A server that requires a certificate often resets the connection before its reason is read.
   const bool may_want = tls_ != nullptr && state_ == State::greeting && settings_->cert_file.empty();
-  close({KVBM_ERR_IO, what + where_ + ": " + stream_.error() + (may_want ? "; if it wants a certificate, set cert and key" : ""), false, true});
+  close({KVBM_ERR_IO,
+         what + where_ + ": " + stream_.error() + (may_want ? "; if it wants a certificate, set cert and key" : ""),
+         false, true});
 }
 
 void Connection::close(const Verdict& why) {
@@ -97,7 +101,8 @@ void Connection::push(OwnedCommand command) {
 bool Connection::detach(Command* command) {
   command->op = nullptr;
   if (state_ == State::closed) return false;  // close() is just returning it through lost()
-  const auto found = std::find_if(unsent_.begin(), unsent_.end(), [&](const auto& one) { return one.get() == command; });
+  const auto found =
+      std::find_if(unsent_.begin(), unsent_.end(), [&](const auto& one) { return one.get() == command; });
   if (found == unsent_.end()) {
     has_given_up_ = true;
     if (is_reading_ && answered() == command) reader_.forget_memory();
@@ -208,7 +213,8 @@ bool Connection::consume(const char* data, size_t bytes) {
         reader_.begin(nullptr, 0, 4096);
         reader_.feed(data + at, bytes - at);
         const bool is_error = reader_.is_whole() && reader_.reply().is(Reply::Type::error);
-        close(is_error ? judge_error(reader_.reply().text, where_) : judge_garbage(std::string_view(data + at, bytes - at), where_, tls_ != nullptr));
+        close(is_error ? judge_error(reader_.reply().text, where_)
+                       : judge_garbage(std::string_view(data + at, bytes - at), where_, tls_ != nullptr));
         return false;
       }
       reader_.begin(command->into, skipped_ == command->skipped ? command->room : 0, command->limit);
@@ -216,8 +222,10 @@ bool Connection::consume(const char* data, size_t bytes) {
     }
     at += reader_.feed(data + at, bytes - at);
     if (reader_.is_broken()) {
-      close(state_ == State::greeting ? judge_garbage(reader_.broken_line(), where_, tls_ != nullptr)
-                                      : Verdict{KVBM_ERR_IO, where_ + ": an answer cannot be read, or is longer than asked for", false, false});
+      close(
+          state_ == State::greeting
+              ? judge_garbage(reader_.broken_line(), where_, tls_ != nullptr)
+              : Verdict{KVBM_ERR_IO, where_ + ": an answer cannot be read, or is longer than asked for", false, false});
       return false;
     }
     if (reader_.is_whole() && !end_reply()) return false;
@@ -255,7 +263,9 @@ void Connection::tick(Clock::time_point now) {
   const auto silent = now - progress_;
   if (silent > kSilence || (has_given_up_ && silent > kSilenceAfterGivenUp)) {
     const bool no_tls = tls_ != nullptr && state_ == State::connecting;
-    close({KVBM_ERR_DEADLINE, no_tls ? "no TLS from " + where_ + ": is it redis:// there?" : "no answer of " + where_ + " in time", false, false});
+    close({KVBM_ERR_DEADLINE,
+           no_tls ? "no TLS from " + where_ + ": is it redis:// there?" : "no answer of " + where_ + " in time", false,
+           false});
   }
 }
 

@@ -20,10 +20,10 @@ struct Node;
 
 // Requests that are sent together to one server. One of their answers counts.
 struct Command {
-  Operation* op = nullptr;  // null: nothing waits for the answer (any more)
-  unsigned tag = 0;         // the operation's own
-  std::string key;          // key that selects the server of a cluster; "": any server
-  std::string head;         // the requests, up to the data
+  Operation* op = nullptr;     // null: nothing waits for the answer (any more)
+  unsigned tag = 0;            // the operation's own
+  std::string key;             // key that selects the server of a cluster; "": any server
+  std::string head;            // the requests, up to the data
   const char* data = nullptr;  // the caller's
   std::string tail = "\r\n";   // follows the data
   uint64_t bytes = 0;

@@ -54,7 +54,8 @@ void Operation::unlink_parts(const Parts& parts) {
 Command& Operation::put(const std::string& key, const char* data, uint64_t bytes, uint64_t expire_s) {
   Command& command = ask(key, {});
   if (expire_s > 0) {
-    append_request_head(&command.head, {"SETEX", key, std::to_string(std::min(expire_s, kMostSeconds + kOrphanSeconds))}, bytes);
+    append_request_head(&command.head,
+                        {"SETEX", key, std::to_string(std::min(expire_s, kMostSeconds + kOrphanSeconds))}, bytes);
   } else {
     append_request_head(&command.head, {"SET", key}, bytes);
   }
@@ -69,8 +70,10 @@ Command& Operation::put(const std::string& key, const char* data, uint64_t bytes
 
 void Operation::begin() {
   if (own_ != Own::none) {
-    return go(own_ == Own::prune ? Step::prune_name : own_ == Own::slots ? Step::slots
-              : services_->settings().cluster == Cluster::off ? Step::probe_write : Step::probe_slots);
+    return go(own_ == Own::prune                              ? Step::prune_name
+              : own_ == Own::slots                            ? Step::slots
+              : services_->settings().cluster == Cluster::off ? Step::probe_write
+                                                              : Step::probe_slots);
   }
   const bool is_list = op->kind == KVBM_STORE_LIST;
   name_ = op->name == nullptr ? "" : std::string(op->name, ::strnlen(op->name, KVBM_STORE_NAME_BYTES + 1));
@@ -196,7 +199,8 @@ void Operation::put_head() {
   Command& command = ask(key, {});
   command.head = begin_with_look(key);
   append_request(&command.head, {"DEL", key});
-  append_request(&command.head, {"RPUSH", key, kPartsMark, parts_.token, std::to_string(op->bytes), std::to_string(parts_.part_bytes)});
+  append_request(&command.head, {"RPUSH", key, kPartsMark, parts_.token, std::to_string(op->bytes),
+                                 std::to_string(parts_.part_bytes)});
   command.skipped = 4;
   if (op->expire_s > 0) {
     append_request(&command.head, {"EXPIRE", key, std::to_string(std::min(op->expire_s, kMostSeconds))});
@@ -256,7 +260,8 @@ void Operation::begin_list() {
     last = "(" + name_;
     ++last.back();  // names are ASCII
   }
-  ask(index_key(), {"ZRANGEBYLEX", index_key(), first, last, "LIMIT", "0", std::to_string(list_count_ + 1)}).limit = 512 << 10;
+  ask(index_key(), {"ZRANGEBYLEX", index_key(), first, last, "LIMIT", "0", std::to_string(list_count_ + 1)}).limit =
+      512 << 10;
 }
 
 void Operation::take_list(const Reply& reply) {
@@ -265,7 +270,8 @@ void Operation::take_list(const Reply& reply) {
   }
   for (size_t i = 0; i < reply.items.size(); ++i) {
     const std::string& name = reply.items[i].text;
-    if ((!list_after_.empty() && name <= list_after_) || !name.starts_with(name_)) return end(KVBM_ERR_IO, "a listing is not in its order");
+    if ((!list_after_.empty() && name <= list_after_) || !name.starts_with(name_))
+      return end(KVBM_ERR_IO, "a listing is not in its order");
     const bool is_full = is_name(name) && op->done + name.size() + 1 > op->bytes;
     if (is_full && op->done == 0) return end(KVBM_ERR_CONFIG, "a listing is given no room for a name");
     if (i == list_count_ || is_full) {
@@ -285,12 +291,14 @@ void Operation::take_list(const Reply& reply) {
 
 bool Operation::read_head(const Reply& reply, Parts* out) {
   const auto& items = reply.items;
-  if (items.size() != 4 || items[0].text != kPartsMark || !read_number(items[2], &out->total) || !read_number(items[3], &out->part_bytes)) {
+  if (items.size() != 4 || items[0].text != kPartsMark || !read_number(items[2], &out->total) ||
+      !read_number(items[3], &out->part_bytes)) {
     return false;
   }
   out->token = items[1].text;
-  return out->token.size() == 32 && out->token.find_first_not_of("0123456789abcdef") == std::string::npos && out->part_bytes > 0 &&
-         out->part_bytes <= kMostOffset / kMaxParts && out->total > 0 && out->total <= out->part_bytes * kMaxParts;
+  return out->token.size() == 32 && out->token.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         out->part_bytes > 0 && out->part_bytes <= kMostOffset / kMaxParts && out->total > 0 &&
+         out->total <= out->part_bytes * kMaxParts;
 }
 
 // Reads again an object that other clients write meanwhile.
@@ -342,7 +350,8 @@ bool Operation::handles_error() {
     services_->lacks_unlink = true;
     return go(step_), true;
   }
-  if (step_ == Step::probe_slots && services_->settings().cluster == Cluster::automatic && !error_.starts_with("NOAUTH")) {
+  if (step_ == Step::probe_slots && services_->settings().cluster == Cluster::automatic &&
+      !error_.starts_with("NOAUTH")) {
     return go(Step::probe_write), true;  // no cluster, or no permission to ask: a cluster redirects requests for a key
   }
   if (step_ == Step::probe_write && error_.starts_with("OOM")) return go(Step::probe_index), true;
@@ -413,7 +422,8 @@ void Operation::next() {
     case Step::remove_name:
       return go(Step::remove_look);
     case Step::remove_look:
-      if (!reply_.items.empty() && !read_head(reply_, &parts_)) return end(KVBM_ERR_CONFIG, "another program uses this key: set another prefix");
+      if (!reply_.items.empty() && !read_head(reply_, &parts_))
+        return end(KVBM_ERR_CONFIG, "another program uses this key: set another prefix");
       return reply_.items.empty() ? end() : go(Step::remove_object);
     case Step::remove_object:
       parts_ = old_;

@@ -53,12 +53,31 @@ class Operation {
 
  private:
   enum class Step : uint8_t {
-    put, put_parts, put_head, put_drop, put_keep, put_name,
-    get, get_check, get_head, get_parts,
-    remove_name, remove_look, remove_object, remove_parts,
+    put,
+    put_parts,
+    put_head,
+    put_drop,
+    put_keep,
+    put_name,
+    get,
+    get_check,
+    get_head,
+    get_parts,
+    remove_name,
+    remove_look,
+    remove_object,
+    remove_parts,
     list,
-    prune_name, prune_check, prune_again,
-    slots, probe_slots, probe_write, probe_read, probe_remove, probe_index, probe_policy
+    prune_name,
+    prune_check,
+    prune_again,
+    slots,
+    probe_slots,
+    probe_write,
+    probe_read,
+    probe_remove,
+    probe_index,
+    probe_policy
   };
 
   // An object in parts.

@@ -19,7 +19,7 @@ struct Reply {
   enum class Type : uint8_t { none, status, error, integer, value, nothing, array };
 
   Type type = Type::none;
-  std::string text;  // status, error, and a value that was not read elsewhere
+  std::string text;    // status, error, and a value that was not read elsewhere
   int64_t number = 0;  // integer; the length of a value that was read elsewhere
   std::vector<Reply> items;
 

@@ -125,7 +125,8 @@ std::optional<Address> read_address(const std::string& text) {
   for (const char c : address.host) {
     if (c <= ' ' || c > '~' || c == '/' || c == '[' || c == ']') return std::nullopt;
   }
-  if (colon != std::string::npos && (!read_number(std::string_view(text).substr(colon + 1), &address.port) || address.port == 0)) {
+  if (colon != std::string::npos &&
+      (!read_number(std::string_view(text).substr(colon + 1), &address.port) || address.port == 0)) {
     return std::nullopt;
   }
   return address;
@@ -148,7 +149,8 @@ std::optional<Settings> read_settings(const kvbm_store_config_t& config, std::st
   std::string_view path = config.path;
   if (path.starts_with('/')) path.remove_prefix(1);
   if (!path.empty() && (!read_number(path, &settings.db) || settings.db > 1'000'000)) {
-    return refuse("the path of a Redis store is the number of a database, as in redis://host:6379/0; give names with prefix=");
+    return refuse(
+        "the path of a Redis store is the number of a database, as in redis://host:6379/0; give names with prefix=");
   }
   for (size_t i = 0; i < config.n_options; ++i) {
     if (std::string wrong = read_option(config.options[i].name, config.options[i].value, &settings); !wrong.empty()) {
@@ -158,7 +160,8 @@ std::optional<Settings> read_settings(const kvbm_store_config_t& config, std::st
   if (settings.cluster == Cluster::on && settings.db != 0) {
     return refuse("a Redis cluster has database 0 only: write redis://host:port/0");
   }
-  if (settings.cert_file.empty() != settings.key_file.empty()) return refuse("give both cert and key of the Redis store, or neither");
+  if (settings.cert_file.empty() != settings.key_file.empty())
+    return refuse("give both cert and key of the Redis store, or neither");
   settings.user = config.user;
   settings.password = config.password;
   // The variable is read once, because a program may change its environment in another thread.

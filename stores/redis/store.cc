@@ -33,7 +33,8 @@ constexpr auto kLongest = std::chrono::hours(24 * 365);
 
 Store::Store(Settings settings, std::unique_ptr<Tls> tls, const kvbm_store_config_t* config)
     : settings_(std::move(settings)), tls_(std::move(tls)), config_(config) {
-  if (::getrandom(token_seed_, sizeof token_seed_, 0) != sizeof token_seed_) throw std::system_error(errno, std::generic_category());
+  if (::getrandom(token_seed_, sizeof token_seed_, 0) != sizeof token_seed_)
+    throw std::system_error(errno, std::generic_category());
   for (const Address& address : settings_.addresses) find_node(address);
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -49,7 +50,8 @@ Store::Store(Settings settings, std::unique_ptr<Tls> tls, const kvbm_store_confi
     }
     for (auto& node : nodes_) {
       for (unsigned i = 0; i < settings_.connections; ++i) {
-        node->connections.push_back(std::make_unique<Connection>(this, node.get(), node->address.text(), &settings_, tls_.get(), epoll_));
+        node->connections.push_back(
+            std::make_unique<Connection>(this, node.get(), node->address.text(), &settings_, tls_.get(), epoll_));
       }
     }
     thread_ = std::thread([this] { run(); });
@@ -90,7 +92,9 @@ void Store::start(kvbm_store_op_t* const* ops, size_t n) {
     ops[i]->more = 0;
     try {
       auto operation = std::make_unique<Operation>(this, ops[i]);
-      operation->deadline = now + std::min<Clock::duration>(kLongest, std::chrono::nanoseconds(std::min<uint64_t>(ops[i]->timeout_ns, INT64_MAX)));
+      operation->deadline =
+          now + std::min<Clock::duration>(kLongest,
+                                          std::chrono::nanoseconds(std::min<uint64_t>(ops[i]->timeout_ns, INT64_MAX)));
       const std::lock_guard<std::mutex> lock(mutex_);
       incoming_.reserve(incoming_.size() + 1);
       of_op_[ops[i]] = operation.get();
@@ -127,8 +131,8 @@ Verdict Store::probe(uint64_t timeout_ns) {
   auto [verdict, note] = ended.get_future().get();
   const std::string place = settings_.description();
   if (!note.empty()) log(1, "Redis: " + place + ": " + note);
-  const bool passes = verdict.status == KVBM_ERR_AGAIN || verdict.status == KVBM_ERR_DEADLINE || verdict.status == KVBM_ERR_DISK_FULL ||
-                      verdict.status == KVBM_ERR_IO;
+  const bool passes = verdict.status == KVBM_ERR_AGAIN || verdict.status == KVBM_ERR_DEADLINE ||
+                      verdict.status == KVBM_ERR_DISK_FULL || verdict.status == KVBM_ERR_IO;
   if (passes) {
     log(1, "Redis: " + place + " cannot be used now: " + verdict.clause);
     return {};
@@ -154,7 +158,8 @@ void Store::run() {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (is_stopping_ && incoming_.empty()) return;
     }
-    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), outbox_.empty() ? wait_ms(now) : 0);
+    const int n =
+        ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), outbox_.empty() ? wait_ms(now) : 0);
     for (int i = 0; i < n; ++i) {
       if (events[static_cast<size_t>(i)].data.ptr != nullptr) {
         static_cast<Connection*>(events[static_cast<size_t>(i)].data.ptr)->on_event();
@@ -180,7 +185,8 @@ int Store::wait_ms(Clock::time_point now) const {
   }
   auto wait = is_busy ? Clock::duration(kTick) : Clock::duration(std::chrono::hours(1));
   if (!deadlines_.empty()) wait = std::min(wait, deadlines_.begin()->first - now);
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(std::max(wait, Clock::duration::zero())).count());
+  return static_cast<int>(
+      std::chrono::ceil<std::chrono::milliseconds>(std::max(wait, Clock::duration::zero())).count());
 }
 
 void Store::take_incoming() {
@@ -254,7 +260,8 @@ void Store::finish(Operation& operation, const Verdict& verdict) {
     }
     config_->finished(config_->context, op, verdict.status);
   }
-  for (Connection* connection : to_close) connection->close({KVBM_ERR_IO, "an operation on the connection was given up", false, false});
+  for (Connection* connection : to_close)
+    connection->close({KVBM_ERR_IO, "an operation on the connection was given up", false, false});
 }
 
 void Store::end_overdue(Clock::time_point now) {
@@ -264,7 +271,8 @@ void Store::end_overdue(Clock::time_point now) {
     for (const Command* command : operation.commands) {
       if (command->connection != nullptr) clause = "no answer of " + command->connection->where() + " in time";
       // Reason why the command waited.
-      if (command->connection == nullptr && command->node != nullptr && command->node->failures > 0) clause = command->node->why.clause;
+      if (command->connection == nullptr && command->node != nullptr && command->node->failures > 0)
+        clause = command->node->why.clause;
     }
     if (clause.empty()) clause = "no answer of " + settings_.addresses[entry_].text() + " in time";
     finish(operation, {KVBM_ERR_DEADLINE, clause, false, false});
@@ -293,7 +301,8 @@ Node* Store::find_node(const Address& address) {
   node.address = address;
   node.found_in = turn_;
   for (unsigned i = 0; epoll_ >= 0 && i < settings_.connections; ++i) {
-    node.connections.push_back(std::make_unique<Connection>(this, &node, address.text(), &settings_, tls_.get(), epoll_));
+    node.connections.push_back(
+        std::make_unique<Connection>(this, &node, address.text(), &settings_, tls_.get(), epoll_));
   }
   return &node;
 }
@@ -303,7 +312,8 @@ bool Store::is_used(const Node& node) const {
   const auto waits = [&node](const OwnedCommand& command) { return command->node == &node; };
   return node.found_in == turn_ || !node.waiting.empty() || std::any_of(outbox_.begin(), outbox_.end(), waits) ||
          std::find(slots_.begin(), slots_.end(), &node) != slots_.end() ||
-         std::any_of(node.connections.begin(), node.connections.end(), [](const auto& one) { return one->commands() > 0; });
+         std::any_of(node.connections.begin(), node.connections.end(),
+                     [](const auto& one) { return one->commands() > 0; });
 }
 
 // Forgets a server that the URL does not name and that nothing uses: the addresses of a cluster may change often.
@@ -389,7 +399,9 @@ void Store::dispatch(Node& node, Clock::time_point now) {
     Connection* const connection = least_loaded(node);
     if (connection == nullptr) break;
     OwnedCommand& next = node.waiting.front();
-    if (connection->commands() > 0 && (connection->load() + next->load() > kMostLoad || connection->commands() >= kMostCommands)) break;
+    if (connection->commands() > 0 &&
+        (connection->load() + next->load() > kMostLoad || connection->commands() >= kMostCommands))
+      break;
     if (next->is_asking) {
       std::string head;
       append_request(&head, {"ASKING"});
@@ -419,7 +431,7 @@ void Store::closed(Connection& connection, const Verdict& why, bool was_ready) {
   }
   node.why = why;
   if (node.endpoints.empty() || connection.endpoint() != node.next_endpoint) return;  // the failure is counted already
-  if (++node.next_endpoint < node.endpoints.size()) return;                          // another address of the same host
+  if (++node.next_endpoint < node.endpoints.size()) return;  // another address of the same host
   node.endpoints.clear();
   node.failures = std::min(node.failures + 1, 20U);
   const auto now = Clock::now();
@@ -440,7 +452,8 @@ void Store::lost(OwnedCommand command, const Verdict& why) {
 
 void Store::give_up(OwnedCommand command, const Verdict& why) {
   // Tries another of the server's addresses, which may be reachable.
-  if (slots_.empty() && command->attempts + 1 < std::min<size_t>(kMostAttempts, settings_.addresses.size() + 1) && settings_.addresses.size() > 1) {
+  if (slots_.empty() && command->attempts + 1 < std::min<size_t>(kMostAttempts, settings_.addresses.size() + 1) &&
+      settings_.addresses.size() > 1) {
     ++command->attempts;
     outbox_.push_back(std::move(command));
     return;
@@ -456,7 +469,8 @@ void Store::replied(Connection& connection, OwnedCommand command, Reply& reply) 
   if (reply.is(Reply::Type::error)) {
     if (follow(command, reply.text, connection)) return;
     if (judge_error(reply.text, connection.where()).closes) {  // a master that became a replica
-      const bool has_other = slots_.empty() && settings_.addresses.size() > 1 && ++command->redirects < settings_.addresses.size() + 1;
+      const bool has_other =
+          slots_.empty() && settings_.addresses.size() > 1 && ++command->redirects < settings_.addresses.size() + 1;
       if (has_other) {
         entry_ = (entry_ + 1) % settings_.addresses.size();
         outbox_.push_back(std::move(command));
@@ -477,7 +491,8 @@ void Store::replied(Connection& connection, OwnedCommand command, Reply& reply) 
 
 bool Store::follow(OwnedCommand& command, const std::string& error, const Connection& connection) {
   Redirect redirect;
-  if (settings_.cluster == Cluster::off || !read_redirect(error, &redirect) || ++command->redirects > kMostRedirects) return false;
+  if (settings_.cluster == Cluster::off || !read_redirect(error, &redirect) || ++command->redirects > kMostRedirects)
+    return false;
   Node* const node = find_node({redirect.host.empty() ? connection.node().address.host : redirect.host, redirect.port});
   if (node == nullptr) return false;
   if (slots_.empty()) slots_.assign(kSlots, nullptr);
@@ -506,7 +521,9 @@ bool Store::learn_slots(const Reply& reply, const Connection* from) {
     const int64_t last = range.items[1].number;
     const Reply& host = range.items[2].items[0];
     const int64_t port = range.items[2].items[1].number;
-    if (first < 0 || last < first || last >= static_cast<int64_t>(kSlots) || port < 1 || port > 65535 || host.text.size() > 253) return false;
+    if (first < 0 || last < first || last >= static_cast<int64_t>(kSlots) || port < 1 || port > 65535 ||
+        host.text.size() > 253)
+      return false;
     const bool is_same = host.text.empty() || host.text == "?";  // same host as the server that answered
     Node* const node = find_node({is_same ? from->node().address.host : host.text, static_cast<uint16_t>(port)});
     std::fill(slots.begin() + first, slots.begin() + last + 1, node);

@@ -16,12 +16,12 @@ struct Node {
   Address address;
   std::vector<std::unique_ptr<Connection>> connections;
   std::deque<OwnedCommand> waiting;
-  std::shared_ptr<Lookup> lookup;    // lookup in progress
+  std::shared_ptr<Lookup> lookup;  // lookup in progress
   std::vector<Endpoint> endpoints;
   size_t next_endpoint = 0;  // in use, or tried next
   unsigned failures = 0;
   Clock::time_point retry_at;
-  Verdict why;  // reason why it could not be reached
+  Verdict why;            // reason why it could not be reached
   uint64_t found_in = 0;  // turn of the event thread in which it was last looked for
 };
 
@@ -96,8 +96,8 @@ class Store final : public Services, public Connection::Listener {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<Node>> retired_;  // freed like ended_
   uint64_t turn_ = 1;
-  size_t entry_ = 0;            // index in settings_.addresses, which are the first nodes
-  std::vector<Node*> slots_;    // empty: no cluster
+  size_t entry_ = 0;          // index in settings_.addresses, which are the first nodes
+  std::vector<Node*> slots_;  // empty: no cluster
   Clock::time_point refreshed_at_;
   Clock::time_point ticked_at_;
   size_t prunes_ = 0;

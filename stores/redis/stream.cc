@@ -30,7 +30,8 @@ void find(const Address& address, int flags, Lookup* out) {
   addrinfo* all = nullptr;
   const int failed = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &all);
   if (failed != 0) out->error = ::gai_strerror(failed);
-  for (const addrinfo* one = failed == 0 ? all : nullptr; one != nullptr && out->found.size() < 16; one = one->ai_next) {
+  for (const addrinfo* one = failed == 0 ? all : nullptr; one != nullptr && out->found.size() < 16;
+       one = one->ai_next) {
     Endpoint endpoint;
     std::memcpy(&endpoint.address, one->ai_addr, std::min<size_t>(one->ai_addrlen, sizeof endpoint.address));
     endpoint.length = one->ai_addrlen;
@@ -101,8 +102,10 @@ std::unique_ptr<Tls> Tls::make(const Settings& settings, std::string* wrong) {
     return refuse("ca", settings.ca_file);
   }
   if (!settings.cert_file.empty()) {
-    if (SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) return refuse("cert", settings.cert_file);
-    if (SSL_CTX_use_PrivateKey_file(context, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1) return refuse("key", settings.key_file);
+    if (SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1)
+      return refuse("cert", settings.cert_file);
+    if (SSL_CTX_use_PrivateKey_file(context, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1)
+      return refuse("key", settings.key_file);
   }
   ERR_clear_error();
   return tls;
@@ -142,7 +145,8 @@ bool Stream::open(const Endpoint& endpoint, const std::string& host, const Tls* 
   ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(fd_, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
   ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_after_ms, sizeof lost_after_ms);
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.length) != 0 && errno != EINPROGRESS) {
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.length) != 0 &&
+      errno != EINPROGRESS) {
     error_ = system_text(errno);
     close();
     return false;
@@ -196,10 +200,10 @@ ssize_t Stream::judge_tls(int result) {
   wants_write_ = why == SSL_ERROR_WANT_WRITE;
   is_refused_ = why == SSL_ERROR_SSL;
   if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return 0;
-  error_ = why == SSL_ERROR_ZERO_RETURN                   ? "the server closed the connection"
-           : why == SSL_ERROR_SYSCALL && saved != 0       ? system_text(saved)
-           : why == SSL_ERROR_SYSCALL                     ? "the server closed the connection"
-                                                          : tls_text();
+  error_ = why == SSL_ERROR_ZERO_RETURN             ? "the server closed the connection"
+           : why == SSL_ERROR_SYSCALL && saved != 0 ? system_text(saved)
+           : why == SSL_ERROR_SYSCALL               ? "the server closed the connection"
+                                                    : tls_text();
   return -1;
 }
 
@@ -207,7 +211,8 @@ ssize_t Stream::read(const iovec* pieces, int n) {
   if (ssl_ != nullptr) {
     errno = 0;
     ERR_clear_error();
-    const int bytes = SSL_read(ssl_, pieces[0].iov_base, static_cast<int>(std::min<size_t>(pieces[0].iov_len, 1 << 30)));
+    const int bytes =
+        SSL_read(ssl_, pieces[0].iov_base, static_cast<int>(std::min<size_t>(pieces[0].iov_len, 1 << 30)));
     return bytes > 0 ? bytes : judge_tls(bytes);
   }
   const ssize_t bytes = ::readv(fd_, pieces, n);
@@ -221,7 +226,8 @@ ssize_t Stream::write(const iovec* pieces, int n) {
   if (ssl_ != nullptr) {
     errno = 0;
     ERR_clear_error();
-    const int bytes = SSL_write(ssl_, pieces[0].iov_base, static_cast<int>(std::min<size_t>(pieces[0].iov_len, 1 << 30)));
+    const int bytes =
+        SSL_write(ssl_, pieces[0].iov_base, static_cast<int>(std::min<size_t>(pieces[0].iov_len, 1 << 30)));
     return bytes > 0 ? bytes : judge_tls(bytes);
   }
   msghdr message = {};

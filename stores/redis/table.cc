@@ -13,8 +13,8 @@ void copy_text(const std::string& text, char* out, size_t room) {
   std::memcpy(out, plain.c_str(), plain.size() + 1);
 }
 
-kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t timeout_ns, kvbm_store_facts_t* out_facts, void** out_store,
-                         char message[256]) {
+kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t timeout_ns, kvbm_store_facts_t* out_facts,
+                         void** out_store, char message[256]) {
   *out_store = nullptr;
   message[0] = '\0';
   if (config->struct_size < sizeof *config || out_facts->struct_size < sizeof *out_facts) {
@@ -58,9 +58,13 @@ void close_store(void* store) { delete static_cast<Store*>(store); }
 }  // namespace kvbm_redis
 
 extern "C" __attribute__((visibility("default"))) const kvbm_store_table_t kvbm_store_table = {
-    sizeof(kvbm_store_table_t),      KVBM_STORE_ABI,
-    "redis",                         kvbm_redis::kOptions,
-    kvbm_redis::kOptionCount,        kvbm_redis::open_store,
-    kvbm_redis::start_operations,    kvbm_redis::cancel_operation,
+    sizeof(kvbm_store_table_t),
+    KVBM_STORE_ABI,
+    "redis",
+    kvbm_redis::kOptions,
+    kvbm_redis::kOptionCount,
+    kvbm_redis::open_store,
+    kvbm_redis::start_operations,
+    kvbm_redis::cancel_operation,
     kvbm_redis::close_store,
 };

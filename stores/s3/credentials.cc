@@ -43,7 +43,8 @@ std::string read_small(const std::string& path) {
 
 // Returns whether a text can be a value of a header: a line end would begin another header.
 bool is_header_value(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; });
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; });
 }
 
 bool is_usable(const Credentials& keys) {

@@ -139,8 +139,8 @@ void Store::run() {
   }
 }
 
-// Returns how long a poll may take. libcurl's timer of a request can wake it a moment too early, and then no other wakes
-// it, so the poll ends shortly after the next deadline in any case.
+// Returns how long a poll may take. libcurl's timer of a request can wake it a moment too early, and then no other
+// wakes it, so the poll ends shortly after the next deadline in any case.
 int Store::poll_ms() const {
   const auto now = Clock::now();
   auto left = std::chrono::milliseconds(waiting_.empty() ? 1000 : 50);

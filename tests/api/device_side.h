@@ -22,32 +22,33 @@ enum { LAYER_VALUES = 2 * TOKENS * HEADS * DIM };
 
 /* One side: its paged cache is [K,V][block][...] for each layer, with blocks of its own size and order. */
 typedef struct side {
-  kvbm_context_t *context;
-  kvbm_manager_t *manager;
-  kvbm_namespace_t *ns;
-  kvbm_cache_t *cache;
+  kvbm_context_t* context;
+  kvbm_manager_t* manager;
+  kvbm_namespace_t* ns;
+  kvbm_cache_t* cache;
   int where; /* a device, or HOST */
   uint32_t block_tokens;
   uint32_t form;
-  uint16_t *kv[LAYERS];
+  uint16_t* kv[LAYERS];
   uint32_t blocks[TOKENS];
 } side_t;
 
 static uint16_t host_memory[2][LAYERS][LAYER_VALUES];
 
 /* `ipc`: value of the option device.ipc. */
-static int side_open(side_t *s, int where, const char *option, const char *address, const char *ipc,
+static int side_open(side_t* s, int where, const char* option, const char* address, const char* ipc,
                      uint32_t block_tokens, uint32_t form) {
-  const kvbm_setting_t settings[5] = {{option, address},
-                                      {"device.library", KVBM_FAKE_DRIVER},
-                                      {"device.lost_after", "600s"}, /* its kernels run on the processor */
-                                      {"device.ipc", ipc},
-                                      {"host.capacity", "4MiB"}}; /* no block lies there, and a node's is faulted in whole */
+  const kvbm_setting_t settings[5] = {
+      {option, address},
+      {"device.library", KVBM_FAKE_DRIVER},
+      {"device.lost_after", "600s"}, /* its kernels run on the processor */
+      {"device.ipc", ipc},
+      {"host.capacity", "4MiB"}}; /* no block lies there, and a node's is faulted in whole */
   const kvbm_component_t attention = {KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, LAYERS, HEADS, DIM, 0, 0, {0, 0}};
   kvbm_context_options_t context;
   kvbm_namespace_options_t who;
   kvbm_cache_options_t layout;
-  kvbm_geometry_t *geometry = NULL;
+  kvbm_geometry_t* geometry = NULL;
   kvbm_tensor_t tensors[LAYERS];
   kvbm_cache_part_t part;
   kvbm_error_t err;
@@ -67,7 +68,7 @@ static int side_open(side_t *s, int where, const char *option, const char *addre
   memset(tensors, 0, sizeof tensors);
   for (l = 0; l < LAYERS; ++l) {
     s->kv[l] = where == HOST ? host_memory[strcmp(option, "node.peers") == 0][l]
-                             : (uint16_t *)(size_t)fake.allocate(where, LAYER_VALUES * 2);
+                             : (uint16_t*)(size_t)fake.allocate(where, LAYER_VALUES * 2);
     memset(s->kv[l], 0, LAYER_VALUES * 2);
     tensors[l].data = s->kv[l], tensors[l].bytes = LAYER_VALUES * 2;
   }
@@ -84,7 +85,7 @@ static int side_open(side_t *s, int where, const char *option, const char *addre
   return 1;
 }
 
-static void side_close(side_t *s) {
+static void side_close(side_t* s) {
   uint32_t l;
   kvbm_cache_release(s->cache);
   kvbm_namespace_release(s->ns);
@@ -94,7 +95,7 @@ static void side_close(side_t *s) {
 }
 
 /* Returns the place of one value of a layer in a side's cache. */
-static size_t place(const side_t *s, uint32_t plane, uint32_t head, uint32_t token, uint32_t element) {
+static size_t place(const side_t* s, uint32_t plane, uint32_t head, uint32_t token, uint32_t element) {
   const uint32_t n = TOKENS / s->block_tokens;
   const size_t block = (size_t)plane * n + s->blocks[token / s->block_tokens];
   const uint32_t t = token % s->block_tokens;
@@ -106,7 +107,7 @@ static uint16_t value(uint32_t layer, uint32_t plane, uint32_t head, uint32_t to
   return (uint16_t)(1 + (((layer * 2 + plane) * HEADS + head) * TOKENS + token) * DIM + element);
 }
 
-static void fill(const side_t *s, uint32_t layer, uint16_t *out) {
+static void fill(const side_t* s, uint32_t layer, uint16_t* out) {
   uint32_t p, h, t, e;
   for (p = 0; p < 2; ++p)
     for (h = 0; h < HEADS; ++h)
@@ -114,7 +115,7 @@ static void fill(const side_t *s, uint32_t layer, uint16_t *out) {
         for (e = 0; e < DIM; ++e) out[place(s, p, h, t, e)] = value(layer, p, h, t, e);
 }
 
-static uint64_t wrong(const side_t *s, uint32_t layer) {
+static uint64_t wrong(const side_t* s, uint32_t layer) {
   uint32_t p, h, t, e;
   uint64_t n = 0;
   for (p = 0; p < 2; ++p)
@@ -125,13 +126,13 @@ static uint64_t wrong(const side_t *s, uint32_t layer) {
 }
 
 /* Returns a metric with both labels; ~0 if there is none. */
-static uint64_t metric(const side_t *s, const char *name, const char *label, const char *other) {
+static uint64_t metric(const side_t* s, const char* name, const char* label, const char* other) {
   static char text[1 << 17];
   size_t needed = 0;
   char *line, *rest = text;
   kvbm_manager_metrics(s->manager, text, sizeof text, &needed);
   while ((line = strsep(&rest, "\n")) != NULL) {
-    const char *value = strrchr(line, ' ');
+    const char* value = strrchr(line, ' ');
     if (strncmp(line, name, strlen(name)) != 0 || value == NULL) continue;
     if (strstr(line, label) != NULL && strstr(line, other) != NULL) return strtoull(value, NULL, 10);
   }

@@ -13,27 +13,27 @@ static kvbm_error_t check_error;
 #define ENGINE_BLOCKS 64u
 
 typedef struct engine {
-  kvbm_context_t *context;
-  kvbm_manager_t *manager;
-  kvbm_namespace_t *ns;
-  kvbm_cache_t *cache;
-  unsigned char *memory;
+  kvbm_context_t* context;
+  kvbm_manager_t* manager;
+  kvbm_namespace_t* ns;
+  kvbm_cache_t* cache;
+  unsigned char* memory;
 } engine_t;
 
 /* Cap of the disk of engines that are opened from now on; 0: none. */
 static uint64_t engine_read_bytes_per_s = 0;
-static const char *engine_codec = NULL;
+static const char* engine_codec = NULL;
 static uint64_t engine_write_bytes_per_s = 0;
 static uint32_t engine_admission = KVBM_ADMIT_ALL;
 /* File of the host tier of engines that are opened from now on; NULL: memory. */
-static const char *engine_host_file = NULL;
+static const char* engine_host_file = NULL;
 
 /* Eviction policy of engines that are opened from now on; NULL: the default. */
-static const char *engine_policy = NULL;
-static const kvbm_policy_table_t *engine_policy_table = NULL;
+static const char* engine_policy = NULL;
+static const kvbm_policy_table_t* engine_policy_table = NULL;
 
 /* Opens an engine with a host for about `host_blocks` blocks, and these tiers below. */
-static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const kvbm_tier_t *tiers, size_t n_tiers) {
+static kvbm_status_t engine_open_tiers(engine_t* e, uint64_t host_blocks, const kvbm_tier_t* tiers, size_t n_tiers) {
   kvbm_manager_options_t options;
   kvbm_namespace_options_t who;
   kvbm_cache_options_t layout;
@@ -57,7 +57,7 @@ static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const 
   who.model = "test";
   status = kvbm_namespace_open(e->manager, &who, &e->ns, &check_error);
   if (status != KVBM_OK) return status;
-  e->memory = (unsigned char *)calloc(ENGINE_BLOCKS, BLOCK_BYTES);
+  e->memory = (unsigned char*)calloc(ENGINE_BLOCKS, BLOCK_BYTES);
   tensor.data = e->memory;
   tensor.bytes = (uint64_t)ENGINE_BLOCKS * BLOCK_BYTES;
   tensor.block_stride = 0;
@@ -74,7 +74,7 @@ static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const 
 }
 
 /* Opens an engine like engine_open, with a disk tier if path is given. */
-__attribute__((unused)) static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path,
+__attribute__((unused)) static kvbm_status_t engine_open(engine_t* e, uint64_t host_blocks, const char* path,
                                                          uint64_t disk_bytes) {
   kvbm_tier_t tier;
   memset(&tier, 0, sizeof tier);
@@ -87,7 +87,7 @@ __attribute__((unused)) static kvbm_status_t engine_open(engine_t *e, uint64_t h
   return engine_open_tiers(e, host_blocks, &tier, path != NULL ? 1 : 0);
 }
 
-static void engine_close(engine_t *e) {
+static void engine_close(engine_t* e) {
   kvbm_cache_release(e->cache);
   kvbm_namespace_release(e->ns);
   kvbm_manager_release(e->manager);
@@ -97,7 +97,7 @@ static void engine_close(engine_t *e) {
 }
 
 /* Keys of a chain that begins with token `first`. */
-static void engine_keys(engine_t *e, uint32_t first, size_t n, kvbm_key_t *out) {
+static void engine_keys(engine_t* e, uint32_t first, size_t n, kvbm_key_t* out) {
   uint32_t tokens[1024];
   size_t i, made = 0;
   for (i = 0; i < n * 4; ++i) tokens[i] = first + (uint32_t)i;
@@ -105,9 +105,9 @@ static void engine_keys(engine_t *e, uint32_t first, size_t n, kvbm_key_t *out) 
   CHECK(made == n);
 }
 
-static unsigned char *engine_block(engine_t *e, uint32_t id) { return e->memory + (size_t)id * BLOCK_BYTES; }
+static unsigned char* engine_block(engine_t* e, uint32_t id) { return e->memory + (size_t)id * BLOCK_BYTES; }
 
-static int engine_block_is(engine_t *e, uint32_t id, unsigned char value) {
+static int engine_block_is(engine_t* e, uint32_t id, unsigned char value) {
   size_t i;
   for (i = 0; i < BLOCK_BYTES; ++i) {
     if (engine_block(e, id)[i] != value) return 0;
@@ -116,7 +116,7 @@ static int engine_block_is(engine_t *e, uint32_t id, unsigned char value) {
 }
 
 /* Stores n blocks of a chain, block i filled with first + i; ids 0 .. n-1. */
-__attribute__((unused)) static kvbm_status_t engine_store(engine_t *e, uint32_t first, size_t n) {
+__attribute__((unused)) static kvbm_status_t engine_store(engine_t* e, uint32_t first, size_t n) {
   kvbm_key_t keys[64];
   uint32_t ids[64];
   size_t i;
@@ -130,11 +130,11 @@ __attribute__((unused)) static kvbm_status_t engine_store(engine_t *e, uint32_t 
 
 /* Looks a chain up and loads hits into ids 32 and following. Compares every byte. Returns the number of right
  * blocks. */
-__attribute__((unused)) static size_t engine_load(engine_t *e, uint32_t first, size_t n) {
+__attribute__((unused)) static size_t engine_load(engine_t* e, uint32_t first, size_t n) {
   kvbm_key_t keys[64];
   kvbm_status_t status[64];
   uint32_t ids[64];
-  kvbm_match_t *match = NULL;
+  kvbm_match_t* match = NULL;
   kvbm_load_options_t options;
   size_t hits = 0, i, good = 0;
   engine_keys(e, first, n, keys);

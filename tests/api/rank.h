@@ -13,13 +13,13 @@ enum { ROW = 32, LAYERS = 5, HEADS = 8, ELEMENTS = 16 }; /* a row: 16 elements o
 #define SECOND_NS 1000000000ULL
 
 typedef struct node {
-  kvbm_context_t *context;
-  kvbm_manager_t *manager;
+  kvbm_context_t* context;
+  kvbm_manager_t* manager;
   char address[128];
   kvbm_error_t err;
 } node_t;
 
-static inline kvbm_status_t node_open(node_t *n, const char *listen, const char *peers, const char *name) {
+static inline kvbm_status_t node_open(node_t* n, const char* listen, const char* peers, const char* name) {
   const kvbm_setting_t settings[] = {
       {"node.listen", listen}, {"node.peers", peers}, {"node.pool", "sessions"}, {"node.name", name}, {"threads", "1"}};
   kvbm_context_options_t context;
@@ -40,7 +40,7 @@ static inline kvbm_status_t node_open(node_t *n, const char *listen, const char 
   return kvbm_manager_node_address(n->manager, n->address, sizeof n->address, &needed);
 }
 
-static inline void node_close(node_t *n) {
+static inline void node_close(node_t* n) {
   kvbm_manager_release(n->manager);
   kvbm_context_release(n->context);
   memset(n, 0, sizeof *n);
@@ -51,16 +51,16 @@ typedef struct shape {
   uint32_t tokens; /* of a block */
   uint32_t tp, rank;
   uint32_t positions; /* of the request */
-  const char *model;
+  const char* model;
   uint32_t layers; /* of the model */
 } shape_t;
 
 typedef struct rank {
   shape_t shape;
-  kvbm_geometry_t *geometry;
-  kvbm_namespace_t *ns;
-  kvbm_cache_t *cache;
-  unsigned char *memory;
+  kvbm_geometry_t* geometry;
+  kvbm_namespace_t* ns;
+  kvbm_cache_t* cache;
+  unsigned char* memory;
   uint32_t n_blocks; /* in the tensors; twice what the request has */
   uint32_t n_ids;
   uint32_t ids[256];
@@ -75,7 +75,7 @@ static inline shape_t shape_of(uint32_t form, uint32_t tokens, uint32_t tp, uint
 }
 
 /* Where a row lies. */
-static inline unsigned char *rank_row(const rank_t *r, uint32_t layer, uint32_t plane, uint32_t head, uint32_t block,
+static inline unsigned char* rank_row(const rank_t* r, uint32_t layer, uint32_t plane, uint32_t head, uint32_t block,
                                       uint32_t token) {
   const size_t h = r->heads, t = r->shape.tokens, b = r->n_blocks, l = r->shape.layers;
   const size_t nhd = token * h + head, hnd = head * t + token, each = h * t;
@@ -92,7 +92,7 @@ static const uint32_t rank_forms[] = {KVBM_FORM_NHD, KVBM_FORM_HND, KVBM_FORM_BL
                                       KVBM_FORM_CROSS_NHD};
 
 /* Blocks of the request are drawn from `random`, none of them twice. */
-static inline kvbm_status_t rank_open(rank_t *r, node_t *node, shape_t shape, uint64_t *random) {
+static inline kvbm_status_t rank_open(rank_t* r, node_t* node, shape_t shape, uint64_t* random) {
   const kvbm_component_t component = {
       KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, shape.layers, HEADS, ELEMENTS, 0, 0, {0, 0}};
   const int one_tensor = shape.form == KVBM_FORM_LAYERS_HND || shape.form == KVBM_FORM_CROSS_NHD;
@@ -109,7 +109,7 @@ static inline kvbm_status_t rank_open(rank_t *r, node_t *node, shape_t shape, ui
   r->n_ids = (shape.positions + shape.tokens - 1) / shape.tokens;
   r->n_blocks = 2 * r->n_ids;
   r->bytes = (size_t)shape.layers * 2 * r->n_blocks * r->heads * shape.tokens * ROW;
-  r->memory = (unsigned char *)malloc(r->bytes);
+  r->memory = (unsigned char*)malloc(r->bytes);
   memset(r->memory, 0xEE, r->bytes);
   for (i = 0; i < r->n_ids; ++i) {
     uint32_t j, taken = 1;
@@ -144,7 +144,7 @@ static inline kvbm_status_t rank_open(rank_t *r, node_t *node, shape_t shape, ui
   return kvbm_cache_attach(node->manager, r->ns, &options, &r->cache, &r->err);
 }
 
-static inline void rank_close(rank_t *r) {
+static inline void rank_close(rank_t* r) {
   kvbm_cache_release(r->cache);
   kvbm_namespace_release(r->ns);
   kvbm_geometry_release(r->geometry);
@@ -159,23 +159,23 @@ static inline unsigned char truth(uint64_t seed, uint32_t layer, uint32_t plane,
 }
 
 /* Writes the reference bytes at positions [begin, end) of a layer. */
-static inline void rank_fill(rank_t *r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
+static inline void rank_fill(rank_t* r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
   uint32_t plane, head, p, i;
   for (plane = 0; plane < 2; ++plane)
     for (head = 0; head < r->heads; ++head)
       for (p = begin; p < end; ++p) {
-        unsigned char *row = rank_row(r, layer, plane, head, r->ids[p / r->shape.tokens], p % r->shape.tokens);
+        unsigned char* row = rank_row(r, layer, plane, head, r->ids[p / r->shape.tokens], p % r->shape.tokens);
         for (i = 0; i < ROW; ++i) row[i] = truth(seed, layer, plane, r->first_head + head, p, i);
       }
 }
 
 /* Returns the number of rows of a layer at positions [begin, end) that differ from the reference. */
-static inline uint32_t rank_wrong(const rank_t *r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
+static inline uint32_t rank_wrong(const rank_t* r, uint64_t seed, uint32_t layer, uint32_t begin, uint32_t end) {
   uint32_t plane, head, p, i, wrong = 0;
   for (plane = 0; plane < 2; ++plane)
     for (head = 0; head < r->heads; ++head)
       for (p = begin; p < end; ++p) {
-        const unsigned char *row = rank_row(r, layer, plane, head, r->ids[p / r->shape.tokens], p % r->shape.tokens);
+        const unsigned char* row = rank_row(r, layer, plane, head, r->ids[p / r->shape.tokens], p % r->shape.tokens);
         for (i = 0; i < ROW && row[i] == truth(seed, layer, plane, r->first_head + head, p, i); ++i) {
         }
         wrong += i != ROW;
@@ -184,10 +184,10 @@ static inline uint32_t rank_wrong(const rank_t *r, uint64_t seed, uint32_t layer
 }
 
 /* Returns the number of bytes outside positions [begin, end) of the request that have changed. */
-static inline size_t rank_spilled(const rank_t *r, uint32_t begin, uint32_t end) {
+static inline size_t rank_spilled(const rank_t* r, uint32_t begin, uint32_t end) {
   size_t changed = 0, i;
   uint32_t layer, plane, head, p;
-  unsigned char *copy = (unsigned char *)malloc(r->bytes);
+  unsigned char* copy = (unsigned char*)malloc(r->bytes);
   rank_t shadow = *r;
   memcpy(copy, r->memory, r->bytes);
   shadow.memory = copy;
@@ -215,8 +215,8 @@ static inline uint64_t now_ns(void) {
 }
 
 /* Offers all of the rank's blocks; publishes nothing. */
-static inline kvbm_status_t rank_offer(rank_t *r, uint64_t request, uint64_t timeout_ns, kvbm_queue_t *queue,
-                                       kvbm_offer_t **out) {
+static inline kvbm_status_t rank_offer(rank_t* r, uint64_t request, uint64_t timeout_ns, kvbm_queue_t* queue,
+                                       kvbm_offer_t** out) {
   const kvbm_request_id_t id = request_of(request);
   kvbm_offer_options_t options;
   kvbm_offer_options_init(&options, sizeof options);
@@ -227,9 +227,9 @@ static inline kvbm_status_t rank_offer(rank_t *r, uint64_t request, uint64_t tim
 }
 
 /* Opens a session for positions from `begin` to the end of the request. */
-static inline kvbm_status_t rank_receive(rank_t *r, uint64_t request, uint32_t begin, const kvbm_source_t *sources,
-                                         size_t n_sources, uint64_t timeout_ns, kvbm_queue_t *queue,
-                                         kvbm_session_t **out) {
+static inline kvbm_status_t rank_receive(rank_t* r, uint64_t request, uint32_t begin, const kvbm_source_t* sources,
+                                         size_t n_sources, uint64_t timeout_ns, kvbm_queue_t* queue,
+                                         kvbm_session_t** out) {
   const kvbm_request_id_t id = request_of(request);
   const uint32_t skip = begin / r->shape.tokens;
   kvbm_session_options_t options;

@@ -64,7 +64,8 @@ class DeviceCache : public OnDevice, public ::testing::WithParamInterface<uint64
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 7);
     size_t made = 0;
     keys_.resize(kStored);
-    ASSERT_EQ(kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(), 4, nullptr, keys_.data(), kStored, &made), KVBM_OK);
+    ASSERT_EQ(kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(), 4, nullptr, keys_.data(), kStored, &made),
+              KVBM_OK);
     for (uint32_t i = 0; i < kStored; ++i) {
       from_.push_back(i * 37 % kBlocks);
       to_.push_back((i * 11 + 5) % kBlocks);
@@ -170,7 +171,8 @@ TEST_P(DeviceCache, a_stream_waits_for_each_layer_without_the_processor) {
     ASSERT_EQ(kvbm_cache_wait_layer(cache_, operation, layer, stream_), KVBM_OK) << layer;
     seen.push_back(std::make_unique<DeviceBytes>(device(), kBlocks * page_));
     const device::Device::Scope scope(device());
-    ASSERT_EQ(driver().cuMemcpyAsync(seen[layer]->at(), tensors_[layer]->at(), kBlocks * page_, stream_), device::kCuSuccess);
+    ASSERT_EQ(driver().cuMemcpyAsync(seen[layer]->at(), tensors_[layer]->at(), kBlocks * page_, stream_),
+              device::kCuSuccess);
   }
   kvbm_completion_t done{};
   ASSERT_EQ(kvbm_queue_wait(queue_, &done, 1, 60'000'000'000ULL), 1U);
@@ -191,7 +193,9 @@ struct Captures {
     const char* const named = std::getenv("KVBMTEST_CUDA");
     void* const library = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays loaded
     if (library == nullptr) return;
-    const auto find = [library](auto& entry, const char* name) { *reinterpret_cast<void**>(&entry) = ::dlsym(library, name); };
+    const auto find = [library](auto& entry, const char* name) {
+      *reinterpret_cast<void**>(&entry) = ::dlsym(library, name);
+    };
     find(begin, "cuStreamBeginCapture_v2");
     find(end, "cuStreamEndCapture");
     find(destroy, "cuGraphDestroy");

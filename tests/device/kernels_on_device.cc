@@ -49,8 +49,10 @@ class Copies {
     for (uint64_t at = first; at < first + bytes;) {
       const uint64_t piece = at / run.piece_bytes, inside = at % run.piece_bytes;
       const uint64_t n = std::min<uint64_t>(run.piece_bytes - inside, first + bytes - at);
-      const uint64_t begin = run.address + static_cast<uint64_t>(static_cast<int64_t>(piece / run.count1) * run.stride0 +
-                                                                 static_cast<int64_t>(piece % run.count1) * run.stride1) + inside;
+      const uint64_t begin = run.address +
+                             static_cast<uint64_t>(static_cast<int64_t>(piece / run.count1) * run.stride0 +
+                                                   static_cast<int64_t>(piece % run.count1) * run.stride1) +
+                             inside;
       low = std::min(low, begin);
       high = std::max(high, begin + n);
       at += n;
@@ -59,7 +61,8 @@ class Copies {
   }
   // Makes the copies: stretches that overlap or touch become one.
   void bring() {
-    std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+    std::sort(stretches_.begin(), stretches_.end(),
+              [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
     std::vector<Stretch> joined;
     for (Stretch& s : stretches_) {
       if (!joined.empty() && s.begin <= joined.back().end) {
@@ -201,14 +204,16 @@ class Machine {
     }
     const size_t at_work = first + what.array_bytes.size();
     if (what.works) {
-      copies.name(argument<uint64_t>(parameters, at_work), uint64_t{device::kCodedScratch} * device::kCodedWarps * shape.grid.x);
+      copies.name(argument<uint64_t>(parameters, at_work),
+                  uint64_t{device::kCodedScratch} * device::kCodedWarps * shape.grid.x);
     }
     copies.bring();
     for (Job& job : jobs) move_to(copies, job);
     DeviceBytes jobs_there(*device_, std::max<uint64_t>(jobs.size() * sizeof(Job), 1));
     if (count != 0) jobs_there.upload({reinterpret_cast<const std::byte*>(jobs.data()), jobs.size() * sizeof(Job)});
     std::vector<uint64_t> addresses = {jobs_there.at()};
-    for (size_t i = first; i < at_work + (what.works ? 1 : 0); ++i) addresses.push_back(copies.at(argument<uint64_t>(parameters, i)));
+    for (size_t i = first; i < at_work + (what.works ? 1 : 0); ++i)
+      addresses.push_back(copies.at(argument<uint64_t>(parameters, i)));
     std::vector<void*> passed = {&addresses[0], parameters[1]};
     if (!what.coded) passed.push_back(parameters[2]);
     for (size_t i = 1; i < addresses.size(); ++i) passed.push_back(&addresses[i]);
@@ -221,11 +226,13 @@ class Machine {
     device::CuFunction function = nullptr;
     CuResult result = driver_->cuModuleGetFunction(&function, module_, kernel.c_str());
     if (result != device::kCuSuccess) return {Kind::invalid_launch, "the image has no kernel " + kernel};
-    result = driver_->cuLaunchKernel(function, shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x, shape.block.y,
-                                     shape.block.z, static_cast<unsigned>(shape.shared_bytes), nullptr, parameters, nullptr);
+    result =
+        driver_->cuLaunchKernel(function, shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x, shape.block.y,
+                                shape.block.z, static_cast<unsigned>(shape.shared_bytes), nullptr, parameters, nullptr);
     if (result == device::kCuSuccess) result = driver_->cuStreamSynchronize(nullptr);
     if (result == device::kCuSuccess) return {};
-    return {result == device::kCuIllegalAddress ? Kind::illegal_address : Kind::trapped, kernel + ": " + name_of(result)};
+    return {result == device::kCuIllegalAddress ? Kind::illegal_address : Kind::trapped,
+            kernel + ": " + name_of(result)};
   }
   static Opened refused(const Status& status, const char* named) {
     return {status.message(), named == nullptr && status.code() == Code::unsupported};
@@ -282,7 +289,8 @@ emulation::Outcome launch_here(const std::string& name, const emulation::LaunchS
 
 }  // namespace kvbm::test
 
-kvbm::emulation::Outcome kvbm::emulation::launch_on_device(const std::string& name, const LaunchShape& shape, void** parameters) {
+kvbm::emulation::Outcome kvbm::emulation::launch_on_device(const std::string& name, const LaunchShape& shape,
+                                                           void** parameters) {
   return test::launch_here(name, shape, parameters);
 }
 

@@ -21,7 +21,8 @@ namespace kvbm::test {
 // Device memory of a test. Its first byte is `offset` behind an address that the driver aligned.
 class DeviceBytes {
  public:
-  DeviceBytes(device::Device& device, uint64_t bytes, uint64_t offset = 0) : device_(device), offset_(offset), bytes_(bytes) {
+  DeviceBytes(device::Device& device, uint64_t bytes, uint64_t offset = 0)
+      : device_(device), offset_(offset), bytes_(bytes) {
     const device::Device::Scope scope(device_);
     const Status s = device_.check(device_.driver().cuMemAlloc(&start_, bytes + offset), "cuMemAlloc");
     EXPECT_TRUE(s.ok()) << s.message();

@@ -51,9 +51,9 @@ struct Shape {
   int64_t stride0, stride1;
 };
 constexpr Shape kShapes[] = {
-    {65536, 1, 1, 0, 0},        {4096, 1, 1, 0, 0},          {1, 1, 1, 0, 0},          {37, 1, 1, 0, 0},
-    {256, 8, 16, 256, 2048},    {128, 16, 32, 4096, 128},    {512, 1, 128, 0, 1024},   {2, 64, 16, 4, 512},
-    {6, 11, 7, 100, 10},        {1152, 1, 16, 0, 1152},      {4096, 2, 8, 65536, 4096}, {16, 16, 256, 4096, 16},
+    {65536, 1, 1, 0, 0},     {4096, 1, 1, 0, 0},       {1, 1, 1, 0, 0},           {37, 1, 1, 0, 0},
+    {256, 8, 16, 256, 2048}, {128, 16, 32, 4096, 128}, {512, 1, 128, 0, 1024},    {2, 64, 16, 4, 512},
+    {6, 11, 7, 100, 10},     {1152, 1, 16, 0, 1152},   {4096, 2, 8, 65536, 4096}, {16, 16, 256, 4096, 16},
 };
 
 class DeviceTransfers : public OnDevice {
@@ -236,13 +236,13 @@ TEST_F(DeviceTransfers, decodes_coded_leaves_into_pages_of_their_own_and_refuses
   codec::Workspace workspace;
   std::vector<Coded> all;
   for (const size_t bytes : {4096, 6144, 30000, 65536}) {
-    for (const Mode mode : {Mode::fast, Mode::standard, Mode::max, Mode::int8, Mode::int6, Mode::int4, Mode::fp8_e4m3,
-                            Mode::fp8_e5m2}) {
+    for (const Mode mode :
+         {Mode::fast, Mode::standard, Mode::max, Mode::int8, Mode::int6, Mode::int4, Mode::fp8_e4m3, Mode::fp8_e5m2}) {
       const ConstBytes raw = ConstBytes(cache).subspan(all.size() * 8192, bytes);
       Coded one;
       one.stored.resize(codec::encode_room(bytes));
-      const auto coded = codec::encode_leaf({codec::Element::bf16, 64, 16}, mode, raw, codec::leaf_hash(raw), one.stored,
-                                            workspace);
+      const auto coded =
+          codec::encode_leaf({codec::Element::bf16, 64, 16}, mode, raw, codec::leaf_hash(raw), one.stored, workspace);
       ASSERT_TRUE(coded.ok());
       if (coded.value().codec == codec::LeafCodec::raw) continue;
       one.codec = coded.value().codec;

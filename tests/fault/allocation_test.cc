@@ -287,7 +287,8 @@ class Life {
     for (const uint32_t mode : {KVBM_CODEC_DEFAULT, KVBM_CODEC_INT8}) {
       size_t bytes = 0;
       form.flags = 0;
-      if (!GOOD(kvbm_cache_encode(cache_, from.data(), from.size(), mode, &form, buffer.data(), room, &bytes, &error_))) {
+      if (!GOOD(
+              kvbm_cache_encode(cache_, from.data(), from.size(), mode, &form, buffer.data(), room, &bytes, &error_))) {
         all = false;
         continue;
       }
@@ -297,7 +298,8 @@ class Life {
         continue;
       }
       size_t decoded = 0;
-      if (kvbm_codec_decode(buffer.data(), bytes, form.flags, plain.data(), plain.size(), &decoded, &error_) != KVBM_OK) {
+      if (kvbm_codec_decode(buffer.data(), bytes, form.flags, plain.data(), plain.size(), &decoded, &error_) !=
+          KVBM_OK) {
         fail(kWrongBytes, "what was coded does not decode");
       }
       for (size_t i = 0; i < to.size(); ++i) {

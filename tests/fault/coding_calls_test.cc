@@ -44,8 +44,10 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
   }
 
   void open() {
-    const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER}, {"device.lost_after", "600s"},
-                                       {"device.staging", "1MiB"}, {"host.huge_pages", "off"}};
+    const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER},
+                                       {"device.lost_after", "600s"},
+                                       {"device.staging", "1MiB"},
+                                       {"host.huge_pages", "off"}};
     kvbm_context_options_t options;
     kvbm_context_options_init(&options, sizeof options);
     options.settings = settings, options.n_settings = 4, options.threads = 1;
@@ -60,7 +62,8 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
     ASSERT_EQ(kvbm_namespace_open(manager_, &who, &ns_, &error_), KVBM_OK) << error_.message;
     host_.resize(kBlocks * kBytes);
     memory_ = host_.data();
-    if (on_device()) memory_ = reinterpret_cast<unsigned char*>(static_cast<uintptr_t>(fake_.allocate(0, host_.size())));
+    if (on_device())
+      memory_ = reinterpret_cast<unsigned char*>(static_cast<uintptr_t>(fake_.allocate(0, host_.size())));
     kvbm_tensor_t tensor{memory_, host_.size(), 0, kBytes};
     kvbm_cache_part_t part{};
     part.form = KVBM_FORM_OPAQUE, part.tensors = &tensor, part.n_tensors = 1;
@@ -126,10 +129,12 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
     kvbm_codec_options_init(&form, sizeof form);
     form.element = form_.element, form.row_elements = form_.row_elements, form.rows = form_.rows;
     size_t bytes = 0;
-    EXPECT_EQ(kvbm_codec_encode(raw.data(), raw.size(), mode, &form, coded.data(), coded.size(), &bytes, &error_), KVBM_OK)
-        << error_.message;
-    EXPECT_EQ(kvbm_codec_decode(coded.data(), bytes, KVBM_CODEC_ALLOW_LOSSY, plain.data(), plain.size(), &bytes, &error_),
+    EXPECT_EQ(kvbm_codec_encode(raw.data(), raw.size(), mode, &form, coded.data(), coded.size(), &bytes, &error_),
               KVBM_OK)
+        << error_.message;
+    EXPECT_EQ(
+        kvbm_codec_decode(coded.data(), bytes, KVBM_CODEC_ALLOW_LOSSY, plain.data(), plain.size(), &bytes, &error_),
+        KVBM_OK)
         << error_.message;
     EXPECT_EQ(plain == raw, mode < KVBM_CODEC_FP8_E4M3);
     return plain;
@@ -247,9 +252,11 @@ TEST_P(CodingCallFaults, decoding_is_refused_or_right_and_works_the_next_time) {
       SCOPED_TRACE("allocation " + std::to_string(n));
       for (const uint64_t refused : {n, uint64_t{0}}) {
         for (const uint32_t id : kTo) std::memset(block(id), kUntouched, kBytes);
-        fired = refuse(refused, [&] {
-          return kvbm_cache_decode(cache_, coded.data(), bytes, kTo.data(), kTo.size(), &form_, &error_);
-        }) || (refused == 0 && fired);
+        fired = refuse(refused,
+                       [&] {
+                         return kvbm_cache_decode(cache_, coded.data(), bytes, kTo.data(), kTo.size(), &form_, &error_);
+                       }) ||
+                (refused == 0 && fired);
         ASSERT_TRUE(refused != 0 || status_ == KVBM_OK) << error_.message;
         size_t untouched = 0;
         for (size_t i = 0; i < kCoded; ++i) {

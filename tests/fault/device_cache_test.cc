@@ -139,9 +139,8 @@ TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_ti
       SCOPED_TRACE("allocation " + std::to_string(n));
       codec::StreamWorkspace workspace;
       Code code = Code::no_memory;
-      fired = refuse(n, [&] {
-        code = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace).status().code();
-      });
+      fired = refuse(
+          n, [&] { code = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace).status().code(); });
       EXPECT_TRUE(code == Code::no_memory || code == Code::ok);
       const auto again = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace);
       ASSERT_TRUE(again.ok()) << again.status().message();
@@ -157,9 +156,8 @@ TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_ti
       SCOPED_TRACE("decoding, allocation " + std::to_string(n));
       codec::StreamWorkspace workspace;
       Code code = Code::no_memory;
-      fired = refuse(n, [&] {
-        code = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace).code();
-      });
+      fired =
+          refuse(n, [&] { code = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace).code(); });
       EXPECT_TRUE(code == Code::no_memory || code == Code::ok);
       const Status again = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace);
       ASSERT_TRUE(again.ok()) << again.message();
@@ -205,9 +203,8 @@ TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing
 // The driver refuses a call behind a kernel that still runs, and the host refuses the memory for the report, so the
 // call is left by an exception. In every case no work of it is under way afterwards.
 TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_is_over_when_the_call_is) {
-  add_emulated_kernels(fake_, [](const std::string&, const FakeLaunch&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  });
+  add_emulated_kernels(
+      fake_, [](const std::string&, const FakeLaunch&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   make(32);
   const Paged cache = attach_device(Form::hnd);
   fill(cache, 7);

@@ -27,14 +27,34 @@ using test::Outcome;
 using test::TransferWorld;
 
 // Entries that transfers call, on any path (Entries, below), and that register their memory.
-constexpr const char* kEntries[] = {
-    "cuCtxPushCurrent",     "cuCtxPopCurrent",   "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority",
-    "cuEventCreate",        "cuEventRecord",     "cuEventQuery",                "cuEventSynchronize",
-    "cuEventElapsedTime",   "cuEventDestroy",    "cuStreamWaitEvent",           "cuStreamWaitValue64",
-    "cuStreamWriteValue64", "cuStreamGetCtx",    "cuStreamSynchronize",         "cuStreamDestroy",
-    "cuMemAlloc",           "cuMemFree",         "cuMemHostRegister",           "cuMemHostUnregister",
-    "cuMemHostGetDevicePointer", "cuMemcpyAsync", "cuMemsetD8Async",            "cuLaunchKernel",
-    "cuStreamIsCapturing",  "cuThreadExchangeStreamCaptureMode", "cuCtxGetDevice", "cuDeviceGet"};
+constexpr const char* kEntries[] = {"cuCtxPushCurrent",
+                                    "cuCtxPopCurrent",
+                                    "cuCtxGetStreamPriorityRange",
+                                    "cuStreamCreateWithPriority",
+                                    "cuEventCreate",
+                                    "cuEventRecord",
+                                    "cuEventQuery",
+                                    "cuEventSynchronize",
+                                    "cuEventElapsedTime",
+                                    "cuEventDestroy",
+                                    "cuStreamWaitEvent",
+                                    "cuStreamWaitValue64",
+                                    "cuStreamWriteValue64",
+                                    "cuStreamGetCtx",
+                                    "cuStreamSynchronize",
+                                    "cuStreamDestroy",
+                                    "cuMemAlloc",
+                                    "cuMemFree",
+                                    "cuMemHostRegister",
+                                    "cuMemHostUnregister",
+                                    "cuMemHostGetDevicePointer",
+                                    "cuMemcpyAsync",
+                                    "cuMemsetD8Async",
+                                    "cuLaunchKernel",
+                                    "cuStreamIsCapturing",
+                                    "cuThreadExchangeStreamCaptureMode",
+                                    "cuCtxGetDevice",
+                                    "cuDeviceGet"};
 
 TransferOptions options_of(int variant) {
   TransferOptions options = TransferWorld::small_options();
@@ -183,7 +203,8 @@ void refuse_each(const char* entry, int variant, CuResult code, uint64_t step) {
       Round run(7 + n);
       run.world.cuda.fail(entry, n, code);
       run.go(variant);
-      if (run.opened) run.check(std::string(entry) + " " + std::to_string(n) + " of variant " + std::to_string(variant));
+      if (run.opened)
+        run.check(std::string(entry) + " " + std::to_string(n) + " of variant " + std::to_string(variant));
       if (::testing::Test::HasFatalFailure()) return;
       const bool lost = run.opened && run.world.device->is_lost();
       run.world.close();

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <iterator>
 #include <map>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,18 +98,30 @@ class DeviceHangs : public DeviceEngine {
   std::vector<std::string> called_;  // by a round, between the attach of its cache and its end
 };
 
-constexpr const char* kEntries[] = {
-    "cuCtxPopCurrent",    "cuCtxPushCurrent",     "cuEventDestroy",      "cuEventElapsedTime",
-    "cuEventRecord",      "cuEventSynchronize",   "cuLaunchKernel",      "cuMemFree",
-    "cuMemHostUnregister", "cuStreamDestroy",     "cuStreamGetCtx",      "cuStreamIsCapturing",
-    "cuStreamWaitEvent",  "cuStreamWaitValue64",  "cuStreamWriteValue64", "cuThreadExchangeStreamCaptureMode",
-    "cuDevicePrimaryCtxRelease", "cuModuleUnload"};
+constexpr const char* kEntries[] = {"cuCtxPopCurrent",
+                                    "cuCtxPushCurrent",
+                                    "cuEventDestroy",
+                                    "cuEventElapsedTime",
+                                    "cuEventRecord",
+                                    "cuEventSynchronize",
+                                    "cuLaunchKernel",
+                                    "cuMemFree",
+                                    "cuMemHostUnregister",
+                                    "cuStreamDestroy",
+                                    "cuStreamGetCtx",
+                                    "cuStreamIsCapturing",
+                                    "cuStreamWaitEvent",
+                                    "cuStreamWaitValue64",
+                                    "cuStreamWriteValue64",
+                                    "cuThreadExchangeStreamCaptureMode",
+                                    "cuDevicePrimaryCtxRelease",
+                                    "cuModuleUnload"};
 
 TEST_F(DeviceHangs, are_tried_for_all_calls_that_are_made) {
   (void)round(nullptr);
   for (const std::string& entry : called_) {
-    const bool known = std::any_of(std::begin(kEntries), std::end(kEntries),
-                                   [&](const char* one) { return entry == one; });
+    const bool known =
+        std::any_of(std::begin(kEntries), std::end(kEntries), [&](const char* one) { return entry == one; });
     EXPECT_TRUE(known) << entry;
   }
 }

@@ -124,8 +124,7 @@ struct Shared {
   Shared() {
     work = std::move(ThreadExecutor::create("test", 1)).value();
     device = device::Device::open(cuda.driver(), 0, nullptr, kLimitNs).value();
-    share = std::make_unique<DeviceShare>(device, DeviceShare::BootId{1},
-                                          std::make_shared<WeakExecutor>(*work));
+    share = std::make_unique<DeviceShare>(device, DeviceShare::BootId{1}, std::make_shared<WeakExecutor>(*work));
   }
   // The device's thread may hold the device for a moment.
   ~Shared() { (void)device::has_run(*device->thread(), kLimitNs); }

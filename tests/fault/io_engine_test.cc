@@ -35,11 +35,11 @@ namespace {
 
 // Faults to inject into calls. Each one that a call meets is counted in `met`.
 struct Meddling {
-  std::atomic<int> error{0};         // errno of the next `times` calls
+  std::atomic<int> error{0};  // errno of the next `times` calls
   std::atomic<int> times{0};
   std::atomic<int64_t> lasting_ns{0};  // or of all calls for so long, from the first one on that meets it
   std::atomic<int64_t> until_ns{0};    // all calls before this time of the steady clock meet it
-  std::atomic<size_t> at_most{0};    // bytes that the next `shorten` transfers move; 0: all
+  std::atomic<size_t> at_most{0};      // bytes that the next `shorten` transfers move; 0: all
   std::atomic<int> shorten{0};
   std::atomic<int> submit_error{0};  // errno of the next `submit_times` submissions to a ring
   std::atomic<int> submit_times{0};
@@ -308,8 +308,8 @@ class IoEngines : public testing::TestWithParam<Engine> {
     EXPECT_TRUE(executor_.run_until([&] { return ended; }, soon()));
     return out;
   }
-  // Returns a time by which any transfer has ended. One that fails is retried for a second of pauses at least; on a busy
-  // machine each pause lasts much longer.
+  // Returns a time by which any transfer has ended. One that fails is retried for a second of pauses at least; on a
+  // busy machine each pause lasts much longer.
   [[nodiscard]] uint64_t soon() const { return executor_.clock().now_ns() + 120'000'000'000; }
 
   static void say(void* said, const LogMessage& message) {
@@ -336,9 +336,9 @@ void meet_for(int error, int64_t ns) {
   meddling.lasting_ns = ns;
 }
 
-#define EXPECT_FINE(status) \
-  do {                      \
-    const Status s_ = status; \
+#define EXPECT_FINE(status)               \
+  do {                                    \
+    const Status s_ = status;             \
     EXPECT_TRUE(s_.ok()) << s_.message(); \
   } while (0)
 
@@ -493,7 +493,8 @@ TEST_P(IoEngines, a_ring_that_is_refused_costs_no_transfer_and_is_told_once) {
   meddling.submit_times = 1'000'000;
   int fine = 0;
   for (int i = 0; i < 300; ++i) {  // more than fit into the ring, if they stayed there
-    file_->read(kIoAlign, runs(memory_.get() + kBytes), [&](const Result<size_t>& moved) { fine += moved.ok() ? 1 : 0; });
+    file_->read(kIoAlign, runs(memory_.get() + kBytes),
+                [&](const Result<size_t>& moved) { fine += moved.ok() ? 1 : 0; });
   }
   EXPECT_TRUE(executor_.run_until([&] { return fine == 300; }, soon()));
   EXPECT_FINE(sync());
@@ -603,7 +604,8 @@ TEST_P(IoEngines, a_disk_tier_over_calls_that_are_cut_off_loses_nothing) {
     for (uint64_t n = 1; life == 0 && n <= kRecords; ++n) {
       const TestRecord record(n, kRecordBytes, family_of(1));
       auto batch = std::make_unique<tier::PutBatch>();
-      batch->items.push_back({.id = {key_of(n), family}, .parent = {}, .head = record.head, .payload = record.payload()});
+      batch->items.push_back(
+          {.id = {key_of(n), family}, .parent = {}, .head = record.head, .payload = record.payload()});
       batch->durable = n % 8 == 0;
       Code code = Code::again;
       batch->done = [&](tier::PutBatch& b) { code = b.status[0]; };

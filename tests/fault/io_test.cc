@@ -27,11 +27,16 @@ struct Kind {
   const char* name;
 };
 constexpr Kind kKinds[] = {
-    {SimDisk::Op::read, Code::io_error, "read error"},      {SimDisk::Op::write, Code::io_error, "write error"},
-    {SimDisk::Op::write, Code::disk_full, "write, no space"}, {SimDisk::Op::sync, Code::io_error, "sync error"},
-    {SimDisk::Op::allocate, Code::io_error, "allocate error"}, {SimDisk::Op::allocate, Code::disk_full, "allocate, no space"},
-    {SimDisk::Op::open, Code::io_error, "open error"},      {SimDisk::Op::remove, Code::io_error, "remove error"},
-    {SimDisk::Op::rename, Code::io_error, "rename error"},  {SimDisk::Op::list, Code::io_error, "list error"},
+    {SimDisk::Op::read, Code::io_error, "read error"},
+    {SimDisk::Op::write, Code::io_error, "write error"},
+    {SimDisk::Op::write, Code::disk_full, "write, no space"},
+    {SimDisk::Op::sync, Code::io_error, "sync error"},
+    {SimDisk::Op::allocate, Code::io_error, "allocate error"},
+    {SimDisk::Op::allocate, Code::disk_full, "allocate, no space"},
+    {SimDisk::Op::open, Code::io_error, "open error"},
+    {SimDisk::Op::remove, Code::io_error, "remove error"},
+    {SimDisk::Op::rename, Code::io_error, "rename error"},
+    {SimDisk::Op::list, Code::io_error, "list error"},
     {SimDisk::Op::directory_sync, Code::io_error, "directory sync error"},
 };
 
@@ -98,7 +103,8 @@ TEST(IoFaults, no_operation_that_fails_once_loses_a_batch_gives_wrong_bytes_or_s
     }
   }
   counted(tried, "faults at sites of I/O");
-  std::printf("%llu of %llu failures\n", static_cast<unsigned long long>(tried), static_cast<unsigned long long>(sites));
+  std::printf("%llu of %llu failures\n", static_cast<unsigned long long>(tried),
+              static_cast<unsigned long long>(sites));
   EXPECT_GT(tried, 50U);
 }
 
@@ -106,9 +112,9 @@ TEST(IoFaults, no_operation_that_fails_once_loses_a_batch_gives_wrong_bytes_or_s
 // the seeds spread it over the life.
 TEST(IoFaults, no_silent_fault_gives_wrong_bytes_or_spoils_the_directory) {
   const uint64_t seeds = all_sites() ? 300 : 12;
-  double SimDisk::Faults::* const kSilent[] = {&SimDisk::Faults::flip_on_read, &SimDisk::Faults::short_read,
-                                               &SimDisk::Faults::flip_at_rest, &SimDisk::Faults::lost_write,
-                                               &SimDisk::Faults::misdirected_write};
+  double SimDisk::Faults::*const kSilent[] = {&SimDisk::Faults::flip_on_read, &SimDisk::Faults::short_read,
+                                              &SimDisk::Faults::flip_at_rest, &SimDisk::Faults::lost_write,
+                                              &SimDisk::Faults::misdirected_write};
   uint64_t came = 0;
   for (size_t kind = 0; kind < std::size(kSilent); ++kind) {
     for (uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed) {

@@ -1,4 +1,5 @@
-// The managed pool's half of the C interface's fuzzing: what a run has opened, arguments good and bad, and calls on blocks.
+// The managed pool's half of the C interface's fuzzing: what a run has opened, arguments good and bad, and calls on
+// blocks.
 #pragma once
 
 #include <memory>
@@ -245,7 +246,8 @@ class BlockCalls {
       b->content = keys_[owner].key[b->key];
       fill(static_cast<uint8_t*>(view.data), kBlockBytes, b->ns.data(), b->content);
     }
-    const kvbm_status_t got = expected(kvbm_manager_complete(managers_[0], batch.values.data(), n, in_.bad() ? nullptr : bytes.data()));
+    const kvbm_status_t got =
+        expected(kvbm_manager_complete(managers_[0], batch.values.data(), n, in_.bad() ? nullptr : bytes.data()));
     if (batch.wrong || batch.repeats) REQUIRE(got < 0);
     if (!batch.wrong && !batch.repeats && !too_long) REQUIRE(got == KVBM_OK);
     if (got != KVBM_OK) return;
@@ -291,14 +293,16 @@ class BlockCalls {
   void view() {
     Batch batch = some_blocks(HeldBlock::registered);
     std::vector<kvbm_view_t> views(batch.values.size() + 1);
-    const kvbm_status_t got = expected(kvbm_block_view(managers_[0], batch.values.data(), batch.values.size(), views.data()));
+    const kvbm_status_t got =
+        expected(kvbm_block_view(managers_[0], batch.values.data(), batch.values.size(), views.data()));
     if (batch.dead) REQUIRE(got < 0);
   }
 
   void clone() {
     Batch batch = some_blocks(HeldBlock::registered);
     std::vector<kvbm_block_t> out(batch.values.size() + 1);
-    const kvbm_status_t got = expected(kvbm_block_clone(managers_[0], batch.values.data(), batch.values.size(), out.data()));
+    const kvbm_status_t got =
+        expected(kvbm_block_clone(managers_[0], batch.values.data(), batch.values.size(), out.data()));
     if (batch.dead) REQUIRE(got < 0);
     if (got != KVBM_OK) return;
     std::vector<HeldBlock> made;
@@ -322,7 +326,8 @@ class BlockCalls {
   void downgrade() {
     Batch batch = some_blocks(HeldBlock::registered);
     std::vector<kvbm_block_t> out(batch.values.size() + 1);
-    const kvbm_status_t got = expected(kvbm_block_downgrade(managers_[0], batch.values.data(), batch.values.size(), out.data()));
+    const kvbm_status_t got =
+        expected(kvbm_block_downgrade(managers_[0], batch.values.data(), batch.values.size(), out.data()));
     if (batch.dead) REQUIRE(got < 0);
     if (got != KVBM_OK) return;
     std::vector<HeldBlock> made;
@@ -336,7 +341,8 @@ class BlockCalls {
   void upgrade() {
     Batch batch = some_blocks(HeldBlock::weak);
     std::vector<kvbm_block_t> out(batch.values.size() + 1);
-    const kvbm_status_t got = expected(kvbm_block_upgrade(managers_[0], batch.values.data(), batch.values.size(), out.data()));
+    const kvbm_status_t got =
+        expected(kvbm_block_upgrade(managers_[0], batch.values.data(), batch.values.size(), out.data()));
     if (batch.dead || batch.wrong) REQUIRE(got < 0);
     if (got != KVBM_OK) return;
     std::vector<HeldBlock> made;

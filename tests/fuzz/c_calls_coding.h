@@ -56,7 +56,7 @@ class CodingCalls : protected BlockCalls {
  private:
   struct Ids {
     std::vector<uint32_t> ids;
-    bool good = true;   // all are ids of the engine
+    bool good = true;  // all are ids of the engine
     bool twice = false;
     [[nodiscard]] bool has(uint32_t id) const { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
   };
@@ -148,8 +148,8 @@ class CodingCalls : protected BlockCalls {
     size_t made = 0;
     size_t* const counted = in_.or_null(&made);
     const size_t n = c.from.ids.size();
-    const kvbm_status_t got = slot.check(
-        expected(kvbm_cache_encode(cache, ids, n, c.mode, &given.options, to, capacity, counted, err)), err);
+    const kvbm_status_t got =
+        slot.check(expected(kvbm_cache_encode(cache, ids, n, c.mode, &given.options, to, capacity, counted, err)), err);
     for (size_t i = 0; i < kGuard; ++i) REQUIRE(out[i] == 0x5A && out[out.size() - 1 - i] == 0x5A);
     wrong |= no_room || cache == nullptr || (ids == nullptr && n != 0) || to == nullptr || counted == nullptr ||
              !c.from.good;
@@ -194,8 +194,8 @@ class CodingCalls : protected BlockCalls {
     const uint32_t* const ids = in_.or_null(c.to.ids.data());
     const uint8_t* const from = in_.or_null(c.coded.data());
     const size_t blocks = c.to.ids.size();
-    const kvbm_status_t got = slot.check(
-        expected(kvbm_cache_decode(cache, from, c.coded.size(), ids, blocks, &given.options, err)), err);
+    const kvbm_status_t got =
+        slot.check(expected(kvbm_cache_decode(cache, from, c.coded.size(), ids, blocks, &given.options, err)), err);
     wrong |= cut || cache == nullptr || (ids == nullptr && blocks != 0) || (from == nullptr && !c.coded.empty()) ||
              !c.to.good || c.to.twice || blocks != c.from.ids.size();
     if (wrong) REQUIRE(got < 0);

@@ -47,7 +47,6 @@ class World : CodingCalls {
     kvbm_queue_release(events_);
   }
 
-
   // ------------------------------------------------------------------ attached caches
 
   // Draws ids of engine blocks, one of them perhaps out of range. Returns true if all are valid.
@@ -205,8 +204,8 @@ class World : CodingCalls {
     resize(room);
     size_t hits = kUnwritten;
     kvbm_match_t** out = in_.or_null(&m.match);
-    const kvbm_status_t got = expected(
-        kvbm_manager_lookup(w.manager, w.ns, m.keys.data(), m.keys.size(), &room.options, out, &hits));
+    const kvbm_status_t got =
+        expected(kvbm_manager_lookup(w.manager, w.ns, m.keys.data(), m.keys.size(), &room.options, out, &hits));
     REQUIRE(hits != kUnwritten);
     if (w.wrong() || out == nullptr) REQUIRE(got < 0);
     REQUIRE(hits <= m.keys.size() && (hits != 0) == (m.match != nullptr));
@@ -566,23 +565,43 @@ class World : CodingCalls {
 
   void call() {
     switch (in_.below(20)) {
-      case 0: case 1: return store();
-      case 2: case 3: return load();
-      case 4: return look_up();
-      case 5: return use_match();
-      case 6: return allocate();
-      case 7: return complete();
-      case 8: return enroll();
-      case 9: return view();
-      case 10: return clone();
-      case 11: return release();
-      case 12: return in_.below(2) == 0 ? downgrade() : upgrade();
-      case 13: return move();
-      case 14: return care();
-      case 15: return unpin();
-      case 16: return queue_calls();
-      case 17: case 18: return code();
-      default: return upkeep();
+      case 0:
+      case 1:
+        return store();
+      case 2:
+      case 3:
+        return load();
+      case 4:
+        return look_up();
+      case 5:
+        return use_match();
+      case 6:
+        return allocate();
+      case 7:
+        return complete();
+      case 8:
+        return enroll();
+      case 9:
+        return view();
+      case 10:
+        return clone();
+      case 11:
+        return release();
+      case 12:
+        return in_.below(2) == 0 ? downgrade() : upgrade();
+      case 13:
+        return move();
+      case 14:
+        return care();
+      case 15:
+        return unpin();
+      case 16:
+        return queue_calls();
+      case 17:
+      case 18:
+        return code();
+      default:
+        return upkeep();
     }
   }
 };

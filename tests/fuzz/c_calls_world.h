@@ -39,8 +39,21 @@ class Bytes {
     return bad() ? nullptr : pointer;
   }
   uint64_t edge() {
-    static constexpr uint64_t kEdges[] = {0, 1, 2, 127, 4095, 4096, 65535, 65536, INT32_MAX, UINT32_MAX,
-                                          uint64_t{1} << 32, INT64_MAX, uint64_t{1} << 63, UINT64_MAX - 1, UINT64_MAX};
+    static constexpr uint64_t kEdges[] = {0,
+                                          1,
+                                          2,
+                                          127,
+                                          4095,
+                                          4096,
+                                          65535,
+                                          65536,
+                                          INT32_MAX,
+                                          UINT32_MAX,
+                                          uint64_t{1} << 32,
+                                          INT64_MAX,
+                                          uint64_t{1} << 63,
+                                          UINT64_MAX - 1,
+                                          UINT64_MAX};
     return kEdges[below(std::size(kEdges))];
   }
 
@@ -53,14 +66,15 @@ inline constexpr size_t kBlockBytes = 4096;
 inline constexpr size_t kHostBlocks = 12;
 inline constexpr uint64_t kHostBytes = 4096 + kHostBlocks * (kBlockBytes + 384);
 inline constexpr size_t kEngineBlocks = 32;
-inline constexpr size_t kGuard = 256;    // bytes before and behind a tensor that must not change
-inline constexpr size_t kKeys = 24;      // of a namespace; the last 8 are content keys
+inline constexpr size_t kGuard = 256;  // bytes before and behind a tensor that must not change
+inline constexpr size_t kKeys = 24;    // of a namespace; the last 8 are content keys
 inline constexpr uint64_t kUnwritten = 0xDEADBEEFCAFEF00DULL;
 inline constexpr kvbm_status_t kNoStatus = 12345;
 
 inline bool is_status(kvbm_status_t s) {
-  static constexpr kvbm_status_t kAll[] = {0,    1,    -100, -101, -102, -103, -104, -105, -106, -107, -200, -201, -202, -203,
-                                           -204, -300, -301, -302, -303, -400, -401, -402, -500, -501, -502, -600, -601, -602};
+  static constexpr kvbm_status_t kAll[] = {0,    1,    -100, -101, -102, -103, -104, -105, -106, -107,
+                                           -200, -201, -202, -203, -204, -300, -301, -302, -303, -400,
+                                           -401, -402, -500, -501, -502, -600, -601, -602};
   return std::find(std::begin(kAll), std::end(kAll), s) != std::end(kAll);
 }
 
@@ -156,9 +170,9 @@ struct Submitted {
   std::vector<kvbm_key_t> keys;
   std::array<uint8_t, 16> ns{};
   std::vector<kvbm_status_t> status;
-  Tensors tensors;       // its own memory: others may run beside it
+  Tensors tensors;  // its own memory: others may run beside it
   kvbm_cache_t* cache = nullptr;
-  bool compare = true;   // the loaded bytes must be whole blocks
+  bool compare = true;  // the loaded bytes must be whole blocks
 };
 
 }  // namespace kvbm::fuzz

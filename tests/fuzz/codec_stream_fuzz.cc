@@ -1,5 +1,5 @@
-// Coded streams. Their checksums keep a fuzzer out, so it also gets in behind them: the bytes of a head are taken as they
-// are and the checksum is put right.
+// Coded streams. Their checksums keep a fuzzer out, so it also gets in behind them: the bytes of a head are taken as
+// they are and the checksum is put right.
 #include <vector>
 
 #include "codec/coded/coded_stream.h"
@@ -25,7 +25,8 @@ void decode(ConstBytes bytes) {
   for (size_t i = info.raw_bytes; i < out.size(); ++i) {
     if (out[i] != kGuard) __builtin_trap();
   }
-  if (info.lossy && view.value().decode(false, MutableBytes(out).first(info.raw_bytes), workspace).code() != Code::not_permitted) {
+  if (info.lossy &&
+      view.value().decode(false, MutableBytes(out).first(info.raw_bytes), workspace).code() != Code::not_permitted) {
     __builtin_trap();
   }
 }

@@ -1,6 +1,6 @@
 // A coded or sealed slice as a peer may push it: as it is, and with its front made what the pull asks for, so that the
-// record behind it is reached. Nothing may be written beside slot and scratch, and what is taken has the leaves that its
-// hashes say. And the other way: what was coded comes back, and what was then changed does not.
+// record behind it is reached. Nothing may be written beside slot and scratch, and what is taken has the leaves that
+// its hashes say. And the other way: what was coded comes back, and what was then changed does not.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -67,11 +67,11 @@ SliceInSlot wanted(uint64_t positions, std::byte* slot) {
 Status decode(const SliceInSlot& slice, uint64_t bytes, const codec::KeyRing* keys) {
   static codec::Workspace workspace;
   const Memory scratch(slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes));
-  Status status = decode_slice(
-      slice, bytes, scratch.bytes(),
-      [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
-        return codec::decode_record(coded, stored, {keys, false, false}, 0, 0, head, payload, workspace);
-      });
+  Status status =
+      decode_slice(slice, bytes, scratch.bytes(),
+                   [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
+                     return codec::decode_record(coded, stored, {keys, false, false}, 0, 0, head, payload, workspace);
+                   });
   if (!status.ok()) return status;
   const SliceShape shape(slice.component, slice.head.extent);
   const std::byte* payload = slice.slot + slice_front_bytes(slice.head.leaves);

@@ -1,8 +1,9 @@
-// Every count and size of the C interface, beyond what there can be: each call refuses it, or needs no more than there is,
-// and nothing dies by a signal. Arrays are as short as they may be: whatever is read because of a count is read too much.
+// Every count and size of the C interface, beyond what there can be: each call refuses it, or needs no more than there
+// is, and nothing dies by a signal. Arrays are as short as they may be: whatever is read because of a count is read too
+// much.
 //
-// A row for each: CALL(function, parameter, ...) or FIELD(struct, field, ...). tests/abi/counts compares the rows with the
-// headers. The empty input tries all rows with all edges; others choose a row and the numbers.
+// A row for each: CALL(function, parameter, ...) or FIELD(struct, field, ...). tests/abi/counts compares the rows with
+// the headers. The empty input tries all rows with all edges; others choose a row and the numbers.
 #include <iterator>
 
 #include "c_calls_world.h"
@@ -15,12 +16,30 @@ using kvbm::fuzz::ErrorSlot;
 using kvbm::fuzz::expected;
 
 constexpr uint64_t kMost = uint64_t{1} << 28;  // kvbm.h, convention 7
-constexpr uint64_t kEdges[] = {kMost + 1,          INT32_MAX,          uint64_t{1} << 31,  UINT32_MAX,
-                               uint64_t{1} << 32,  (uint64_t{1} << 32) + 1, (uint64_t{1} << 40) + 1, uint64_t{1} << 56,
-                               uint64_t{1} << 57,  uint64_t{1} << 58,  uint64_t{1} << 59,  (uint64_t{1} << 60) - 1,
-                               uint64_t{1} << 60,  (uint64_t{1} << 60) + 1, uint64_t{1} << 61, uint64_t{1} << 62,
-                               (uint64_t{1} << 62) + 1, INT64_MAX,     uint64_t{1} << 63,  (uint64_t{1} << 63) + 1,
-                               UINT64_MAX / 24 + 1, UINT64_MAX / 3 + 1, UINT64_MAX - 15,   UINT64_MAX - 1,
+constexpr uint64_t kEdges[] = {kMost + 1,
+                               INT32_MAX,
+                               uint64_t{1} << 31,
+                               UINT32_MAX,
+                               uint64_t{1} << 32,
+                               (uint64_t{1} << 32) + 1,
+                               (uint64_t{1} << 40) + 1,
+                               uint64_t{1} << 56,
+                               uint64_t{1} << 57,
+                               uint64_t{1} << 58,
+                               uint64_t{1} << 59,
+                               (uint64_t{1} << 60) - 1,
+                               uint64_t{1} << 60,
+                               (uint64_t{1} << 60) + 1,
+                               uint64_t{1} << 61,
+                               uint64_t{1} << 62,
+                               (uint64_t{1} << 62) + 1,
+                               INT64_MAX,
+                               uint64_t{1} << 63,
+                               (uint64_t{1} << 63) + 1,
+                               UINT64_MAX / 24 + 1,
+                               UINT64_MAX / 3 + 1,
+                               UINT64_MAX - 15,
+                               UINT64_MAX - 1,
                                UINT64_MAX};
 
 constexpr size_t kBlock = 4096;
@@ -47,8 +66,8 @@ struct World {
     kvbm_context_options_t options;
     kvbm_context_options_init(&options, sizeof options);
     options.threads = 1;
-    const kvbm_setting_t settings[] = {{"io.engine", "pread"}, {"io.threads", "1"}, {"host.huge_pages", "off"},
-                                       {"node.listen", "127.0.0.1:0"}};
+    const kvbm_setting_t settings[] = {
+        {"io.engine", "pread"}, {"io.threads", "1"}, {"host.huge_pages", "off"}, {"node.listen", "127.0.0.1:0"}};
     options.settings = settings;
     options.n_settings = std::size(settings);
     REQUIRE(kvbm_context_create(&options, &context, nullptr) == KVBM_OK);
@@ -162,12 +181,14 @@ kvbm_tier_table_t table() {
   kvbm_tier_table_t t{};
   t.struct_size = sizeof t;
   t.name = "none";
-  t.find = [](void*, const uint8_t (*)[32], size_t n, uint8_t* present, uint32_t*, uint64_t*) {
+  t.find = [](void*, const uint8_t(*)[32], size_t n, uint8_t* present, uint32_t*, uint64_t*) {
     std::fill_n(present, n, uint8_t{0});
   };
-  t.put = [](void*, const kvbm_tier_item_t*, size_t n, uint64_t, kvbm_status_t* out) { std::fill_n(out, n, KVBM_ERR_NO_ROOM); };
+  t.put = [](void*, const kvbm_tier_item_t*, size_t n, uint64_t, kvbm_status_t* out) {
+    std::fill_n(out, n, KVBM_ERR_NO_ROOM);
+  };
   t.get = [](void*, kvbm_tier_item_t*, size_t n, uint64_t, kvbm_status_t* out) { std::fill_n(out, n, KVBM_ERR_MISS); };
-  t.erase = [](void*, const uint8_t (*)[32], size_t) {};
+  t.erase = [](void*, const uint8_t(*)[32], size_t) {};
   t.stats = [](void*, uint64_t* capacity, uint64_t* used, uint64_t* records) { *capacity = *used = *records = 0; };
   return t;
 }
@@ -177,7 +198,9 @@ kvbm_store_table_t store_table() {
   t.struct_size = sizeof t;
   t.abi = KVBM_STORE_ABI;
   t.name = "none";
-  t.open = [](const kvbm_store_config_t*, uint64_t, kvbm_store_facts_t*, void**, char[256]) -> kvbm_status_t { return KVBM_ERR_CONFIG; };
+  t.open = [](const kvbm_store_config_t*, uint64_t, kvbm_store_facts_t*, void**, char[256]) -> kvbm_status_t {
+    return KVBM_ERR_CONFIG;
+  };
   t.start = [](void*, kvbm_store_op_t* const*, size_t) {};
   t.close = [](void*) {};
   return t;
@@ -260,9 +283,9 @@ kvbm_status_t open_session(World& w, size_t n_ids, size_t n_sources, uint64_t bu
   const uint32_t blocks[2] = {0, 0};  // one for each part
   kvbm_session_t* session = nullptr;
   ErrorSlot slot;
-  const kvbm_status_t got = slot.check(kvbm_session_open(w.cache, &id, blocks, n_ids, &source, n_sources, &options, nullptr,
-                                                         0, &session, &slot.error),
-                                       &slot.error);
+  const kvbm_status_t got = slot.check(
+      kvbm_session_open(w.cache, &id, blocks, n_ids, &source, n_sources, &options, nullptr, 0, &session, &slot.error),
+      &slot.error);
   kvbm_session_release(session);
   return got;
 }
@@ -271,8 +294,8 @@ kvbm_status_t open_offer(World& w, size_t n_ids, uint32_t n_layers) {
   const uint32_t blocks[2] = {0, 0};
   kvbm_offer_t* offer = nullptr;
   ErrorSlot slot;
-  kvbm_status_t got = slot.check(
-      kvbm_offer_open(w.cache, &id, blocks, n_ids, nullptr, nullptr, 0, &offer, &slot.error), &slot.error);
+  kvbm_status_t got =
+      slot.check(kvbm_offer_open(w.cache, &id, blocks, n_ids, nullptr, nullptr, 0, &offer, &slot.error), &slot.error);
   if (offer != nullptr) got = kvbm_offer_publish(offer, 0, 0, n_layers, 0, 0, nullptr);
   kvbm_offer_release(offer);
   return got;
@@ -303,15 +326,17 @@ struct Coded {
     uint64_t room = 0;
     REQUIRE(kvbm_cache_code_room(w.cache, kUnits, nullptr, &room, nullptr) == KVBM_OK);
     bytes.resize(room);
-    REQUIRE(kvbm_cache_encode(w.cache, ids, kUnits, KVBM_CODEC_FAST, nullptr, bytes.data(), room, &n, nullptr) == KVBM_OK);
+    REQUIRE(kvbm_cache_encode(w.cache, ids, kUnits, KVBM_CODEC_FAST, nullptr, bytes.data(), room, &n, nullptr) ==
+            KVBM_OK);
   }
 };
 constexpr uint32_t kIds[kUnits] = {0, 1, 2, 3};
 
-#define ROW(name, count, wanted, ...) {#name, #count, Wanted::wanted, [](World& w, uint64_t n, uint64_t m) -> kvbm_status_t { \
-    (void)w, (void)n, (void)m; \
-    __VA_ARGS__ \
-  }},
+#define ROW(name, count, wanted, ...)                                                     \
+  {#name, #count, Wanted::wanted, [](World& w, uint64_t n, uint64_t m) -> kvbm_status_t { \
+     (void)w, (void)n, (void)m;                                                           \
+     __VA_ARGS__                                                                          \
+   }},
 #define CALL(name, count, wanted, ...) ROW(name, count, wanted, __VA_ARGS__)
 #define FIELD(name, count, wanted, ...) ROW(name, count, wanted, __VA_ARGS__)
 // Returns the low half, for counts of 32 bits.
@@ -328,7 +353,8 @@ World& world() {
 
 void run(const Row& row, uint64_t n, uint64_t m) {
   const kvbm_status_t got = row.run(world(), n, m);
-  const bool good = kvbm::fuzz::is_status(got) && got != KVBM_ERR_INTERNAL && (row.wanted == Wanted::no_harm || got < 0);
+  const bool good =
+      kvbm::fuzz::is_status(got) && got != KVBM_ERR_INTERNAL && (row.wanted == Wanted::no_harm || got < 0);
   if (good) return;
   std::fprintf(stderr, "%s with %s = %llu gave %s\n", row.name, row.count, static_cast<unsigned long long>(n),
                kvbm_status_name(got));

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tier/disk/segment_format.h"
 #include "target.h"
+#include "tier/disk/segment_format.h"
 
 namespace envelope_fuzz {
 

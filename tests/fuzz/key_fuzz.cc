@@ -27,7 +27,8 @@ void check_chain(const NamespaceId& ns, const std::vector<uint32_t>& tokens, uin
   // A chain that is continued from its first block has equal keys.
   std::vector<Key> rest(blocks - 1);
   const auto later = extras.empty() ? extras : extras.subspan(1);
-  const auto continued = codec::chained_keys(ns, whole.data(), std::span(tokens).subspan(per_block), per_block, later, rest);
+  const auto continued =
+      codec::chained_keys(ns, whole.data(), std::span(tokens).subspan(per_block), per_block, later, rest);
   check(continued.ok() && continued.value() == rest.size());
   for (size_t i = 0; i < rest.size(); ++i) check(rest[i] == whole[i + 1]);
   check(!codec::chained_keys(ns, nullptr, tokens, per_block, extras, rest).ok());
@@ -40,7 +41,8 @@ void check_engine(const NamespaceId& ns, ConstBytes bytes, size_t hash_bytes) {
   if (!right) return;
   for (size_t i = 0; i < keys.size(); ++i) {
     Key one;
-    check(codec::engine_keys(ns, bytes.subspan(i * hash_bytes, hash_bytes), hash_bytes, {&one, 1}).ok() && one == keys[i]);
+    check(codec::engine_keys(ns, bytes.subspan(i * hash_bytes, hash_bytes), hash_bytes, {&one, 1}).ok() &&
+          one == keys[i]);
   }
 }
 

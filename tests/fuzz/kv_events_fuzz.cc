@@ -1,10 +1,10 @@
 // Input: the payload of a message of KV events, as any sender on the network may make it.
 #include <algorithm>
 
+#include "target.h"
 #include "watch/event.h"
 #include "watch/render.h"
 #include "watch/tally.h"
-#include "target.h"
 
 namespace kv_events_fuzz {
 

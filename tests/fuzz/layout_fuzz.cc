@@ -129,7 +129,8 @@ void check_copies(const RecordShape& shape, Numbers& in) {
   std::vector<std::byte> one(1);
   const std::vector<Tensor> claims(n, Tensor{one.data(), claimed});
   const auto refused_or_fits = arrange(from, shape, blocks, claims, stride);
-  if (refused_or_fits.ok()) check(static_cast<unsigned __int128>(claimed) * n >= static_cast<unsigned __int128>(whole) * blocks);
+  if (refused_or_fits.ok())
+    check(static_cast<unsigned __int128>(claimed) * n >= static_cast<unsigned __int128>(whole) * blocks);
   if (blocks < shape.units() || blocks > 64 || whole > kMost || blocks * whole > kMost) return;
   const uint64_t bytes = blocks * whole / n + (stride != 0 ? blocks * std::min<uint64_t>(stride, 4096) : 0);
   const Memory source(from, shape, bytes, 7);
@@ -183,7 +184,8 @@ KVBM_FUZZ_TARGET(layout) {
       shard.first_layer = static_cast<uint16_t>(in.any(3) - 1), shard.layers = static_cast<uint16_t>(in.any(3));
       shard.first_head = static_cast<uint16_t>(in.any(3) - 1), shard.heads = static_cast<uint16_t>(in.any(3));
     }
-    const auto tensor = tensor_parallel_shard(components[c], in.any32(4) - 1, in.any32(8), in.any32(2) - 1, in.any32(3));
+    const auto tensor =
+        tensor_parallel_shard(components[c], in.any32(4) - 1, in.any32(8), in.any32(2) - 1, in.any32(3));
     if (tensor.ok()) check(check_shard(geometry.value(), c, tensor.value()).ok());
     const auto shape = RecordShape::make(geometry.value(), c, shard, in.any32(3));
     if (!shape.ok()) continue;

@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
     }
   }
   kvbm::test::counted(mutations * files.size(), "mutations of inputs");
-  std::printf("%zu files, %llu mutations of each from seed %llu\n", files.size(), static_cast<unsigned long long>(mutations),
-              static_cast<unsigned long long>(seed));
+  std::printf("%zu files, %llu mutations of each from seed %llu\n", files.size(),
+              static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(seed));
   return files.empty() ? 1 : 0;
 }

@@ -112,9 +112,7 @@ class Mover final : public SliceMover {
       done(*move, right ? Status() : Status(Code::damaged, "a leaf"));
     });
   }
-  void later(UniqueFunction<void()> end) {
-    ends.push_back(std::make_unique<UniqueFunction<void()>>(std::move(end)));
-  }
+  void later(UniqueFunction<void()> end) { ends.push_back(std::make_unique<UniqueFunction<void()>>(std::move(end))); }
   std::deque<End> ends;
   std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);  // never moves
 };

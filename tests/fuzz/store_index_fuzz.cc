@@ -1,4 +1,5 @@
-// Index objects of stores, which any writer of a bucket may have made. Every input is also parsed with its hash made right.
+// Index objects of stores, which any writer of a bucket may have made. Every input is also parsed with its hash made
+// right.
 #include <algorithm>
 #include <vector>
 

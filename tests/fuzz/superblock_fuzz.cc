@@ -2,9 +2,9 @@
 #include <cstring>
 #include <vector>
 
+#include "target.h"
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
-#include "target.h"
 
 namespace superblock_fuzz {
 

@@ -25,8 +25,8 @@ struct FuzzTarget {
 #ifdef KVBM_LIBFUZZER
 #define KVBM_FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
 #else
-#define KVBM_FUZZ_TARGET(name)                                     \
-  static int name##_one_input(const uint8_t* data, size_t size);   \
+#define KVBM_FUZZ_TARGET(name)                                                \
+  static int name##_one_input(const uint8_t* data, size_t size);              \
   static const kvbm::test::FuzzTarget name##_target(#name, name##_one_input); \
   static int name##_one_input([[maybe_unused]] const uint8_t* data, [[maybe_unused]] size_t size)
 #endif

@@ -1,8 +1,8 @@
 // Headers of .npy and safetensors files, and of .kvbmz ones: whatever is said, tensors lie inside the file.
 #include <algorithm>
 
-#include "tensor/container.h"
 #include "target.h"
+#include "tensor/container.h"
 
 namespace tensor_file_fuzz {
 
@@ -26,7 +26,8 @@ KVBM_FUZZ_TARGET(tensor_file) {
     // An encoded index decodes to the same index.
     const tensor::Index index = tensor::make_index(file.value(), 0);
     const auto again = tensor::decode_index(tensor::encode_index(index));
-    if (!again.ok() || again.value().bytes != size || again.value().segments.size() != index.segments.size()) __builtin_trap();
+    if (!again.ok() || again.value().bytes != size || again.value().segments.size() != index.segments.size())
+      __builtin_trap();
     for (const tensor::Segment& segment : index.segments) {
       uint64_t done = 0;
       while (done < segment.tensor.bytes) {

@@ -1,8 +1,8 @@
+#include "target.h"
 #include "trace/block_size.h"
 #include "trace/mooncake.h"
 #include "trace/read.h"
 #include "trace/unpack.h"
-#include "target.h"
 
 namespace trace_fuzz {
 
@@ -51,8 +51,8 @@ void check_block_size(std::string_view text) {
 
 KVBM_FUZZ_TARGET(trace) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const trace::Form form :
-       {trace::Form::automatic, trace::Form::mooncake, trace::Form::bailian, trace::Form::azure, trace::Form::burstgpt}) {
+  for (const trace::Form form : {trace::Form::automatic, trace::Form::mooncake, trace::Form::bailian,
+                                 trace::Form::azure, trace::Form::burstgpt}) {
     check(text, form);
   }
   check_block_size(text);

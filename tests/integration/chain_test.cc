@@ -1,5 +1,5 @@
-// Prompts that are longer than the host: stored in pieces by two engines at once, found whole and loaded whole, in every
-// policy and above every kind of tier, with hosts of a few blocks.
+// Prompts that are longer than the host: stored in pieces by two engines at once, found whole and loaded whole, in
+// every policy and above every kind of tier, with hosts of a few blocks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,7 +41,8 @@ uint64_t word_of(uint64_t block, uint64_t i) {
 // One engine: `n` blocks of memory, and a prompt of as many.
 class Engine {
  public:
-  Engine(kvbm_manager_t* manager, kvbm_namespace_t* ns, uint64_t prompt, size_t n) : prompt_(prompt), memory_(n * kBlock / 8), ids_(n), status_(n) {
+  Engine(kvbm_manager_t* manager, kvbm_namespace_t* ns, uint64_t prompt, size_t n)
+      : prompt_(prompt), memory_(n * kBlock / 8), ids_(n), status_(n) {
     kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, kBlock};
     kvbm_cache_part_t part{};
     part.form = KVBM_FORM_OPAQUE;
@@ -113,8 +114,8 @@ class Engine {
       kvbm_match_release(match);
       for (size_t i = 0; i < n; ++i) {
         if (status_[i] != KVBM_OK) {
-          refused_ += "of " + std::to_string(hits) + " found from " + std::to_string(first) + " on " + std::to_string(i) + ": " +
-                      kvbm_status_text(status_[i]);
+          refused_ += "of " + std::to_string(hits) + " found from " + std::to_string(first) + " on " +
+                      std::to_string(i) + ": " + kvbm_status_text(status_[i]);
           return first + i;
         }
         for (size_t w = (first + i) * kBlock / 8; w < (first + i + 1) * kBlock / 8; ++w) {
@@ -150,8 +151,9 @@ class Owner {
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     const std::string host = std::to_string(host_bytes);
     const std::string block = std::to_string(kBlock);
-    const char* arguments[] = {KVBM_COMMAND, "node", "--json", "--listen", "127.0.0.1:0", "--share", directory.c_str(), "--disk", "256MiB",
-                               "--host", host.c_str(), "--block-bytes", block.c_str(), nullptr};
+    const char* arguments[] = {KVBM_COMMAND,      "node",   "--json", "--listen", "127.0.0.1:0", "--share",
+                               directory.c_str(), "--disk", "256MiB", "--host",   host.c_str(),  "--block-bytes",
+                               block.c_str(),     nullptr};
     EXPECT_EQ(posix_spawn(&pid_, KVBM_COMMAND, &files, nullptr, const_cast<char**>(arguments), environ), 0);
     posix_spawn_file_actions_destroy(&files);
     close(out[1]);
@@ -284,7 +286,8 @@ TEST_P(Chains, longer_than_the_host_are_kept_whole_under_every_policy) {
   for (size_t at = 0; at < std::size(kPolicies); ++at) {
     if (!long_form() && (at + setup) % 3 != 0) continue;
     const uint32_t host = hosts[at % std::size(hosts)];
-    keep_two_prompts(GetParam(), GetParam().quota != 0 ? std::max(host, 5U) : host, kPolicies[at], long_form() ? 300 : 120, 7);
+    keep_two_prompts(GetParam(), GetParam().quota != 0 ? std::max(host, 5U) : host, kPolicies[at],
+                     long_form() ? 300 : 120, 7);
   }
 }
 

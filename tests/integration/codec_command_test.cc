@@ -34,7 +34,9 @@ class CodecCommand : public ::testing::Test {
   }
   void put(const char* name, const std::string& text) const { std::ofstream(at(name), std::ios::binary) << text; }
   [[nodiscard]] std::string at(const std::string& name) const { return dir_.path() + "/" + name; }
-  [[nodiscard]] Ran codec(const std::string& arguments) const { return run("codec " + arguments, " 2>&1", "cd '" + dir_.path() + "' &&"); }
+  [[nodiscard]] Ran codec(const std::string& arguments) const {
+    return run("codec " + arguments, " 2>&1", "cd '" + dir_.path() + "' &&");
+  }
   TempDir dir_;
   std::string npy_;
 };
@@ -86,16 +88,19 @@ TEST_F(CodecCommand, names_what_is_wrong) {
     const char* arguments;
     const char* says;
   };
-  for (const Case& bad : {Case{"compress cut.npy", "cut short"}, Case{"compress text", "neither .npy nor safetensors"},
-                          Case{"compress missing.npy", "missing.npy"}, Case{"compress kv.npy --mode lz5", "no codec mode is called lz5"},
-                          Case{"compress kv.bin --element f17", "f17"}, Case{"compress kv.bin --element bf16 --shape 7,7", "shape does not fit"},
-                          Case{"compress kv.bin --element bf16 --shape 7,x", "not a shape"}, Case{"decompress kv.npy -o x", "not a .kvbmz"},
-                          Case{"decompress cut.kvbmz", "ends in its header"}, Case{"compress .", "plain file"},
-                          Case{"compress cut.safetensors", "safetensors header is larger than the file"},
-                          Case{"compress claims.safetensors", "safetensors header is larger than the file"},
-                          Case{"compress good.safetensors --shape 3", "--format raw"},
-                          Case{"bench good.safetensors --row 9", "more than the 8 values"},
-                          Case{"compress kv.npy -o - --json", "standard output"}}) {
+  for (const Case& bad :
+       {Case{"compress cut.npy", "cut short"}, Case{"compress text", "neither .npy nor safetensors"},
+        Case{"compress missing.npy", "missing.npy"}, Case{"compress kv.npy --mode lz5", "no codec mode is called lz5"},
+        Case{"compress kv.bin --element f17", "f17"},
+        Case{"compress kv.bin --element bf16 --shape 7,7", "shape does not fit"},
+        Case{"compress kv.bin --element bf16 --shape 7,x", "not a shape"},
+        Case{"decompress kv.npy -o x", "not a .kvbmz"}, Case{"decompress cut.kvbmz", "ends in its header"},
+        Case{"compress .", "plain file"},
+        Case{"compress cut.safetensors", "safetensors header is larger than the file"},
+        Case{"compress claims.safetensors", "safetensors header is larger than the file"},
+        Case{"compress good.safetensors --shape 3", "--format raw"},
+        Case{"bench good.safetensors --row 9", "more than the 8 values"},
+        Case{"compress kv.npy -o - --json", "standard output"}}) {
     const Ran ran = codec(bad.arguments);
     EXPECT_EQ(ran.exit_code, 2) << bad.arguments;
     EXPECT_TRUE(contains(ran.text, "kvbm: error: ")) << ran.text;
@@ -121,7 +126,8 @@ TEST_F(CodecCommand, a_row_is_used_or_refused) {
     EXPECT_GT(packed.at("compressed_bytes").get<uint64_t>(), bytes);
     return bytes;
   };
-  EXPECT_LT(coded("--row 1024"), coded("") * 95 / 100) << "16 tokens of a head: 1024 values after which the same comes again";
+  EXPECT_LT(coded("--row 1024"), coded("") * 95 / 100)
+      << "16 tokens of a head: 1024 values after which the same comes again";
 }
 
 TEST_F(CodecCommand, a_row_that_cannot_be_is_refused_by_both) {
@@ -130,10 +136,12 @@ TEST_F(CodecCommand, a_row_that_cannot_be_is_refused_by_both) {
     const char* arguments;
     const char* says;
   };
-  for (const Case& bad : {Case{"kv.bin --element bf16 --row 0", "at least one value"}, Case{"kv.bin --element bf16 --row -1", "--row"},
-                          Case{"kv.bin --element bf16 --row 7", "no multiple"}, Case{"kv.bin --element fp32 --row 30720", "no more than 16384"},
-                          Case{"kv.bin --element bf16 --row 184321", "more than the 184320 values"}, Case{"kv.bin --element bf16 --row x", "--row"},
-                          Case{"ids.bin --element bytes --row 64", "no channels"}}) {
+  for (const Case& bad :
+       {Case{"kv.bin --element bf16 --row 0", "at least one value"}, Case{"kv.bin --element bf16 --row -1", "--row"},
+        Case{"kv.bin --element bf16 --row 7", "no multiple"},
+        Case{"kv.bin --element fp32 --row 30720", "no more than 16384"},
+        Case{"kv.bin --element bf16 --row 184321", "more than the 184320 values"},
+        Case{"kv.bin --element bf16 --row x", "--row"}, Case{"ids.bin --element bytes --row 64", "no channels"}}) {
     for (const char* verb : {"compress ", "bench --rounds 1 "}) {
       const Ran ran = codec(verb + std::string(bad.arguments));
       EXPECT_EQ(ran.exit_code, 2) << verb << bad.arguments;
@@ -156,7 +164,10 @@ TEST_F(CodecCommand, takes_pipes_as_standard_input_and_no_device) {
   EXPECT_EQ(codec("decompress out -o again --force").exit_code, 0);
   EXPECT_TRUE(slurp(at("again")) == npy_);
   // A plain file is read from where it stands, and is known as what is written.
-  EXPECT_EQ(run("codec compress - -o rest --element bf16 --format raw", "; exit $?) <kv.npy 2>&1", "cd '" + dir_.path() + "' && (head -c 128 >/dev/null;").exit_code, 0);
+  EXPECT_EQ(run("codec compress - -o rest --element bf16 --format raw", "; exit $?) <kv.npy 2>&1",
+                "cd '" + dir_.path() + "' && (head -c 128 >/dev/null;")
+                .exit_code,
+            0);
   EXPECT_EQ(codec("decompress rest -o rest.bin").exit_code, 0);
   EXPECT_TRUE(slurp(at("rest.bin")) == npy_.substr(128));
   const Ran same = codec("compress - -o kv.npy --force <kv.npy");
@@ -165,7 +176,9 @@ TEST_F(CodecCommand, takes_pipes_as_standard_input_and_no_device) {
 }
 
 TEST_F(CodecCommand, an_output_that_cannot_be_written_is_an_error_and_leaves_nothing) {
-  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()); };
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator());
+  };
   const auto before = files();
   const Ran large = run("codec compress kv.npy", " 2>&1", "ulimit -f 100; cd '" + dir_.path() + "' &&");
   EXPECT_EQ(large.exit_code, 1) << large.text;
@@ -182,7 +195,8 @@ TEST_F(CodecCommand, an_output_that_cannot_be_written_is_an_error_and_leaves_not
 
 TEST_F(CodecCommand, writes_no_coded_bytes_to_a_terminal) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) GTEST_SKIP() << "a terminal: the system gives none";
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0)
+    GTEST_SKIP() << "a terminal: the system gives none";
   const std::string to = std::string(" 2>&1 >") + ::ptsname(terminal);
   const Ran ran = run("codec compress kv.npy -o -", to.c_str(), "cd '" + dir_.path() + "' && timeout -s KILL 120");
   EXPECT_EQ(ran.exit_code, 2);
@@ -215,7 +229,8 @@ TEST_F(CodecCommand, tensors_that_lost_nothing_are_named_as_a_terminal_bears_it)
   EXPECT_TRUE(contains(table.text, "int8, int6 were not used for 1 of ")) << table.text;
   EXPECT_EQ(text.text.find('\x1b'), std::string::npos);
   EXPECT_EQ(table.text.find('\x1b'), std::string::npos);
-  for (const char* arguments : {"compress mixed --mode int8 --force --json", "decompress mixed.kvbmz -o back --force --allow-lossy --json"}) {
+  for (const char* arguments :
+       {"compress mixed --mode int8 --force --json", "decompress mixed.kvbmz -o back --force --allow-lossy --json"}) {
     const Ran ran = codec(arguments);
     ASSERT_EQ(ran.exit_code, 0) << ran.text;
     const auto kept = nlohmann::json::parse(ran.text).at("kept_lossless");
@@ -229,7 +244,8 @@ TEST_F(CodecCommand, tensors_that_lost_nothing_are_named_as_a_terminal_bears_it)
 TEST_F(CodecCommand, bench_says_how_much_it_measured) {
   const Ran part = codec("bench kv.npy --modes off --rounds 1 --limit 100kB");
   EXPECT_TRUE(contains(part.text, "measured (--limit)")) << part.text;
-  const auto json = nlohmann::json::parse(codec("bench kv.bin --element bf16 --modes off --rounds 1 --limit 100KiB --json").text);
+  const auto json =
+      nlohmann::json::parse(codec("bench kv.bin --element bf16 --modes off --rounds 1 --limit 100KiB --json").text);
   EXPECT_EQ(json.at("measured_bytes"), 102'400);
   EXPECT_EQ(json.at("tensor_bytes"), 368'640);
   EXPECT_FALSE(contains(codec("bench kv.npy --modes off --rounds 1").text, "(--limit)"));
@@ -259,7 +275,8 @@ TEST_F(CodecCommand, bench_takes_the_smallest_files) {
   header.resize(118, ' ');
   put("scalar.npy", std::string("\x93NUMPY\x01\0\x76\0", 10) + header + std::string("\0\0\x80\x3F", 4));
   const std::string safe = R"({"a":{"dtype":"BF16","shape":[8],"data_offsets":[0,16]}})";
-  put("small.safetensors", std::string(1, static_cast<char>(safe.size())) + std::string(7, '\0') + safe + std::string(16, '\1'));
+  put("small.safetensors",
+      std::string(1, static_cast<char>(safe.size())) + std::string(7, '\0') + safe + std::string(16, '\1'));
   for (const char* file : {"scalar.npy", "small.safetensors"}) {
     const Ran ran = codec(std::string("bench --json --rounds 1 ") + file);
     ASSERT_EQ(ran.exit_code, 0) << ran.text;
@@ -280,12 +297,13 @@ TEST_F(CodecCommand, a_lossy_mode_that_is_not_used_is_said_with_the_reason) {
   EXPECT_TRUE(contains(table.text, "not used")) << table.text;
 }
 
-// The ratios that docs/codec.md promises of KV in bf16 and fp16; speeds are a benchmark's. Where the KV of 512 tokens is not
-// here, made-up values show that every row is.
+// The ratios that docs/codec.md promises of KV in bf16 and fp16; speeds are a benchmark's. Where the KV of 512 tokens
+// is not here, made-up values show that every row is.
 TEST_F(CodecCommand, benchmark_tells_every_mode_and_keeps_its_ratios) {
   const char* given = std::getenv("KVBMTEST_SHARED_DATA");
   const std::string shared = given != nullptr ? given : KVBM_TEST_DATA "/../../../shared/data";
-  const bool real = std::filesystem::exists(shared + "/smollm2_kv_bf16.npy") && std::filesystem::exists(shared + "/smollm2_kv_fp16.npy");
+  const bool real = std::filesystem::exists(shared + "/smollm2_kv_bf16.npy") &&
+                    std::filesystem::exists(shared + "/smollm2_kv_fp16.npy");
   std::string inputs;
   for (const char* type : {"bf16", "fp16"}) {
     if (real) inputs += " --input '" + shared + "/smollm2_kv_" + type + ".npy'";
@@ -308,7 +326,8 @@ TEST_F(CodecCommand, benchmark_tells_every_mode_and_keeps_its_ratios) {
     ASSERT_TRUE(rows.contains(bar.name)) << bar.name;
     EXPECT_GE(rows[bar.name], real ? bar.real : bar.made_up) << bar.name;
   }
-  for (const char* name : {"codec.bf16_lossless.compress", "codec.bf16_fast.decompress", "codec.int8.decompress", "codec.seal", "codec.open"}) {
+  for (const char* name : {"codec.bf16_lossless.compress", "codec.bf16_fast.decompress", "codec.int8.decompress",
+                           "codec.seal", "codec.open"}) {
     EXPECT_GT(rows[name], 0) << name;
   }
   if (!real) GTEST_SKIP() << "ratios of real KV: no smollm2_kv_*.npy (KVBMTEST_SHARED_DATA names their folder)";
@@ -320,7 +339,8 @@ TEST_F(CodecCommand, benchmark_tells_every_mode_and_keeps_its_ratios) {
 
 TEST_F(CodecCommand, benchmark_names_an_input_that_it_cannot_take) {
   put("cut.npy", npy_.substr(0, 5000));
-  for (const char* arguments : {"bench codec --input cut.npy", "bench codec --input missing.npy", "bench codec_path --input cut.npy"}) {
+  for (const char* arguments :
+       {"bench codec --input cut.npy", "bench codec --input missing.npy", "bench codec_path --input cut.npy"}) {
     const Ran ran = run(arguments, " 2>&1", "cd '" + dir_.path() + "' &&");
     EXPECT_EQ(ran.exit_code, 2) << arguments;
     EXPECT_TRUE(contains(ran.text, ".npy: ")) << ran.text;

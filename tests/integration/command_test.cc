@@ -49,8 +49,8 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
   EXPECT_TRUE(contains(run("size --preset nothing").text, "hint: "));
   EXPECT_TRUE(contains(run("size --preset qwen3-8b --bits 7").text, "16, 8 or 4 bits, not 7"));
   EXPECT_EQ(run("size --preset qwen3-8b --bits 7").exit_code, 2);
-  for (const char* arguments : {"size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --tokens abc",
-                                "size --preset qwen3-8b --batch 0"}) {
+  for (const char* arguments :
+       {"size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --tokens abc", "size --preset qwen3-8b --batch 0"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 2) << arguments;
     EXPECT_FALSE(contains(ran.text, "list-presets")) << arguments << "\n" << ran.text;
@@ -73,7 +73,8 @@ TEST(Command, a_directory_is_no_config_file) {
 }
 
 TEST(Command, what_is_no_number_is_refused) {
-  for (const char* arguments : {"top none --interval nan", "stats --node 127.0.0.1:1 --timeout nan", "peers --timeout nan"}) {
+  for (const char* arguments :
+       {"top none --interval nan", "stats --node 127.0.0.1:1 --timeout nan", "peers --timeout nan"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, "nan is no number in [0.01 - ")) << ran.text;

@@ -1,5 +1,5 @@
-// The command where a container confines it: a seccomp filter that refuses io_uring in whole or in part, a control group with
-// little memory, and the environment of a Kubernetes pod beside a service called kvbm.
+// The command where a container confines it: a seccomp filter that refuses io_uring in whole or in part, a control
+// group with little memory, and the environment of a Kubernetes pod beside a service called kvbm.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -75,7 +75,9 @@ TEST_F(Confined, io_uring_that_is_refused_at_any_call_costs_no_block_and_is_told
                         {{SYS_io_uring_enter}, EPERM, "io_uring_enter: Operation not permitted (errno 1)"},
                         {{SYS_io_uring_enter}, ENOSYS, "io_uring_enter: Function not implemented (errno 38)"},
                         {{SYS_io_uring_register}, EPERM, nullptr},
-                        {{SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register}, EACCES, "io_uring_setup: Permission denied (errno 13)"}};
+                        {{SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register},
+                         EACCES,
+                         "io_uring_setup: Permission denied (errno 13)"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(c.said == nullptr ? "io_uring_register" : c.said);
     const Ran ran = run_refused(c.calls, c.error, replay());
@@ -109,7 +111,10 @@ TEST_F(Confined, the_doctor_names_the_filter_and_not_the_setting) {
   }
   // Asking for io_uring alone fails with the reason instead of using another engine.
   const Ran wanted = run_confined(
-      [] { return ::setenv("KVBM_IO_ENGINE", "uring", 1) == 0 && kvbm::test::refuse_calls({SYS_io_uring_enter}, EPERM); }, "config");
+      [] {
+        return ::setenv("KVBM_IO_ENGINE", "uring", 1) == 0 && kvbm::test::refuse_calls({SYS_io_uring_enter}, EPERM);
+      },
+      "config");
   EXPECT_NE(wanted.exit_code, 0);
   EXPECT_TRUE(contains(wanted.text, "io_uring_enter: Operation not permitted (errno 1)")) << wanted.text;
 }
@@ -118,9 +123,11 @@ TEST_F(Confined, the_doctor_names_the_filter_and_not_the_setting) {
 class Group {
  public:
   explicit Group(const std::string& limit) {
-    for (const auto& [parent, file] : {std::pair{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "/memory.max"}}) {
+    for (const auto& [parent, file] :
+         {std::pair{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "/memory.max"}}) {
       path_ = std::string(parent) + "/kvbm-test-" + std::to_string(::getpid());
-      if (!std::filesystem::exists(std::string(parent) + "/cgroup.procs") || ::mkdir(path_.c_str(), 0700) != 0) continue;
+      if (!std::filesystem::exists(std::string(parent) + "/cgroup.procs") || ::mkdir(path_.c_str(), 0700) != 0)
+        continue;
       std::ofstream out(path_ + file);
       out << limit << std::flush;
       if (out) return;
@@ -164,11 +171,12 @@ TEST_F(Confined, the_memory_of_a_control_group_is_what_there_is) {
 }
 
 TEST(ConfinedPod, services_that_are_called_kvbm_do_not_keep_it_from_starting) {
-  const Ran pod = run("config", " 2>&1",
-                      "KVBM_SERVICE_HOST=10.0.0.1 KVBM_SERVICE_PORT=7000 KVBM_SERVICE_PORT_DATA=7000 KVBM_PORT=tcp://10.0.0.1:7000 "
-                      "KVBM_PORT_7000_TCP=tcp://10.0.0.1:7000 KVBM_PORT_7000_TCP_PROTO=tcp KVBM_PORT_7000_TCP_PORT=7000 "
-                      "KVBM_PORT_7000_TCP_ADDR=10.0.0.1 KVBM_NODE_SERVICE_HOST=10.0.0.2 KVBM_NODE_PORT=tcp://10.0.0.2:7000 "
-                      "KVBM_HOST_CAPACITY=8MiB");
+  const Ran pod =
+      run("config", " 2>&1",
+          "KVBM_SERVICE_HOST=10.0.0.1 KVBM_SERVICE_PORT=7000 KVBM_SERVICE_PORT_DATA=7000 KVBM_PORT=tcp://10.0.0.1:7000 "
+          "KVBM_PORT_7000_TCP=tcp://10.0.0.1:7000 KVBM_PORT_7000_TCP_PROTO=tcp KVBM_PORT_7000_TCP_PORT=7000 "
+          "KVBM_PORT_7000_TCP_ADDR=10.0.0.1 KVBM_NODE_SERVICE_HOST=10.0.0.2 KVBM_NODE_PORT=tcp://10.0.0.2:7000 "
+          "KVBM_HOST_CAPACITY=8MiB");
   EXPECT_EQ(pod.exit_code, 0) << pod.text;
   EXPECT_TRUE(contains(pod.text, "host.capacity = \"8MiB\"")) << pod.text;
   EXPECT_EQ(run("config", " 2>&1", "KVBM_PORTS=1").exit_code, 2);

@@ -30,7 +30,8 @@ TEST(CopyCommand, has_a_row_with_a_limit_for_each_copy_and_each_call) {
     for (const char* size : {"64KiB", "1MiB", "16MiB"}) wanted.insert(std::string(copy) + size);
   }
   for (const char* call : {"store.host.", "load.host."}) {
-    for (const char* size : {"4KiB", "4KiB_hot", "64KiB", "1MiB", "4MiB", "16MiB"}) wanted.insert(std::string(call) + size);
+    for (const char* size : {"4KiB", "4KiB_hot", "64KiB", "1MiB", "4MiB", "16MiB"})
+      wanted.insert(std::string(call) + size);
   }
   EXPECT_EQ(names, wanted);
 }

@@ -24,7 +24,8 @@ TEST(DoctorCommand, tells_of_the_driver_that_is_named) {
 }
 
 TEST(DoctorCommand, takes_the_option_from_the_environment) {
-  const Ran ran = run("doctor --json", " 2>&1", std::string("KVBM_FAKE_CUDA=devices=0 KVBM_DEVICE_LIBRARY=") + kLibrary);
+  const Ran ran =
+      run("doctor --json", " 2>&1", std::string("KVBM_FAKE_CUDA=devices=0 KVBM_DEVICE_LIBRARY=") + kLibrary);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_TRUE(contains(ran.text, "it sees no device")) << ran.text;
 }

@@ -1,5 +1,5 @@
-// `kvbm bench gpu` as a user runs it: without a device it says why; with the fake driver, which is as slow as can be, it
-// gives its rows.
+// `kvbm bench gpu` as a user runs it: without a device it says why; with the fake driver, which is as slow as can be,
+// it gives its rows.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -34,7 +34,8 @@ TEST(GpuCommand, says_what_the_driver_and_the_device_lack) {
                {"devices=1", " --device 3", "there is no device 3; there is only device 0"},
                {"fail=cuMemHostRegister:1:2", "", "cuMemHostRegister"}};
   for (const auto& c : cases) {
-    const Ran ran = run("bench gpu --bytes 4MiB" + kFake + c.arguments, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
+    const Ran ran =
+        run("bench gpu --bytes 4MiB" + kFake + c.arguments, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
     EXPECT_EQ(ran.exit_code, 1) << c.driver << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, c.said)) << c.driver << "\n" << ran.text;
   }
@@ -78,9 +79,11 @@ TEST(GpuCommand, names_the_error_of_the_driver_that_ended_a_transfer) {
   const struct {
     const char* driver;
     const char* said;
-  } cases[] = {{"fail=cuLaunchKernel:3:719", "CUDA_ERROR_LAUNCH_FAILED"}, {"fail=cuLaunchKernel:3:1", "CUDA_ERROR_INVALID_VALUE"}};
+  } cases[] = {{"fail=cuLaunchKernel:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
+               {"fail=cuLaunchKernel:3:1", "CUDA_ERROR_INVALID_VALUE"}};
   for (const auto& c : cases) {
-    const Ran ran = run("bench gpu --rounds 1 --bytes 4MiB" + kFake, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
+    const Ran ran =
+        run("bench gpu --rounds 1 --bytes 4MiB" + kFake, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
     EXPECT_EQ(ran.exit_code, 1) << ran.text;
     EXPECT_TRUE(contains(ran.text, "a transfer failed: gather: ")) << ran.text;
     EXPECT_TRUE(contains(ran.text, c.said)) << ran.text;
@@ -120,12 +123,14 @@ TEST(GpuCommand, gives_json_in_the_time_that_it_has_and_says_on_what_it_measured
   EXPECT_EQ(values_of(ran.text, "name"), wanted);
   // Counts the figures that have a limit.
   size_t ratios = 0;
-  for (size_t at = ran.text.find("\"ratio\": "); at != std::string::npos; at = ran.text.find("\"ratio\": ", at + 1)) ++ratios;
+  for (size_t at = ran.text.find("\"ratio\": "); at != std::string::npos; at = ran.text.find("\"ratio\": ", at + 1))
+    ++ratios;
   EXPECT_EQ(ratios, wanted.size());
   // Figures also have a highest possible ratio, except those with an unknown part of work by the processor.
   const size_t unknown = kvbm::codec::has_zstd() ? 5 : 3;  // encode.*, decode.zstd, gather_beside_gemm
   size_t bounds = 0;
-  for (size_t at = ran.text.find("\"bound\": "); at != std::string::npos; at = ran.text.find("\"bound\": ", at + 1)) ++bounds;
+  for (size_t at = ran.text.find("\"bound\": "); at != std::string::npos; at = ran.text.find("\"bound\": ", at + 1))
+    ++bounds;
   EXPECT_EQ(bounds, wanted.size() - unknown);
   EXPECT_TRUE(contains(ran.text, "\"bound_name\": \"")) << ran.text;
 }

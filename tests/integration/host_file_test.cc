@@ -34,8 +34,8 @@ constexpr uint64_t kHostBlocks = 96;
 struct Ledger {
   // Of each name, the number of the last forgetting that had returned when it was last stored. The numbers go on over
   // all processes.
-  std::atomic<uint64_t> forgotten;         // forgettings that have returned
-  std::atomic<uint64_t> stored[kNames];    // 1 + forgotten, from before the store began; 0: never
+  std::atomic<uint64_t> forgotten;       // forgettings that have returned
+  std::atomic<uint64_t> stored[kNames];  // 1 + forgotten, from before the store began; 0: never
   std::atomic<uint64_t> looked, found, wrong, revived, forgettings, seen;
 };
 
@@ -130,8 +130,10 @@ class Process : private kvbm::test::OpaqueStore {
       kvbm_view_t view{};
       if (name % 2 == 0) {
         const uint32_t id = 0;
-        if (kvbm_cache_load(cache(), match, &id, 1, nullptr, nullptr, 0) != KVBM_OK) ++ledger.wrong;
-        else ledger.wrong += is(name, block(0)) ? 0 : 1;
+        if (kvbm_cache_load(cache(), match, &id, 1, nullptr, nullptr, 0) != KVBM_OK)
+          ++ledger.wrong;
+        else
+          ledger.wrong += is(name, block(0)) ? 0 : 1;
       } else if (kvbm_match_blocks(match, 0, 0, 1, &held) == KVBM_OK && held != 0) {
         if (kvbm_block_view(manager(), &held, 1, &view) != KVBM_OK || !is(name, view.data)) ++ledger.wrong;
         kvbm_block_release(manager(), &held, 1);
@@ -157,9 +159,12 @@ class Process : private kvbm::test::OpaqueStore {
   process.look(ledger);
   for (;;) {
     const uint64_t what = process.random() % 64;
-    if (what < 40) process.store(ledger);
-    else if (what < 62) process.pool(ledger);
-    else process.forget(ledger);
+    if (what < 40)
+      process.store(ledger);
+    else if (what < 62)
+      process.pool(ledger);
+    else
+      process.forget(ledger);
     if (write(pipe, "x", 1) != 1) _exit(1);
   }
 }

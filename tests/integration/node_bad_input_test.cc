@@ -18,8 +18,8 @@
 #include "base/crypto/random.h"
 #include "cluster/admission/handshake.h"
 #include "copy/tcp/frame.h"
-#include "support/pool_keys.h"
 #include "support/other_user.h"
+#include "support/pool_keys.h"
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
@@ -287,8 +287,8 @@ TEST_F(NodeBadInput, what_comes_to_a_nodes_door_and_is_no_node_is_logged_and_not
   future.version = 9, future.lowest_version = 8;
   cluster::Handshake handshake(future, nullptr, cluster::Role::initiator, random);
   visit(framed(text_of(handshake.start().send)));
-  expect_logged(*there, {"node " + cluster::short_text(future.node), "of pool \"?[2Jgone??\" (unproven)", "there 8 to 9",
-                         "update the older one"});
+  expect_logged(*there, {"node " + cluster::short_text(future.node), "of pool \"?[2Jgone??\" (unproven)",
+                         "there 8 to 9", "update the older one"});
   for (int i = 0; i < 40; ++i) visit(std::string(cluster::kHandshakeBytes, 'x'));
   EXPECT_LT(there->logged("refused a connection from"), 10U);
 }
@@ -360,8 +360,9 @@ TEST_F(NodeBadInput, listening_to_other_machines_without_a_key_is_refused_with_t
 TEST_F(NodeBadInput, a_key_that_is_weak_short_or_cut_is_refused_with_how_to_make_one) {
   MemberSetup setup;
   const std::string hex(kOnePoolKey.substr(16, 64));
-  for (const std::string& weak : {std::string(), std::string("too short"), std::string("what only this pool's nodes know"),
-                                  std::string(200, 'k'), hex, std::string(64, '0')}) {
+  for (const std::string& weak :
+       {std::string(), std::string("too short"), std::string("what only this pool's nodes know"), std::string(200, 'k'),
+        hex, std::string(64, '0')}) {
     setup.key_file = write_key("weak", weak);
     expect_refused(setup, {"node.key_file", "/weak", "kvbm key new"});
   }

@@ -1,6 +1,6 @@
-// Blocks and sessions that come from another process, coded where that pays, also over slow links; the bench compares what
-// came with what was sent, each time. How much sooner they come is for the
-// benchmark to say, on a machine that does nothing else. Slow links need the right to make a network namespace, and tc.
+// Blocks and sessions that come from another process, coded where that pays, also over slow links; the bench compares
+// what came with what was sent, each time. How much sooner they come is for the benchmark to say, on a machine that
+// does nothing else. Slow links need the right to make a network namespace, and tc.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,8 @@ TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
     EXPECT_EQ(names.count(kind + "_4gbit"), names.count(kind + "_1gbit")) << kind;
   }
   EXPECT_EQ(names.count("node.tcp.codec.auto_1gbit"), names.count("node.tcp.session_codec.auto_1gbit"));
-  if (names.count("node.tcp.codec.auto_1gbit") == 0) GTEST_SKIP() << "NodeCodec: no network namespace can be made here, or there is no tc";
+  if (names.count("node.tcp.codec.auto_1gbit") == 0)
+    GTEST_SKIP() << "NodeCodec: no network namespace can be made here, or there is no tc";
 }
 
 // A node that is asked for blocks repeatedly shows in its metrics the measured times and the chosen way.

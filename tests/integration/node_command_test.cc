@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "support/child_signal.h"
+#include "support/other_user.h"
 #include "support/path_attacker.h"
 #include "support/pool_keys.h"
-#include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
@@ -48,8 +48,8 @@ constexpr const char* kSmallHost = "8MiB";
 // `kvbm node` on a port of its own choice, with kSmallHost unless the arguments say otherwise.
 class NodeProcess {
  public:
-  NodeProcess(const std::string& folder, std::vector<std::string> arguments,
-              const std::string& listen = "127.0.0.1:0", const std::string& log = "") {
+  NodeProcess(const std::string& folder, std::vector<std::string> arguments, const std::string& listen = "127.0.0.1:0",
+              const std::string& log = "") {
     static int count = 0;
     const std::string file = folder + "/address-" + std::to_string(++count);
     if (std::find(arguments.begin(), arguments.end(), "--host") == arguments.end()) {
@@ -547,8 +547,7 @@ TEST_F(NodeCommand, a_directory_is_not_stored_as_an_empty_file) {
   ASSERT_FALSE(node.address().empty());
   const Ran directory = run("put --peer " + node.address() + " d '" + folder_.path() + "'");
   EXPECT_EQ(directory.exit_code, 2) << directory.text;
-  EXPECT_TRUE(contains(directory.text, folder_.path()) && contains(directory.text, "is a directory"))
-      << directory.text;
+  EXPECT_TRUE(contains(directory.text, folder_.path()) && contains(directory.text, "is a directory")) << directory.text;
   EXPECT_EQ(run("exists --peer " + node.address() + " d").exit_code, 1);
   const Ran empty = run("put --peer " + node.address() + " e '" + make("empty", 0) + "'");
   EXPECT_EQ(empty.exit_code, 0) << empty.text;

@@ -122,7 +122,8 @@ TEST_F(NodeEvict, what_the_other_node_lets_go_in_its_turn_is_counted_there) {
   const Loaded loaded = load(*member_, 0, kPut);
   EXPECT_EQ(loaded.wrong, 0U);
   EXPECT_LT(loaded.right, kPut) << "two hosts hold half of them";
-  const uint64_t told = metric(*other, "kvbm_given_blocks_lost_total") + metric(*member_, "kvbm_node_offers_refused_total");
+  const uint64_t told =
+      metric(*other, "kvbm_given_blocks_lost_total") + metric(*member_, "kvbm_node_offers_refused_total");
   EXPECT_GE(loaded.right + told, kPut);
   EXPECT_EQ(metric(*member_, "kvbm_offloads_skipped_total"), 0U);
   EXPECT_EQ(member_->leftovers(kSoon), "");

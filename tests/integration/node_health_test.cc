@@ -128,7 +128,8 @@ TEST(NodeHealth, says_that_it_lives_and_serves_and_what_it_counts) {
 
 TEST(NodeHealth, stats_shows_tiers_and_nodes_with_their_coding) {
   const kvbm::test::TempDir folder;
-  Daemon first({"--http", "127.0.0.1:0", "--disk", "64MiB", "--disk-path", folder.path() + "/disk", "--disk-codec", "auto"});
+  Daemon first(
+      {"--http", "127.0.0.1:0", "--disk", "64MiB", "--disk-path", folder.path() + "/disk", "--disk-codec", "auto"});
   ASSERT_FALSE(first.value("http").empty());
   Daemon second({"--peers", first.value("address"), "--http", "127.0.0.1:0", "--codec", "fast"});
   const std::string http = second.value("http");

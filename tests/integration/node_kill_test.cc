@@ -127,12 +127,14 @@ TEST_F(NodeKill, a_killed_server_costs_misses_and_serves_again_once_it_is_back) 
       sleep_up_to(milliseconds(30));
       const uint64_t failed = reader.failed();
       server.signal(SIGKILL);
-      EXPECT_TRUE(timed(noticed, soon_noticed, [&] { return member->ready() == 0; })) << "the dead node was not noticed";
+      EXPECT_TRUE(timed(noticed, soon_noticed, [&] { return member->ready() == 0; }))
+          << "the dead node was not noticed";
       server.kill_it();
       broken += reader.failed() != failed ? 1 : 0;
       ASSERT_TRUE(server.start(MemberRole::serve, setup_of("server", address), kSalt));
       const uint64_t before = reader.right();
-      EXPECT_TRUE(timed(back, soon_back, [&] { return reader.right() != before; })) << member->states() << member->log();
+      EXPECT_TRUE(timed(back, soon_back, [&] { return reader.right() != before; }))
+          << member->states() << member->log();
     }
     reader.stop();
     soon_noticed.expect_kept();
@@ -169,7 +171,8 @@ TEST_F(NodeKill, a_frozen_server_costs_misses_and_serves_again_when_it_goes_on) 
       sleep_up_to(milliseconds(30));
       server.signal(SIGSTOP);
       if (i % 3 == 0) {  // until it counts as gone
-        EXPECT_TRUE(timed(noticed, soon_noticed, [&] { return member->ready() == 0; })) << "the frozen node was not noticed";
+        EXPECT_TRUE(timed(noticed, soon_noticed, [&] { return member->ready() == 0; }))
+            << "the frozen node was not noticed";
         ++lost;
       } else {
         sleep_up_to(milliseconds(400));

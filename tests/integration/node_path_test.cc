@@ -74,7 +74,8 @@ class NodePath : public testing::Test {
   // Makes one attack during loads (or offers). Expects no wrong block, a counter that shows the attack, and success
   // afterwards.
   void suffer(const PathAttacker::Aim& aim, bool offers = false) {
-    SCOPED_TRACE(std::string(name_of(aim.attack)) + (aim.bulk ? " of bulk" : " of message " + std::to_string(aim.type)) +
+    SCOPED_TRACE(std::string(name_of(aim.attack)) +
+                 (aim.bulk ? " of bulk" : " of message " + std::to_string(aim.type)) +
                  (aim.from_target ? " to the reader" : " to the server"));
     const uint64_t struck = attacker_->struck();
     const uint64_t seen = violations();
@@ -98,9 +99,9 @@ class NodePath : public testing::Test {
     // A frame that was dropped is noticed when the next one arrives: at the latest, a ping.
     EXPECT_TRUE(wait_until(
         [&] {
-          return aim.attack == Attack::truncate ? counted(*reader_, "kvbm_node_connections_total") != closed ||
-                                                      reader_->ready() == 0
-                                                : violations() != seen;
+          return aim.attack == Attack::truncate
+                     ? counted(*reader_, "kvbm_node_connections_total") != closed || reader_->ready() == 0
+                     : violations() != seen;
         },
         kPatience))
         << "nobody has noticed";
@@ -160,8 +161,8 @@ TEST_P(NodePathGuarded, a_block_that_is_forged_on_the_way_is_damage_that_the_loa
 
 TEST_P(NodePathGuarded, whatever_is_done_to_blocks_on_the_way_none_is_wrong) {
   start(GetParam());
-  for (const Attack attack : {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::exchange, Attack::drop,
-                              Attack::truncate, Attack::reflect}) {
+  for (const Attack attack : {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::exchange,
+                              Attack::drop, Attack::truncate, Attack::reflect}) {
     suffer({attack, true, true, 0});
     if (HasFailure()) return;
   }
@@ -169,7 +170,8 @@ TEST_P(NodePathGuarded, whatever_is_done_to_blocks_on_the_way_none_is_wrong) {
 
 TEST_P(NodePathGuarded, whatever_is_done_to_offered_blocks_none_is_taken_wrong) {
   start(GetParam());
-  for (const Attack attack : {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::drop, Attack::truncate}) {
+  for (const Attack attack :
+       {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::drop, Attack::truncate}) {
     suffer({attack, false, true, 0}, true);
     if (HasFailure()) return;
   }
@@ -178,8 +180,8 @@ TEST_P(NodePathGuarded, whatever_is_done_to_offered_blocks_none_is_taken_wrong) 
 TEST_P(NodePathGuarded, whatever_is_done_to_messages_on_the_way_the_link_ends_and_nothing_is_wrong) {
   start(GetParam());
   const bool readable = std::strcmp(GetParam(), "encrypt") != 0;
-  for (const Attack attack : {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::exchange, Attack::drop,
-                              Attack::truncate, Attack::reflect}) {
+  for (const Attack attack : {Attack::header, Attack::payload, Attack::tag, Attack::repeat, Attack::exchange,
+                              Attack::drop, Attack::truncate, Attack::reflect}) {
     for (const uint8_t type : {find, fetch}) suffer({attack, false, false, readable ? type : uint8_t{any}});
     suffer({attack, true, false, readable ? uint8_t{found} : uint8_t{any}});
     if (HasFailure()) return;

@@ -1,8 +1,8 @@
 // Nodes of one machine as real processes, reading each other's host memory in place through the public interface: that
 // they do, that an owner may be killed, frozen or rewrite its blocks at any moment, and that nothing is wrong or hangs.
 // Each test starts its owner before this process has threads. Waits are bounded by kPatience and end when something
-// happens. KVBMTEST_KILLS says how many owners are killed (default 50, long 300): that is noticed, and the next one serves at
-// the same address, as soon as is promised (support/promise.h).
+// happens. KVBMTEST_KILLS says how many owners are killed (default 50, long 300): that is noticed, and the next one
+// serves at the same address, as soon as is promised (support/promise.h).
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -166,7 +166,8 @@ TEST_F(SameHostNodes, owners_killed_in_the_middle_of_reads_cost_their_blocks_and
   const uint64_t kills = std::max<uint64_t>(1, test::count_from("KVBMTEST_KILLS", 50, 300));
   SystemRandom random;
   std::vector<double> noticed, served;
-  test::Promise soon_noticed("a killed owner of memory that is read in place is noticed", std::chrono::milliseconds(100));
+  test::Promise soon_noticed("a killed owner of memory that is read in place is noticed",
+                             std::chrono::milliseconds(100));
   test::Promise soon_served("an owner that was started again serves", std::chrono::milliseconds(1000));
   for (uint64_t k = 0; k < kills && !HasFailure(); ++k) {
     const auto owner = NodeOwner::start(pair_of());

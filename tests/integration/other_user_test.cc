@@ -106,7 +106,8 @@ class OtherUser : public testing::Test {
   // Starts a node of that user. Returns its address once it listens.
   std::string start_node(uid_t user, std::vector<std::string> more = {}) {
     const std::string address = folder_of(user) + "/address";
-    std::vector<std::string> arguments = {"node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--address-file", address};
+    std::vector<std::string> arguments = {"node",  "--listen",       "127.0.0.1:0", "--host",
+                                          "64MiB", "--address-file", address};
     arguments.insert(arguments.end(), more.begin(), more.end());
     node_ = std::make_unique<Command>(user, arguments);
     std::string said;
@@ -129,8 +130,11 @@ TEST_F(OtherUser, a_node_without_a_key_gives_another_user_nothing_and_takes_noth
   ASSERT_FALSE(address.empty());
   ASSERT_EQ(run_as(0, {"put", "--peer", address, "notes", file_}).exit_code, 0);
   for (const std::vector<std::string>& call :
-       {std::vector<std::string>{"get", "notes", "-o", folder_of(kOtherUser) + "/got"}, {"put", "others", file_},
-        {"exists", "notes"}, {"peers"}, {"locate", "notes"}}) {
+       {std::vector<std::string>{"get", "notes", "-o", folder_of(kOtherUser) + "/got"},
+        {"put", "others", file_},
+        {"exists", "notes"},
+        {"peers"},
+        {"locate", "notes"}}) {
     std::vector<std::string> all = call;
     all.insert(all.begin() + 1, {"--peer", address, "--timeout", "3600"});
     const Ran ran = run_as(kOtherUser, all);
@@ -184,8 +188,8 @@ TEST_F(OtherUser, a_session_is_not_handed_to_another_user) {
   }
   while (!at.empty() && at.back() == '\n') at.pop_back();
   ASSERT_FALSE(at.empty());
-  const Ran sent = run_as(kOtherUser, {"session", "send", "--peer", at, "--timeout", "500", "--layers", "2", "--heads", "2",
-                                       "--head-size", "16", "--tokens", "64"});
+  const Ran sent = run_as(kOtherUser, {"session", "send", "--peer", at, "--timeout", "500", "--layers", "2", "--heads",
+                                       "2", "--head-size", "16", "--tokens", "64"});
   EXPECT_EQ(sent.exit_code, 1) << sent.text;
   EXPECT_TRUE(contains(sent.text, "node.key_file") && contains(sent.text, "user 0 there")) << sent.text;
 }

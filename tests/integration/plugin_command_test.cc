@@ -34,8 +34,8 @@ class PluginCommand : public ::testing::Test {
   kvbm::test::TempDir dir_;
 };
 
-// Offload is not waited for: on a machine that is busy with other things hardly any block may come as far as the last tier.
-// So a replay is run again where nothing came of it; what must never happen is checked every time.
+// Offload is not waited for: on a machine that is busy with other things hardly any block may come as far as the last
+// tier. So a replay is run again where nothing came of it; what must never happen is checked every time.
 constexpr int kTries = 20;
 
 TEST_F(PluginCommand, an_honest_one_is_a_third_tier) {
@@ -106,8 +106,9 @@ TEST_F(PluginCommand, one_that_hangs_ends_with_the_first_deadline) {
 TEST_F(PluginCommand, people_are_told_what_failed) {
   std::string text;
   for (int i = 0; i < kTries && !contains(text, "it was taken out of service"); ++i) {
-    const Ran ran = run("replay " + trace() + " --block-bytes 4KiB --host 1MiB --verify --plugin '" KVBM_HOSTILE_TIER "'",
-                        " 2>&1", "KVBMTEST_HOSTILE_TIER=wrong");
+    const Ran ran =
+        run("replay " + trace() + " --block-bytes 4KiB --host 1MiB --verify --plugin '" KVBM_HOSTILE_TIER "'", " 2>&1",
+            "KVBMTEST_HOSTILE_TIER=wrong");
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
     text = ran.text;
   }

@@ -108,9 +108,12 @@ TEST_F(ReplayCommand, a_compressed_trace_that_is_not_read_is_named_as_one) {
 
 TEST_F(ReplayCommand, a_trace_out_of_order_covers_the_time_between_its_ends) {
   std::ofstream(trace(), std::ios::trunc)
-      << R"({"timestamp": 5000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n"
-      << R"({"timestamp": 1000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n"
-      << R"({"timestamp": 2000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n";
+      << R"({"timestamp": 5000, "input_length": 512, "output_length": 1, "hash_ids": [1]})"
+         "\n"
+      << R"({"timestamp": 1000, "input_length": 512, "output_length": 1, "hash_ids": [1]})"
+         "\n"
+      << R"({"timestamp": 2000, "input_length": 512, "output_length": 1, "hash_ids": [1]})"
+         "\n";
   const Ran ran = run("trace stat --json " + trace());
   EXPECT_EQ(number(ran.text, "seconds"), 4) << ran.text;
 }
@@ -170,8 +173,9 @@ TEST_F(ReplayCommand, an_array_of_requests_is_a_trace_packed_or_not) {
 }
 
 TEST_F(ReplayCommand, a_trace_with_lengths_alone_says_what_is_in_it_and_no_more) {
-  std::ofstream(trace(), std::ios::trunc) << "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-                                          << "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n";
+  std::ofstream(trace(), std::ios::trunc)
+      << "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+      << "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n";
   refused(trace() + " --capacity-blocks 10", "not which of them begin alike");
   const Ran convert = run("trace convert " + trace());
   EXPECT_EQ(convert.exit_code, 2) << convert.text;
@@ -338,8 +342,8 @@ TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
   EXPECT_EQ(number(first.text, "found_again"), 0) << first.text;
   EXPECT_GT(number(second.text, "found_again"), 0) << second.text;
   EXPECT_EQ(number(second.text, "wrong_blocks"), 0) << second.text;
-  const Ran third = run("replay " + trace() + " --host 64MiB --disk 256MiB --verify --limit 50 --disk-path " + dir_.path() +
-                        "/tier");
+  const Ran third =
+      run("replay " + trace() + " --host 64MiB --disk 256MiB --verify --limit 50 --disk-path " + dir_.path() + "/tier");
   EXPECT_TRUE(contains(third.text, "were stored by an earlier run")) << third.text;
   EXPECT_TRUE(contains(third.text, "evicted")) << third.text;
   EXPECT_FALSE(contains(third.text, "operations failed")) << third.text;
@@ -411,13 +415,13 @@ TEST_F(ReplayCommand, the_demo_survives_its_kill) {
   EXPECT_EQ(number(ran.text, "offloads_skipped"), 0) << ran.text;
   const Ran screen = run("demo --seed 7 --dir " + dir_.path() + " --trace " + trace(), " 2>&1");
   EXPECT_EQ(screen.exit_code, 0) << screen.text;
-  for (const char* meaning : {"blocks in their prompts", "repeat an earlier block", "of the repeated ones", ": 0 wrong\n",
-                              "requests were done at the kill -9", "came back to the new process", "from disk: "}) {
+  for (const char* meaning :
+       {"blocks in their prompts", "repeat an earlier block", "of the repeated ones", ": 0 wrong\n",
+        "requests were done at the kill -9", "came back to the new process", "from disk: "}) {
     EXPECT_TRUE(contains(screen.text, meaning)) << meaning << "\n" << screen.text;
   }
-  const Ran ended = run("demo --json --dir " + dir_.path() + " --trace " + trace() +
-                        " & child=$!; until [ -d " + dir_.path() + "/kvbm-demo-*/tier ]; do sleep 0.01; done; " +
-                        "kill -INT $child; wait $child");
+  const Ran ended = run("demo --json --dir " + dir_.path() + " --trace " + trace() + " & child=$!; until [ -d " +
+                        dir_.path() + "/kvbm-demo-*/tier ]; do sleep 0.01; done; " + "kill -INT $child; wait $child");
   EXPECT_EQ(ended.exit_code, 130) << ended.text;
   const Ran nowhere = run("demo --dir " + dir_.path() + "/none --trace " + trace());
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.text;
@@ -440,7 +444,8 @@ class Terminal {
   [[nodiscard]] std::string text() const {
     std::string text;
     std::array<char, 4096> buffer{};
-    for (ssize_t n = 0; (n = ::read(end_, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<size_t>(n));
+    for (ssize_t n = 0; (n = ::read(end_, buffer.data(), buffer.size())) > 0;)
+      text.append(buffer.data(), static_cast<size_t>(n));
     return text;
   }
 
@@ -451,12 +456,13 @@ class Terminal {
 
 TEST_F(ReplayCommand, progress_is_drawn_on_a_terminal_alone) {
   const std::string in_dir = "TMPDIR=" + dir_.path();
-  for (const std::string& command : {"replay " + trace() + " --capacity-blocks 100,1k --policy all",
-                                     "replay " + trace() + " --host 16MiB --disk 256MiB --verify",
-                                     "demo --trace " + trace()}) {
+  for (const std::string& command :
+       {"replay " + trace() + " --capacity-blocks 100,1k --policy all",
+        "replay " + trace() + " --host 16MiB --disk 256MiB --verify", "demo --trace " + trace()}) {
     const Ran piped = run(command, " 2>&1", in_dir);
     EXPECT_EQ(piped.exit_code, 0) << piped.text;
-    for (const char c : piped.text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
+    for (const char c : piped.text)
+      EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
     const Terminal terminal;
     if (terminal.name().empty()) GTEST_SKIP() << "a terminal: the system gives none";
     const Ran seen = run(command, (" 2> " + terminal.name()).c_str(), in_dir);

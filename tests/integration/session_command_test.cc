@@ -91,9 +91,10 @@ TEST_F(SessionCommand, more_ranks_than_heads_share_them_on_either_side) {
     std::string address;
     auto sender = start("send '" + kv + "' --tp " + std::to_string(prefill) + model, address);
     ASSERT_FALSE(address.empty()) << sender.get().text;
-    const Ran received = run("session receive --json --peer " + address + " --tp " + std::to_string(decode) + " --peer-tp " +
-                                 std::to_string(prefill) + " --order hnd --block-tokens 24 --out '" + back + "'" + model,
-                             " 2>/dev/null");
+    const Ran received =
+        run("session receive --json --peer " + address + " --tp " + std::to_string(decode) + " --peer-tp " +
+                std::to_string(prefill) + " --order hnd --block-tokens 24 --out '" + back + "'" + model,
+            " 2>/dev/null");
     const Ran sent = sender.get();
     ASSERT_EQ(received.exit_code, 0) << received.text;
     ASSERT_EQ(sent.exit_code, 0) << sent.text;
@@ -112,7 +113,8 @@ TEST_F(SessionCommand, one_rank_of_more_than_there_are_heads_has_its_head_alone)
   std::string address;
   auto sender = start("send '" + kv + "'" + model, address);
   ASSERT_FALSE(address.empty());
-  const Ran received = run("session receive --json --peer " + address + " --tp 4 --rank 2 --out '" + back + "'" + model, " 2>/dev/null");
+  const Ran received =
+      run("session receive --json --peer " + address + " --tp 4 --rank 2 --out '" + back + "'" + model, " 2>/dev/null");
   ASSERT_EQ(received.exit_code, 0) << received.text;
   (void)sender.get();
   const std::string all = read_file(kv);
@@ -146,8 +148,8 @@ TEST_F(SessionCommand, a_sender_says_how_much_was_taken_of_what_it_offered) {
     std::string address;
     auto receiver = start("receive --tp 2 --peer-tp 2" + fewer, address);
     ASSERT_FALSE(address.empty());
-    const Ran sent = run("session send --peer " + address + " --tp 2" + (as_json ? " --json" : "") + kModel,
-                         " 2>/dev/null");
+    const Ran sent =
+        run("session send --peer " + address + " --tp 2" + (as_json ? " --json" : "") + kModel, " 2>/dev/null");
     const Ran received = receiver.get();
     ASSERT_EQ(sent.exit_code, 0) << sent.text;
     ASSERT_EQ(received.exit_code, 0) << received.text;

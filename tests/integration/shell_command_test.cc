@@ -85,7 +85,9 @@ class ShellCommand : public ::testing::Test {
     std::ifstream in(heard);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  static bool is_here(const std::string& shell) { return std::system(("command -v " + shell + " > /dev/null").c_str()) == 0; }
+  static bool is_here(const std::string& shell) {
+    return std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
+  }
   // Parses the shell's lines `kvbm replay:--host --disk`, one for each command.
   static Offers read_answers(const std::string& text) {
     Offers answers;
@@ -125,12 +127,14 @@ TEST_F(ShellCommand, zsh_completes_all_that_help_shows) {
     asked += "echo -n '" + path + ":'; words=(" + path + " ''); CURRENT=$#words; _kvbm\n";
   }
   Offers answers = read_answers(said("zsh", asked));
-  for (auto at = answers.begin(); at != answers.end();) at = at->first.rfind("kvbm", 0) == 0 ? std::next(at) : answers.erase(at);
+  for (auto at = answers.begin(); at != answers.end();)
+    at = at->first.rfind("kvbm", 0) == 0 ? std::next(at) : answers.erase(at);
   EXPECT_EQ(answers, helped());
 }
 
 TEST_F(ShellCommand, fish_is_told_all_that_help_shows) {
-  static const std::regex line_of("^complete -c kvbm (?:-f )?-n '__kvbm_at \"([^\"]*)\"' -(l|a) ([a-z0-9_-]+) (?:-r )?-d '.");
+  static const std::regex line_of(
+      "^complete -c kvbm (?:-f )?-n '__kvbm_at \"([^\"]*)\"' -(l|a) ([a-z0-9_-]+) (?:-r )?-d '.");
   Offers told;
   for (const std::string& line : lines_of(run("completion fish").text)) {
     if (line.rfind("complete", 0) != 0) continue;
@@ -189,7 +193,8 @@ TEST_F(ShellCommand, exit_codes_are_the_same_everywhere) {
   const std::string help = run("--help").text;
   for (const char* code : {"0", "1", "2", "3", "130"}) {
     EXPECT_TRUE(contains(page, std::string(".TP\n") + code + "\n")) << code << "\n" << page;
-    EXPECT_TRUE(std::regex_search(help, std::regex("Exit codes:[^]*\\b" + std::string(code) + " "))) << code << "\n" << help;
+    EXPECT_TRUE(std::regex_search(help, std::regex("Exit codes:[^]*\\b" + std::string(code) + " "))) << code << "\n"
+                                                                                                     << help;
   }
 }
 

@@ -38,7 +38,8 @@ class StoreMooncake : public ::testing::Test {
   }
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
   [[nodiscard]] std::string url(const std::string& options = "") const {
-    return "mooncake://" + pool_.address() + "/kv?python=" + MooncakePool::python() + "&log=" + dir_.path() + "/log" + options;
+    return "mooncake://" + pool_.address() + "/kv?python=" + MooncakePool::python() + "&log=" + dir_.path() + "/log" +
+           options;
   }
   [[nodiscard]] std::string replay() const {
     return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" +

@@ -1,5 +1,5 @@
-// Replays over a real S3 server, a real Redis and a real Valkey that are killed, frozen, slowed, filled up and hidden meanwhile: nothing
-// wrong, nothing fails, and what is there afterwards is found.
+// Replays over a real S3 server, a real Redis and a real Valkey that are killed, frozen, slowed, filled up and hidden
+// meanwhile: nothing wrong, nothing fails, and what is there afterwards is found.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,8 +24,8 @@ namespace store_outage_test {
 namespace {
 
 using kvbm::test::Ran;
-using kvbm::test::run;
 using kvbm::test::RedisServer;
+using kvbm::test::run;
 using kvbm::test::S3Server;
 
 double number(const std::string& json, const std::string& name) {
@@ -47,7 +47,8 @@ class Outage : public ::testing::Test {
 
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
   [[nodiscard]] std::string replay() const {
-    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" + url(address_) + "'";
+    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --settle --store '" +
+           url(address_) + "'";
   }
   // Runs a replay while `meddle` does something with the server, and checks what it says.
   template <class Meddle>
@@ -215,7 +216,8 @@ TEST_F(StoreOutage, down_from_the_beginning) {
 }
 
 TEST_F(StoreOutage, wrong_credentials_are_told_at_once) {
-  const Ran ran = run(replay(), " 2>&1", "AWS_ACCESS_KEY_ID=" + S3Server::access_key() + " AWS_SECRET_ACCESS_KEY=wrong");
+  const Ran ran =
+      run(replay(), " 2>&1", "AWS_ACCESS_KEY_ID=" + S3Server::access_key() + " AWS_SECRET_ACCESS_KEY=wrong");
   EXPECT_NE(ran.exit_code, 0);
   EXPECT_TRUE(kvbm::test::contains(ran.text, "a store cannot be used")) << ran.text;
 }

@@ -62,7 +62,8 @@ TEST_F(RedisAnswersTest, follows_a_cluster_through_ever_new_addresses) {
   });
   port = server.port();
   const auto module = load();
-  ASSERT_EQ(module->open({"redis", server.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK) << module->message();
+  ASSERT_EQ(module->open({"redis", server.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK)
+      << module->message();
   for (number = 0; number < 1200; ++number) {
     moves = true;
     std::string got;

@@ -26,7 +26,9 @@ class RedisContract : public ::testing::TestWithParam<RedisServer::Kind> {
     }
     expect_kept(KVBM_STORES, "redis://" + server_.address() + "/0" + options);
     // Counts keys without an expiry time. Parts of puts that were given up expire by themselves.
-    const std::string lasting = "local n = 0 for _, k in ipairs(redis.call('keys', '*')) do if redis.call('ttl', k) < 0 then n = n + 1 end end return n";
+    const std::string lasting =
+        "local n = 0 for _, k in ipairs(redis.call('keys', '*')) do if redis.call('ttl', k) < 0 then n = n + 1 end end "
+        "return n";
     EXPECT_EQ(server_.ask({"EVAL", lasting, "0"}), ":1\r\n");
   }
 

@@ -56,7 +56,9 @@ class RedisStoreTest : public ::testing::TestWithParam<RedisServer::Kind> {
   [[nodiscard]] StoreUrl url(std::map<std::string, std::string> options = {}) const {
     return {"redis", server_.address(), "/0", std::move(options), "", ""};
   }
-  void open(std::map<std::string, std::string> options = {}) { ASSERT_EQ(module_->open(url(std::move(options))), KVBM_OK) << module_->message(); }
+  void open(std::map<std::string, std::string> options = {}) {
+    ASSERT_EQ(module_->open(url(std::move(options))), KVBM_OK) << module_->message();
+  }
   void serve_and_open() {
     serve();
     if (!HasFatalFailure()) open();
@@ -70,7 +72,8 @@ class RedisStoreTest : public ::testing::TestWithParam<RedisServer::Kind> {
   }
   bool logged(const std::string& text) {
     const auto lines = module_->log();
-    return std::any_of(lines.begin(), lines.end(), [&](const auto& line) { return line.find(text) != std::string::npos; });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const auto& line) { return line.find(text) != std::string::npos; });
   }
 
   RedisServer server_;
@@ -137,7 +140,11 @@ TEST_P(RedisStoreTest, lists_more_than_a_thousand_names_in_order) {
   std::vector<std::unique_ptr<Started>> puts;
   char byte = 'x';
   for (int i = 0; i < 2200; ++i) {
-    const std::string name = "i/" + std::to_string(i % 7) + (i % 2 == 0 ? "-" : i % 3 == 0 ? "." : "") + "n/" + std::to_string(i);
+    const std::string name = "i/" + std::to_string(i % 7) +
+                             (i % 2 == 0   ? "-"
+                              : i % 3 == 0 ? "."
+                                           : "") +
+                             "n/" + std::to_string(i);
     names.insert(name);
     puts.push_back(module_->start(KVBM_STORE_PUT, name, &byte, 1, 0, 60));
   }
@@ -186,9 +193,10 @@ TEST_P(RedisStoreTest, keeps_large_objects_in_parts) {
   ASSERT_EQ(module_->put("large", data).status, KVBM_OK);
   ASSERT_EQ(module_->put("small", "x").status, KVBM_OK);
   EXPECT_EQ(server_.ask({"TTL", "kvbm:small"}), ":300\r\n");
-  const std::string evicting = "for _, k in ipairs(redis.call('keys', 'kvbm:#*')) do if redis.call('type', k).ok == 'string' then "
-                               "if redis.call('ttl', k) < 300 then return 'no time' end if k:match(':3$') then redis.call('del', k) end end end "
-                               "return 'done'";
+  const std::string evicting =
+      "for _, k in ipairs(redis.call('keys', 'kvbm:#*')) do if redis.call('type', k).ok == 'string' then "
+      "if redis.call('ttl', k) < 300 then return 'no time' end if k:match(':3$') then redis.call('del', k) end end end "
+      "return 'done'";
   EXPECT_EQ(server_.ask({"EVAL", evicting, "0"}), "$4\r\ndone\r\n");
   EXPECT_EQ(module_->get("large", &got, data.size()).status, KVBM_ERR_MISS);
   EXPECT_EQ(module_->get("large", &got, 1000).status, KVBM_OK);
@@ -236,9 +244,11 @@ TEST_P(RedisStoreTest, works_where_unlink_is_not_known) {
 TEST_P(RedisStoreTest, refuses_urls_that_are_wrong_with_a_remedy) {
   serve();
   const std::vector<std::pair<std::string, std::string>> wrong_options = {
-      {"connections", "0"}, {"connections", "65"}, {"part", "1KiB"}, {"part", "1GiB"}, {"part", "many"}, {"cluster", "maybe"},
-      {"prefix", "a{b}"},   {"prefix", ""},        {"ca", "/x"},     {"verify", "off"}, {"database", "1"}};
-  for (const auto& [name, value] : wrong_options) EXPECT_EQ(refused(url({{name, value}}), name), KVBM_ERR_CONFIG) << name;
+      {"connections", "0"}, {"connections", "65"}, {"part", "1KiB"},   {"part", "1GiB"},
+      {"part", "many"},     {"cluster", "maybe"},  {"prefix", "a{b}"}, {"prefix", ""},
+      {"ca", "/x"},         {"verify", "off"},     {"database", "1"}};
+  for (const auto& [name, value] : wrong_options)
+    EXPECT_EQ(refused(url({{name, value}}), name), KVBM_ERR_CONFIG) << name;
   StoreUrl wrong = url();
   for (const char* authority : {"", ":6379", "host:0", "host:66000", "a:b:c", "[::1", "[::1]x", "a b"}) {
     wrong.authority = authority;
@@ -273,8 +283,9 @@ TEST_P(RedisStoreTest, tells_who_may_not) {
   EXPECT_EQ(refused(there, "wrong user or password"), KVBM_ERR_PERMISSION);
   server_.ask({"ACL", "SETUSER", "reader", "on", ">reader-secret", "~kvbm:*", "+@read", "+ping"});
   EXPECT_EQ(refused(there, "lacks permission"), KVBM_ERR_PERMISSION);
-  server_.ask({"ACL", "SETUSER", "reader", "~kvbm:*", "+set", "+setex", "+getrange", "+strlen", "+exists", "+multi", "+exec", "+rpush", "+lrange",
-               "+expire", "+persist", "+del", "+unlink", "+zadd", "+zrem", "+zrangebylex"});
+  server_.ask({"ACL",      "SETUSER", "reader",  "~kvbm:*", "+set",   "+setex",      "+getrange",
+               "+strlen",  "+exists", "+multi",  "+exec",   "+rpush", "+lrange",     "+expire",
+               "+persist", "+del",    "+unlink", "+zadd",   "+zrem",  "+zrangebylex"});
   ASSERT_EQ(module_->open(there), KVBM_OK) << module_->message();
   there.options["prefix"] = "other";
   StoreModule second(KVBM_REDIS_MODULE);
@@ -321,7 +332,8 @@ TEST_P(RedisStoreTest, tells_no_secrets_of_servers_without_auth) {
   ScriptedRedis other([](std::string& asked) {
     const auto words = ScriptedRedis::take(asked);
     if (words.empty()) return std::string();
-    return words[0] == "AUTH" ? "-ERR unknown command `AUTH`, with args beginning with: `a-secret`, \r\n" : usual(words);
+    return words[0] == "AUTH" ? "-ERR unknown command `AUTH`, with args beginning with: `a-secret`, \r\n"
+                              : usual(words);
   });
   EXPECT_EQ(refused({"redis", other.address(), "", {}, "", "a-secret"}, "lacks a command"), KVBM_ERR_CONFIG);
 }
@@ -335,23 +347,26 @@ TEST_P(RedisStoreTest, believes_no_answer_that_was_not_asked_for) {
     const std::lock_guard<std::mutex> lock(mutex);
     return words[0] == "CLIENT" || words[0] == "PING" || answer.empty() ? usual(words) : answer;
   });
-  ASSERT_EQ(module_->open({"redis", other.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK) << module_->message();
+  ASSERT_EQ(module_->open({"redis", other.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK)
+      << module_->message();
   const std::string huge = "$1000000\r\n" + std::string(100'000, 'x');
   std::string deep;
   for (int i = 0; i < 50; ++i) deep += "*1\r\n";
-  for (const std::string& lie : {huge, deep, std::string("$-2\r\n"), std::string("$99999999999999999999\r\n"), std::string("*2147483647\r\n"),
-                                 std::string("*1000\r\n") + deep, std::string(":12x\r\n"), std::string("$3\r\nabcd\r\n"),
-                                 std::string("-") + std::string(10'000, 'e'), std::string("+OK\n"), std::string("hang up"),
-                                 std::string("-MOVED 99999 127.0.0.1:1\r\n"), std::string("-MOVED 1\r\n"), std::string("-ASK 1 :0\r\n"),
-                                 std::string("+OK\r\n"), std::string("$-1\r\n"), std::string(":5\r\n"), std::string("*0\r\n"),
-                                 std::string("*1\r\n$1\r\nx\r\n")}) {
+  for (const std::string& lie :
+       {huge, deep, std::string("$-2\r\n"), std::string("$99999999999999999999\r\n"), std::string("*2147483647\r\n"),
+        std::string("*1000\r\n") + deep, std::string(":12x\r\n"), std::string("$3\r\nabcd\r\n"),
+        std::string("-") + std::string(10'000, 'e'), std::string("+OK\n"), std::string("hang up"),
+        std::string("-MOVED 99999 127.0.0.1:1\r\n"), std::string("-MOVED 1\r\n"), std::string("-ASK 1 :0\r\n"),
+        std::string("+OK\r\n"), std::string("$-1\r\n"), std::string(":5\r\n"), std::string("*0\r\n"),
+        std::string("*1\r\n$1\r\nx\r\n")}) {
     {
       const std::lock_guard<std::mutex> lock(mutex);
       answer = lie;
     }
     std::string got;
     const auto get = module_->get("a", &got, 100, 0, 5);
-    EXPECT_TRUE(get.status == KVBM_ERR_IO || get.status == KVBM_ERR_DEADLINE || get.status == KVBM_ERR_CONFIG || get.status == KVBM_ERR_MISS)
+    EXPECT_TRUE(get.status == KVBM_ERR_IO || get.status == KVBM_ERR_DEADLINE || get.status == KVBM_ERR_CONFIG ||
+                get.status == KVBM_ERR_MISS)
         << lie.substr(0, 40) << ": " << get.status;
     EXPECT_LT(get.message.size(), 128U);
     const auto list = module_->list("", "", KVBM_STORE_LIST_BYTES, 5);
@@ -382,7 +397,8 @@ TEST_P(RedisStoreTest, drops_answers_that_come_late) {
     changed.wait(lock, [&] { return !holds; });
     return "$100000\r\n" + std::string(100'000, 'l') + "\r\n";
   });
-  ASSERT_EQ(module_->open({"redis", other.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK) << module_->message();
+  ASSERT_EQ(module_->open({"redis", other.address(), "", {{"connections", "1"}}, "", ""}), KVBM_OK)
+      << module_->message();
   holds = true;
   auto room = std::make_unique<std::string>(100'000, '\0');
   auto late = module_->start(KVBM_STORE_GET, "late", room->data(), room->size(), 0, 600);
@@ -413,7 +429,9 @@ TEST_P(RedisStoreTest, names_a_replica) {
   ASSERT_TRUE(replica.start({"--replicaof", "127.0.0.1 " + std::to_string(server_.port())}));
   StoreUrl there = url();
   there.authority = replica.address();
-  ASSERT_TRUE(comes([&] { return replica.ask({"INFO", "replication"}).find("master_link_status:up") != std::string::npos; }));
+  ASSERT_TRUE(comes([&] {
+    return replica.ask({"INFO", "replication"}).find("master_link_status:up") != std::string::npos;
+  }));
   StoreModule second(KVBM_REDIS_MODULE);
   EXPECT_EQ(second.open(there), KVBM_ERR_CONFIG);
   EXPECT_NE(second.message().find("replica: give the address of its master"), std::string::npos) << second.message();
@@ -458,7 +476,8 @@ TEST_P(RedisStoreTest, waits_for_a_server_that_loads) {
   server_.ask({"EVAL", "for i = 1, 4000 do redis.call('set', 'x' .. i, 'y') end", "0"});
   ASSERT_EQ(module_->put("kept", "1").status, KVBM_OK);
   ASSERT_TRUE(server_.save());
-  ASSERT_TRUE(server_.start_again(true, {"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"}, false));
+  ASSERT_TRUE(
+      server_.start_again(true, {"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"}, false));
   std::string got;
   bool was_loading = false;
   EXPECT_TRUE(comes([&] {
@@ -480,8 +499,9 @@ TEST_P(RedisStoreTest, keeps_deadlines_while_the_server_is_frozen) {
     std::string data = bytes_of(8 << 20, 2);
     std::vector<std::string> rooms(40, std::string(1024, '\0'));
     for (size_t i = 0; i < rooms.size(); ++i) {
-      many.push_back(i % 2 == 0 ? module_->start(KVBM_STORE_PUT, "p" + std::to_string(i), data.data(), data.size(), 0, 0.5)
-                                : module_->start(KVBM_STORE_GET, "a", rooms[i].data(), rooms[i].size(), 0, 0.5));
+      many.push_back(i % 2 == 0
+                         ? module_->start(KVBM_STORE_PUT, "p" + std::to_string(i), data.data(), data.size(), 0, 0.5)
+                         : module_->start(KVBM_STORE_GET, "a", rooms[i].data(), rooms[i].size(), 0, 0.5));
     }
     for (auto& one : many) {
       const auto done = module_->wait(*one);
@@ -559,14 +579,16 @@ class RedisClusterTest : public RedisStoreTest {
       ASSERT_TRUE(node.start({"--cluster-enabled", "yes", "--cluster-node-timeout", "3000"})) << node.log();
     }
     for (int i = 0; i < 3; ++i) {
-      nodes_[i].ask({"CLUSTER", "ADDSLOTSRANGE", std::to_string(i * 5461), std::to_string(i == 2 ? 16383 : i * 5461 + 5460)});
+      nodes_[i].ask(
+          {"CLUSTER", "ADDSLOTSRANGE", std::to_string(i * 5461), std::to_string(i == 2 ? 16383 : i * 5461 + 5460)});
       nodes_[i].ask({"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
     }
     for (int i = 1; i < 3; ++i) nodes_[i].ask({"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[0].port())});
     for (RedisServer& node : nodes_) {
       ASSERT_TRUE(comes([&] {
         const std::string info = node.ask({"CLUSTER", "INFO"});
-        return info.find("cluster_state:ok") != std::string::npos && info.find("cluster_known_nodes:3") != std::string::npos;
+        return info.find("cluster_state:ok") != std::string::npos &&
+               info.find("cluster_known_nodes:3") != std::string::npos;
       }));
     }
   }
@@ -595,7 +617,8 @@ TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   EXPECT_TRUE(logged("is a cluster"));
   const std::string data = bytes_of(200'000, 4);
   std::string got;
-  for (int i = 0; i < 60; ++i) ASSERT_EQ(module_->put("p/" + std::to_string(i), i % 10 == 0 ? data : std::to_string(i)).status, KVBM_OK);
+  for (int i = 0; i < 60; ++i)
+    ASSERT_EQ(module_->put("p/" + std::to_string(i), i % 10 == 0 ? data : std::to_string(i)).status, KVBM_OK);
   EXPECT_EQ(module_->list_all("p/").names.size(), 60U);
   for (RedisServer& node : nodes_) EXPECT_NE(node.ask({"DBSIZE"}), ":0\r\n");
   // Moves an object's slot while it is read and written: first both servers have it, then only the new one.
@@ -624,7 +647,8 @@ TEST_P(RedisClusterTest, spreads_objects_and_follows_slots_that_move) {
   ASSERT_EQ(module_->remove("p/7").status, KVBM_OK);
   EXPECT_EQ(module_->get("p/7", &got, 10).status, KVBM_ERR_MISS);
   ASSERT_EQ(module_->put("p/7", "7").status, KVBM_OK);
-  for (RedisServer* node : {&nodes_[to], &nodes_[from], &nodes_[3 - from - to]}) node->ask({"CLUSTER", "SETSLOT", slot, "NODE", id(to)});
+  for (RedisServer* node : {&nodes_[to], &nodes_[from], &nodes_[3 - from - to]})
+    node->ask({"CLUSTER", "SETSLOT", slot, "NODE", id(to)});
   works();
   EXPECT_EQ(owner(key, &slot), to);
   // One server ends: operations on its slots fail, all others work, and all work again after its restart.
@@ -655,26 +679,34 @@ TEST_P(RedisClusterTest, lives_with_a_master_that_is_gone) {
 TEST_P(RedisStoreTest, speaks_tls) {
   kvbm::test::TempDir keys;
   const std::string here = keys.path();
-  const std::string make = "cd " + here + " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kvbm-test "
-                           "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null && "
-                           "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kvbm-test "
-                           "-addext subjectAltName=DNS:elsewhere -keyout other.key -out other.pem 2>/dev/null";
+  const std::string make =
+      "cd " + here +
+      " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kvbm-test "
+      "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null && "
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kvbm-test "
+      "-addext subjectAltName=DNS:elsewhere -keyout other.key -out other.pem 2>/dev/null";
   if (std::system(make.c_str()) != 0) GTEST_SKIP() << "openssl is not installed";
   const auto options = [&](const std::string& cert, const std::string& key) {
-    return Options{"--tls-port", "", "--tls-cert-file", here + "/" + cert, "--tls-key-file", here + "/" + key, "--tls-ca-cert-file", here + "/cert.pem"};
+    return Options{"--tls-port",         "",
+                   "--tls-cert-file",    here + "/" + cert,
+                   "--tls-key-file",     here + "/" + key,
+                   "--tls-ca-cert-file", here + "/cert.pem"};
   };
   if (!server_.start(options("cert.pem", "key.pem"))) GTEST_SKIP() << "this server has no TLS";
-  StoreUrl there = {"rediss", "127.0.0.1:" + std::to_string(server_.tls_port()), "/0", {{"ca", here + "/cert.pem"}}, "", ""};
+  StoreUrl there = {"rediss", "127.0.0.1:" + std::to_string(server_.tls_port()), "/0", {{"ca", here + "/cert.pem"}}, "",
+                    ""};
   // The server requires a client certificate.
   const kvbm_status_t without = module_->open(there);
-  EXPECT_TRUE(without == KVBM_OK ? logged("set cert and key") : module_->message().find("certificate required") != std::string::npos);
+  EXPECT_TRUE(without == KVBM_OK ? logged("set cert and key")
+                                 : module_->message().find("certificate required") != std::string::npos);
   there.options["cert"] = here + "/cert.pem";
   there.options["key"] = here + "/key.pem";
   ASSERT_EQ(module_->open(there), KVBM_OK) << module_->message();
   const std::string data = bytes_of((3 << 20) + 5, 4);
   std::vector<std::unique_ptr<Started>> many;
   std::string copy = data;
-  for (int i = 0; i < 20; ++i) many.push_back(module_->start(KVBM_STORE_PUT, "p" + std::to_string(i), copy.data(), copy.size(), 0, 60));
+  for (int i = 0; i < 20; ++i)
+    many.push_back(module_->start(KVBM_STORE_PUT, "p" + std::to_string(i), copy.data(), copy.size(), 0, 60));
   for (auto& one : many) ASSERT_EQ(module_->wait(*one).status, KVBM_OK) << one->op.message;
   std::string got;
   ASSERT_EQ(module_->get("p7", &got, data.size(), 0, 60).status, KVBM_OK);
@@ -701,9 +733,11 @@ TEST_P(RedisStoreTest, speaks_tls) {
   EXPECT_EQ(module_->open(there), KVBM_OK) << module_->message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Servers, RedisStoreTest, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+INSTANTIATE_TEST_SUITE_P(Servers, RedisStoreTest,
+                         ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
                          [](const auto& one) { return RedisServer::name_of(one.param); });
-INSTANTIATE_TEST_SUITE_P(Servers, RedisClusterTest, ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
+INSTANTIATE_TEST_SUITE_P(Servers, RedisClusterTest,
+                         ::testing::Values(RedisServer::Kind::redis, RedisServer::Kind::valkey),
                          [](const auto& one) { return RedisServer::name_of(one.param); });
 
 }  // namespace

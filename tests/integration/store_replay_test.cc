@@ -32,8 +32,8 @@ class StoreReplay : public ::testing::Test {
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
   [[nodiscard]] std::string url() const { return "file://" + dir_.path() + "/kv"; }
   [[nodiscard]] std::string replay(const std::string& more) const {
-    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --store '" + url() + "?linger=2ms&publish=20ms&poll=20ms' " +
-           more;
+    return "replay " + trace() + " --host 16MiB --block-bytes 16KiB --verify --json --store '" + url() +
+           "?linger=2ms&publish=20ms&poll=20ms' " + more;
   }
   void refused(const std::string& arguments, const std::string& message, int exit_code = 2) {
     const Ran ran = run("replay " + trace() + " --host 16MiB " + arguments);
@@ -93,10 +93,12 @@ TEST_F(StoreReplay, two_processes_at_a_time_share_and_one_is_killed) {
   const auto written = [&] {
     std::error_code ignored;
     size_t files = 0;
-    for (const auto& each : std::filesystem::recursive_directory_iterator(dir_.path() + "/kv", ignored)) files += each.is_regular_file(ignored) ? 1 : 0;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(dir_.path() + "/kv", ignored))
+      files += each.is_regular_file(ignored) ? 1 : 0;
     return files;
   };
-  while (written() < 10 && ::waitpid(a, nullptr, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (written() < 10 && ::waitpid(a, nullptr, WNOHANG) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(a, SIGKILL);
   ::waitpid(a, nullptr, 0);
   ASSERT_EQ(ended(b), 0);
@@ -119,8 +121,12 @@ TEST_F(StoreReplay, a_store_that_is_damaged_in_the_middle_costs_hits_and_nothing
     for (const auto& each : std::filesystem::recursive_directory_iterator(dir_.path() + "/kv/v1/p", ignored)) {
       if (!each.is_regular_file(ignored)) continue;
       switch (n++ % 3) {
-        case 0: std::filesystem::remove(each.path(), ignored); break;
-        case 1: std::filesystem::resize_file(each.path(), 20'000, ignored); break;
+        case 0:
+          std::filesystem::remove(each.path(), ignored);
+          break;
+        case 1:
+          std::filesystem::resize_file(each.path(), 20'000, ignored);
+          break;
         default: {
           std::fstream file(each.path(), std::ios::in | std::ios::out | std::ios::binary);
           file.seekp(5000);

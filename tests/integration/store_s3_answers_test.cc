@@ -15,11 +15,11 @@
 namespace store_s3_answers_test {
 namespace {
 
+using kvbm::test::HttpAnswer;
+using kvbm::test::HttpRequest;
 using kvbm::test::ScriptedHttp;
 using kvbm::test::StoreModule;
 using kvbm::test::StoreUrl;
-using kvbm::test::HttpAnswer;
-using kvbm::test::HttpRequest;
 using End = HttpAnswer::End;
 
 constexpr const char* kEmptyList = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
@@ -266,7 +266,7 @@ TEST_F(S3AnswersTest, a_clock_is_corrected_once) {
   });
   EXPECT_EQ(get(1).status, KVBM_OK);
   EXPECT_EQ(scripted_->requests().size(), 3U);  // one of them from opening the store
-  EXPECT_EQ(get(1).status, KVBM_OK);        // right at once
+  EXPECT_EQ(get(1).status, KVBM_OK);            // right at once
   EXPECT_EQ(scripted_->requests().size(), 4U);
   is_right = false;
   EXPECT_EQ(get(1).status, KVBM_ERR_PERMISSION);
@@ -279,7 +279,9 @@ std::string json(const std::string& key) {
 
 TEST_F(S3AnswersTest, credentials_that_expired_are_renewed_and_the_request_is_sent_again) {
   std::atomic<int> given{0};
-  ScriptedHttp container([&](const HttpRequest&) { return HttpAnswer{200, {}, json("key" + std::to_string(++given))}; });
+  ScriptedHttp container([&](const HttpRequest&) {
+    return HttpAnswer{200, {}, json("key" + std::to_string(++given))};
+  });
   ::setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.url().c_str(), 1);
   scripted_ = std::make_unique<ScriptedHttp>([&](const HttpRequest& request) {
     if (is_list(request)) return HttpAnswer{200, {}, kEmptyList};

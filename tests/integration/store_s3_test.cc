@@ -127,12 +127,12 @@ TEST_P(S3StoreTest, replaces_removes_and_keeps_empty_objects) {
   EXPECT_EQ(module_->get("none", &got, 0).status, KVBM_OK);
 }
 
-// minio loses names of a page that begins after a name in a folder m/, where folders such as m-1/ are beside it: it looks
-// through all that follows "m", and stops at the size of the page. No name of kvbm's lies so.
+// minio loses names of a page that begins after a name in a folder m/, where folders such as m-1/ are beside it: it
+// looks through all that follows "m", and stops at the size of the page. No name of kvbm's lies so.
 TEST_P(S3StoreTest, keeps_every_rule_of_the_table) {
-  kvbm::test::expect_kept(KVBM_STORES, "s3://" + S3Server::access_key() + ":" + S3Server::secret() + "@" +
-                                           S3Server::bucket() + "/kv?region=" + S3Server::region() +
-                                           "&endpoint=" + server_.endpoint(),
+  kvbm::test::expect_kept(KVBM_STORES,
+                          "s3://" + S3Server::access_key() + ":" + S3Server::secret() + "@" + S3Server::bucket() +
+                              "/kv?region=" + S3Server::region() + "&endpoint=" + server_.endpoint(),
                           kvbm::test::patient(), GetParam() == S3Server::Kind::minio ? "listing" : "");
 }
 

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -147,7 +147,8 @@ TEST(TierCommand, inspect_accounts_for_every_segment) {
 TEST(TierCommand, a_host_that_holds_no_block_is_no_configuration) {
   const Ran small = run("config --set host.capacity=64MiB --set host.block_bytes=128MiB");
   EXPECT_EQ(small.exit_code, 2) << small.text;
-  EXPECT_TRUE(contains(small.text, "host.capacity = \"64MiB\" is smaller than one block: host.block_bytes = \"128MiB\""))
+  EXPECT_TRUE(
+      contains(small.text, "host.capacity = \"64MiB\" is smaller than one block: host.block_bytes = \"128MiB\""))
       << small.text;
   EXPECT_EQ(run("config --set host.capacity=64MiB --set host.block_bytes=64MiB").exit_code, 2);
   EXPECT_EQ(run("config --set host.capacity=65MiB --set host.block_bytes=64MiB").exit_code, 0);

@@ -21,8 +21,8 @@
 
 #include "node/member.h"
 #include "session/side.h"
-#include "support/pool_keys.h"
 #include "support/other_user.h"
+#include "support/pool_keys.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 #include "support/with_zstd.h"
@@ -64,9 +64,8 @@ class UcxNode : public ::testing::Test {
   void start_command(std::vector<std::string> arguments) {
     const std::string file = folder_.path() + "/address";
     arguments.insert(arguments.begin(), "kvbm");
-    arguments.insert(arguments.end(),
-                     {"--json", "--listen", "127.0.0.1:0", "--transport", "ucx", "--address-file", file, "--key-file",
-                      pool_key()});
+    arguments.insert(arguments.end(), {"--json", "--listen", "127.0.0.1:0", "--transport", "ucx", "--address-file",
+                                       file, "--key-file", pool_key()});
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;
@@ -94,9 +93,7 @@ class UcxNode : public ::testing::Test {
   }
 
   // Returns the key file of the pool, which UCX requires of every node.
-  [[nodiscard]] std::string pool_key() const {
-    return kvbm::test::write_key_file(folder_.path() + "/pool.key");
-  }
+  [[nodiscard]] std::string pool_key() const { return kvbm::test::write_key_file(folder_.path() + "/pool.key"); }
   std::string make_keys() {
     const std::string path = folder_.path() + "/keys";
     std::ofstream(path) << "7 " << std::string(64, 'c') << "\n";
@@ -172,7 +169,8 @@ TEST_F(UcxNode, a_file_comes_coded_and_sealed_and_only_to_who_has_the_key) {
   std::ofstream(path) << text;
   start({"--codec", "zstd", "--seal-key-file", keys, "--local", "off"});
   ASSERT_FALSE(address_.empty());
-  const std::string peer = " --transport ucx --key-file '" + pool_key() + "' --local off --codec zstd --peer " + address_ + " ";
+  const std::string peer =
+      " --transport ucx --key-file '" + pool_key() + "' --local off --codec zstd --peer " + address_ + " ";
   const Ran put = run("put" + peer + "--seal-key-file '" + keys + "' file '" + path + "'");
   ASSERT_EQ(put.exit_code, 0) << put.text;
   const Ran stranger = run("get --timeout 2" + peer + "file -o '" + folder_.path() + "/none'");
@@ -197,8 +195,8 @@ TEST_F(UcxNode, a_file_comes_whatever_auto_decides) {
   std::ofstream(path) << text;
   start({"--codec", "auto", "--local", "off"});
   ASSERT_FALSE(address_.empty());
-  const Ran put = run("put --transport ucx --key-file '" + pool_key() + "' --local off --codec auto --peer " + address_ +
-                      " file '" + path + "'");
+  const Ran put = run("put --transport ucx --key-file '" + pool_key() + "' --local off --codec auto --peer " +
+                      address_ + " file '" + path + "'");
   ASSERT_EQ(put.exit_code, 0) << put.text;
   const auto member = kvbm::node::Member::open(reader("auto", ""));
   ASSERT_TRUE(member.ok()) << member.status().message();
@@ -219,7 +217,8 @@ class UcxSession : public UcxNode {
   void send(const std::string& codec, const std::string& keys) {
     bytes_.resize(kLayers * kLayerBytes);
     for (size_t i = 0; i < bytes_.size() / 2; ++i) {
-      const auto value = static_cast<float>(std::sin(static_cast<double>(i) * 0.7) * (1.0 + static_cast<double>(i % 64)));
+      const auto value =
+          static_cast<float>(std::sin(static_cast<double>(i) * 0.7) * (1.0 + static_cast<double>(i % 64)));
       uint32_t bits = 0;
       std::memcpy(&bits, &value, sizeof bits);
       const auto half = static_cast<uint16_t>(bits >> 16);
@@ -227,8 +226,8 @@ class UcxSession : public UcxNode {
     }
     const std::string path = folder_.path() + "/kv.bin";
     std::ofstream(path, std::ios::binary) << bytes_;
-    std::vector<std::string> arguments = {"session", "send", path, "--layers", "4", "--heads", "8",
-                                          "--head-size", "64", "--tokens", "500", "--codec", codec};
+    std::vector<std::string> arguments = {"session",     "send", path,       "--layers", "4",       "--heads", "8",
+                                          "--head-size", "64",   "--tokens", "500",      "--codec", codec};
     if (!keys.empty()) arguments.insert(arguments.end(), {"--seal-key-file", keys});
     start_command(std::move(arguments));
   }
@@ -254,7 +253,9 @@ class UcxSession : public UcxNode {
     kvbm_session_t* session = nullptr;
     kvbm_error_t error{};
     ASSERT_EQ(kvbm_session_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &source, 1,
-                                &session_options, nullptr, 0, &session, &error), KVBM_OK) << error.message;
+                                &session_options, nullptr, 0, &session, &error),
+              KVBM_OK)
+        << error.message;
     EXPECT_EQ(kvbm_session_wait(session, KVBM_FOREVER, &error), wanted) << error.message;
     kvbm_session_release(session);
     if (wanted != KVBM_OK) return;
@@ -352,7 +353,8 @@ TEST_F(UcxNode, an_address_that_cannot_be_listened_on_is_named_with_what_to_do) 
 TEST_F(UcxNode, who_is_not_there_or_uses_another_transport_is_told_by_address_and_option) {
   ::setenv("KVBM_UCX_PATH", KVBM_UCX_MODULE, 1);
   const std::vector<std::string> parts = {"is a node listening there", "node.transport", "--transport"};
-  const auto expect_told = [&](const std::string& address, const char* transport, const std::vector<std::string>& told) {
+  const auto expect_told = [&](const std::string& address, const char* transport,
+                               const std::vector<std::string>& told) {
     kvbm::node::MemberOptions asking;
     asking.transport = transport;
     asking.peers = address;

@@ -1,5 +1,5 @@
-// FamilyCell in every order of the steps: a reader beside a writer that gives the cell to another family, over the code of
-// lib/base itself with SteppedAtomic for std::atomic.
+// FamilyCell in every order of the steps: a reader beside a writer that gives the cell to another family, over the code
+// of lib/base itself with SteppedAtomic for std::atomic.
 #include "base/family/family_cell.h"
 
 #include <gtest/gtest.h>

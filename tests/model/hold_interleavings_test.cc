@@ -34,8 +34,8 @@
 #include "support/counts.h"
 #include "support/interleavings.h"
 
-// The sources once more, in a namespace in which `std::atomic`, locks and thread numbers are those of the steps. This file is
-// compiled apart from others that include the same headers.
+// The sources once more, in a namespace in which `std::atomic`, locks and thread numbers are those of the steps. This
+// file is compiled apart from others that include the same headers.
 #define block stepped_block
 namespace kvbm::block {
 namespace std {
@@ -84,7 +84,7 @@ namespace {
 
 using test::Interleavings;
 
-constexpr uint64_t kOriginal = 1;  // the label of the block that there is at first
+constexpr uint64_t kOriginal = 1;   // the label of the block that there is at first
 constexpr uint64_t kPayload = 100;  // its length; that of block n is n * kPayload
 
 struct Held {
@@ -106,8 +106,8 @@ struct World {
   std::vector<Held> own[2];
   std::vector<Held> own_weak[2];
   bool released[2] = {false, false};  // by this thread
-  bool ending = false;  // a call that may end the shared hold has begun
-  int ends = 0;         // calls that ended it
+  bool ending = false;                // a call that may end the shared hold has begun
+  int ends = 0;                       // calls that ended it
   std::string wrong;
 
   std::vector<Held>& mine() { return own[me()]; }
@@ -126,7 +126,8 @@ struct World {
   Code end(HoldValue value) {
     Hold was;
     Code code = Code::ok;
-    if (holds.end({&value, 1}, {&was, 1}, {&code, 1}) == 1 && was.kind != HoldKind::weak) table->release({&was.slot, 1});
+    if (holds.end({&value, 1}, {&was, 1}, {&code, 1}) == 1 && was.kind != HoldKind::weak)
+      table->release({&was.slot, 1});
     return code;
   }
   // The slot belongs to this thread alone: no other hold is on it.
@@ -333,7 +334,8 @@ std::vector<Script> scripts(const std::vector<Named>& of, size_t length) {
     std::vector<Script> longer;
     for (const Script& script : out) {
       for (const Named& one : of) {
-        if (one.run == &release_own && !has(script, &clone) && !has(script, &bring) && !has(script, &allocate)) continue;
+        if (one.run == &release_own && !has(script, &clone) && !has(script, &bring) && !has(script, &allocate))
+          continue;
         longer.push_back(script);
         longer.back().push_back(one);
       }
@@ -398,9 +400,9 @@ std::unique_ptr<World> writable_world(SlotState state, uint32_t slots) {
 }
 
 constexpr Named kClone{"clone", &clone}, kDowngrade{"downgrade", &downgrade}, kUpgrade{"upgrade", &upgrade},
-    kView{"view", &view}, kRelease{"release", &release}, kReleaseOwn{"release own", &release_own}, kBring{"bring", &bring},
-    kAllocate{"allocate", &allocate}, kComplete{"complete", &complete}, kEnroll{"register", &enroll},
-    kReleaseWeak{"release weak", &release_weak};
+    kView{"view", &view}, kRelease{"release", &release}, kReleaseOwn{"release own", &release_own},
+    kBring{"bring", &bring}, kAllocate{"allocate", &allocate}, kComplete{"complete", &complete},
+    kEnroll{"register", &enroll}, kReleaseWeak{"release weak", &release_weak};
 
 TEST(HoldInterleavings, a_registered_block_in_every_order_of_three_operations_each) {
   SKIP_UNDER_THREAD_SANITIZER();
@@ -411,9 +413,10 @@ TEST(HoldInterleavings, a_registered_block_in_every_order_of_three_operations_ea
 
 TEST(HoldInterleavings, a_registered_block_in_every_order_of_two_of_all_operations_each) {
   SKIP_UNDER_THREAD_SANITIZER();
-  try_pairs(&registered_world,
-            {kClone, kDowngrade, kUpgrade, kView, kRelease, kReleaseOwn, kReleaseWeak, kBring, kAllocate, kComplete, kEnroll},
-            2, {&release, &release_weak});
+  try_pairs(
+      &registered_world,
+      {kClone, kDowngrade, kUpgrade, kView, kRelease, kReleaseOwn, kReleaseWeak, kBring, kAllocate, kComplete, kEnroll},
+      2, {&release, &release_weak});
 }
 
 TEST(HoldInterleavings, a_block_that_is_written_in_every_order_of_three_operations_each) {

@@ -110,7 +110,8 @@ class World {
     EXPECT_EQ(kvbm_cache_lookup(made_[0].cache, keys_.data(), kBatch, nullptr, &match_, &n), KVBM_OK);
     EXPECT_EQ(n, kBatch);
     if (target != 2) {  // else they must be evictable when they are released
-      EXPECT_EQ(kvbm_manager_pin(manager_, ns_, nullptr, keys_.data(), kBatch, kOwner, KVBM_FOREVER, &pin_, &n), KVBM_OK);
+      EXPECT_EQ(kvbm_manager_pin(manager_, ns_, nullptr, keys_.data(), kBatch, kOwner, KVBM_FOREVER, &pin_, &n),
+                KVBM_OK);
     } else {
       kvbm_match_release(match_);
       match_ = nullptr;
@@ -159,11 +160,13 @@ class World {
   }
   void downgrade(Made& made) {
     std::vector<kvbm_block_t>& out = made.out;
-    if (expected(kvbm_block_downgrade(manager_, many_.data(), many_.size(), out.data())) == KVBM_OK) keep(made.weak, out);
+    if (expected(kvbm_block_downgrade(manager_, many_.data(), many_.size(), out.data())) == KVBM_OK)
+      keep(made.weak, out);
   }
   void upgrade(Made& made) {
     std::vector<kvbm_block_t>& out = made.out;
-    if (expected(kvbm_block_upgrade(manager_, many_.data(), many_.size(), out.data())) == KVBM_OK) keep(made.holds, out);
+    if (expected(kvbm_block_upgrade(manager_, many_.data(), many_.size(), out.data())) == KVBM_OK)
+      keep(made.holds, out);
   }
   void complete(Made&) { expected(kvbm_manager_complete(manager_, target(), kBatch, nullptr)); }
   void enroll(Made& made) {
@@ -175,9 +178,7 @@ class World {
       EXPECT_EQ(inout, target_->values);
     }
   }
-  void view(Made& made) {
-    expected(kvbm_block_view(manager_, many_.data(), many_.size(), made.views.data()));
-  }
+  void view(Made& made) { expected(kvbm_block_view(manager_, many_.data(), many_.size(), made.views.data())); }
   void release(Made&) { expected(kvbm_block_release(manager_, target(), kBatch)); }
   // Releases the holds one at a time, from the end.
   void release_each(Made&) {

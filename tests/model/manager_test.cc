@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kBlockBytes = 4096;
 constexpr uint32_t kHostSlots = 48;
 constexpr size_t kThreads = 4;
-constexpr size_t kLength = 8;          // blocks of a conversation
+constexpr size_t kLength = 8;           // blocks of a conversation
 constexpr uint64_t kConversations = 6;  // shared by all threads; a thread's own are kOwn + thread
 constexpr uint64_t kOwn = 100;
 
@@ -200,16 +200,26 @@ class Worker {
     for (uint64_t i = 0; i < operations && !::testing::Test::HasFailure(); ++i) {
       choose();
       const uint64_t what = random_.below(100);
-      if (what < 34) store();
-      else if (what < 70) load();
-      else if (what < 78) drop();
-      else if (what < 84) prefetch();
-      else if (what < 88) offload();
-      else if (what < 94) pin();
-      else if (what < 97) hint();
-      else if (random_.below(16) == 0) reset();
-      else if (random_.below(32) == 0) invalidate();
-      else look_around();
+      if (what < 34)
+        store();
+      else if (what < 70)
+        load();
+      else if (what < 78)
+        drop();
+      else if (what < 84)
+        prefetch();
+      else if (what < 88)
+        offload();
+      else if (what < 94)
+        pin();
+      else if (what < 97)
+        hint();
+      else if (random_.below(16) == 0)
+        reset();
+      else if (random_.below(32) == 0)
+        invalidate();
+      else
+        look_around();
     }
   }
 
@@ -349,7 +359,8 @@ class Worker {
   }
 
   void offload() {
-    finish(std::make_shared<OffloadOperation>(process_.manager->stack().keep(), TierIndex{1}, family(), keys(), deadline()));
+    finish(std::make_shared<OffloadOperation>(process_.manager->stack().keep(), TierIndex{1}, family(), keys(),
+                                              deadline()));
   }
 
   void pin() {
@@ -432,11 +443,12 @@ void find_what_was_stored_and_nothing_else(bool host_file) {
   const TierCounters& disk = process.manager->counters().tiers[1];
   const TierCounters& second = process.manager->counters().tiers[2];
   kvbm::test::counted(loaded, "blocks compared with the model");
-  std::printf("%llu blocks loaded and compared, %llu stored below, %llu loaded from there, %llu reclaimed, "
-              "%llu moved on, %llu loaded from there\n",
-              static_cast<unsigned long long>(loaded), static_cast<unsigned long long>(get(disk.stores)),
-              static_cast<unsigned long long>(get(disk.loads)), static_cast<unsigned long long>(get(disk.evictions)),
-              static_cast<unsigned long long>(get(second.stores)), static_cast<unsigned long long>(get(second.loads)));
+  std::printf(
+      "%llu blocks loaded and compared, %llu stored below, %llu loaded from there, %llu reclaimed, "
+      "%llu moved on, %llu loaded from there\n",
+      static_cast<unsigned long long>(loaded), static_cast<unsigned long long>(get(disk.stores)),
+      static_cast<unsigned long long>(get(disk.loads)), static_cast<unsigned long long>(get(disk.evictions)),
+      static_cast<unsigned long long>(get(second.stores)), static_cast<unsigned long long>(get(second.loads)));
   EXPECT_GT(loaded, operations / 8);  // how many is a matter of how busy the machine is
   if (operations >= 8000) {
     EXPECT_GT(get(disk.loads), 0U);

@@ -183,9 +183,9 @@ TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ended == 1; }, kSecond));
   w.sim.run_for(kSecond);
   ASSERT_EQ(w.b().lines.count(), 1U);
-  for (const std::string& part : {name, std::string("refused a connection from "), std::string("(unproven)"),
-                                  std::string("of pool \"elsewhere\""), std::string("another pool"),
-                                  std::string("node.pool")}) {
+  for (const std::string& part :
+       {name, std::string("refused a connection from "), std::string("(unproven)"),
+        std::string("of pool \"elsewhere\""), std::string("another pool"), std::string("node.pool")}) {
     EXPECT_NE(w.b().lines.line(0).find(part), std::string::npos) << part << ": " << w.b().lines.line(0);
   }
   EXPECT_EQ(w.a().lines.count(), 0U);  // the side that dialled does not log: its mesh reports how the attempt ended

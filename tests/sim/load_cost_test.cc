@@ -106,8 +106,9 @@ class LoadCost : public ::testing::Test {
   void bring_up(size_t n) {
     const PartPlan plan = ns_->plan({}).value();
     bool done = false;
-    std::make_shared<PrefetchOperation>(manager_->stack().keep(), look_up(manager_->stack().keep(), ns_, {&plan, 1}, std::span(keys_).first(n), {}), n,
-                                        kNever)
+    std::make_shared<PrefetchOperation>(
+        manager_->stack().keep(), look_up(manager_->stack().keep(), ns_, {&plan, 1}, std::span(keys_).first(n), {}), n,
+        kNever)
         ->start([&](const copy::Completion&) { done = true; });
     ASSERT_TRUE(sim_->run_until([&] { return done; }));
   }
@@ -211,9 +212,9 @@ TEST_F(LoadCost, with_the_model_no_load_is_much_slower_than_the_better_of_loadin
       // At first little is known of the source. So a load may lose the slack and the expected time of its first batches
       // against computing everything. Later the errors of the estimates are within the slack.
       const uint64_t bound = round < 3 ? n * compute + paces_[0]->latency_ns + 3 * slack : best + slack;
-      EXPECT_LE(took, bound) << "seed " << seed << " round " << round << " n " << n << " block " << block
-                             << " compute " << compute << " latency " << paces_[0]->latency_ns << " all "
-                             << everything.load_ns << " prefix " << weighed.prefix;
+      EXPECT_LE(took, bound) << "seed " << seed << " round " << round << " n " << n << " block " << block << " compute "
+                             << compute << " latency " << paces_[0]->latency_ns << " all " << everything.load_ns
+                             << " prefix " << weighed.prefix;
       if (round < 3) continue;
       worst_percent = std::max(worst_percent, took * 100 / best);
     }

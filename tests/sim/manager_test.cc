@@ -73,10 +73,10 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   EXPECT_GT(all.loaded, n * 10);
   if (n < 100) return;
   // Each event that the worlds are built to cause happened in at least one of them.
-  for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
-                               all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
-                               all.decoded, all.waited, all.recovered, all.forgotten, all.past_host,
-                               all.resliced, all.shards_missing}) {
+  for (const uint64_t count :
+       {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled, all.over_quota,
+        all.registered, all.partial_loads, all.repeats, all.coded, all.sealed, all.decoded, all.waited, all.recovered,
+        all.forgotten, all.past_host, all.resliced, all.shards_missing}) {
     EXPECT_GT(count, 0U);
   }
 }

@@ -263,7 +263,8 @@ uint64_t run_seed(uint64_t seed, Way way, Seen& seen) {
   NodeWorld w(seed, seed, keys_of(way), protection_of(way));
   Meddler meddler(w.sim.random());
   const bool guarded = protection_of(way) != copy::Protection::off;
-  BulkForger forger{w.sim.random(), guarded ? (seed % 3 == 0 ? 100ULL : 10ULL) : 0, copy::FrameGuard::kTagBytes, 0, 0, {}};
+  BulkForger forger{
+      w.sim.random(), guarded ? (seed % 3 == 0 ? 100ULL : 10ULL) : 0, copy::FrameGuard::kTagBytes, 0, 0, {}};
   const bool wrong_key = way == Way::wrong_key;
   const auto met = [&] { return wrong_key ? w.processes[0]->mesh().ready().size() == 1 : w.connected(); };
   w.sim.run_until_within(met, 5000 * kMs);
@@ -306,12 +307,13 @@ void run_seeds(Way way) {
     run_seed(seed, way, seen);
   }
   counted(n, "seeds"), counted(seen.begun, "simulated operations");
-  std::printf("  seeds %llu, operations %llu, messages altered %llu (with a right tag %llu), connections ended or "
-              "refused %llu, blocks brought %llu, pushed %llu\n",
-              static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
-              static_cast<unsigned long long>(seen.altered), static_cast<unsigned long long>(seen.forged),
-              static_cast<unsigned long long>(seen.ended), static_cast<unsigned long long>(seen.brought),
-              static_cast<unsigned long long>(seen.pushed));
+  std::printf(
+      "  seeds %llu, operations %llu, messages altered %llu (with a right tag %llu), connections ended or "
+      "refused %llu, blocks brought %llu, pushed %llu\n",
+      static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
+      static_cast<unsigned long long>(seen.altered), static_cast<unsigned long long>(seen.forged),
+      static_cast<unsigned long long>(seen.ended), static_cast<unsigned long long>(seen.brought),
+      static_cast<unsigned long long>(seen.pushed));
   if (n < 20) return;
   EXPECT_GT(seen.altered, n);
   EXPECT_GT(seen.ended, n);

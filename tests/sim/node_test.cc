@@ -103,11 +103,14 @@ TEST(NodeSim, what_a_silent_home_does_not_take_goes_to_the_next_node_in_time) {
   NodeWorld cut(8);
   expect_elsewhere(cut, [&] { cut.net.cut(cut.nodes[0], cut.nodes[1]); });
   NodeWorld killed(9);
-  expect_elsewhere(killed, [&] {
-    killed.net.kill(killed.nodes[1]);
-    (void)killed.processes[1].release();
-    killed.processes[1] = killed.start(1);
-  }, true);
+  expect_elsewhere(
+      killed,
+      [&] {
+        killed.net.kill(killed.nodes[1]);
+        (void)killed.processes[1].release();
+        killed.processes[1] = killed.start(1);
+      },
+      true);
 }
 
 // The offering node releases a garbled record as soon as the receiving node has rejected it. Records of the batch
@@ -271,7 +274,8 @@ TEST(NodeSim, a_node_hears_of_every_namespace_that_it_opens) {
   // The two nodes dial each other, so there are two links.
   EXPECT_LE(w.processes[1]->manager().namespaces().epoch_rows().foreign, 2 * cluster::LinkLimits{}.new_epochs);
   // For other namespaces the epoch arrives when they are opened, because the node did not keep all rows.
-  for (size_t n = 10; n < kNamespaces; ++n) there.push_back(w.processes[1]->manager().namespaces().open(named(n)).value());
+  for (size_t n = 10; n < kNamespaces; ++n)
+    there.push_back(w.processes[1]->manager().namespaces().open(named(n)).value());
   ASSERT_TRUE(w.sim.run_until_within(
       [&] { return std::all_of(there.begin(), there.end(), [](const auto& ns) { return ns->epoch() == 1; }); },
       5000 * kMs));
@@ -453,11 +457,10 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
               static_cast<unsigned long long>(seen.brought), static_cast<unsigned long long>(seen.pushed),
               static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.wrong));
-  std::printf("  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
-              static_cast<unsigned long long>(seen.network.repeated),
-              static_cast<unsigned long long>(seen.network.exchanged),
-              static_cast<unsigned long long>(seen.network.dropped),
-              static_cast<unsigned long long>(seen.network.skips));
+  std::printf(
+      "  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
+      static_cast<unsigned long long>(seen.network.repeated), static_cast<unsigned long long>(seen.network.exchanged),
+      static_cast<unsigned long long>(seen.network.dropped), static_cast<unsigned long long>(seen.network.skips));
   if (n < 50) return;
   EXPECT_GT(seen.network.repeated, n / 2);
   EXPECT_GT(seen.network.exchanged, n / 4);

@@ -102,8 +102,8 @@ struct World {
     const auto a = net.add_node();
     const auto b = net.add_node();
     owner = std::make_unique<Place>(sim, net, b, families, std::vector<std::string>{}, gives);
-    reader = std::make_unique<Place>(sim, net, a, families, std::vector<std::string>{SimNetwork::host(b) + ":7000"},
-                                     takes);
+    reader =
+        std::make_unique<Place>(sim, net, a, families, std::vector<std::string>{SimNetwork::host(b) + ":7000"}, takes);
     PeerTierOptions options;
     options.staging_bytes = staging;
     options.location_bytes = 64 << 10;

@@ -212,12 +212,13 @@ class World {
     decode_nodes_ = together ? 1 : decode_.size();
     std::vector<std::string> peers;
     for (size_t p = 0; p < prefill_nodes_; ++p) {
-      processes_.push_back(
-          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills, protect_));
+      processes_.push_back(std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p),
+                                                     std::vector<std::string>(), prefills, protect_));
       peers.push_back(SimNetwork::host(processes_.back()->node) + ":7000");
     }
     for (size_t d = 0; d < decode_nodes_; ++d) {
-      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes, protect_));
+      processes_.push_back(
+          std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes, protect_));
     }
     offers_.resize(prefill_.size());
     sessions_.resize(decode_.size());
@@ -402,14 +403,13 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
   std::printf("  seeds %llu, sessions %llu, ok %llu, failed %llu, layers %llu, kills %llu, coded %llu, sealed %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.sessions),
               static_cast<unsigned long long>(seen.ok), static_cast<unsigned long long>(seen.failed),
-              static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.coded),
-              static_cast<unsigned long long>(seen.sealed));
+              static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills),
+              static_cast<unsigned long long>(seen.coded), static_cast<unsigned long long>(seen.sealed));
   std::printf("  forged slices %llu\n", static_cast<unsigned long long>(seen.forged));
-  std::printf("  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
-              static_cast<unsigned long long>(seen.network.repeated),
-              static_cast<unsigned long long>(seen.network.exchanged),
-              static_cast<unsigned long long>(seen.network.dropped),
-              static_cast<unsigned long long>(seen.network.skips));
+  std::printf(
+      "  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
+      static_cast<unsigned long long>(seen.network.repeated), static_cast<unsigned long long>(seen.network.exchanged),
+      static_cast<unsigned long long>(seen.network.dropped), static_cast<unsigned long long>(seen.network.skips));
   if (n < 50) return;
   EXPECT_GT(seen.network.repeated, 0U);
   EXPECT_GT(seen.network.exchanged, 0U);

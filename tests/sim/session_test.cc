@@ -43,8 +43,21 @@ struct Seen {
   uint64_t direct_sent = 0, direct_came = 0, direct_failed = 0;
 };
 
-enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
-                     lose_device, meddling };
+enum class Trouble {
+  none,
+  garble,
+  full,
+  cut,
+  kill_prefill,
+  kill_decode,
+  freeze,
+  abort_prefill,
+  abort_decode,
+  silence,
+  spoil,
+  lose_device,
+  meddling
+};
 constexpr uint64_t kTroubles = 12;  // meddling is not drawn: every 13th seed has it
 constexpr uint64_t kMeddlingEvery = 13;
 
@@ -379,10 +392,11 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("messages meddled with", all.meddled);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
-  for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
-                               all.coded, all.sealed, all.refused, all.shared, all.refused_maps,
-                               all.overwritten, all.direct_sent, all.direct_came, all.direct_failed, all.meddled}) {
+  for (const uint64_t count :
+       {all.failed,      all.straight,    all.damaged,       all.late_slices, all.quarantined,  all.kills,
+        all.freezes,     all.cuts,        all.aborts,        all.gathers,     all.scatters,     all.losses,
+        all.coded,       all.sealed,      all.refused,       all.shared,      all.refused_maps, all.overwritten,
+        all.direct_sent, all.direct_came, all.direct_failed, all.meddled}) {
     EXPECT_GT(count, 0u);
   }
 }

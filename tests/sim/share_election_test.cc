@@ -84,7 +84,8 @@ class Losses final : public tier::TierListener {
 
 class Process final : public ShareLinks::Host, public ShareElection::Host {
  public:
-  Process(share_election_test::Host& host, SimNetwork::Node node) : host_(host), node_(node), losses_(host), election_(host.net.executor(node), *this) {
+  Process(share_election_test::Host& host, SimNetwork::Node node)
+      : host_(host), node_(node), losses_(host), election_(host.net.executor(node), *this) {
     cluster::NodeFacts self;
     self.node = cluster::node_id_of("process" + std::to_string(host.sim.random().next()));
     self.incarnation = host.sim.random().next();
@@ -123,7 +124,8 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
       message.kind = ShareKind::flush;
       message.value = n;
       const uint64_t deadline_ns = executor().clock().now_ns() + kAskNs;
-      links_->ask(std::move(message), deadline_ns, [ended](Code code, uint64_t, const std::vector<Key>&) { ended(code); });
+      links_->ask(std::move(message), deadline_ns,
+                  [ended](Code code, uint64_t, const std::vector<Key>&) { ended(code); });
     });
   }
 
@@ -158,7 +160,8 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
     options.path = "/set";
     options.capacity_bytes = 64 << 20;
     options.segment_bytes = 1 << 20;
-    auto opened = tier::disk::DiskTier::open(options, host_.disk, executor(), families_, host_.sim.random(), &losses_, 1);
+    auto opened =
+        tier::disk::DiskTier::open(options, host_.disk, executor(), families_, host_.sim.random(), &losses_, 1);
     if (!opened.ok()) return opened.status();
     tier_ = std::move(opened).value();
     EXPECT_EQ(++host_.owners, 1U) << "two processes have the disk";

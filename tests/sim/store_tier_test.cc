@@ -1,5 +1,5 @@
-// Tiers of several hosts on one store that loses, delays, reorders, lies, hangs and goes down: never a wrong byte, every
-// call ended, and what one host wrote another one finds.
+// Tiers of several hosts on one store that loses, delays, reorders, lies, hangs and goes down: never a wrong byte,
+// every call ended, and what one host wrote another one finds.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -50,15 +50,14 @@ TEST(StoreTier, another_host_finds_within_a_second_what_one_wrote) {
     ASSERT_EQ(right.size(), 40U);
     ASSERT_EQ(asked.wrong, 0U);
     // 40 records of 5 KB in packs of 32 KiB.
-    const uint64_t packs = static_cast<uint64_t>(std::count_if(bucket->objects.begin(), bucket->objects.end(), [](const auto& o) {
-      return o.first.starts_with("v1/p/");
-    }));
+    const uint64_t packs = static_cast<uint64_t>(std::count_if(
+        bucket->objects.begin(), bucket->objects.end(), [](const auto& o) { return o.first.starts_with("v1/p/"); }));
     EXPECT_LE(packs, 8U);
   }
 }
 
-// Heads come on top of a pack's size. So as much as a pack holds of payloads of round sizes is one pack, which does not wait
-// for more, and one request.
+// Heads come on top of a pack's size. So as much as a pack holds of payloads of round sizes is one pack, which does not
+// wait for more, and one request.
 TEST(StoreTier, payloads_of_round_sizes_fill_a_pack_and_are_read_by_one_request) {
   SimExecutor sim(13);
   Asked asked;
@@ -309,13 +308,14 @@ TEST(StoreTier, a_store_that_is_down_at_the_start_is_used_when_it_is_back) {
       return inner->run(std::move(r), std::move(late));
     }
     void close() noexcept override { inner->close(); }
-      void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner->control()->dead = true; }
+    void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { inner->control()->dead = true; }
     std::shared_ptr<SimStore> inner;
   };
   FamilyTable families;
   const FamilyId family = families.intern(family_of(1)).value();
   Epochs listener;
-  auto b = StoreTier::open(std::make_unique<DownAtFirst>(down), options, sim, families, sim.random(), nullptr, 1, &listener);
+  auto b =
+      StoreTier::open(std::make_unique<DownAtFirst>(down), options, sim, families, sim.random(), nullptr, 1, &listener);
   ASSERT_TRUE(b.ok());
   sim.run_for(30 * kSecond);
   const Identity id{key_of(1), family};
@@ -345,7 +345,8 @@ TEST(StoreTier, an_index_object_that_could_not_be_read_at_once_is_read_soon) {
   a.put(numbers_of(1, 4), 10 * kSecond, true);  // one pack, one index object
   sim.run_for(30 * kSecond);                    // only a full listing shows it
   struct RefusesFirst final : tier::store::ObjectStore {
-    RefusesFirst(SimExecutor& executor, const std::shared_ptr<SimBucket>& shared) : sim(executor), inner(executor, shared) {}
+    RefusesFirst(SimExecutor& executor, const std::shared_ptr<SimBucket>& shared)
+        : sim(executor), inner(executor, shared) {}
     [[nodiscard]] const tier::store::StoreFacts& facts() const noexcept override { return inner.facts(); }
     void start(std::unique_ptr<tier::store::ObjectRequest> r) override {
       if (refused || r->verb != tier::store::Verb::get) return inner.start(std::move(r));
@@ -370,8 +371,8 @@ TEST(StoreTier, an_index_object_that_could_not_be_read_at_once_is_read_soon) {
   StoreTierOptions options;
   options.staging_bytes = 256 << 10;
   options.unix_ms = [&sim] { return store_host::unix_ms_of(sim); };
-  auto b = StoreTier::open(std::make_unique<RefusesFirst>(sim, bucket), options, sim, families, sim.random(), nullptr, 1,
-                           nullptr);
+  auto b = StoreTier::open(std::make_unique<RefusesFirst>(sim, bucket), options, sim, families, sim.random(), nullptr,
+                           1, nullptr);
   ASSERT_TRUE(b.ok());
   sim.run_for(30 * kSecond);
   EXPECT_EQ(b.value()->stats().records, 4U);
@@ -414,7 +415,8 @@ TEST(StoreTier, packs_of_a_host_that_was_killed_before_it_could_name_them_go_aft
   Asked asked;
   const auto bucket = std::make_shared<SimBucket>();
   const auto packs = [&] {
-    return std::count_if(bucket->objects.begin(), bucket->objects.end(), [](const auto& o) { return o.first.starts_with("v1/p/"); });
+    return std::count_if(bucket->objects.begin(), bucket->objects.end(),
+                         [](const auto& o) { return o.first.starts_with("v1/p/"); });
   };
   StoreTierOptions options;
   options.capacity_bytes = 10 << 20;
@@ -531,7 +533,9 @@ struct Reader {
     asked = {};
   }
   [[nodiscard]] tier::StoreStats stats() const { return host->tier->stats().store; }
-  void answer_all() { ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, 60 * kSecond)); }
+  void answer_all() {
+    ASSERT_TRUE(sim.run_until_within([&] { return asked.open == 0; }, 60 * kSecond));
+  }
 
   SimExecutor sim;
   Asked asked;
@@ -671,8 +675,8 @@ TEST(StoreTierAhead, it_can_be_switched_off_and_has_half_of_the_memory_at_most) 
   FamilyTable families;
   options.staging_bytes = 256 << 10;
   options.ahead_bytes = (128 << 10) + 1;
-  const auto opened = StoreTier::open(std::make_unique<SimStore>(sim, std::make_shared<SimBucket>()), options, sim, families,
-                                      sim.random(), nullptr, 1, nullptr);
+  const auto opened = StoreTier::open(std::make_unique<SimStore>(sim, std::make_shared<SimBucket>()), options, sim,
+                                      families, sim.random(), nullptr, 1, nullptr);
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.status().message().find("prefetch_ahead"), std::string::npos) << opened.status().message();
 }
@@ -708,8 +712,13 @@ Outcome everything(uint64_t seed) {
       const uint64_t first = 1 + sim.random().below(200), n = 1 + sim.random().below(12);
       const uint64_t within = 1 + sim.random().below(8 * kSecond);
       switch (sim.random().below(12)) {
-        default: host->put(numbers_of(first, n), within, sim.random().below(4) == 0); break;
-        case 4: case 5: case 6: case 7:
+        default:
+          host->put(numbers_of(first, n), within, sim.random().below(4) == 0);
+          break;
+        case 4:
+        case 5:
+        case 6:
+        case 7:
           if (first % 2 == 0) (void)host->found(numbers_of(first, n + 12));
           host->get(numbers_of(first, n), within, sim.random().below(2) == 0);
           break;

@@ -55,8 +55,8 @@ class Watched final : public tier::store::ObjectStore {
     const size_t bytes = r->data.size;
     now_ += bytes;
     most = std::max(most, now_);
-    r->finished = [this, bytes, finished = std::move(r->finished)](
-                      std::unique_ptr<tier::store::ObjectRequest> back) mutable {
+    r->finished = [this, bytes,
+                   finished = std::move(r->finished)](std::unique_ptr<tier::store::ObjectRequest> back) mutable {
       now_ -= bytes;
       finished(std::move(back));
     };
@@ -259,8 +259,8 @@ TEST(StoreTierTrust, a_tier_that_is_dropped_without_a_shutdown_calls_its_listene
   StoreTierOptions options;
   options.staging_bytes = 256 << 10;
   options.unix_ms = [&sim] { return unix_ms_of(sim); };
-  auto opened = tier::store::StoreTier::open(std::make_unique<SimStore>(sim, bucket), options, sim, families, sim.random(),
-                                             &log, 1, &listener);
+  auto opened = tier::store::StoreTier::open(std::make_unique<SimStore>(sim, bucket), options, sim, families,
+                                             sim.random(), &log, 1, &listener);
   ASSERT_TRUE(opened.ok());
   sim.run_for(12 * kSecond);
   EXPECT_FALSE(listener.raised.empty());

@@ -8,8 +8,8 @@
 
 namespace kvbm::test {
 
-// False: there is no such child. After SIGSTOP every thread of the child stands still when this returns. kill() alone may return long before: until the
-// thread that takes the signal gets a processor, the others run on.
+// False: there is no such child. After SIGSTOP every thread of the child stands still when this returns. kill() alone
+// may return long before: until the thread that takes the signal gets a processor, the others run on.
 inline bool signal_child(pid_t child, int number) {
   if (child <= 0 || ::kill(child, number) != 0) return false;
   int status = 0;

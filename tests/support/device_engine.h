@@ -178,7 +178,8 @@ class DeviceEngine : public ::testing::Test {
     auto device = place(out.memory, kCacheBytes);
     EXPECT_TRUE(device.ok()) << device.status().message();
     if (!device.ok()) return out;
-    auto cache = manager::Cache::create(manager_->stack().keep(), ns_, parts(form, out.memory), std::move(device).value());
+    auto cache =
+        manager::Cache::create(manager_->stack().keep(), ns_, parts(form, out.memory), std::move(device).value());
     EXPECT_TRUE(cache.ok());
     out.cache = std::move(cache).value();
     return out;

@@ -108,8 +108,8 @@ uint64_t read_entry(ConstBytes rest, uint32_t immediate, Fatbin& out) {
   uint64_t bytes = 0, plain_bytes = 0;
   if (!read_at(rest, 0, kind) || !read_at(rest, 4, header) || !read_at(rest, 8, bytes) ||
       !read_at(rest, kCompressedBytesAt, compressed) || !read_at(rest, kArchitectureAt, architecture) ||
-      !read_at(rest, kPlainBytesAt, plain_bytes) ||
-      header < kEntryHeader || header > rest.size() || bytes > rest.size() - header) {
+      !read_at(rest, kPlainBytesAt, plain_bytes) || header < kEntryHeader || header > rest.size() ||
+      bytes > rest.size() - header) {
     out.refused = "an entry reaches beyond the image";
     return 0;
   }

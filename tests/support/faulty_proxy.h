@@ -82,7 +82,7 @@ class FaultyProxy {
   int wake_[2] = {-1, -1};
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> rate_{0};
-  uint64_t next_ns_[2] = {0, 0};  // when a direction that is slowed may go on
+  uint64_t next_ns_[2] = {0, 0};      // when a direction that is slowed may go on
   std::atomic<uint64_t> setting_{0};  // epoch << 48 | fault << 40 | every_bytes
   std::atomic<uint64_t> faults_{0};
   std::atomic<uint64_t> accepted_{0};

@@ -382,7 +382,7 @@ void World::die() {
     disk_.power_cut();
   }
   drop();
-  sim_.drop_all();  // notifications of its objects at their end have no receiver
+  sim_.drop_all();                  // notifications of its objects at their end have no receiver
   seen.completed = seen.submitted;  // their completions died with them
   ++seen.restarts;
   sim_.note("restart", seen.restarts);

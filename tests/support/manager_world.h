@@ -50,13 +50,13 @@ struct Seen {
   uint64_t reclaimed = 0, moved_down = 0, moves_lost = 0, disabled = 0;
   uint64_t over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
   uint64_t recovered = 0, forgotten = 0;  // blocks in a host file after a start; starts right after a reset
-  uint64_t waited = 0, refused = 0;  // for room; blocks that got none
-  uint64_t resliced = 0;             // keys found in records of other ranks; and lookups that found some of these
+  uint64_t waited = 0, refused = 0;       // for room; blocks that got none
+  uint64_t resliced = 0;                  // keys found in records of other ranks; and lookups that found some of these
   uint64_t shards_missing = 0;
-  uint64_t past_host = 0;            // blocks that were loaded without a slot
-  uint64_t prefetches_waited = 0;    // for room
-  uint64_t taken = 0;                // blocks kept as if another node had given them
-  uint64_t no_memory = 0;            // operations that ended so
+  uint64_t past_host = 0;          // blocks that were loaded without a slot
+  uint64_t prefetches_waited = 0;  // for room
+  uint64_t taken = 0;              // blocks kept as if another node had given them
+  uint64_t no_memory = 0;          // operations that ended so
   uint64_t events_compared = 0, stored_events = 0, removed_below = 0, cleared_events = 0, disabled_events = 0;
 };
 
@@ -181,7 +181,7 @@ class World {
   std::deque<std::shared_ptr<manager::Match>> watched_;
   std::vector<Held> held_;
   std::vector<std::shared_ptr<manager::Operation>> waited_;  // by callers, which run their steps
-  int storm_ = 0;  // steps until the weather is good again
+  int storm_ = 0;                                            // steps until the weather is good again
 };
 
 }  // namespace kvbm::test

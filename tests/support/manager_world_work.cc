@@ -33,7 +33,8 @@ void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_
   SeededRandom random(name ^ block * 0x9E3779B97F4A7C15ULL);
   random.fill(out);
   // Every second conversation has similar values, as those of a model are.
-  for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2) out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
+  for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2)
+    out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
 }
 
 // Contents of a unit in a cache of both heads, if ranks have one each: their contents, token by token.
@@ -43,7 +44,8 @@ void fill_both(std::span<std::byte> out, const NamespaceId& ns, uint64_t convers
   for (uint64_t tag : {1U, 2U}) {
     fill(head, ns, tag, conversation, index, unit);
     for (size_t row = 0; row < head.size() / kRow; ++row) {
-      std::copy_n(head.begin() + static_cast<ptrdiff_t>(row * kRow), kRow, out.begin() + static_cast<ptrdiff_t>((2 * row + tag - 1) * kRow));
+      std::copy_n(head.begin() + static_cast<ptrdiff_t>(row * kRow), kRow,
+                  out.begin() + static_cast<ptrdiff_t>((2 * row + tag - 1) * kRow));
     }
   }
 }
@@ -51,7 +53,8 @@ void fill_both(std::span<std::byte> out, const NamespaceId& ns, uint64_t convers
 constexpr uint64_t kBothRanks = 3;  // a tag
 static_assert(kBothRanks < 8);
 
-void fill_as(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index, size_t unit) {
+void fill_as(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index,
+             size_t unit) {
   if (tag == kBothRanks) return fill_both(out, ns, conversation, index, unit);
   fill(out, ns, tag, conversation, index, unit);
 }
@@ -66,17 +69,28 @@ bool filled(ConstBytes bytes, const NamespaceId& ns, uint64_t tag, uint64_t conv
 
 void World::act() {
   const uint64_t what = random_.below(100);
-  if (what < 30) store();
-  else if (what < 62) load();
-  else if (what < 68) move(random_.below(2) == 0);
-  else if (what < 76) pool();
-  else if (what < 79) watch();
-  else if (what < 82) forget();
-  else if (what < 85) pin();
-  else if (what < 88) cancel();
-  else if (what < 90) invalidate();
-  else if (what < 92) change_quota();
-  else if (what < 94) take();
+  if (what < 30)
+    store();
+  else if (what < 62)
+    load();
+  else if (what < 68)
+    move(random_.below(2) == 0);
+  else if (what < 76)
+    pool();
+  else if (what < 79)
+    watch();
+  else if (what < 82)
+    forget();
+  else if (what < 85)
+    pin();
+  else if (what < 88)
+    cancel();
+  else if (what < 90)
+    invalidate();
+  else if (what < 92)
+    change_quota();
+  else if (what < 94)
+    take();
 }
 
 World::Engine* World::idle_engine() {
@@ -84,9 +98,7 @@ World::Engine* World::idle_engine() {
   return engine.busy ? nullptr : &engine;
 }
 
-uint64_t World::deadline() {
-  return random_.below(4) == 0 ? sim_.clock().now_ns() + random_.below(3'000'000) : kNever;
-}
+uint64_t World::deadline() { return random_.below(4) == 0 ? sim_.clock().now_ns() + random_.below(3'000'000) : kNever; }
 
 uint64_t World::tag_of(const Shape& shape, size_t which, size_t ns) {
   if (ns != 0 || !shape.ranks) return 0;
@@ -127,7 +139,8 @@ void World::start(Engine& engine, std::shared_ptr<Op> operation, Done done) {
   engine.operation = operation;
   ++seen.submitted;
   Operation* const mine = operation.get();
-  auto ended = [this, &engine, done, mine, is_over = std::make_shared<bool>(false)](const copy::Completion& completion) {
+  auto ended = [this, &engine, done, mine,
+                is_over = std::make_shared<bool>(false)](const copy::Completion& completion) {
     const InPlace test(Place::nowhere);
     EXPECT_FALSE(*is_over) << "an operation completed twice";
     *is_over = true;
@@ -178,7 +191,8 @@ void World::load() {
   LookupRequest how;
   how.mode = scattered ? LookupMode::each : LookupMode::prefix;
   how.no_use = random_.below(8) == 0;
-  auto match = look_up(manager_->stack().keep(), ns_[plan.ns], engine->cache[plan.ns]->plans().value(), keys(plan), how);
+  auto match =
+      look_up(manager_->stack().keep(), ns_[plan.ns], engine->cache[plan.ns]->plans().value(), keys(plan), how);
   if (match == nullptr) return;
   LoadRequest request;
   request.cache = engine->cache[plan.ns];
@@ -227,7 +241,8 @@ void World::check_loaded(const Engine& engine, const Plan& plan, const std::vect
       const ConstBytes got{engine.memory.data() + id * plan.unit_bytes, plan.unit_bytes};
       ++seen.loaded;
       EXPECT_TRUE(filled(got, plan.id, plan.tag, plan.conversation, plan.index[i], u))
-          << "a wrong block came back: conversation " << plan.conversation << " index " << plan.index[i] << " unit " << u;
+          << "a wrong block came back: conversation " << plan.conversation << " index " << plan.index[i] << " unit "
+          << u;
     }
     EXPECT_TRUE(!any || !ok || there[i]) << "a key that was nowhere was loaded";
   }
@@ -250,7 +265,8 @@ void World::move(bool up) {
     LookupRequest each;
     each.mode = LookupMode::each;
     auto match = look_up(manager_->stack().keep(), ns_[n], {&plan, 1}, some, each);
-    start(*engine, std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), some.size(), deadline()),
+    start(*engine,
+          std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), some.size(), deadline()),
           [](const copy::Completion&) {});
   } else {
     const auto tier = static_cast<TierIndex>(1 + random_.below(manager_->lower().count()));
@@ -265,7 +281,8 @@ void World::pool() {
     Held held;
     held.slots.resize(1 + random_.below(6));
     held.conversation = random_.below(kConversations);
-    if (manager_->stack().allocate(ns_[1]->account(), held.slots, nullptr) == Code::ok) held_.push_back(std::move(held));
+    if (manager_->stack().allocate(ns_[1]->account(), held.slots, nullptr) == Code::ok)
+      held_.push_back(std::move(held));
     return;
   }
   if (held_.empty()) return;
@@ -296,7 +313,8 @@ void World::register_held(Held& held) {
   held.registered = true;
   for (size_t i = 0; i < held.slots.size(); ++i) {
     EXPECT_TRUE(codes[i] == Code::ok || codes[i] == Code::exists);
-    EXPECT_TRUE(filled(manager_->host().arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0))
+    EXPECT_TRUE(
+        filled(manager_->host().arena().payload(held.slots[i]).first(kBlockBytes), id, 0, held.conversation, i, 0))
         << "a registered block has other bytes than were written";
     ++seen.registered;
   }
@@ -307,7 +325,8 @@ void World::take() {
   const size_t n = random_.below(2);
   const std::vector<Key> some = chain(n, random_.below(kConversations), 1 + random_.below(8));
   std::vector<SlotId> slots(some.size(), kNoSlot);
-  slots.resize(manager_->host().table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->host().tick()));
+  slots.resize(
+      manager_->host().table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->host().tick()));
   seen.taken += slots.size();
   if (!slots.empty()) manager_->stack().keep_received(slots);
 }

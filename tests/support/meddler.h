@@ -22,9 +22,9 @@ class Meddler {
   explicit Meddler(Random& random) : random_(random) {}
 
   // Chances in [0, 1], for each message, of one of these changes.
-  double flip = 0;   // one bit of it
-  double cut = 0;    // its end is missing
-  double grow = 0;   // bytes follow it, more than any message may have now and then
+  double flip = 0;  // one bit of it
+  double cut = 0;   // its end is missing
+  double grow = 0;  // bytes follow it, more than any message may have now and then
   // Replaces, adds or removes bytes of the body, some taken from an earlier message, and computes the matching tag.
   // Only on connections without a key.
   double forge = 0;
@@ -36,10 +36,10 @@ class Meddler {
 
  private:
   struct Wire {
-    std::vector<std::byte> first[2];   // first message of each side, unchanged
+    std::vector<std::byte> first[2];  // first message of each side, unchanged
     uint64_t seen[2] = {0, 0};
     std::optional<std::array<KeyedMac, 2>> keys;  // by the side that sends
-    std::vector<std::byte> earlier[2];  // a message of that side, as it was said
+    std::vector<std::byte> earlier[2];            // a message of that side, as it was said
   };
 
   bool chance(double of);

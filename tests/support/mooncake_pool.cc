@@ -110,9 +110,9 @@ bool MooncakePool::start_master() {
   for (int tries = 0; tries < 5; ++tries) {
     const int port = free_pool_port();
     admin_port_ = free_pool_port();
-    master_ = launch("mooncake_master", {"--rpc_address=127.0.0.1", "--rpc_port=" + std::to_string(port),
-                                         "--metrics_host=127.0.0.1", "--metrics_port=" + std::to_string(admin_port_),
-                                         "--default_kv_lease_ttl=1s"});
+    master_ = launch("mooncake_master",
+                     {"--rpc_address=127.0.0.1", "--rpc_port=" + std::to_string(port), "--metrics_host=127.0.0.1",
+                      "--metrics_port=" + std::to_string(admin_port_), "--default_kv_lease_ttl=1s"});
     const bool answers =
         ends_within_a_minute([&] { return has_ended(master_) || ask("/health").find("ok") != std::string::npos; });
     if (!answers || master_ < 0) {
@@ -132,12 +132,11 @@ bool MooncakePool::start_master() {
 
 bool MooncakePool::start_lender() {
   for (int tries = 0; tries < 5; ++tries) {
-    lender_ = launch("mooncake_client", {"--host=127.0.0.1", "--global_segment_size=" + lent_,
-                                         "--master_server_address=" + address(), "--metadata_server=P2PHANDSHAKE",
-                                         "--port=" + std::to_string(free_pool_port())});
-    const bool answers = ends_within_a_minute([&] {
-      return has_ended(lender_) || ask("/get_all_segments").find("127.0.0.1:") != std::string::npos;
-    });
+    lender_ = launch("mooncake_client",
+                     {"--host=127.0.0.1", "--global_segment_size=" + lent_, "--master_server_address=" + address(),
+                      "--metadata_server=P2PHANDSHAKE", "--port=" + std::to_string(free_pool_port())});
+    const bool answers = ends_within_a_minute(
+        [&] { return has_ended(lender_) || ask("/get_all_segments").find("127.0.0.1:") != std::string::npos; });
     if (answers && lender_ > 0) return true;
     end(lender_);
   }

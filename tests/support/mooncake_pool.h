@@ -1,4 +1,5 @@
-// A pool of Mooncake's on the loopback: mooncake_master, and mooncake_client, which lends memory. Both end with the test.
+// A pool of Mooncake's on the loopback: mooncake_master, and mooncake_client, which lends memory. Both end with the
+// test.
 #pragma once
 
 #include <sys/types.h>

@@ -18,7 +18,8 @@ namespace kvbm::test {
 namespace {
 
 std::string network_program(const std::string& name) {
-  std::istringstream path(std::string(::getenv("PATH") != nullptr ? ::getenv("PATH") : "") + ":/usr/lib/openssh:/usr/lib/ssh");
+  std::istringstream path(std::string(::getenv("PATH") != nullptr ? ::getenv("PATH") : "") +
+                          ":/usr/lib/openssh:/usr/lib/ssh");
   for (std::string folder; std::getline(path, folder, ':');) {
     if (::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
   }

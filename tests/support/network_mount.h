@@ -1,5 +1,6 @@
-// A folder that a server gives over a network protocol: sshfs (FUSE) in front of an sftp-server of its own. Two mounts of
-// one folder are two hosts, each with a cache of its own. Needs sshfs, sftp-server and /dev/fuse; ends with the test.
+// A folder that a server gives over a network protocol: sshfs (FUSE) in front of an sftp-server of its own. Two mounts
+// of one folder are two hosts, each with a cache of its own. Needs sshfs, sftp-server and /dev/fuse; ends with the
+// test.
 #pragma once
 
 #include <sys/types.h>

@@ -153,7 +153,8 @@ void SimNode::bring(uint64_t n) {
   request.mode = manager::LookupMode::each;
   const Key key = key_of(n);
   auto match = manager::look_up(manager_->stack().keep(), ns_, {&plan_, 1}, {&key, 1}, request);
-  auto operation = std::make_shared<manager::PrefetchOperation>(manager_->stack().keep(), std::move(match), 1, after(3000 * kMs));
+  auto operation =
+      std::make_shared<manager::PrefetchOperation>(manager_->stack().keep(), std::move(match), 1, after(3000 * kMs));
   operation->start([this, n](const copy::Completion& completion) {
     ++ended;
     if (completion.items_done != 0 && check(n)) ++brought;

@@ -36,8 +36,8 @@ int as_another_user(Body&& body, uid_t user = kOtherUser) {
 // Writes a file of mode 0600 with that text, whatever the umask.
 inline bool write_own_file(const std::string& path, std::string_view text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written = fd >= 0 && fchmod(fd, 0600) == 0 &&
-                       write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (fd >= 0) close(fd);
   return written;
 }

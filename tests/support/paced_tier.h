@@ -20,7 +20,7 @@ namespace kvbm::test {
 struct Pace {
   uint64_t latency_ns = 0;
   double ns_per_byte = 0;
-  uint64_t gets = 0;  // items asked for so far
+  uint64_t gets = 0;     // items asked for so far
   bool damages = false;  // returned records have another first byte
   // Keeps puts in `kept`, unanswered, until the test calls answer_put().
   bool keeps_puts = false;
@@ -127,8 +127,8 @@ class PacedTier : public tier::Tier {
 
   // Serves the next item of the first batch, at the present speed.
   void serve() {
-    while (!queue_.empty() && (queue_.front()->batch == nullptr ||
-                               queue_.front()->next == queue_.front()->batch->items.size())) {
+    while (!queue_.empty() &&
+           (queue_.front()->batch == nullptr || queue_.front()->next == queue_.front()->batch->items.size())) {
       over(*queue_.front(), Code::ok);
       queue_.pop_front();
     }

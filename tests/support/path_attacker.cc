@@ -109,7 +109,8 @@ void PathAttacker::run() {
     for (size_t p = 0; p < pairs_.size(); ++p) {
       Pair& pair = *pairs_[p];
       for (int side = 0; side < 2 && !pair.broken; ++side) {
-        if ((fds[2 + 2 * p + static_cast<size_t>(side)].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(pair, side);
+        if ((fds[2 + 2 * p + static_cast<size_t>(side)].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+          read_from(pair, side);
       }
       for (int side = 0; side < 2 && !pair.broken; ++side) write_to(pair, side);
       if (pair.ways[0].shut && pair.ways[1].shut) pair.broken = true;

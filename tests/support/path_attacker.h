@@ -60,14 +60,14 @@ class PathAttacker {
 
  private:
   struct Way {
-    std::vector<std::byte> in;   // of a frame that is not whole
-    std::vector<std::byte> out;  // to be written
-    std::vector<std::byte> held;  // behind the next frame
+    std::vector<std::byte> in;                 // of a frame that is not whole
+    std::vector<std::byte> out;                // to be written
+    std::vector<std::byte> held;               // behind the next frame
     std::vector<std::vector<std::byte>> push;  // frames of a push of which more is to come
-    uint64_t rest = 0;           // rest of that push
-    uint64_t handshake = 2;      // frames of it still to come
-    uint8_t protect = 0;         // that this side wants
-    std::string tail;            // end of the passed bytes
+    uint64_t rest = 0;                         // rest of that push
+    uint64_t handshake = 2;                    // frames of it still to come
+    uint8_t protect = 0;                       // that this side wants
+    std::string tail;                          // end of the passed bytes
     bool ended = false, shut = false;
   };
   struct Pair {

@@ -82,11 +82,13 @@ std::unique_ptr<PoolMember> PoolMember::open(const MemberSetup& setup, std::stri
 }
 
 kvbm_status_t PoolMember::make(kvbm_error_t& error) {
-  std::vector<std::pair<std::string, std::string>> all = {
-      {"node.listen", setup_.listen},     {"node.peers", setup_.peers},
-      {"node.name", setup_.name},         {"node.pool", setup_.pool},
-      {"node.local", setup_.local},
-      {"node.key_file", setup_.key_file}, {"node.staging", std::to_string(setup_.staging_bytes)}};
+  std::vector<std::pair<std::string, std::string>> all = {{"node.listen", setup_.listen},
+                                                          {"node.peers", setup_.peers},
+                                                          {"node.name", setup_.name},
+                                                          {"node.pool", setup_.pool},
+                                                          {"node.local", setup_.local},
+                                                          {"node.key_file", setup_.key_file},
+                                                          {"node.staging", std::to_string(setup_.staging_bytes)}};
   all.insert(all.end(), setup_.settings.begin(), setup_.settings.end());
   std::vector<kvbm_setting_t> settings;
   for (const auto& [key, value] : all) settings.push_back({key.c_str(), value.c_str()});
@@ -112,8 +114,8 @@ kvbm_status_t PoolMember::make(kvbm_error_t& error) {
   if (status != KVBM_OK) return status;
   // Counts the slots by allocating until no slot is free.
   std::vector<kvbm_block_t> taken;
-  for (kvbm_block_t one = 0; setup_.counts_slots &&
-                             kvbm_manager_allocate(manager_, ns_, 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
+  for (kvbm_block_t one = 0;
+       setup_.counts_slots && kvbm_manager_allocate(manager_, ns_, 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
     taken.push_back(one);
   }
   slots_ = taken.size();

@@ -1,5 +1,5 @@
-#include "support/opaque_leaves.h"
 #include "support/pool_records.h"
+#include "support/opaque_leaves.h"
 
 #include <gtest/gtest.h>
 

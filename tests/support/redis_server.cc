@@ -53,7 +53,8 @@ void RedisServer::choose(Kind kind) { chosen = kind; }
 
 std::string RedisServer::missing(Kind kind) {
   if (!program(kind).empty()) return {};
-  return name_of(kind) + "-server is not here: tools/setup " + (kind == Kind::redis ? "--tests" : "--all-stores") + " installs it";
+  return name_of(kind) + "-server is not here: tools/setup " + (kind == Kind::redis ? "--tests" : "--all-stores") +
+         " installs it";
 }
 
 // Returns the program: redis-server in PATH, or Valkey of tools/setup.
@@ -92,9 +93,10 @@ bool RedisServer::start_again(bool with_data, std::vector<std::string> more, boo
 bool RedisServer::launch(const std::vector<std::string>& more, bool waits) {
   const std::string file = program(chosen);
   if (file.empty() || port_ == 0) return false;
-  std::vector<std::string> arguments = {file,       "--port", std::to_string(port_), "--bind", "127.0.0.1",      "--dir",
-                                        directory(), "--save", "",                    "--logfile", directory() + "/log",
-                                        "--repl-diskless-sync-delay", "0"};
+  std::vector<std::string> arguments = {file,        "--port",    std::to_string(port_), "--bind",
+                                        "127.0.0.1", "--dir",     directory(),           "--save",
+                                        "",          "--logfile", directory() + "/log",  "--repl-diskless-sync-delay",
+                                        "0"};
   arguments.insert(arguments.end(), options_.begin(), options_.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {

@@ -1,4 +1,5 @@
-// A real Redis or Valkey server in a process and a directory of its own, on a free port of the loopback; ends with the test.
+// A real Redis or Valkey server in a process and a directory of its own, on a free port of the loopback; ends with the
+// test.
 #pragma once
 
 #include <sys/types.h>

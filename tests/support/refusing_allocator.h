@@ -40,14 +40,10 @@ void* operator new(size_t n) { return take_or_throw(n, 1); }
 void* operator new[](size_t n) { return take_or_throw(n, 1); }
 void* operator new(size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
 void* operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
-void* operator new(size_t n, const std::nothrow_t&) noexcept try {
-  return take_or_throw(n, 1);
-} catch (...) {
+void* operator new(size_t n, const std::nothrow_t&) noexcept try { return take_or_throw(n, 1); } catch (...) {
   return nullptr;
 }
-void* operator new[](size_t n, const std::nothrow_t&) noexcept try {
-  return take_or_throw(n, 1);
-} catch (...) {
+void* operator new[](size_t n, const std::nothrow_t&) noexcept try { return take_or_throw(n, 1); } catch (...) {
   return nullptr;
 }
 void* operator new(size_t n, std::align_val_t a, const std::nothrow_t&) noexcept try {

@@ -141,8 +141,8 @@ bool S3Server::launch() {
   return false;
 }
 
-// Returns whether the server serves requests. minio calls itself ready while it still refuses all of them with 503; then
-// it refuses those that are not signed with 403.
+// Returns whether the server serves requests. minio calls itself ready while it still refuses all of them with 503;
+// then it refuses those that are not signed with 403.
 bool S3Server::answers() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval second = {1, 0};

@@ -24,8 +24,8 @@ struct HttpAnswer {
   std::string body;
   long declared_bytes = -1;  // Content-Length, where it is not the body's
   enum class End { keeps, closes, hangs, drips } end = End::keeps;
-  // closes: the connection ends after the body. hangs: nothing follows until the server ends. drips: the body follows one
-  // byte every 20 ms.
+  // closes: the connection ends after the body. hangs: nothing follows until the server ends. drips: the body follows
+  // one byte every 20 ms.
 };
 
 class ScriptedHttp {

@@ -60,13 +60,12 @@ void SimCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done 
   codec::Recipe recipe;
   if (coding.mode != 0) recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
   Scratch scratch(slice);
-  const auto made = encode_slice(
-      slice, scratch.bytes(),
-      [&](const codec::HeadView& head, ConstBytes payload, const codec::RecordForm& form, MutableBytes out_head,
-          MutableBytes out_payload) {
-        return codec::encode_record(head, payload, form, recipe, keys.get(), sim_.random(), out_head, out_payload,
-                                    workspace_);
-      });
+  const auto made = encode_slice(slice, scratch.bytes(),
+                                 [&](const codec::HeadView& head, ConstBytes payload, const codec::RecordForm& form,
+                                     MutableBytes out_head, MutableBytes out_payload) {
+                                   return codec::encode_record(head, payload, form, recipe, keys.get(), sim_.random(),
+                                                               out_head, out_payload, workspace_);
+                                 });
   if (made.ok()) ++coded_;
   EXPECT_TRUE(made.ok() || made.status().code() == Code::again) << made.status().message();
   tell(sim_.clock().now_ns() + 1000 + sim_.random().below(delay_ns), made.ok() ? Status() : made.status(),
@@ -76,11 +75,11 @@ void SimCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done 
 void SimCoder::decode(cluster::session::PeerId, const SliceInSlot& slice, uint64_t bytes, Done done) {
   Scratch scratch(slice);
   const codec::DecodeRules rules{keys.get(), false};
-  const Status status = decode_slice(
-      slice, bytes, scratch.bytes(),
-      [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
-        return codec::decode_record(coded, stored, rules, 0, 0, head, payload, workspace_);
-      });
+  const Status status =
+      decode_slice(slice, bytes, scratch.bytes(),
+                   [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
+                     return codec::decode_record(coded, stored, rules, 0, 0, head, payload, workspace_);
+                   });
   ++(status.ok() ? decoded_ : refused_);
   tell(sim_.clock().now_ns() + 1000 + sim_.random().below(delay_ns), status, bytes,
        std::make_shared<Done>(std::move(done)));

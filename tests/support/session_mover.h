@@ -20,9 +20,9 @@ class SimMover final : public cluster::session::SliceMover {
   explicit SimMover(SimExecutor& sim) : sim_(sim) {}
   ~SimMover() override { *gone_ = true; }
 
-  double spoil = 0;              // of scatters that find damage
+  double spoil = 0;  // of scatters that find damage
   uint64_t delay_ns = 300'000;
-  bool held = false;             // nothing ends until release()
+  bool held = false;  // nothing ends until release()
   // Number of the machine that the device is in; 0: it shares nothing. Memory shared by one mover can be mapped by
   // others, and stays mapped when its owner is gone.
   uint8_t machine = 0;

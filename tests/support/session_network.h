@@ -32,9 +32,9 @@ class SessionNetwork {
  public:
   using Node = uint32_t;
   struct Faults {
-    double garble = 0;  // a pushed byte is changed, or the last ones are missing
-    double full = 0;    // send() says again
-    double refuse = 0;  // post() says again
+    double garble = 0;    // a pushed byte is changed, or the last ones are missing
+    double full = 0;      // send() says again
+    double refuse = 0;    // post() says again
     bool closed = false;  // push() says closed: its peer has died, and on_closed is still to come
     // Chances of attacks by an admitted peer that a channel cannot detect: a message is delivered twice, before an
     // earlier one, or never.
@@ -50,8 +50,8 @@ class SessionNetwork {
   // Settings of a node's transport for device memory.
   struct Direct {
     bool takes = false;
-    bool refuses = false;  // to register any
-    double fails = 0;      // transfers of it; their connection lives
+    bool refuses = false;              // to register any
+    double fails = 0;                  // transfers of it; their connection lives
     std::vector<MutableBytes> memory;  // that was registered
   };
   Direct& direct(Node node) { return nodes_[node].direct; }

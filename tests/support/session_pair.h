@@ -1,4 +1,5 @@
-// Two prefill ranks and a decode rank that wants all that they have, any of them on a device: some slices of four layers.
+// Two prefill ranks and a decode rank that wants all that they have, any of them on a device: some slices of four
+// layers.
 #pragma once
 
 #include <gtest/gtest.h>

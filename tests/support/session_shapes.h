@@ -98,7 +98,6 @@ cluster::session::Facts random_facts(Random& random, bool large);
 SideShape random_side(const cluster::session::Facts& facts, Random& random, uint64_t tokens);
 // The ranks of a side; those without any layer are left out. A sliding window has only its last tokens.
 std::vector<RankEngine> make_side(const cluster::session::Facts& facts, const SideShape& shape, uint64_t tokens,
-                                  Random& random,
-                                  std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+                                  Random& random, std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace kvbm::test

@@ -53,8 +53,8 @@ SessionNode::SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& o
   r.note = s.note;
   r.least_direct_bytes = options.least_direct_bytes;
   if (options.codes) r.coder = &coder;
-  receiver = std::make_unique<Receiver>(
-      r, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(), net.link(id));
+  receiver = std::make_unique<Receiver>(r, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(),
+                                        net.link(id));
 }
 
 void SessionNode::on_event(const ReceiverEvent& e) {

@@ -28,16 +28,14 @@
 
 namespace kvbm::test {
 
-inline uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
+inline uint64_t now_ns() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
 
 struct ShareCommand {
   enum What : uint32_t { open, store, flush, look, role, invalidate, drop, in_child, fill, empty, leave };
   uint32_t what = role;
   uint32_t host_only = 0;
-  uint64_t first = 0;    // blocks by number
-  uint64_t n = 0;        // flush: so many at once; fill: leaves room for so many
+  uint64_t first = 0;     // blocks by number
+  uint64_t n = 0;         // flush: so many at once; fill: leaves room for so many
   uint64_t bytes = 8192;  // of a block
   uint64_t disk_bytes = 256ULL << 20;
   uint64_t write_bytes_per_s = 0;  // of the disk; 0: as it can
@@ -49,10 +47,10 @@ struct ShareCommand {
 struct ShareReply {
   int32_t status = 0;
   uint32_t role = 0;
-  uint64_t pid = 0;       // of the owner
-  uint64_t done = 0;      // store: ok; look: found and loaded; flush: said KVBM_PARTIAL; fill: blocks
-  uint64_t gone = 0;      // store: items without an owner
-  uint64_t wrong = 0;     // look: loaded with other bytes than were stored
+  uint64_t pid = 0;    // of the owner
+  uint64_t done = 0;   // store: ok; look: found and loaded; flush: said KVBM_PARTIAL; fill: blocks
+  uint64_t gone = 0;   // store: items without an owner
+  uint64_t wrong = 0;  // look: loaded with other bytes than were stored
   uint64_t took_ns = 0;
   uint64_t clients = 0;
   uint64_t takeovers = 0;
@@ -83,17 +81,28 @@ class ShareWorker {
 
   void follow(const ShareCommand& command, ShareReply& reply) {
     switch (command.what) {
-      case ShareCommand::open: return open(command, reply);
-      case ShareCommand::store: return store(command, reply);
-      case ShareCommand::flush: return flush(command, reply);
-      case ShareCommand::look: return look(command, reply);
-      case ShareCommand::invalidate: return invalidate(reply);
-      case ShareCommand::drop: return drop(command, reply);
-      case ShareCommand::in_child: return in_child(reply);
-      case ShareCommand::fill: return fill(command, reply);
-      case ShareCommand::empty: return empty();
-      case ShareCommand::leave: return store_.close();
-      default: return role(reply);
+      case ShareCommand::open:
+        return open(command, reply);
+      case ShareCommand::store:
+        return store(command, reply);
+      case ShareCommand::flush:
+        return flush(command, reply);
+      case ShareCommand::look:
+        return look(command, reply);
+      case ShareCommand::invalidate:
+        return invalidate(reply);
+      case ShareCommand::drop:
+        return drop(command, reply);
+      case ShareCommand::in_child:
+        return in_child(reply);
+      case ShareCommand::fill:
+        return fill(command, reply);
+      case ShareCommand::empty:
+        return empty();
+      case ShareCommand::leave:
+        return store_.close();
+      default:
+        return role(reply);
     }
   }
 

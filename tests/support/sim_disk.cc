@@ -30,7 +30,10 @@ bool is_aligned(uint64_t offset, std::span<const IoRun> runs) {
 class SimFile final : public File {
  public:
   SimFile(std::shared_ptr<SimDisk::State> state, std::shared_ptr<SimInode> inode, bool writable, bool direct)
-      : state_(std::move(state)), inode_(std::move(inode)), generation_(state_->generation), writable_(writable),
+      : state_(std::move(state)),
+        inode_(std::move(inode)),
+        generation_(state_->generation),
+        writable_(writable),
         direct_(direct) {}
 
   void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
@@ -144,8 +147,7 @@ class SimDirectory final : public Directory {
       change({SimEntryChange::Kind::create, key, "", std::make_shared<SimInode>()});
       found = folder().entries.find(key);
     }
-    return std::unique_ptr<File>(
-        std::make_unique<SimFile>(state_, found->second, mode != OpenMode::read_only, direct));
+    return std::unique_ptr<File>(std::make_unique<SimFile>(state_, found->second, mode != OpenMode::read_only, direct));
   }
   Result<std::vector<std::string>> list() override {
     if (Status s = enter(SimDisk::Op::list, "x"); !s.ok()) return s;

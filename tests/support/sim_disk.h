@@ -41,15 +41,15 @@ class SimDisk final : public FileSystem {
 
   // Chances in [0, 1] that an operation meets the fault. All but the errors are silent.
   struct Faults {
-    double read_error = 0;        // Code::io_error, nothing moved
-    double write_error = 0;       // Code::io_error, nothing written
-    double write_full = 0;        // Code::disk_full, a prefix written
-    double sync_error = 0;        // Code::io_error, nothing made durable, by later syncs that succeed neither
-    double short_read = 0;        // fewer bytes than asked, as at the end of a file
-    double flip_on_read = 0;      // one bit of the returned bytes
-    double flip_at_rest = 0;      // one bit of what is written
-    double misdirected_write = 0; // lands some whole pages away, in the same file
-    double lost_write = 0;        // reported as done, nothing written
+    double read_error = 0;         // Code::io_error, nothing moved
+    double write_error = 0;        // Code::io_error, nothing written
+    double write_full = 0;         // Code::disk_full, a prefix written
+    double sync_error = 0;         // Code::io_error, nothing made durable, by later syncs that succeed neither
+    double short_read = 0;         // fewer bytes than asked, as at the end of a file
+    double flip_on_read = 0;       // one bit of the returned bytes
+    double flip_at_rest = 0;       // one bit of what is written
+    double misdirected_write = 0;  // lands some whole pages away, in the same file
+    double lost_write = 0;         // reported as done, nothing written
   };
   Faults faults;
   // A transfer takes between these, drawn evenly.

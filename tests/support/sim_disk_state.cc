@@ -136,13 +136,12 @@ Status SimDisk::State::enter(Op op) {
   const auto i = static_cast<size_t>(op);
   ++counts[i];
   sim.note("disk", i);
-  if (planned[i].left > 0 && --planned[i].left == 0) return Status(planned[i].code, "planned fault of the simulated disk");
+  if (planned[i].left > 0 && --planned[i].left == 0)
+    return Status(planned[i].code, "planned fault of the simulated disk");
   return {};
 }
 
-bool SimDisk::State::chance(double p) {
-  return p > 0 && static_cast<double>(sim.random().next() >> 11) * 0x1p-53 < p;
-}
+bool SimDisk::State::chance(double p) { return p > 0 && static_cast<double>(sim.random().next() >> 11) * 0x1p-53 < p; }
 
 uint64_t SimDisk::State::used() const {
   uint64_t sum = 0;
@@ -199,7 +198,8 @@ Result<size_t> SimDisk::State::read(const SimInode& inode, uint64_t offset, std:
   for (const IoRun& run : runs) {
     const size_t n = std::min(run.bytes, give - moved);
     inode.read(offset + moved, {run.data, n});
-    if (flip / 8 >= moved && flip / 8 < moved + n) run.data[flip / 8 - moved] ^= static_cast<std::byte>(1u << (flip % 8));
+    if (flip / 8 >= moved && flip / 8 < moved + n)
+      run.data[flip / 8 - moved] ^= static_cast<std::byte>(1u << (flip % 8));
     moved += n;
   }
   return give;

@@ -17,7 +17,7 @@ struct SimInode {
   std::map<uint64_t, SimPage> pages;
   std::map<uint64_t, SimPage> durable;
   std::map<uint64_t, uint64_t> version;  // of the pages in `durable`: counts their changes
-  std::set<uint64_t> lost;               // of the pages in `durable`: those of a failed sync, that no later one makes durable
+  std::set<uint64_t> lost;  // of the pages in `durable`: those of a failed sync, that no later one makes durable
   uint64_t size = 0;
   uint64_t durable_size = 0;
   uint64_t allocated = 0;
@@ -62,9 +62,9 @@ struct SimPending {
   SimDisk::Op op;
   std::shared_ptr<SimInode> inode;
   uint64_t offset = 0;
-  std::vector<IoRun> runs;        // reads
-  std::vector<std::byte> data;    // writes: a copy, since a killed process takes its memory along
-  SimSnapshot snapshot;           // syncs
+  std::vector<IoRun> runs;      // reads
+  std::vector<std::byte> data;  // writes: a copy, since a killed process takes its memory along
+  SimSnapshot snapshot;         // syncs
   IoDone done;
   UniqueFunction<void(Status)> synced;
 };

@@ -72,7 +72,8 @@ void SimStore::apply(ObjectRequest& r) {
     case Verb::put: {
       auto& object = bucket_->objects[r.name];
       object.bytes.assign(r.data.bytes.get(), r.data.bytes.get() + r.bytes);
-      object.seen_ns = sim_.clock().now_ns() + (bucket_->list_delay_ns != 0 ? sim_.random().below(bucket_->list_delay_ns) : 0);
+      object.seen_ns =
+          sim_.clock().now_ns() + (bucket_->list_delay_ns != 0 ? sim_.random().below(bucket_->list_delay_ns) : 0);
       return;
     }
     case Verb::remove:
@@ -118,9 +119,16 @@ void SimStore::list(ObjectRequest& r) {
   }
   if (chance(control_->faults.lying_list)) {
     switch (sim_.random().below(3)) {
-      case 0: out = out + out; break;
-      case 1: out = std::string("v9/x") + '\0' + out; break;
-      default: r.more = true; out.clear(); break;
+      case 0:
+        out = out + out;
+        break;
+      case 1:
+        out = std::string("v9/x") + '\0' + out;
+        break;
+      default:
+        r.more = true;
+        out.clear();
+        break;
     }
     out.resize(std::min<size_t>(out.size(), r.bytes));
   }

@@ -20,8 +20,8 @@ std::array<std::byte, copy::tcp::kHeaderBytes> header_of(const SimPacket& packet
   using copy::tcp::Kind;
   std::array<std::byte, copy::tcp::kHeaderBytes> out;
   const Kind kind = packet.kind == SimPacketKind::message ? Kind::message : packet.first ? Kind::bulk : Kind::more;
-  copy::tcp::encode({kind, static_cast<uint32_t>(bytes), packet.first ? packet.tag : 0, packet.first ? packet.total : 0},
-                    out.data());
+  copy::tcp::encode(
+      {kind, static_cast<uint32_t>(bytes), packet.first ? packet.tag : 0, packet.first ? packet.total : 0}, out.data());
   return out;
 }
 
@@ -330,8 +330,8 @@ bool SimTransport::open_guarded(End& end, SimPacket& packet) {
   const size_t n = packet.bytes.size() < tag ? 0 : packet.bytes.size() - tag;
   const MutableBytes payload = MutableBytes(packet.bytes).first(n);
   if (packet.bytes.size() >= tag &&
-      end.receives->begin(header_of(packet, n), n, codec::AesGcm::Use::open) == Code::ok && end.receives->open(payload) &&
-      end.receives->verify(packet.bytes.data() + n)) {
+      end.receives->begin(header_of(packet, n), n, codec::AesGcm::Use::open) == Code::ok &&
+      end.receives->open(payload) && end.receives->verify(packet.bytes.data() + n)) {
     packet.bytes.resize(n);
     return true;
   }

@@ -114,7 +114,7 @@ class SimTransport {
     Post active;                        // the push that is coming in
     bool active_posted = false;
     uint64_t active_tag = 0, active_at = 0, active_total = 0;
-    uint64_t rest = 0;  // of the push that is coming in, which chunks must bring
+    uint64_t rest = 0;                                  // of the push that is coming in, which chunks must bring
     std::unique_ptr<copy::FrameGuard> sends, receives;  // null: what leaves, or arrives, has no tags
     Code status = Code::ok;
     std::string reason;

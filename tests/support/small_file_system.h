@@ -1,5 +1,6 @@
 // A file system of a few MiB in memory, for tests of what happens when it is full. Mounted by the super-user, or in a
-// name space of this process's own, which it then stays in; where the system allows neither, ok() is false and why() says so.
+// name space of this process's own, which it then stays in; where the system allows neither, ok() is false and why()
+// says so.
 #pragma once
 
 #include <fcntl.h>

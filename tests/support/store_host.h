@@ -136,15 +136,12 @@ class Host {
 
   // Returns the number of lines of the log that contain `part`.
   [[nodiscard]] size_t count_said(std::string_view part) const {
-    return static_cast<size_t>(std::count_if(said.begin(), said.end(), [part](const std::string& line) {
-      return line.find(part) != std::string::npos;
-    }));
+    return static_cast<size_t>(std::count_if(
+        said.begin(), said.end(), [part](const std::string& line) { return line.find(part) != std::string::npos; }));
   }
 
  private:
-  static void note(void* self, const LogMessage& message) {
-    static_cast<Host*>(self)->said.emplace_back(message.text);
-  }
+  static void note(void* self, const LogMessage& message) { static_cast<Host*>(self)->said.emplace_back(message.text); }
   void check(tier::GetBatch& b, size_t i, uint64_t n, std::set<uint64_t>* right) {
     const tier::GetItem& item = b.items[i];
     if (b.status[i] != Code::ok) {

@@ -1,5 +1,5 @@
-// Which file a test belongs to, and so which suite (main.cc). GoogleTest says where a test was written, which is another file
-// than its own where several suites run the same tests on worlds of their own.
+// Which file a test belongs to, and so which suite (main.cc). GoogleTest says where a test was written, which is
+// another file than its own where several suites run the same tests on worlds of their own.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Where a test's data is: beside its source, or where KVBMTEST_DATA says, for programs that run on another machine than they
-// were built on.
+// Where a test's data is: beside its source, or where KVBMTEST_DATA says, for programs that run on another machine than
+// they were built on.
 #pragma once
 
 #include <cstdlib>

@@ -25,9 +25,9 @@ namespace {
 constexpr uint64_t kBlock = 64 << 10;
 constexpr uint64_t kHostBytes = 24 << 20;
 constexpr uint64_t kDiskBytes = 256 << 20;
-constexpr size_t kBatch = 32;    // blocks of a store call
+constexpr size_t kBatch = 32;     // blocks of a store call
 constexpr size_t kStored = 1024;  // blocks before the measurement: more than the host has
-constexpr size_t kRecent = 64;   // newest blocks: the host has them for certain
+constexpr size_t kRecent = 64;    // newest blocks: the host has them for certain
 constexpr size_t kLoad = 4;
 constexpr int kLoads = 1500;
 constexpr int kStoreEvery = 8;
@@ -42,8 +42,8 @@ struct Server {
   std::set<kvbm_store_op_t*> hanging;
 };
 
-kvbm_status_t open_beside(const kvbm_store_config_t* config, uint64_t /*timeout_ns*/, kvbm_store_facts_t* facts, void** out,
-                          char* /*message*/) {
+kvbm_status_t open_beside(const kvbm_store_config_t* config, uint64_t /*timeout_ns*/, kvbm_store_facts_t* facts,
+                          void** out, char* /*message*/) {
   auto beside = std::make_unique<Server>();
   beside->config = config;
   std::snprintf(facts->description, sizeof facts->description, "a store of kvbm bench");
@@ -80,8 +80,8 @@ void cancel_beside(void* of, kvbm_store_op_t* op) {
 void close_beside(void* of) { std::unique_ptr<Server>(static_cast<Server*>(of)).reset(); }
 
 template <Kind kind>
-constexpr kvbm_store_table_t kTable = {sizeof(kvbm_store_table_t), KVBM_STORE_ABI,     "bench",       nullptr,     0,
-                                       open_beside,                start_beside<kind>, cancel_beside, close_beside};
+constexpr kvbm_store_table_t kTable = {sizeof(kvbm_store_table_t), KVBM_STORE_ABI, "bench",     nullptr, 0, open_beside,
+                                       start_beside<kind>,         cancel_beside,  close_beside};
 constexpr const kvbm_store_table_t* kTables[] = {&kTable<Kind::works>, &kTable<Kind::fails>, &kTable<Kind::hangs>};
 
 template <class T, void (*kRelease)(T*)>
@@ -158,7 +158,8 @@ class World {
     const Stopwatch watch;
     kvbm_status_t status = kvbm_cache_lookup(cache_.get(), keys.data(), kLoad, &look, &found, &n);
     const Match match(found);
-    if (status != KVBM_OK || n != kLoad) return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
+    if (status != KVBM_OK || n != kLoad)
+      return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
     kvbm_load_options_t options;
     kvbm_load_options_init(&options, sizeof options);
     options.keep_below = from;
@@ -238,7 +239,8 @@ Status measure(const std::string& dir, Kind kind, Tails& out) {
 
 Status measure_all(int rounds, std::vector<Row>& rows) {
   const Scratch scratch(terminal::temp_directory());
-  if (scratch.path().empty()) return {Code::io_error, "no temporary directory could be made", terminal::temp_directory()};
+  if (scratch.path().empty())
+    return {Code::io_error, "no temporary directory could be made", terminal::temp_directory()};
   Tails tails[std::size(kTables)];
   Status status;
   for (int round = 0; round < rounds && status.ok(); ++round) {

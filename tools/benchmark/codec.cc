@@ -22,7 +22,7 @@ struct Leaf {
   ConstBytes raw;
   uint64_t raw_hash = 0;
   bool is_k = false;
-  MutableBytes room;     // buffer for the coded leaf
+  MutableBytes room;  // buffer for the coded leaf
   MutableBytes decoded;
   codec::Encoded coded;
 };

@@ -32,8 +32,7 @@ Status round(DiskStore& store, size_t n, uint64_t compute_ns, Times& times) {
   times.everything.push_back(everything.value());
   const auto weighed = store.load_weighed(n, compute_ns);
   if (!weighed.ok()) return weighed.status();
-  times.weighed.push_back(weighed.value().seconds +
-                          static_cast<double>(weighed.value().left * compute_ns) / 1e9);
+  times.weighed.push_back(weighed.value().seconds + static_cast<double>(weighed.value().left * compute_ns) / 1e9);
   return {};
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kChainMiB = 1 << 20;
 constexpr uint64_t kPromptBytes = 256 * kChainMiB;
 constexpr uint64_t kHostShare = 8;
-constexpr uint64_t kChainHeadBytes = 4096;   // of a record of these sizes
+constexpr uint64_t kChainHeadBytes = 4096;        // of a record of these sizes
 constexpr uint64_t kChainFlight = 8 * kChainMiB;  // as in disk.cc
 
 class ChainBench {

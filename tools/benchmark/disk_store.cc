@@ -137,8 +137,7 @@ Result<DiskStore::Weighed> DiskStore::load_weighed(size_t n, uint64_t compute_bl
   kvbm_match_t* match = nullptr;
   size_t found = 0;
   const Stopwatch watch;
-  kvbm_status_t status =
-      kvbm_manager_lookup(store_->manager(), store_->ns(), keys_.data(), n, nullptr, &match, &found);
+  kvbm_status_t status = kvbm_manager_lookup(store_->manager(), store_->ns(), keys_.data(), n, nullptr, &match, &found);
   if (status != KVBM_OK || found != n) {
     kvbm_match_release(match);
     return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);

@@ -28,14 +28,23 @@ Handle some_handle() {
 
 CuResult attribute(int* value, int which, CuDevice) {
   switch (which) {
-    case kCuMultiprocessors: *value = 132; break;
-    case kCuMajor: *value = 9; break;
-    case kCuAsyncEngines: *value = 3; break;
+    case kCuMultiprocessors:
+      *value = 132;
+      break;
+    case kCuMajor:
+      *value = 9;
+      break;
+    case kCuAsyncEngines:
+      *value = 3;
+      break;
     case kCuCanMapHostMemory:
     case kCuUnifiedAddressing:
     case kCuStreamMemory64:
-    case kCuHostPointerForRegistered: *value = 1; break;
-    default: *value = 0;
+    case kCuHostPointerForRegistered:
+      *value = 1;
+      break;
+    default:
+      *value = 0;
   }
   return kCuSuccess;
 }
@@ -45,17 +54,29 @@ CuResult pointer_attribute(void* value, int which, CuPointer pointer) {
   if (pointer < base || pointer >= base + bytes) return kCuInvalidValue;
   uint64_t said = 0;
   switch (which) {
-    case kCuPointerContext: said = reinterpret_cast<uintptr_t>(some_handle<CuContext>()); break;
-    case kCuPointerMemoryType: said = kCuMemoryDevice; break;
-    case kCuPointerDevicePointer: said = pointer; break;
+    case kCuPointerContext:
+      said = reinterpret_cast<uintptr_t>(some_handle<CuContext>());
+      break;
+    case kCuPointerMemoryType:
+      said = kCuMemoryDevice;
+      break;
+    case kCuPointerDevicePointer:
+      said = pointer;
+      break;
     case kCuPointerRangeStart:
-    case kCuPointerMappingStart: said = base; break;
+    case kCuPointerMappingStart:
+      said = base;
+      break;
     case kCuPointerRangeSize:
-    case kCuPointerMappingSize: said = bytes; break;
-    default: break;
+    case kCuPointerMappingSize:
+      said = bytes;
+      break;
+    default:
+      break;
   }
   // Ordinals and types have four bytes, whatever the size of the caller's variable.
-  const bool is_small = which == kCuPointerMemoryType || which == kCuPointerDeviceOrdinal || which == kCuPointerIsManaged;
+  const bool is_small =
+      which == kCuPointerMemoryType || which == kCuPointerDeviceOrdinal || which == kCuPointerIsManaged;
   std::memcpy(value, &said, is_small ? sizeof(uint32_t) : sizeof said);
   return kCuSuccess;
 }
@@ -74,14 +95,18 @@ void fill_in(Driver& d) {
   d.cuGetErrorString = d.cuGetErrorName;
   d.cuDeviceGetCount = [](int* count) { return *count = 1, kCuSuccess; };
   d.cuDeviceGet = [](CuDevice* device, int) { return *device = 0, kCuSuccess; };
-  d.cuDeviceGetName = [](char* name, int size, CuDevice) { return (void)std::snprintf(name, static_cast<size_t>(size), "free"), kCuSuccess; };
+  d.cuDeviceGetName = [](char* name, int size, CuDevice) {
+    return (void)std::snprintf(name, static_cast<size_t>(size), "free"), kCuSuccess;
+  };
   d.cuDeviceGetUuid = [](CuUuid* uuid, CuDevice) { return *uuid = {}, kCuSuccess; };
   d.cuDeviceGetPCIBusId = [](char* text, int size, CuDevice) {
     return (void)std::snprintf(text, static_cast<size_t>(size), "ffff:00:00.0"), kCuSuccess;
   };
   d.cuDeviceGetAttribute = attribute;
   d.cuDeviceTotalMem = [](size_t* bytes, CuDevice) { return *bytes = size_t{80} << 30, kCuSuccess; };
-  d.cuDevicePrimaryCtxRetain = [](CuContext* context, CuDevice) { return *context = some_handle<CuContext>(), kCuSuccess; };
+  d.cuDevicePrimaryCtxRetain = [](CuContext* context, CuDevice) {
+    return *context = some_handle<CuContext>(), kCuSuccess;
+  };
   d.cuDevicePrimaryCtxRelease = [](CuDevice) { return kCuSuccess; };
   d.cuCtxPushCurrent = [](CuContext) { return kCuSuccess; };
   d.cuCtxPopCurrent = [](CuContext* context) { return *context = some_handle<CuContext>(), kCuSuccess; };
@@ -89,10 +114,12 @@ void fill_in(Driver& d) {
   d.cuCtxGetStreamPriorityRange = [](int* least, int* greatest) { return *least = 0, *greatest = -5, kCuSuccess; };
   d.cuModuleLoadData = [](CuModule* module, const void*) { return *module = some_handle<CuModule>(), kCuSuccess; };
   d.cuModuleUnload = [](CuModule) { return kCuSuccess; };
-  d.cuModuleGetFunction = [](CuFunction* f, CuModule, const char*) { return *f = some_handle<CuFunction>(), kCuSuccess; };
+  d.cuModuleGetFunction = [](CuFunction* f, CuModule, const char*) {
+    return *f = some_handle<CuFunction>(), kCuSuccess;
+  };
   d.cuFuncLoad = [](CuFunction) { return kCuSuccess; };
-  d.cuLaunchKernel = [](CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void**,
-                        void**) { return counted(); };
+  d.cuLaunchKernel = [](CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream,
+                        void**, void**) { return counted(); };
   d.cuMemAlloc = allocate;
   d.cuMemFree = [](CuPointer) { return kCuSuccess; };
   d.cuMemHostAlloc = [](void** out, size_t bytes, unsigned) {
@@ -102,7 +129,9 @@ void fill_in(Driver& d) {
   d.cuMemFreeHost = [](void* memory) { return std::free(memory), kCuSuccess; };
   d.cuMemHostRegister = [](void* memory, size_t bytes, unsigned) { return std::memset(memory, 1, bytes), kCuSuccess; };
   d.cuMemHostUnregister = [](void*) { return kCuSuccess; };
-  d.cuMemHostGetDevicePointer = [](CuPointer* out, void* memory, unsigned) { return *out = address_of(memory), kCuSuccess; };
+  d.cuMemHostGetDevicePointer = [](CuPointer* out, void* memory, unsigned) {
+    return *out = address_of(memory), kCuSuccess;
+  };
   d.cuPointerGetAttribute = pointer_attribute;
   d.cuPointerSetAttribute = [](const void*, int, CuPointer) { return kCuSuccess; };
   d.cuFlushGPUDirectRDMAWrites = [](int, int) { return counted(); };

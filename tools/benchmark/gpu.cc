@@ -157,8 +157,8 @@ class Moved {
 };
 
 // Moves leaves out or in, in turns with one copy of as many bytes.
-Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out, int rounds, GpuPace& pace,
-             Samples& samples, MovedShape& shape) {
+Status moved(GpuWorld& world, std::span<const device::LeafMove> leaves, uint64_t bytes, bool out, int rounds,
+             GpuPace& pace, Samples& samples, MovedShape& shape) {
   Moved seen(world, leaves, bytes, out);
   const device::CuPointer records = world.host(world.records());
   const Status s = alternate(

@@ -42,12 +42,14 @@ Bound moved_bound(const MovedShape& shape) {
   if (!(shape.limit_seconds > 0)) return out;
   const double wire = shape.limit_seconds;
   at_most(out, wire / (shape.first_seconds + std::max(wire, shape.host_seconds)),
-          shape.host_seconds > wire ? text("the host works for %.0f us", shape.host_seconds * 1e6)
-                                    : text("the host plans for %.0f us before the first launch", shape.first_seconds * 1e6));
+          shape.host_seconds > wire
+              ? text("the host works for %.0f us", shape.host_seconds * 1e6)
+              : text("the host plans for %.0f us before the first launch", shape.first_seconds * 1e6));
   if (shape.mapped && shape.out) at_most(out, kMappedShare, "requests of 128 bytes");
   if (!shape.mapped && shape.run_bytes != 0 && shape.bytes != 0) {
     const double run = wire * static_cast<double>(shape.run_bytes) / static_cast<double>(shape.bytes);
-    at_most(out, run / std::max(run, kCopyBegins), text("copies of %.0f KiB", static_cast<double>(shape.run_bytes) / 1024));
+    at_most(out, run / std::max(run, kCopyBegins),
+            text("copies of %.0f KiB", static_cast<double>(shape.run_bytes) / 1024));
   }
   return out;
 }
@@ -55,7 +57,8 @@ Bound moved_bound(const MovedShape& shape) {
 Bound latency_bound(const MovedShape& shape) {
   Bound out{1, "the link"};
   const double more = shape.host_seconds + kLaunchAndWake;
-  at_most(out, shape.limit_seconds / (shape.limit_seconds + more), text("%.0f us of host, launch and waking", more * 1e6));
+  at_most(out, shape.limit_seconds / (shape.limit_seconds + more),
+          text("%.0f us of host, launch and waking", more * 1e6));
   return out;
 }
 

@@ -21,8 +21,8 @@ struct MovedShape {
   double host_seconds = 0;   // work of the caller's thread for all batches
   double first_seconds = 0;  // part of it until the first launch
   uint64_t bytes = 0;
-  uint64_t run_bytes = 0;    // average length of neighbours in host memory
-  bool mapped = false;       // true: kernels read and write host memory; false: copy engines do
+  uint64_t run_bytes = 0;  // average length of neighbours in host memory
+  bool mapped = false;     // true: kernels read and write host memory; false: copy engines do
   bool out = false;
 };
 [[nodiscard]] Bound moved_bound(const MovedShape& shape);

@@ -15,7 +15,7 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kPage = 32ULL << 10;
-constexpr uint32_t kRow = 64;     // of the sample: an element of a head
+constexpr uint32_t kRow = 64;      // of the sample: an element of a head
 constexpr size_t kDifferent = 64;  // different leaves, which repeat
 
 struct CodedLeaf {
@@ -71,8 +71,8 @@ Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace
         [&] { return world.copy(world.spare(), world.host(world.records()), shape.bytes()); });
     if (!s.ok()) return s;
     const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
-    Row row = more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(samples.ours), "GB/s",
-                             gigabytes / median(samples.theirs), "cuMemcpyAsync, one piece, pinned, plain");
+    Row row = more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(samples.ours),
+                             "GB/s", gigabytes / median(samples.theirs), "cuMemcpyAsync, one piece, pinned, plain");
     const Bound bound = decoded_bound(options.multiprocessors, row.limit.value_or(0) * 1e9);
     rows.push_back(bounded(std::move(row), bound));
   }

@@ -115,7 +115,8 @@ class HostWorld {
     manager::LoadRequest request;
     request.cache = cache_;
     request.match = manager::look_up(manager_->stack().keep(), ns_, plans.value(), keys(), {});
-    if (request.match == nullptr || request.match->hits() != kBlocks) return {Code::internal, "what was stored is not found"};
+    if (request.match == nullptr || request.match->hits() != kBlocks)
+      return {Code::internal, "what was stored is not found"};
     request.n_ids = kBlocks;
     request.block_ids = ids();
     if (by_layers) {
@@ -262,7 +263,8 @@ void add_rows(const std::string& what, const Figures& figures, uint64_t bytes, s
 Result<std::vector<Row>> bench_gpu_host(const GpuHostOptions& options) {
   std::vector<Row> rows;
   const std::vector<Model> all = models();
-  terminal::Progress progress("moving", all.size() * static_cast<uint64_t>(options.rounds), terminal::Unit::items, options.quiet);
+  terminal::Progress progress("moving", all.size() * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
+                              options.quiet);
   for (const Model& model : all) {
     auto made = HostWorld::open(model);
     if (!made.ok()) return made.status();

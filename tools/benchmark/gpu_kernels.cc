@@ -201,20 +201,21 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   Jobs& jobs = *made.value();
   const auto copy = [&] {
     const device::Device::Scope scope(world.device());
-    const device::CuResult result =
-        world.driver().cuMemcpyAsync(world.spare(), world.cache(), bytes, world.stream());
+    const device::CuResult result = world.driver().cuMemcpyAsync(world.spare(), world.cache(), bytes, world.stream());
     return world.device().check(result, "cuMemcpyAsync");
   };
   const auto push = [&](const char* name, const Spans& spans, const char* limit) {
     Row row = speed(name, bytes, spans, limit);
-    const Bound bound = hash_bound(world.device().facts().multiprocessors, clock_of(world), row.limit.value_or(0) * 1e9);
+    const Bound bound =
+        hash_bound(world.device().facts().multiprocessors, clock_of(world), row.limit.value_or(0) * 1e9);
     rows.push_back(bounded(std::move(row), bound));
   };
   // The records on the device, and the hashes, must equal those that a gather brought to the host.
   std::vector<uint64_t> wanted;
   if (const auto moved = world.gather(leaves, &wanted); !moved.ok()) return moved.status();
   Spans gather;
-  Status s = alternate(world, rounds, pace, gather, [&] { return jobs.gather(); }, copy);
+  Status s = alternate(
+      world, rounds, pace, gather, [&] { return jobs.gather(); }, copy);
   if (s.ok()) s = jobs.gather();
   if (!s.ok()) return s;
   const auto hashes = jobs.hashes();
@@ -222,7 +223,8 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   if (hashes.value() != wanted) return {Code::damaged, "leaves were gathered wrong on the device"};
   push("gpu.device_gather", gather, "cuMemcpyAsync, device to device");
   Spans scatter;
-  s = alternate(world, rounds, pace, scatter, [&] { return jobs.scatter(); }, copy);
+  s = alternate(
+      world, rounds, pace, scatter, [&] { return jobs.scatter(); }, copy);
   if (!s.ok()) return s;
   push("gpu.device_scatter", scatter, "cuMemcpyAsync, device to device");
   Spans hash;
@@ -237,16 +239,17 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
 // Stores without a pause, one after the other, on a separate thread, until stop().
 class Stores {
  public:
-  Stores(GpuWorld& world, std::span<const device::LeafMove> leaves) : thread_([this, &world, leaves] {
-    do {
-      const auto seconds = world.gather(leaves);
-      if (!seconds.ok()) {
-        status_ = seconds.status();
-        return;
-      }
-      seconds_.push_back(seconds.value());
-    } while (!stop_.load(std::memory_order_relaxed));
-  }) {}
+  Stores(GpuWorld& world, std::span<const device::LeafMove> leaves)
+      : thread_([this, &world, leaves] {
+          do {
+            const auto seconds = world.gather(leaves);
+            if (!seconds.ok()) {
+              status_ = seconds.status();
+              return;
+            }
+            seconds_.push_back(seconds.value());
+          } while (!stop_.load(std::memory_order_relaxed));
+        }) {}
   ~Stores() {
     if (thread_.joinable()) (void)stop();
   }
@@ -280,7 +283,8 @@ Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t re
 }
 
 // Measures a matrix product alone and with stores beside it, and the stores' speed meanwhile.
-Status store_beside_gemm(GpuWorld& world, Beside& beside, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
+Status store_beside_gemm(GpuWorld& world, Beside& beside, const GpuOptions& options, GpuPace& pace,
+                         std::vector<Row>& rows) {
   const uint64_t mapped = world.transfers().gathers().mapped_leaves;
   const PagedShape shape = paged_shape(kKernelPage, world.bytes());
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
@@ -314,9 +318,10 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, const GpuOptions& opti
   }
   const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
   const double rate = gigabytes * 1e9 / median(copies);
-  rows.push_back(bounded(less_is_better("gpu.store_beside_gemm", median(with), "ms", median(alone), "the product alone"),
-                         beside_bound(world.device().facts().multiprocessors, options.multiprocessors, rate,
-                                      world.transfers().gathers().mapped_leaves != mapped)));
+  rows.push_back(
+      bounded(less_is_better("gpu.store_beside_gemm", median(with), "ms", median(alone), "the product alone"),
+              beside_bound(world.device().facts().multiprocessors, options.multiprocessors, rate,
+                           world.transfers().gathers().mapped_leaves != mapped)));
   rows.push_back(more_is_better("gpu.gather_beside_gemm", gigabytes / median(stores), "GB/s",
                                 gigabytes / median(copies), "cuMemcpyAsync, one piece, pinned, alone"));
   return {};

@@ -16,8 +16,8 @@ class GpuPace {
   using Clock = std::chrono::steady_clock;
   // Divides `seconds` equally among `figures` figures. `rounds` is the total number of requested rounds.
   GpuPace(double seconds, uint64_t figures, uint64_t rounds, bool quiet)
-      : share_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-            seconds / static_cast<double>(figures)))),
+      : share_(std::chrono::duration_cast<Clock::duration>(
+            std::chrono::duration<double>(seconds / static_cast<double>(figures)))),
         progress_("moving", rounds, terminal::Unit::items, quiet) {}
 
   // Begins a figure of `rounds` rounds.

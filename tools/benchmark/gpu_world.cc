@@ -181,8 +181,8 @@ void GpuWorld::describe(const PagedShape& shape, std::vector<uint64_t> page_of) 
   for (uint64_t tensor = 0; tensor < shape.layers * 2; ++tensor) {
     const uint64_t page = cache_ + tensor * shape.blocks * shape.page_bytes;
     for (uint64_t at = 0; at < shape.page_bytes; at += leaf_bytes, offset += static_cast<uint32_t>(leaf_bytes)) {
-      table_->add(leaf_run(shape, page, at, leaf_bytes), leaf_run(shape, page + shape.page_bytes, at, leaf_bytes), offset,
-                  static_cast<uint32_t>(tensor / 2), 0);
+      table_->add(leaf_run(shape, page, at, leaf_bytes), leaf_run(shape, page + shape.page_bytes, at, leaf_bytes),
+                  offset, static_cast<uint32_t>(tensor / 2), 0);
     }
   }
   table_->finish();
@@ -236,8 +236,9 @@ double GpuWorld::planning(std::span<const device::LeafMove> leaves, bool gather)
     const ThreadStopwatch watch;
     device::TransferBatch batch;
     (void)fill_batch(leaves, 0, is_described(leaves), !gather, batch);
-    const auto work = device::make_work(std::move(batch), gather ? device::Direction::gather : device::Direction::scatter, known,
-                                        transfer_options_.plan, static_cast<uint32_t>(transfer_options_.part_bytes), kPartLeaves);
+    const auto work =
+        device::make_work(std::move(batch), gather ? device::Direction::gather : device::Direction::scatter, known,
+                          transfer_options_.plan, static_cast<uint32_t>(transfer_options_.part_bytes), kPartLeaves);
     const double took = watch.seconds();
     if (i == 0 || took < best) best = took;
   }
@@ -261,7 +262,8 @@ Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gat
     device::TransferBatch batch;
     n = fill_batch(leaves, first, many, !gather, batch);
     batch.done = [away, hashes, first](device::TransferBatch& done, Code code) {
-      if (hashes != nullptr) std::copy(done.hashes.begin(), done.hashes.end(), hashes->begin() + static_cast<std::ptrdiff_t>(first));
+      if (hashes != nullptr)
+        std::copy(done.hashes.begin(), done.hashes.end(), hashes->begin() + static_cast<std::ptrdiff_t>(first));
       const bool good = std::all_of(done.good.begin(), done.good.end(), [](uint8_t one) { return one != 0; });
       const std::lock_guard<std::mutex> lock(away->mutex);
       if (code != Code::ok) away->code = code;

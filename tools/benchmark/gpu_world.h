@@ -53,8 +53,8 @@ class GpuWorld {
   Status use(const device::PlanLimits* limits);
   [[nodiscard]] const device::Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] device::CuPointer cache() const noexcept { return cache_; }      // of the engine
-  [[nodiscard]] device::CuPointer spare() const noexcept { return spare_; }      // as large, for copies on the device
+  [[nodiscard]] device::CuPointer cache() const noexcept { return cache_; }       // of the engine
+  [[nodiscard]] device::CuPointer spare() const noexcept { return spare_; }       // as large, for copies on the device
   [[nodiscard]] std::byte* records() const noexcept { return records_->data(); }  // pinned
   [[nodiscard]] device::CuStream stream() const noexcept { return stream_; }
   [[nodiscard]] std::string describe() const;

@@ -29,12 +29,9 @@ struct CallSize {
   uint64_t bytes;
   uint64_t all_bytes;  // of the blocks, which a round passes over as often as makes kHostCallsBytes
 };
-constexpr CallSize kCallSizes[] = {{"4KiB", 4ULL << 10, kHostCallsBytes},
-                                   {"4KiB_hot", 4ULL << 10, kHotBytes},
-                                   {"64KiB", 64ULL << 10, kHostCallsBytes},
-                                   {"1MiB", 1ULL << 20, kHostCallsBytes},
-                                   {"4MiB", 4ULL << 20, kHostCallsBytes},
-                                   {"16MiB", 16ULL << 20, kHostCallsBytes}};
+constexpr CallSize kCallSizes[] = {{"4KiB", 4ULL << 10, kHostCallsBytes},   {"4KiB_hot", 4ULL << 10, kHotBytes},
+                                   {"64KiB", 64ULL << 10, kHostCallsBytes}, {"1MiB", 1ULL << 20, kHostCallsBytes},
+                                   {"4MiB", 4ULL << 20, kHostCallsBytes},   {"16MiB", 16ULL << 20, kHostCallsBytes}};
 
 // Keeps the compiler from dropping hashes that nothing needs.
 volatile uint64_t hash_sink;

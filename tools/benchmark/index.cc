@@ -1,5 +1,6 @@
 #include "benchmark/index.h"
 
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <thread>
-#include <unistd.h>
 #include <unordered_map>
 #include <utility>
 
@@ -396,11 +396,18 @@ class IndexBench {
       double one = 0;
       double two = 0;
       alternate(
-          round, [&] { one = second([&](size_t t) { if (t == 0) store(t, kIndexBlocks); }); },
+          round,
+          [&] {
+            one = second([&](size_t t) {
+              if (t == 0) store(t, kIndexBlocks);
+            });
+          },
           [&] { two = second([&](size_t t) { store(t, kIndexBlocks / 2); }); });
       speedup.push_back(one / two);
       ours.push_back(two * kPerBlock);
-      const double alone = second([&](size_t t) { if (t == 0) change(t, 2); });
+      const double alone = second([&](size_t t) {
+        if (t == 0) change(t, 2);
+      });
       const double both = second([&](size_t t) { change(t, 1); });
       bare.push_back(alone / both);
       theirs.push_back(both * kPerBlock);
@@ -448,7 +455,7 @@ class IndexBench {
   FreshKeys keys_;
   Map map_;
   std::vector<kvbm_key_t> last_;
-  std::array<std::vector<kvbm_key_t>, 2> fresh_;                  // of the two threads: for the manager
+  std::array<std::vector<kvbm_key_t>, 2> fresh_;                // of the two threads: for the manager
   std::array<std::array<std::vector<kvbm_key_t>, 2>, 2> next_;  // for their maps
   std::vector<Row> rows_;
   Row memory_;

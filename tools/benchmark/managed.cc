@@ -92,8 +92,7 @@ class ManagedStore {
   Status store_all(double& seconds) {
     name_keys();
     const Stopwatch watch;
-    const kvbm_status_t status =
-        kvbm_cache_store(cache_, keys_.data(), ids_.data(), keys_.size(), nullptr, nullptr, 0);
+    const kvbm_status_t status = kvbm_cache_store(cache_, keys_.data(), ids_.data(), keys_.size(), nullptr, nullptr, 0);
     seconds = watch.seconds();
     return status == KVBM_OK ? Status() : failed("blocks could not be stored", status);
   }

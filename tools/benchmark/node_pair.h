@@ -18,7 +18,7 @@ namespace kvbm::benchmark {
 
 struct NodePairOptions {
   uint64_t block_bytes = 0;
-  uint32_t blocks = 0;  // of the owner; block i is full of the byte i
+  uint32_t blocks = 0;                 // of the owner; block i is full of the byte i
   uint64_t host_bytes = 192ULL << 20;  // of each
   uint64_t reader_host_bytes = 192ULL << 20;
   std::string local = "off";  // node.local

@@ -44,7 +44,9 @@ struct BlockSize {
 };
 constexpr BlockSize kBlockSizes[] = {{64 * 1024, "64KiB"}, {kMiB, "1MiB"}, {kObject, "4MiB"}};
 
-double seconds_since(SteadyClock::time_point start) { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
 
 // The store's own requests, as many in flight as its facts recommend.
 class RawStore {
@@ -54,11 +56,12 @@ class RawStore {
     if (!url.ok()) return url.status();
     const auto table = capi::load_store_module(url.value());
     if (!table.ok()) return table.status();
-    capi::StorePlaceText place{url.value().scheme, url.value().authority, url.value().user, url.value().password,
-                               url.value().path,   {}};
+    capi::StorePlaceText place{url.value().scheme,   url.value().authority, url.value().user,
+                               url.value().password, url.value().path,      {}};
     const auto options = capi::split_store_options(url.value(), *table.value(), capi::store_option_names());
     if (!options.ok()) return options.status();
-    for (const kvbm_store_option_t& option : options.value().of_store) place.options.emplace_back(option.name, option.value);
+    for (const kvbm_store_option_t& option : options.value().of_store)
+      place.options.emplace_back(option.name, option.value);
     auto store = capi::TableStore::open(*table.value(), place, nullptr, kTimeoutNs);
     if (!store.ok()) return store.status();
     auto out = std::make_unique<RawStore>();
@@ -95,7 +98,8 @@ class RawStore {
   }
   // Removes all objects that index objects name, and the index objects themselves.
   Status wipe() {
-    for (const std::string_view prefix : {tier::store::kIndexPrefix, tier::store::kEpochPrefix, tier::store::kWriterPrefix}) {
+    for (const std::string_view prefix :
+         {tier::store::kIndexPrefix, tier::store::kEpochPrefix, tier::store::kWriterPrefix}) {
       const auto listed = names(prefix);
       if (!listed.ok()) return listed.status();
       for (const std::string& name : listed.value()) {
@@ -293,7 +297,8 @@ Result<std::vector<Row>> bench_object_store(const ObjectStoreOptions& options) {
   const auto there = raw.value()->names("v1/");
   if (!there.ok()) return there.status();
   if (!there.value().empty()) {
-    return Status(Code::exists, "the store is not empty", "give a URL of a place that nothing uses: what is there is removed at the end");
+    return Status(Code::exists, "the store is not empty",
+                  "give a URL of a place that nothing uses: what is there is removed at the end");
   }
   const size_t objects = kRoundBytes / kObject;
   Speeds of_raw;

@@ -25,7 +25,7 @@ struct RawLoad {
 enum class RawPath { registered_ring, ring, threads };
 
 struct RawTime {
-  double seconds = 0;  // from the first submission to the last completion, and the last copy, or the sync
+  double seconds = 0;            // from the first submission to the last completion, and the last copy, or the sync
   RawPath path = RawPath::ring;  // the path taken: the system may allow no ring, or no registered buffers
 };
 

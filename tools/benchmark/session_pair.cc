@@ -32,9 +32,7 @@ session::SideOptions side_options(const std::string& codec) {
 }
 
 // Sets the layer's number, with which its numbers begin.
-void number(std::vector<std::byte>& numbers, uint64_t layer) {
-  std::memcpy(numbers.data(), &layer, sizeof layer);
-}
+void number(std::vector<std::byte>& numbers, uint64_t layer) { std::memcpy(numbers.data(), &layer, sizeof layer); }
 
 kvbm_request_id_t request_of(uint32_t number) {
   kvbm_request_id_t out{};

@@ -14,8 +14,8 @@ namespace kvbm::benchmark {
 
 struct StoreOptions {
   uint64_t block_bytes = 0;
-  uint32_t slots = 0;           // host blocks
-  std::string disk;             // directory of a disk tier, or the URL of a store; empty: none
+  uint32_t slots = 0;  // host blocks
+  std::string disk;    // directory of a disk tier, or the URL of a store; empty: none
   uint64_t disk_bytes = 0;
   uint64_t disk_read_bytes_per_s = 0;  // cap; 0 = none
   uint32_t admission = KVBM_ADMIT_ALL;

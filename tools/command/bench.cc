@@ -62,7 +62,12 @@ std::string number(double value) {
   const double size = std::fabs(value);
   const bool tiny = size != 0 && size < 0.01;
   std::snprintf(text, sizeof text,
-                tiny ? "%.2e" : size >= 1000 ? "%.0f" : size >= 100 ? "%.1f" : size >= 10 ? "%.2f" : "%.3f", value);
+                tiny           ? "%.2e"
+                : size >= 1000 ? "%.0f"
+                : size >= 100  ? "%.1f"
+                : size >= 10   ? "%.2f"
+                               : "%.3f",
+                value);
   return text;
 }
 
@@ -87,17 +92,17 @@ void print_json(const std::vector<Row>& rows) {
 void print_table(const std::vector<Row>& rows) {
   using terminal::Align;
   const bool bounds = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.bound.has_value(); });
-  std::vector<terminal::Table::Column> columns{{"what"},
-                                        {"value", Align::right},
-                                        {"unit"},
-                                        {"limit", Align::right},
-                                        {"ratio", Align::right},
-                                        {"the limit is"}};
+  std::vector<terminal::Table::Column> columns{
+      {"what"}, {"value", Align::right}, {"unit"}, {"limit", Align::right}, {"ratio", Align::right}, {"the limit is"}};
   if (bounds) columns.insert(columns.end(), {{"at most", Align::right}, {"by arithmetic"}});
   terminal::Table table(std::move(columns));
   for (const Row& row : rows) {
-    std::vector<std::string> cells{row.name, number(row.value), row.unit, row.limit ? number(*row.limit) : "",
-                                   row.ratio ? number(*row.ratio) : "", row.limit_name};
+    std::vector<std::string> cells{row.name,
+                                   number(row.value),
+                                   row.unit,
+                                   row.limit ? number(*row.limit) : "",
+                                   row.ratio ? number(*row.ratio) : "",
+                                   row.limit_name};
     if (bounds) cells.insert(cells.end(), {row.bound ? number(*row.bound) : "", row.bound_name});
     table.add_row(std::move(cells));
   }
@@ -200,9 +205,7 @@ int run_gpu(const BenchOptions& options, const Output& output) {
 }
 
 Option add_rounds(Command app, int& rounds) {
-  return app.add_option("--rounds", rounds, "Number of rounds; their median is reported")
-      .type_name("N")
-      .range(1, 1000);
+  return app.add_option("--rounds", rounds, "Number of rounds; their median is reported").type_name("N").range(1, 1000);
 }
 
 void add_input(Command app, BenchOptions& options) {
@@ -210,10 +213,7 @@ void add_input(Command app, BenchOptions& options) {
                  "KV as .npy, (layers, 2, tokens, heads * dim) of bf16 or fp16; made up without it. `bench codec` "
                  "takes one of each")
       .type_name("FILE");
-  app.add_option("--head-dim", options.head_dim, "Values of a head")
-      .type_name("N")
-      .range(1, 65536)
-      .show_default();
+  app.add_option("--head-dim", options.head_dim, "Values of a head").type_name("N").range(1, 65536).show_default();
 }
 
 // Measures bare copies, then whole calls, each of which makes such copies.
@@ -257,7 +257,9 @@ int bench_node(const BenchOptions& options, const Output& output) {
 void add_store(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
   Command store = registry.add(group, "store", "Blocks into a store and back, against the store's own requests",
                                [options](const Output& output) { return run_object_store(*options, output); });
-  store.add_option("--store", options->url, "A place in a store that nothing uses; 128 MiB at a time are written there and removed")
+  store
+      .add_option("--store", options->url,
+                  "A place in a store that nothing uses; 128 MiB at a time are written there and removed")
       .type_name("URL")
       .required();
   store.add_option("--rounds", options->store_rounds, "Number of rounds; their median is reported")
@@ -309,8 +311,7 @@ void add_bench(Registry& registry) {
   Command disk = registry.add(group, "disk", "The disk tier, against raw io_uring in the same directory",
                               [options](const Output& output) { return run_disk(*options, output); });
   add_rounds(disk, options->disk_rounds);
-  disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")
-      .type_name("DIR");
+  disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute").type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
   add_store(registry, group, options);
   Command cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
@@ -333,16 +334,16 @@ void add_bench(Registry& registry) {
   path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 2 GiB").type_name("DIR");
   add_input(path, *options);
   path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json --input kv_bf16.npy");
-  Command copy = registry.add(group, "copy", "Verified copies, against memcpy; stores and loads of the host tier, against copies",
-                              [options](const Output& output) { return bench_copy(*options, output); });
+  Command copy =
+      registry.add(group, "copy", "Verified copies, against memcpy; stores and loads of the host tier, against copies",
+                   [options](const Output& output) { return bench_copy(*options, output); });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
   add_gpu(registry, group, options);
-  Command session =
-      registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
-                   [options](const Output& output) {
-                     return finish(benchmark::bench_session({options->rounds, output.json}), output);
-                   });
+  Command session = registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
+                                 [options](const Output& output) {
+                                   return finish(benchmark::bench_session({options->rounds, output.json}), output);
+                                 });
   add_rounds(session, options->rounds);
   session.footer("Example:\n  kvbm bench session --rounds 5");
   Command keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
@@ -367,11 +368,10 @@ void add_bench(Registry& registry) {
   node.footer(
       "Examples:\n  kvbm bench node --json\n  kvbm bench node --protect\n  kvbm bench node --codec --input "
       "kv_bf16.npy");
-  Command transport =
-      registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
-                   [options](const Output& output) {
-                     return finish(benchmark::bench_transport({options->rounds, output.json}), output);
-                   });
+  Command transport = registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
+                                   [options](const Output& output) {
+                                     return finish(benchmark::bench_transport({options->rounds, output.json}), output);
+                                   });
   add_rounds(transport, options->rounds);
   transport.footer("Example:\n  kvbm bench transport");
 }

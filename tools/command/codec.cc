@@ -171,8 +171,9 @@ int check_lossy(const CodecArguments& arguments, Mode mode, const tensor::Tensor
     if (tensor::may_be_lossy(tensor.element)) return kDone;
   }
   const std::string other = file.tensors.size() == 1 ? "" : "all of other types, as ";
-  return fail(kBadInput, arguments.file + ": " + name + " is for bf16, fp16 and fp32, and this is " + other +
-                             layout::element_name(file.tensors.front().element),
+  return fail(kBadInput,
+              arguments.file + ": " + name + " is for bf16, fp16 and fp32, and this is " + other +
+                  layout::element_name(file.tensors.front().element),
               "a lossless mode, as default or zstd, takes any; --element says what raw values are");
 }
 

@@ -81,10 +81,14 @@ uint64_t disk_for_demo(const std::string& directory) {
 // its disk keeps up.
 std::vector<std::string> replay_arguments(const DemoArguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                           uint64_t first) {
-  return {"replay",        arguments.trace, "--host",       std::to_string(kHostBytes),
-          "--disk",        std::to_string(disk_bytes),      "--disk-path", tier,
-          "--block-bytes", std::to_string(kBlockBytes),     "--verify",    "--json",
-          "--first",       std::to_string(first),           "--report-every", "8",
+  return {"replay",         arguments.trace,
+          "--host",         std::to_string(kHostBytes),
+          "--disk",         std::to_string(disk_bytes),
+          "--disk-path",    tier,
+          "--block-bytes",  std::to_string(kBlockBytes),
+          "--verify",       "--json",
+          "--first",        std::to_string(first),
+          "--report-every", "8",
           "--settle"};
 }
 
@@ -176,9 +180,8 @@ void print_tiers(const nlohmann::json& tiers) {
 }
 
 void print_policies(const PolicyFigures& policies) {
-  std::printf(
-      "\nShare of all blocks that a cache of %s blocks returns, by eviction policy (no bytes moved)\n",
-      format_count(policies.blocks).c_str());
+  std::printf("\nShare of all blocks that a cache of %s blocks returns, by eviction policy (no bytes moved)\n",
+              format_count(policies.blocks).c_str());
   print_percent(policies.ours.hit_rate, policies.ours.policy + ": the policy of kvbm if no other is chosen");
   print_percent(policies.lru.hit_rate, "lru: what was not used for longest goes first");
   print_percent(policies.optimal.hit_rate, "the best possible, which would have to know the requests to come");
@@ -284,8 +287,7 @@ void add_demo(Registry& registry) {
       .required()
       .type_name("FILE");
   app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end").type_name("DIR");
-  app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time")
-      .not_negative();
+  app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time").not_negative();
   app.footer("Example:\n  kvbm trace generate -o chat.jsonl && kvbm demo --trace chat.jsonl");
 }
 

@@ -171,12 +171,16 @@ std::string capacity_text(const InspectReport& report) {
 Json summary(const Walk& walk, bool verified) {
   const InspectReport& report = walk.report;
   const uint64_t capacity = report.superblock.capacity_bytes;
-  return Json{{"records", report.records},       {"damaged", report.damaged},
-              {"verified", verified},            {"payload_bytes", report.payload_bytes},
-              {"file_bytes", report.file_bytes}, {"segments", report.segments.size()},
+  return Json{{"records", report.records},
+              {"damaged", report.damaged},
+              {"verified", verified},
+              {"payload_bytes", report.payload_bytes},
+              {"file_bytes", report.file_bytes},
+              {"segments", report.segments.size()},
               {"free_segments", free_segments(report)},
               {"capacity_bytes", capacity == 0 ? Json(nullptr) : Json(capacity)},
-              {"in_use", report.in_use},         {"opened", report.superblock.epoch},
+              {"in_use", report.in_use},
+              {"opened", report.superblock.epoch},
               {"coding", coding_json(report.coding)}};
 }
 
@@ -223,8 +227,12 @@ void print_summary(const Walk& walk, bool verified) {
 }
 
 void print_tables(const Walk& walk) {
-  terminal::Table segments({{"segment", Align::right}, {"state"}, {"records", Align::right}, {"damaged", Align::right},
-                            {"bytes", Align::right}, {"uses a record", Align::right}});
+  terminal::Table segments({{"segment", Align::right},
+                            {"state"},
+                            {"records", Align::right},
+                            {"damaged", Align::right},
+                            {"bytes", Align::right},
+                            {"uses a record", Align::right}});
   for (const SegmentReport& s : walk.report.segments) {
     if (is_free(s)) continue;
     char uses[32];
@@ -236,8 +244,12 @@ void print_tables(const Walk& walk) {
   std::printf("\n%s", segments.render().c_str());
   const size_t unlisted = free_segments(walk.report);
   if (unlisted != 0) std::printf("and %zu free %s\n", unlisted, unlisted == 1 ? "segment" : "segments");
-  terminal::Table families({{"namespace"}, {"component", Align::right}, {"shard"}, {"records", Align::right},
-                            {"damaged", Align::right}, {"payload", Align::right}});
+  terminal::Table families({{"namespace"},
+                            {"component", Align::right},
+                            {"shard"},
+                            {"records", Align::right},
+                            {"damaged", Align::right},
+                            {"payload", Align::right}});
   for (const auto& [family, use] : walk.families) {
     families.add_row({hex(family.ns.bytes), std::to_string(family.component), shard_text(family.shard),
                       format_count(use.records), format_count(use.damaged),

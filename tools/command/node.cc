@@ -225,10 +225,8 @@ int put(NodeArguments& arguments, const Output& output) {
   if (!kept.ok()) return fail(kept.status());
   const node::Member::Kept& blocks = kept.value();
   if (output.json) {
-    const Json line{{"name", arguments.name},
-                    {"bytes", bytes.size()},
-                    {"blocks", blocks.of},
-                    {"blocks_kept", blocks.blocks}};
+    const Json line{
+        {"name", arguments.name}, {"bytes", bytes.size()}, {"blocks", blocks.of}, {"blocks_kept", blocks.blocks}};
     std::cout << terminal::json_text(line, -1) << std::endl;
   }
   if (!blocks.all()) {
@@ -268,10 +266,8 @@ int get(NodeArguments& arguments, const Output& output) {
   if (output.json) {
     uint64_t local = 0;
     for (const kvbm_node_row_t& row : member->nodes()) local += row.local_bytes;
-    const Json line{{"name", arguments.name},
-                    {"bytes", bytes.value().size()},
-                    {"local_bytes", local},
-                    {"file", arguments.file}};
+    const Json line{
+        {"name", arguments.name}, {"bytes", bytes.value().size()}, {"local_bytes", local}, {"file", arguments.file}};
     std::cout << terminal::json_text(line, -1) << std::endl;
   }
   return kDone;
@@ -431,16 +427,14 @@ void add_peer(Command app, NodeArguments& arguments) {
 using Handler = int (*)(NodeArguments&, const Output&);
 
 Command add_by_hand(Registry& registry, const char* name, const char* what, Handler handler,
-                      const std::shared_ptr<NodeArguments>& arguments) {
+                    const std::shared_ptr<NodeArguments>& arguments) {
   Command app =
       registry.add(name, what, [arguments, handler](const Output& output) { return handler(*arguments, output); });
   add_peer(app, *arguments);
   return app;
 }
 
-std::string has_letters(const std::string& name) {
-  return name.empty() ? "a name is empty; give the blocks one" : "";
-}
+std::string has_letters(const std::string& name) { return name.empty() ? "a name is empty; give the blocks one" : ""; }
 
 }  // namespace
 
@@ -462,8 +456,7 @@ void add_node(Registry& registry) {
          "Which blocks of its own it offers to other nodes: on_request, on_eviction, after_uses, frequency, all")
       .one_of({"on_request", "on_eviction", "after_uses", "frequency", "all"})
       .type_name("WHEN");
-  app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
-      .type_name("FILE");
+  app.add_option("--address-file", arguments->address_file, "Write the address here once it listens").type_name("FILE");
   app.add_flag("--join", arguments->member.join,
                "Write this node into --peers-file, and take it out at the end; needs --name");
   app.add_option("--http", arguments->http, "Answer " + node::health_pages() + " there, such as 127.0.0.1:9400")
@@ -480,9 +473,8 @@ void add_node(Registry& registry) {
 
   auto to_put = std::make_shared<NodeArguments>();
   to_put->makes_share = true;
-  Command putting =
-      add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if only a part was stored", put,
-                  to_put);
+  Command putting = add_by_hand(
+      registry, "put", "Store a file in a pool under a name; exit code 3 if only a part was stored", put, to_put);
   putting.add_option("name", to_put->name, "Name to store it under").type_name("NAME").required().check(has_letters);
   putting.add_option("file", to_put->file, "What to store; standard input if missing").type_name("FILE");
   putting.add_flag("--durable", to_put->durable, "With --share: end when the disk has it where a power cut leaves it");

@@ -55,7 +55,7 @@ void print_finding(const plugin::Finding& finding) {
 }
 
 nlohmann::ordered_json json_of_check(const capi::StoreUrl& url, const char* name, const plugin::Checked& checked,
-                               size_t failures) {
+                                     size_t failures) {
   nlohmann::ordered_json rules = nlohmann::ordered_json::array();
   for (const plugin::Finding& finding : checked.findings) {
     rules.push_back({{"rule", finding.rule},

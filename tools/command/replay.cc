@@ -165,15 +165,15 @@ int replay_policies(const PolicyPlan& plan, const trace::Trace& trace, const rep
   }
   ordered_json list = ordered_json::array();
   for (const PolicyRow& row : rows) {
-    ordered_json item{{"policy", row.result.policy},
-                      {"capacity_blocks", row.capacity_blocks},
-                      {"block_refs", row.result.block_refs},
-                      {"hits", row.result.hits},
-                      {"hit_rate", row.result.hit_rate},
-                      {"default", row.is_default},
-                      {"share_of_unlimited", unlimited.hits == 0 ? 0.0
-                                                                 : static_cast<double>(row.result.hits) /
-                                                                       static_cast<double>(unlimited.hits)}};
+    ordered_json item{
+        {"policy", row.result.policy},
+        {"capacity_blocks", row.capacity_blocks},
+        {"block_refs", row.result.block_refs},
+        {"hits", row.result.hits},
+        {"hit_rate", row.result.hit_rate},
+        {"default", row.is_default},
+        {"share_of_unlimited",
+         unlimited.hits == 0 ? 0.0 : static_cast<double>(row.result.hits) / static_cast<double>(unlimited.hits)}};
     if (tokens) item["capacity_tokens"] = row.capacity_blocks * block;
     if (row.result.nanoseconds > 0) item["ns_per_ref"] = row.result.nanoseconds;
     list.push_back(std::move(item));
@@ -311,18 +311,23 @@ void print_store_table(const replay::StoreResult& r, bool verified, bool settled
   print_failures(r);
   std::printf("inside load calls %.2f GB/s, inside store calls %.2f GB/s\n\n",
               rate(r.stats.tiers[0].load_bytes, r.load_seconds), rate(stored_bytes(r), r.store_seconds));
-  terminal::Table table({{"tier"}, {"hits", terminal::Align::right}, {"stored", terminal::Align::right},
-                         {"loaded", terminal::Align::right}, {"blocks", terminal::Align::right},
-                         {"used", terminal::Align::right}, {"of", terminal::Align::right},
-                         {"evicted", terminal::Align::right}, {"damaged", terminal::Align::right}});
+  terminal::Table table({{"tier"},
+                         {"hits", terminal::Align::right},
+                         {"stored", terminal::Align::right},
+                         {"loaded", terminal::Align::right},
+                         {"blocks", terminal::Align::right},
+                         {"used", terminal::Align::right},
+                         {"of", terminal::Align::right},
+                         {"evicted", terminal::Align::right},
+                         {"damaged", terminal::Align::right}});
   for (uint32_t t = 0; t < r.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = r.stats.tiers[t];
     table.add_row({t == 0 ? "host" : "tier " + std::to_string(t), terminal::format_count(s.hits),
                    terminal::format_binary_size(static_cast<double>(s.store_bytes)),
                    terminal::format_binary_size(static_cast<double>(s.load_bytes)), terminal::format_count(s.blocks),
                    terminal::format_binary_size(static_cast<double>(s.used_bytes)),
-                   terminal::format_capacity(s.capacity_bytes),
-                   terminal::format_count(s.evictions), terminal::format_count(s.damaged)});
+                   terminal::format_capacity(s.capacity_bytes), terminal::format_count(s.evictions),
+                   terminal::format_count(s.damaged)});
   }
   std::fputs(table.render().c_str(), stdout);
 }

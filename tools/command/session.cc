@@ -113,8 +113,8 @@ int no_memory(const SessionArguments& arguments, bool sends) {
   const auto bytes = static_cast<double>(each.value());
   return fail(kBadInput,
               "the request needs " + terminal::format_size(memory_needed(arguments, bytes, sends)) +
-                  " of memory, more than there is: " + std::to_string(arguments.side.tokens) +
-                  " tokens of " + std::to_string(each.value()) + " bytes",
+                  " of memory, more than there is: " + std::to_string(arguments.side.tokens) + " tokens of " +
+                  std::to_string(each.value()) + " bytes",
               "see --tokens, --layers, --heads, --head-size, --element");
 }
 
@@ -228,18 +228,21 @@ void say_sent(const SessionArguments& arguments, const Output& output, const ses
               double seconds, const std::string& hash) {
   const uint64_t offered = side.bytes();
   if (output.json) {
-    const Json line{{"request", arguments.request},  {"tokens", arguments.side.tokens},
-                    {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
-                    {"order", arguments.side.order}, {"bytes", std::min(taken, offered)},
-                    {"offered_bytes", offered},      {"hash", hash},
+    const Json line{{"request", arguments.request},
+                    {"tokens", arguments.side.tokens},
+                    {"ranks", arguments.side.ranks},
+                    {"tp", arguments.side.tp},
+                    {"order", arguments.side.order},
+                    {"bytes", std::min(taken, offered)},
+                    {"offered_bytes", offered},
+                    {"hash", hash},
                     {"seconds", seconds}};
     std::cout << terminal::json_text(line, -1) << std::endl;
     return;
   }
   std::cout << "sent " << terminal::format_size(static_cast<double>(std::min(taken, offered)));
   if (taken < offered) {
-    std::cout << " of " << terminal::format_size(static_cast<double>(offered))
-              << ", the receiving side wanted no more";
+    std::cout << " of " << terminal::format_size(static_cast<double>(offered)) << ", the receiving side wanted no more";
   }
   std::cout << " (" << side_text(arguments.side) << ") in " << seconds << " s, hash " << hash
             << (taken < offered ? " of all that was offered" : "") << std::endl;
@@ -421,16 +424,13 @@ int within_memory(SessionArguments& arguments, const Output& output, bool sends)
 void add_common(Command app, SessionArguments& arguments) {
   session::SideOptions& side = arguments.side;
   app.add_option("--listen", side.node.listen, "Address to listen on; port 0 takes a free one").type_name("HOST:PORT");
-  app.add_option("--peer", side.node.peers, "Address of the other side, or several with commas")
-      .type_name("HOST:PORT");
+  app.add_option("--peer", side.node.peers, "Address of the other side, or several with commas").type_name("HOST:PORT");
   app.add_option("--address-file", arguments.address_file, "Write the own address here once it listens")
       .type_name("FILE");
   app.add_option("--request", arguments.request, "Name of the request, the same on both sides: up to 16 characters")
       .type_name("ID")
       .show_default();
-  app.add_option("--model", side.model, "Name of the model, the same on both sides")
-      .type_name("NAME")
-      .show_default();
+  app.add_option("--model", side.model, "Name of the model, the same on both sides").type_name("NAME").show_default();
   const auto number = [&](const char* name, uint32_t& value, const char* what) {
     app.add_option(name, value, what).type_name("N").range(1U, 4096U).show_default();
   };

@@ -62,9 +62,8 @@ std::string zsh_completion(const Command& root) {
   const size_t at = text.find("path='kvbm' words=''");
   text.replace(at, 20, "at='kvbm' next=''");
   // zsh ties $path to $PATH and $words to the command line, so the shared names change.
-  for (const auto& [from, to] : {std::pair<std::string, std::string>{"$path", "$at"},
-                                 {" path=\"", " at=\""},
-                                 {" words='", " next='"}}) {
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"$path", "$at"}, {" path=\"", " at=\""}, {" words='", " next='"}}) {
     for (size_t p = text.find(from); p != std::string::npos; p = text.find(from, p + to.size())) {
       text.replace(p, from.size(), to);
     }
@@ -85,8 +84,8 @@ void fish_lines(const Command& app, const std::string& path, std::string& out) {
   }
   for (const Option& option : app.options()) {
     for (const std::string& name : option.long_names()) {
-      out += "complete -c kvbm -n " + single_quoted(condition) + " -l " + name +
-             (option.takes_value() ? " -r" : "") + " -d " + single_quoted(option.description()) + "\n";
+      out += "complete -c kvbm -n " + single_quoted(condition) + " -l " + name + (option.takes_value() ? " -r" : "") +
+             " -d " + single_quoted(option.description()) + "\n";
     }
   }
 }
@@ -104,7 +103,9 @@ std::string fish_completion(const Command& root) {
       "  set -l path kvbm\n"
       "  for word in $words\n"
       "    switch \"$path $word\"\n"
-      "      case " + paths + "\n"
+      "      case " +
+      paths +
+      "\n"
       "        set path \"$path $word\"\n"
       "    end\n"
       "  end\n"
@@ -190,9 +191,8 @@ void add_completion(Registry& registry) {
 
 void add_man(Registry& registry) {
   const Command root = registry.root();
-  Command app = registry.add("man", "Print the manual page as roff", [root](const Output& output) {
-    return print("page", man_page(root), output);
-  });
+  Command app = registry.add("man", "Print the manual page as roff",
+                             [root](const Output& output) { return print("page", man_page(root), output); });
   app.hide();
 }
 

@@ -57,9 +57,8 @@ int list_presets(const Output& output) {
     if (!model.ok()) return fail(model.status());
     const auto usage = size::usage_of(model.value(), 1, 1, 16);
     if (!usage.ok()) return fail(usage.status());
-    list.push_back({{"name", preset.name},
-                    {"source", preset.source},
-                    {"bytes_per_token", usage.value().bytes_per_token}});
+    list.push_back(
+        {{"name", preset.name}, {"source", preset.source}, {"bytes_per_token", usage.value().bytes_per_token}});
     table.add_row({std::string(preset.name), format_count(usage.value().bytes_per_token), std::string(preset.source)});
   }
   std::fputs(output.json ? (list.dump(2) + "\n").c_str() : table.render().c_str(), stdout);
@@ -117,8 +116,8 @@ Result<Question> question_of(const SizeOptions& options, const Counts& counts) {
     text = std::move(file).value();
   }
   Result<size::Model> model = size::parse_model(text);
-  if (!model.ok()) return Status(model.status().code(), "cannot use this model",
-                  question.name + ": " + model.status().message());
+  if (!model.ok())
+    return Status(model.status().code(), "cannot use this model", question.name + ": " + model.status().message());
   question.model = std::move(model).value();
   question.tokens = counts.tokens;
   question.batch = counts.batch;
@@ -149,8 +148,8 @@ Result<std::vector<Room>> rooms_of(const SizeOptions& options, const Question& q
     const size::Usage& usage = question.usage;
     const uint64_t per_token = usage.bytes_per_token;
     rooms.push_back({tier, capacity.value(), per_token == 0 ? 0 : capacity.value() / per_token,
-                     usage.bytes_per_sequence == 0 ? 0 : capacity.value() / usage.bytes_per_sequence,
-                     longest.value(), longest.value() == size::kAnyLength});
+                     usage.bytes_per_sequence == 0 ? 0 : capacity.value() / usage.bytes_per_sequence, longest.value(),
+                     longest.value() == size::kAnyLength});
   }
   return rooms;
 }

@@ -12,8 +12,8 @@
 #include "policy/eviction.h"
 #include "terminal/quantity.h"
 #include "terminal/temp_directory.h"
-#include "trace/read.h"
 #include "tier/disk/disk_tier.h"
+#include "trace/read.h"
 
 namespace kvbm::command {
 
@@ -97,8 +97,9 @@ int check_sizes(const StoreArguments& arguments, const replay::StoreOptions& opt
     return fail(kBadInput, "--block-bytes " + arguments.block_bytes + ": a block has 1 byte to 2 GiB");
   }
   if (!arguments.host.empty() && options.host_bytes <= options.block_bytes) {
-    return fail(kBadInput, "--host " + arguments.host + " is smaller than one block and its head: --block-bytes is " +
-                               arguments.block_bytes,
+    return fail(kBadInput,
+                "--host " + arguments.host + " is smaller than one block and its head: --block-bytes is " +
+                    arguments.block_bytes,
                 "give a larger --host, or smaller --block-bytes");
   }
   const uint64_t least = tier::disk::least_disk_bytes();
@@ -159,7 +160,8 @@ void add_store_arguments(Command app, StoreArguments& arguments) {
       .type_name("MODE")
       .show_default();
   app.add_option("--store", arguments.stores,
-                 "A store below the disks, or several in order: s3://, redis://, mooncake://, file:// or plugin: (docs/stores.md)")
+                 "A store below the disks, or several in order: s3://, redis://, mooncake://, file:// or plugin: "
+                 "(docs/stores.md)")
       .type_name("URL");
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
       .type_name("FILE");
@@ -185,11 +187,10 @@ int fail_trace(const std::string& path, const Status& why) {
 }
 
 int fail_lengths_alone(const std::string& path, trace::Form form) {
-  return fail(
-      kBadInput,
-      path + ": a trace of the form " + std::string(trace::name_of(form)) +
-          " has the lengths of prompts, and not which of them begin alike: hits of a cache cannot be computed",
-      "`kvbm trace stat` shows what is in it; `kvbm trace generate` makes a trace with shared beginnings");
+  return fail(kBadInput,
+              path + ": a trace of the form " + std::string(trace::name_of(form)) +
+                  " has the lengths of prompts, and not which of them begin alike: hits of a cache cannot be computed",
+              "`kvbm trace stat` shows what is in it; `kvbm trace generate` makes a trace with shared beginnings");
 }
 
 int read_any_trace(const TraceArguments& arguments, trace::Parsed& out) {

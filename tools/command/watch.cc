@@ -141,10 +141,7 @@ void add_watch(Registry& registry) {
       .type_name("SECONDS")
       .range(0.01, 86400.0)
       .show_default();
-  app.add_option("--rows", arguments->rows, "Last events to list")
-      .type_name("K")
-      .range(0, 1000)
-      .show_default();
+  app.add_option("--rows", arguments->rows, "Last events to list").type_name("K").range(0, 1000).show_default();
   app.add_flag("--once", arguments->once, "One frame, at the end");
   app.add_flag("--tokens", arguments->tokens, "With --json: token ids as well");
   app.footer(

@@ -29,8 +29,8 @@ void probe_kernels(const device::DriverLibrary* library, Findings& out) {
 
 std::string described(const DeviceFacts& facts) {
   return facts.name + ", sm_" + std::to_string(facts.major * 10 + facts.minor) + ", " +
-         terminal::format_size(static_cast<double>(facts.memory_bytes)) + ", " +
-         std::to_string(facts.multiprocessors) + " multiprocessors, " + facts.pci;
+         terminal::format_size(static_cast<double>(facts.memory_bytes)) + ", " + std::to_string(facts.multiprocessors) +
+         " multiprocessors, " + facts.pci;
 }
 
 // Opens the device, because only this shows whether the driver accepts the kernels. Its context lives for that

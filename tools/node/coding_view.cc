@@ -38,8 +38,8 @@ Json json_of(const Edge& edge) {
 }
 
 Edge edge_of(const kvbm_tier_codec_stats_t& tier) {
-  return {tier.automatic != 0, tier.setting, tier.mode, tier.plain_bytes, tier.stored_bytes, tier.seals != 0,
-          tier.lossy_error};
+  return {tier.automatic != 0, tier.setting,    tier.mode,       tier.plain_bytes,
+          tier.stored_bytes,   tier.seals != 0, tier.lossy_error};
 }
 
 Edge edge_of(const kvbm_node_row_t& row) {

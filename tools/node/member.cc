@@ -277,8 +277,8 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   }
   if (!shared_) return ask_kept(keys.value());
   if (share_role() == "the owner") return Kept{on_disk_ ? on_disk(keys.value()) : 0, n};
-  // The flushes asked the owner for each block. It may have evicted the first ones for the last ones since, and what this
-  // member learned of them then is out of date. A member that has learned nothing asks the owner again.
+  // The flushes asked the owner for each block. It may have evicted the first ones for the last ones since, and what
+  // this member learned of them then is out of date. A member that has learned nothing asks the owner again.
   const size_t not_kept = status == KVBM_OK ? 0 : std::min<uint64_t>(n, metric("kvbm_share_not_kept_total"));
   const auto other = open(options_);
   const auto there = other.ok() ? other.value()->find(keys.value(), false, kAskNs, nullptr) : other.status();

@@ -20,7 +20,7 @@ struct MemberOptions {
   std::string listen;
   std::string peers;
   std::string key_file;
-  std::string protect;  // node.protect; empty: as configured
+  std::string protect;           // node.protect; empty: as configured
   bool trusted_network = false;  // node.trusted_network; false: as configured
   std::string name;
   std::string pool = "default";
@@ -33,15 +33,15 @@ struct MemberOptions {
   uint64_t block_bytes = 1ULL << 20;
   std::string disk_path;
   uint64_t disk_bytes = 0;
-  std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
-  std::string share_ask;  // how long a lookup waits for an answer of that set's owner; empty: as configured
+  std::string share;           // a directory: the tier set in it is shared with other processes (share=on)
+  std::string share_ask;       // how long a lookup waits for an answer of that set's owner; empty: as configured
   std::string local = "auto";  // node.local
   std::string admission;       // node.admission; empty: as configured
   std::string codec = "off";   // node.codec
   std::string disk_codec = "off";
-  std::string seal_key_file;   // seal.key_file
+  std::string seal_key_file;                  // seal.key_file
   const kvbm_geometry_t* geometry = nullptr;  // of the namespace; null: opaque
-  bool log = false;  // log warnings, and nodes that connect or disconnect, on stderr
+  bool log = false;                           // log warnings, and nodes that connect or disconnect, on stderr
 };
 
 class Member {
@@ -102,7 +102,7 @@ class Member {
   struct Head {
     uint64_t length = 0;  // of the file
     Digest digest{};
-    std::string bytes;    // of the first block
+    std::string bytes;  // of the first block
   };
   // Returns miss if no node has the first block, mismatch if the file's blocks have another size than this member's.
   Result<Head> head_of(const std::string& name, uint64_t timeout_ns);

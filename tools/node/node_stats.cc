@@ -74,8 +74,9 @@ std::string node_stats_text(const Json& stats) {
     const auto disabled = row.find("disabled");
     // Host memory, which is tier 0, is never coded.
     tiers.add_row({std::to_string(number(row, "tier")), format_count(number(row, "blocks")), size(row, "used_bytes"),
-                   terminal::format_capacity(number(row, "capacity_bytes")), format_count(number(row, "hits")), format_count(number(row, "stores")),
-                   format_count(number(row, "damaged")), number(row, "tier") == 0 ? "" : coding(row),
+                   terminal::format_capacity(number(row, "capacity_bytes")), format_count(number(row, "hits")),
+                   format_count(number(row, "stores")), format_count(number(row, "damaged")),
+                   number(row, "tier") == 0 ? "" : coding(row),
                    disabled != row.end() && *disabled == true ? "out of service" : ""});
   }
   if (stats.at("peers").empty()) return tiers.render();

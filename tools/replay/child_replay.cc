@@ -20,10 +20,9 @@ void write_report(FILE* out, const StoreProgress& p) {
 }
 
 bool read_report(const std::string& line, StoreProgress& p) {
-  return std::sscanf(line.c_str(),
-                     "progress %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-                     &p.requests, &p.block_refs, &p.hits, &p.tokens, &p.tokens_saved, &p.verified_blocks,
-                     &p.wrong_blocks) == 7;
+  return std::sscanf(
+             line.c_str(), "progress %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+             &p.requests, &p.block_refs, &p.hits, &p.tokens, &p.tokens_saved, &p.verified_blocks, &p.wrong_blocks) == 7;
 }
 
 namespace {

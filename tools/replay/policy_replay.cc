@@ -203,7 +203,7 @@ PolicyResult replay_optimal(const PathTrace& trace, size_t capacity) {
   };
   const std::vector<uint32_t> next = next_uses(trace);
   std::vector<uint32_t> kept_until(trace.parent.size(), UINT32_MAX);  // by node; UINT32_MAX = not kept
-  std::priority_queue<Kept> latest;                                  // may hold stale entries
+  std::priority_queue<Kept> latest;                                   // may hold stale entries
   size_t kept = 0;
   uint64_t hits = 0;
   for (const PathTrace::Path& path : trace.paths) {

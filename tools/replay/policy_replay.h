@@ -21,7 +21,7 @@ struct PolicyResult {
   std::string policy;
   uint64_t block_refs = 0;
   uint64_t hits = 0;
-  double hit_rate = 0;    // percent of block_refs
+  double hit_rate = 0;     // percent of block_refs
   double nanoseconds = 0;  // per block reference, of processor time; 0 if nothing was timed
 };
 

@@ -296,8 +296,7 @@ Status make_keys(Shared& shared) {
     std::memcpy(hashes.data() + node * 16, words, sizeof words);
   }
   shared.keys.resize(shared.paths.parent.size());
-  const kvbm_status_t made =
-      kvbm_key_from_hashes(shared.ns, hashes.data(), 16, shared.keys.size(), shared.keys.data());
+  const kvbm_status_t made = kvbm_key_from_hashes(shared.ns, hashes.data(), 16, shared.keys.size(), shared.keys.data());
   return made == KVBM_OK ? Status{} : failed("keys could not be made", made, {});
 }
 
@@ -364,7 +363,8 @@ bool check_block(uint64_t node, const std::byte* bytes, size_t n) {
 namespace {
 
 // Makes the tiers below the host, in order. They point into `options` and `paths_of_disks`.
-Status make_tiers(const StoreOptions& options, std::vector<std::string>& paths_of_disks, std::vector<kvbm_tier_t>& tiers) {
+Status make_tiers(const StoreOptions& options, std::vector<std::string>& paths_of_disks,
+                  std::vector<kvbm_tier_t>& tiers) {
   tiers.resize(options.disks.size());
   for (size_t i = 0; i < options.disks.size(); ++i) {
     paths_of_disks.push_back(options.disk_path + (i == 0 ? "" : "-" + std::to_string(i + 1)));
@@ -436,8 +436,9 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   if (status != KVBM_OK) return failed("no namespace", status, error);
   const Namespace ns(raw_ns);
 
-  Shared shared{trace, paths, options, manager.get(), ns.get(), {}, std::vector<std::atomic<bool>>(paths.parent.size()),
-                {}, {}, {}, {}, {}};
+  Shared shared{
+      trace, paths, options, manager.get(), ns.get(), {}, std::vector<std::atomic<bool>>(paths.parent.size()), {}, {},
+      {},    {},    {}};
   const Status keyed = make_keys(shared);
   if (!keyed.ok()) return keyed;
   const Opened seen(options, manager.get());

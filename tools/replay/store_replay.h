@@ -31,20 +31,20 @@ struct StoreProgress {
 
 struct StoreOptions {
   uint64_t host_bytes = 256ULL << 20;
-  std::vector<uint64_t> disks;  // bytes of each disk tier, in order
-  std::string disk_path;        // of the first; the second one is in disk_path-2, and so on
+  std::vector<uint64_t> disks;       // bytes of each disk tier, in order
+  std::string disk_path;             // of the first; the second one is in disk_path-2, and so on
   std::vector<uint32_t> admissions;  // KVBM_ADMIT_* of the tiers below the host; missing ones are KVBM_ADMIT_ALL
-  std::string codec = "off";  // of the disk tier
+  std::string codec = "off";         // of the disk tier
   uint64_t block_bytes = 64ULL << 10;
-  std::string policy;       // empty: the default
+  std::string policy;               // empty: the default
   std::vector<std::string> stores;  // URLs of stores, below the disks
-  std::string plugin;       // a shared library with `kvbm_plugin_table`; empty: none
-  std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
+  std::string plugin;               // a shared library with `kvbm_plugin_table`; empty: none
+  std::string peers;  // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
-  uint32_t threads = 1;     // engines at a time
-  uint32_t load_blocks = 0;  // blocks of one load; 0: all that a lookup found
-  bool settle = false;      // after each request, wait until its stored blocks have reached the tiers below
-  uint64_t first = 0;       // requests to skip
+  uint32_t threads = 1;         // engines at a time
+  uint32_t load_blocks = 0;     // blocks of one load; 0: all that a lookup found
+  bool settle = false;          // after each request, wait until its stored blocks have reached the tiers below
+  uint64_t first = 0;           // requests to skip
   uint64_t limit = UINT64_MAX;  // requests to replay
   // Called after each request, by one engine thread at a time.
   std::function<void(const StoreProgress&)> progress;
@@ -59,15 +59,14 @@ struct StoreResult {
   uint64_t requests = 0;
   uint64_t block_bytes = 0;
   uint64_t block_refs = 0;
-  uint64_t hits = 0;             // references to blocks that were loaded with the right bytes
+  uint64_t hits = 0;  // references to blocks that were loaded with the right bytes
   uint64_t verified_blocks = 0;
-  uint64_t wrong_blocks = 0;     // reported as good with wrong bytes; must be 0
-  uint64_t failed_blocks = 0;    // matched, then reported as not loaded
-  std::map<kvbm_status_t, uint64_t>
-      failed_as{};               // by status; blocks after the first failed one count under its status
-  uint64_t found_again = 0;      // hits on blocks that this run had not stored
+  uint64_t wrong_blocks = 0;                      // reported as good with wrong bytes; must be 0
+  uint64_t failed_blocks = 0;                     // matched, then reported as not loaded
+  std::map<kvbm_status_t, uint64_t> failed_as{};  // by status; blocks after the first failed one count under its status
+  uint64_t found_again = 0;                       // hits on blocks that this run had not stored
   uint64_t stored_blocks = 0;
-  uint64_t tokens_saved = 0;     // of the trace, by its input lengths
+  uint64_t tokens_saved = 0;  // of the trace, by its input lengths
   uint64_t tokens = 0;
   double seconds = 0;
   double load_seconds = 0;   // inside load calls, all threads

@@ -61,9 +61,14 @@ Result<std::unique_ptr<Side>> Side::open(const SideOptions& options) {
   auto member = node::Member::open(node);
   if (!member.ok()) return member.status();
   side->member_ = std::move(member).value();
-  const kvbm_component_t component{KVBM_COMPONENT_ATTENTION, static_cast<uint32_t>(element.value()), options.layers,
-                                   options.heads,            options.head_size,                      0,
-                                   0,                        {0, 0}};
+  const kvbm_component_t component{KVBM_COMPONENT_ATTENTION,
+                                   static_cast<uint32_t>(element.value()),
+                                   options.layers,
+                                   options.heads,
+                                   options.head_size,
+                                   0,
+                                   0,
+                                   {0, 0}};
   kvbm_error_t error{};
   if (kvbm_geometry_create(options.block_tokens, 1, &component, 1, &side->geometry_, &error) != KVBM_OK) {
     return failed("the geometry is refused", error);

@@ -12,6 +12,7 @@ using Names = std::vector<std::string_view>;
 
 // Read by layers.cc, groups.cc and model.cc.
 const Names& read_fields() {
+  // clang-format off
   static const Names kRead = {
       "_sliding_window_pattern", "architectures", "attention_chunk_size", "attention_head_dim", "attention_heads",
       "attention_k_eq_v", "attention_method", "attention_other_setting", "attention_types", "attn_config", "attn_layer_indices",
@@ -32,11 +33,13 @@ const Names& read_fields() {
       "short_conv_kernel_size", "sliding_window", "sliding_window_pattern", "sliding_window_size", "ssm_state_size",
       "state_size", "swa_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads", "swa_v_head_dim",
       "total_ut_steps", "use_mla", "use_sliding_window", "v_head_dim", "window_size"};
+  // clang-format on
   return kRead;
 }
 
 // Fields of caches that are not counted, if they are present and not empty.
 const Names& refused_fields() {
+  // clang-format off
   static const Names kRefused = {
       "H_cycles", "L_cycles", "attn_cfg", "attn_layer_idx", "block_types", "blocksparse_block_size", "cla_share_factor",
       "compress_rates", "compress_ratio", "compress_ratios", "conv_window", "cross_attention_layers",
@@ -46,11 +49,13 @@ const Names& refused_fields() {
       "n_layers_in_recurrent_block", "n_mamba_heads", "n_recurrent_layers", "n_recurrent_loops", "num_decoder_layers",
       "num_loops", "num_mem_blocks", "num_swa_attention_heads", "num_swa_key_value_heads", "recurrent_kv_cache_mode",
       "sliding_window_layers", "ssm_cfg", "use_cla", "yoco_cross_layers"};
+  // clang-format on
   return kRefused;
 }
 
 // Known to have no part in the size of the cache, and not covered by harmless_pattern() below.
 const Names& harmless_fields() {
+  // clang-format off
   static const Names kHarmless = {
       "_attn_implementation", "_attn_implementation_autoset", "_from_model_config", "_name_or_path", "_remove_final_layer_norm",
       "activation_function", "activation_sparsity_pattern", "add_cross_attention", "add_full_attention_sink_bias",
@@ -105,11 +110,13 @@ const Names& harmless_fields() {
       "use_mambapy", "use_mrope", "use_mtp", "use_parallel_residual", "use_qk_norm", "use_qkv_bias", "use_rmsnorm",
       "use_shared_attention_adapter", "use_unified_vision_chunk", "using_split_rope", "vocab_size",
       "vocab_size_per_layer_input", "word_embed_proj_dim", "yarn"};
+  // clang-format on
   return kHarmless;
 }
 
 bool starts(std::string_view name, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(), [name](auto each) { return name.substr(0, each.size()) == each; });
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [name](auto each) { return name.substr(0, each.size()) == each; });
 }
 
 bool ends(std::string_view name, std::initializer_list<std::string_view> endings) {
@@ -119,43 +126,100 @@ bool ends(std::string_view name, std::initializer_list<std::string_view> endings
 }
 
 bool contains(std::string_view name, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [name](auto each) { return name.find(each) != std::string_view::npos; });
+  return std::any_of(words.begin(), words.end(),
+                     [name](auto each) { return name.find(each) != std::string_view::npos; });
 }
 
 // Returns whether the field belongs to another part than attention: experts, positions, images, sounds, the
 // tokenizer, training.
 bool of_another_part(std::string_view name) {
-  return starts(name, {"moe_", "mtp_", "router_", "expert", "shared_expert", "num_expert", "n_expert", "num_shared_expert",
-                       "num_local_expert", "mlp_", "ffn_", "feed_forward", "vision_", "image_", "visual_", "video_", "audio_",
-                       "mm_", "index_", "rope_", "rotary", "quantiz", "compression_config", "talker_", "token2wav", "code2wav"}) ||
+  return starts(name, {"moe_",
+                       "mtp_",
+                       "router_",
+                       "expert",
+                       "shared_expert",
+                       "num_expert",
+                       "n_expert",
+                       "num_shared_expert",
+                       "num_local_expert",
+                       "mlp_",
+                       "ffn_",
+                       "feed_forward",
+                       "vision_",
+                       "image_",
+                       "visual_",
+                       "video_",
+                       "audio_",
+                       "mm_",
+                       "index_",
+                       "rope_",
+                       "rotary",
+                       "quantiz",
+                       "compression_config",
+                       "talker_",
+                       "token2wav",
+                       "code2wav"}) ||
          contains(name, {"expert", "moe_", "_moe", "intermediate_size"});
 }
 
 bool harmless_pattern(std::string_view name) {
-  return starts(name, {"initializer", "embd_", "resid_", "summary_", "output_", "torch", "dtype", "logit", "tie_", "mup_",
-                       "time_step_", "swiglu", "hidden_act", "embedding_", "norm_", "max_position", "original_max_position", "special_", "unsloth",
-                       "generation_", "use_moe", "zero_expert", "routed_", "early_stop", "do_", "bad_words", "forced_",
-                       "begin_suppress", "suppress_", "transformers_", "projector_", "tokenizer"}) ||
-         ends(name, {"_token_id", "_token_ids", "_token_index", "_token", "_dropout", "_dropout_prob", "_drop_prob", "_pdrop",
-                     "_eps", "_epsilon", "_bias", "_coef", "_coeff", "_multiplier", "_multipliers", "_factor", "_act",
-                     "_activation", "_loss", "_path", "_version", "_scaling", "_theta", "_std", "_range", "_fp32",
-                     "_softcapping", "_softcap", "_penalty", "_temperature", "_freq", "_base", "_kernel_dtype"}) ||
+  return starts(name, {"initializer",
+                       "embd_",
+                       "resid_",
+                       "summary_",
+                       "output_",
+                       "torch",
+                       "dtype",
+                       "logit",
+                       "tie_",
+                       "mup_",
+                       "time_step_",
+                       "swiglu",
+                       "hidden_act",
+                       "embedding_",
+                       "norm_",
+                       "max_position",
+                       "original_max_position",
+                       "special_",
+                       "unsloth",
+                       "generation_",
+                       "use_moe",
+                       "zero_expert",
+                       "routed_",
+                       "early_stop",
+                       "do_",
+                       "bad_words",
+                       "forced_",
+                       "begin_suppress",
+                       "suppress_",
+                       "transformers_",
+                       "projector_",
+                       "tokenizer"}) ||
+         ends(name, {"_token_id",  "_token_ids",  "_token_index", "_token",   "_dropout", "_dropout_prob",
+                     "_drop_prob", "_pdrop",      "_eps",         "_epsilon", "_bias",    "_coef",
+                     "_coeff",     "_multiplier", "_multipliers", "_factor",  "_act",     "_activation",
+                     "_loss",      "_path",       "_version",     "_scaling", "_theta",   "_std",
+                     "_range",     "_fp32",       "_softcapping", "_softcap", "_penalty", "_temperature",
+                     "_freq",      "_base",       "_kernel_dtype"}) ||
          contains(name, {"dropout", "aux_loss", "layernorm", "layer_norm", "vocab"}) || name == "temperature" ||
          name == "top_k" || name == "top_p" || name == "typical_p";
 }
 
 // Returns whether the field's name suggests that it decides the size of the cache.
 bool speaks_of_cache(std::string_view name) {
-  return contains(name, {"kv", "key_value", "cache", "compress", "share", "reuse", "loop", "recur", "ssm", "mamba", "window",
-                         "sliding", "linear_att", "cross_att", "latent", "cycles", "ut_steps"});
+  return contains(name, {"kv", "key_value", "cache", "compress", "share", "reuse", "loop", "recur", "ssm", "mamba",
+                         "window", "sliding", "linear_att", "cross_att", "latent", "cycles", "ut_steps"});
 }
 bool speaks_of_attention(std::string_view name) {
-  return contains(name, {"attn", "attention", "key", "value", "head", "layer", "state", "conv", "block", "rank", "group",
-                         "memory", "linear", "dim", "sparse", "global", "local", "pattern", "hybrid", "chunk", "depth", "step",
-                         "cycle", "iter", "repeat", "stride", "pool", "index"});
+  return contains(name,
+                  {"attn",  "attention", "key",    "value", "head",   "layer",  "state", "conv",    "block",  "rank",
+                   "group", "memory",    "linear", "dim",   "sparse", "global", "local", "pattern", "hybrid", "chunk",
+                   "depth", "step",      "cycle",  "iter",  "repeat", "stride", "pool",  "index"});
 }
 
-bool listed(const Names& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool listed(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 bool says_nothing(const Json& value) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) || (value.is_number() && value == 0) ||
@@ -186,7 +250,8 @@ void check_fields(Reader& in, bool type_known, uint64_t layers) {
     }
     if (of_another_part(name)) continue;
     const bool for_each_layer = value.is_array() && value.size() == layers;
-    if (speaks_of_cache(name) || (!type_known && (for_each_layer || speaks_of_attention(name)) && !harmless_pattern(name))) {
+    if (speaks_of_cache(name) ||
+        (!type_known && (for_each_layer || speaks_of_attention(name)) && !harmless_pattern(name))) {
       refused.push_back(name);
     } else if (!harmless_pattern(name) && !(value.is_string() && !speaks_of_attention(name))) {
       noted.push_back(name);

@@ -189,10 +189,10 @@ LayerGroup linear_group(Reader& in, const TypeFacts& type) {
     const uint64_t keys = in.need({"linear_num_key_heads"});
     const uint64_t values = in.need({"linear_num_value_heads"});
     const uint64_t kernel = in.need({"linear_conv_kernel_dim"});
-    return matrix_state(values, key_dim, value_dim, (2 * keys * key_dim + values * value_dim) * (kernel - 1),
-                        "(" + times({2, keys, key_dim}) + " + " + times({values, value_dim}) + ") * " +
-                            std::to_string(kernel - 1),
-                        is_32_bits(in) ? 32 : 16);
+    return matrix_state(
+        values, key_dim, value_dim, (2 * keys * key_dim + values * value_dim) * (kernel - 1),
+        "(" + times({2, keys, key_dim}) + " + " + times({values, value_dim}) + ") * " + std::to_string(kernel - 1),
+        is_32_bits(in) ? 32 : 16);
   }
   const uint64_t heads = heads_of(in, type);
   const uint64_t dim = head_dim_of(in, heads, type);

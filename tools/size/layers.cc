@@ -21,12 +21,17 @@ Layers every(uint64_t layers, uint64_t period, Kind rare, Kind common) {
 }
 
 Layers from_names(Reader& in, const char* field) {
-  static const std::map<std::string, Kind> kNames = {
-      {"full_attention", Kind::full},       {"attention", Kind::full},        {"sliding_attention", Kind::sliding},
-      {"chunked_attention", Kind::chunked}, {"mamba", Kind::mamba},           {"linear_attention", Kind::linear},
-      {"conv", Kind::short_conv},           {"mlp", Kind::none},              {"moe", Kind::none},
-      // Its indexer selects from a cache of all tokens.
-      {"deepseek_sparse_attention", Kind::full}};
+  static const std::map<std::string, Kind> kNames = {{"full_attention", Kind::full},
+                                                     {"attention", Kind::full},
+                                                     {"sliding_attention", Kind::sliding},
+                                                     {"chunked_attention", Kind::chunked},
+                                                     {"mamba", Kind::mamba},
+                                                     {"linear_attention", Kind::linear},
+                                                     {"conv", Kind::short_conv},
+                                                     {"mlp", Kind::none},
+                                                     {"moe", Kind::none},
+                                                     // Its indexer selects from a cache of all tokens.
+                                                     {"deepseek_sparse_attention", Kind::full}};
   Layers layers;
   const Json& list = in.at(field);
   if (!list.is_array()) in.refuse("`" + std::string(field) + "` must be a list, it is " + shown(list));

@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
+#include "codec/coded/leaf_codec.h"
 #include "tensor/container.h"
 #include "tensor/file_io.h"
 #include "tensor/kept_lossless.h"
-#include "codec/coded/leaf_codec.h"
 
 namespace kvbm::tensor {
 

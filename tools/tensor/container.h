@@ -23,7 +23,7 @@ inline constexpr uint64_t kMaxIndexBytes = 256 << 20;
 inline constexpr uint64_t kChunkBytes = 32 << 20;  // of raw bytes
 
 struct Segment {
-  Tensor tensor;   // no name, element bytes and no shape: bytes between tensors
+  Tensor tensor;  // no name, element bytes and no shape: bytes between tensors
   bool is_tensor = false;
   codec::LeafForm form;
 };

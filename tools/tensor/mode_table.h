@@ -23,7 +23,7 @@ struct ModeRow {
 
 struct ModeTable {
   std::vector<ModeRow> rows;
-  double memcpy = 0;           // bytes per second, measured in between
+  double memcpy = 0;            // bytes per second, measured in between
   uint64_t measured_bytes = 0;  // of the tensors; the first ones if there is a limit; rows are not cut
   uint64_t tensor_bytes = 0;
 };

@@ -194,8 +194,8 @@ Result<TensorFile> read_npy(ConstBytes front, uint64_t file_bytes, const Claims&
   }
   tensor.bytes = *values * size;
   if (tensor.bytes > present) {
-    return Status(Code::damaged, "the .npy is cut short", std::to_string(tensor.bytes) + " bytes are declared, " +
-                                                             std::to_string(present) + " are there");
+    return Status(Code::damaged, "the .npy is cut short",
+                  std::to_string(tensor.bytes) + " bytes are declared, " + std::to_string(present) + " are there");
   }
   if (tensor.bytes < present) {
     return Status(Code::damaged, "the .npy is longer than its shape",

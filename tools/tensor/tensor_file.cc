@@ -76,11 +76,11 @@ std::optional<Element> element_by_name(std::string_view name) {
     Element element;
   };
   static constexpr Alias kAliases[] = {
-      {"bytes", Element::bytes},       {"bf16", Element::bf16},         {"bfloat16", Element::bf16},
-      {"fp16", Element::fp16},         {"f16", Element::fp16},          {"float16", Element::fp16},
-      {"fp32", Element::fp32},         {"f32", Element::fp32},          {"float32", Element::fp32},
-      {"fp8_e4m3", Element::fp8_e4m3}, {"f8_e4m3", Element::fp8_e4m3},  {"fp8_e5m2", Element::fp8_e5m2},
-      {"f8_e5m2", Element::fp8_e5m2},  {"int8", Element::int8},         {"i8", Element::int8}};
+      {"bytes", Element::bytes},       {"bf16", Element::bf16},        {"bfloat16", Element::bf16},
+      {"fp16", Element::fp16},         {"f16", Element::fp16},         {"float16", Element::fp16},
+      {"fp32", Element::fp32},         {"f32", Element::fp32},         {"float32", Element::fp32},
+      {"fp8_e4m3", Element::fp8_e4m3}, {"f8_e4m3", Element::fp8_e4m3}, {"fp8_e5m2", Element::fp8_e5m2},
+      {"f8_e5m2", Element::fp8_e5m2},  {"int8", Element::int8},        {"i8", Element::int8}};
   for (const Alias& alias : kAliases) {
     if (alias.name == name) return alias.element;
   }

@@ -37,9 +37,9 @@ struct TensorFile {
 
 // Facts that the caller states about a file that does not contain them.
 struct Claims {
-  std::optional<Kind> kind;         // none: detected from the file
-  std::optional<Element> element;   // raw, and .npy of a type that stands for another (uint16 for bf16)
-  std::vector<uint64_t> shape;      // raw; empty: one row of all values
+  std::optional<Kind> kind;        // none: detected from the file
+  std::optional<Element> element;  // raw, and .npy of a type that stands for another (uint16 for bf16)
+  std::vector<uint64_t> shape;     // raw; empty: one row of all values
 };
 
 inline constexpr uint64_t kMaxNpyHeader = 1 << 20;

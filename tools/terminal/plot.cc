@@ -35,9 +35,7 @@ class Canvas {
       dot(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t);
     }
   }
-  void mark(double x, double y, char letter) {
-    marks_[row(y, 1) * width_ + column(x, 1)] = letter;
-  }
+  void mark(double x, double y, char letter) { marks_[row(y, 1) * width_ + column(x, 1)] = letter; }
   [[nodiscard]] std::string text(size_t line_number, bool utf8) const {
     std::string out;
     for (size_t c = 0; c < width_; ++c) {

@@ -82,20 +82,19 @@ std::string in_steps(double bytes, double step, const std::array<const char*, 7>
 }  // namespace
 
 Result<uint64_t> parse_size(std::string_view text) {
-  static constexpr std::pair<std::string_view, uint64_t> kUnits[] = {
-      {"", 1},
-      {"B", 1},
-      {"kB", 1000},
-      {"KB", 1000},
-      {"MB", 1000000},
-      {"GB", 1000000000},
-      {"TB", 1000000000000},
-      {"PB", 1000000000000000},
-      {"KiB", uint64_t{1} << 10},
-      {"MiB", uint64_t{1} << 20},
-      {"GiB", uint64_t{1} << 30},
-      {"TiB", uint64_t{1} << 40},
-      {"PiB", uint64_t{1} << 50}};
+  static constexpr std::pair<std::string_view, uint64_t> kUnits[] = {{"", 1},
+                                                                     {"B", 1},
+                                                                     {"kB", 1000},
+                                                                     {"KB", 1000},
+                                                                     {"MB", 1000000},
+                                                                     {"GB", 1000000000},
+                                                                     {"TB", 1000000000000},
+                                                                     {"PB", 1000000000000000},
+                                                                     {"KiB", uint64_t{1} << 10},
+                                                                     {"MiB", uint64_t{1} << 20},
+                                                                     {"GiB", uint64_t{1} << 30},
+                                                                     {"TiB", uint64_t{1} << 40},
+                                                                     {"PiB", uint64_t{1} << 50}};
   const Parts parts = split(text);
   for (const auto& [unit, factor] : kUnits) {
     if (parts.unit == unit) return scaled(parts, factor, text, false);
@@ -111,8 +110,7 @@ Result<uint64_t> parse_count(std::string_view text) {
   for (const auto& [unit, factor] : kUnits) {
     if (parts.unit == unit) return scaled(parts, factor, text, true);
   }
-  return Status(Code::invalid_argument, "a count is a number with k, M or G (decimal) at most",
-                quoted(text));
+  return Status(Code::invalid_argument, "a count is a number with k, M or G (decimal) at most", quoted(text));
 }
 
 Result<std::vector<uint64_t>> parse_counts(std::string_view text) {

@@ -91,14 +91,13 @@ std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
   for (uint32_t t = 0; t < frame.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = frame.stats.tiers[t];
     const double used = share(s.used_bytes, s.capacity_bytes);
-    table.add_row({tier_name(run, t), format_count(s.blocks),
-                   s.capacity_bytes == 0
-                       ? terminal::format_binary_size(static_cast<double>(s.used_bytes))
-                       : terminal::render_bar(used, kTierCells, shape.utf8) + " " + fixed(100 * used, 0) + "%",
-                   terminal::format_capacity(s.capacity_bytes), fixed(frame.in_gb_per_s[t], 2),
-                   fixed(frame.out_gb_per_s[t], 2), format_count(s.hits), format_count(s.stores),
-                   format_count(s.evictions), format_count(s.damaged),
-                   t == 0 ? "" : node::coding_text(frame.stats.codec[t]), s.disabled != 0 ? "out of service" : ""});
+    table.add_row(
+        {tier_name(run, t), format_count(s.blocks),
+         s.capacity_bytes == 0 ? terminal::format_binary_size(static_cast<double>(s.used_bytes))
+                               : terminal::render_bar(used, kTierCells, shape.utf8) + " " + fixed(100 * used, 0) + "%",
+         terminal::format_capacity(s.capacity_bytes), fixed(frame.in_gb_per_s[t], 2), fixed(frame.out_gb_per_s[t], 2),
+         format_count(s.hits), format_count(s.stores), format_count(s.evictions), format_count(s.damaged),
+         t == 0 ? "" : node::coding_text(frame.stats.codec[t]), s.disabled != 0 ? "out of service" : ""});
   }
   return table.render();
 }

@@ -31,7 +31,7 @@ struct Model {
   Spread first_prompt;  // tokens after the shared ones
   Spread turn;          // tokens that a turn's question or tool adds
   Spread output;
-  uint32_t shared;         // number of shared prefixes (system prompts, documents)
+  uint32_t shared;  // number of shared prefixes (system prompts, documents)
   Spread shared_tokens;
   uint32_t common_tokens;  // in front of the shared prefixes, the same for all
 };

@@ -53,12 +53,12 @@ struct ParseLimits {
   uint32_t hash_ids = 65536;            // per line: 32 Mi tokens in blocks of 512
   uint32_t tokens = uint32_t{1} << 30;  // input_length and output_length
   uint64_t timestamp_ms = uint64_t{1} << 53;
-  size_t blocks = size_t{1} << 30;              // in the whole trace
-  size_t unpacked_bytes = size_t{4} << 30;      // of a compressed file
+  size_t blocks = size_t{1} << 30;          // in the whole trace
+  size_t unpacked_bytes = size_t{4} << 30;  // of a compressed file
 };
 
 struct ParseOptions {
-  bool skip_bad = false;    // continue after a bad line
+  bool skip_bad = false;     // continue after a bad line
   size_t reported_bad = 16;  // limit of Parsed::bad; the count is of all
   ParseLimits limits = {};
   Form form = Form::automatic;
@@ -68,8 +68,8 @@ struct ParseOptions {
 struct Parsed {
   Trace trace;
   Form form = Form::mooncake;
-  bool array = false;      // true: one JSON array, in which requests are counted instead of lines
-  uint64_t lines = 0;      // lines read, blank ones included
+  bool array = false;  // true: one JSON array, in which requests are counted instead of lines
+  uint64_t lines = 0;  // lines read, blank ones included
   uint64_t bad_lines = 0;
   std::vector<BadLine> bad;
 

@@ -103,7 +103,11 @@ Result<std::string> unpacked(std::string text, size_t most, const std::string& n
     return Status(Code::io_error, "this build reads no zstd; unpack the trace first", name);
 #endif
   }
-  if (bytes.rfind("BZh", 0) == 0 || bytes.rfind("\xfd" "7zXZ", 0) == 0 || bytes.rfind("PK\x03\x04", 0) == 0) {
+  if (bytes.rfind("BZh", 0) == 0 ||
+      bytes.rfind("\xfd"
+                  "7zXZ",
+                  0) == 0 ||
+      bytes.rfind("PK\x03\x04", 0) == 0) {
     return Status(Code::io_error, "the trace is compressed in a way that is not read here; unpack it first", name);
   }
   return text;

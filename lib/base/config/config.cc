@@ -19,14 +19,16 @@ struct Unit {
   std::string_view name;
   uint64_t factor;
 };
-constexpr Unit kByteUnits[] = {{"", 1}, {"B", 1}, {"KiB", 1ULL << 10}, {"MiB", 1ULL << 20}, {"GiB", 1ULL << 30},
-                               {"TiB", 1ULL << 40}, {"kB", 1000}, {"KB", 1000}, {"MB", 1000000},
-                               {"GB", 1000000000}, {"TB", 1000000000000}};
-constexpr Unit kTimeUnits[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000},
-                               {"m", 60000000000}, {"h", 3600000000000}};
+constexpr Unit kByteUnits[] = {
+    {"", 1},      {"B", 1},     {"KiB", 1ULL << 10}, {"MiB", 1ULL << 20}, {"GiB", 1ULL << 30},  {"TiB", 1ULL << 40},
+    {"kB", 1000}, {"KB", 1000}, {"MB", 1000000},     {"GB", 1000000000},  {"TB", 1000000000000}};
+constexpr Unit kTimeUnits[] = {{"ns", 1},         {"us", 1000},       {"ms", 1000000},
+                               {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
 
 Result<uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> units, const char* allowed) {
-  const auto refuse = [&](const char* why) { return Status(Code::bad_config, why, "\"" + std::string(text) + "\"; " + allowed); };
+  const auto refuse = [&](const char* why) {
+    return Status(Code::bad_config, why, "\"" + std::string(text) + "\"; " + allowed);
+  };
   size_t i = 0;
   uint64_t value = 0;
   for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
@@ -104,7 +106,8 @@ Status put(const OptionRow& row, std::string_view text, const std::string& origi
   if (row.type == OptionType::table_list) return refuse("a list of tables, given in the file as [[" + row.name + "]]");
   if (row.type == OptionType::string || row.type == OptionType::choice) {
     value.text = text;
-    if (row.type == OptionType::choice && std::find(row.choices.begin(), row.choices.end(), text) == row.choices.end()) {
+    if (row.type == OptionType::choice &&
+        std::find(row.choices.begin(), row.choices.end(), text) == row.choices.end()) {
       return refuse("\"" + value.text + "\" is not one of " + list_of(row.choices));
     }
   } else {
@@ -112,7 +115,8 @@ Status put(const OptionRow& row, std::string_view text, const std::string& origi
     if (!number.ok()) return refuse(number.status().message());
     value.number = number.value();
     if (value.number < row.min || value.number > row.max) {
-      return refuse("\"" + std::string(text) + "\" is not between " + std::to_string(row.min) + " and " + std::to_string(row.max));
+      return refuse("\"" + std::string(text) + "\" is not between " + std::to_string(row.min) + " and " +
+                    std::to_string(row.max));
     }
   }
   set.values[row.name] = std::move(value);
@@ -146,7 +150,8 @@ std::optional<std::string> scalar_text(const toml::node& node) {
 Status put_table(const toml::table& table, const std::string& prefix, const std::string& file,
                  std::span<const OptionRow> schema, OptionSet& set, const std::string& list = "");
 
-Status put_list(const OptionRow& row, const toml::node& node, const std::string& origin, const std::string& file, OptionSet& set) {
+Status put_list(const OptionRow& row, const toml::node& node, const std::string& origin, const std::string& file,
+                OptionSet& set) {
   const auto* array = node.as_array();
   for (size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const toml::table* table = array->get(i)->as_table();
@@ -191,8 +196,9 @@ Status put_file(const ConfigSources& sources, std::span<const OptionRow> schema,
   const toml::parse_result parsed = toml::parse(sources.file_text, std::string_view(sources.file_name));
   if (parsed) return put_table(parsed.table(), "", sources.file_name, schema, set);
   const auto& error = parsed.error();
-  return Status(Code::bad_config, "the file is not valid TOML",
-                sources.file_name + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+  return Status(
+      Code::bad_config, "the file is not valid TOML",
+      sources.file_name + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
 }
 
 bool is_number(std::string_view text) {
@@ -269,8 +275,9 @@ std::string written(const OptionRow& row, const OptionValue& value) {
   switch (row.type) {
     case OptionType::bytes:
     case OptionType::duration: {
-      const std::span<const Unit> units = row.type == OptionType::bytes ? std::span<const Unit>(kByteUnits).subspan(1, 5)
-                                                                        : std::span<const Unit>(kTimeUnits);
+      const std::span<const Unit> units = row.type == OptionType::bytes
+                                              ? std::span<const Unit>(kByteUnits).subspan(1, 5)
+                                              : std::span<const Unit>(kTimeUnits);
       const Unit* best = &units[0];
       for (const Unit& u : units) best = value.number != 0 && value.number % u.factor == 0 ? &u : best;
       return quoted(std::to_string(value.number / best->factor).append(best->name));
@@ -298,7 +305,8 @@ void document_rows(std::span<const OptionRow> schema, const std::string& prefix,
 }  // namespace
 
 Result<uint64_t> parse_bytes(std::string_view text) {
-  return parse_with_unit(text, kByteUnits, "allowed is a whole number of bytes or with KiB, MiB, GiB, TiB, kB, MB, GB or TB");
+  return parse_with_unit(text, kByteUnits,
+                         "allowed is a whole number of bytes or with KiB, MiB, GiB, TiB, kB, MB, GB or TB");
 }
 
 Result<uint64_t> parse_duration(std::string_view text) {

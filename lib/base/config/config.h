@@ -23,8 +23,8 @@ struct OptionRow {
   std::string doc;
   uint64_t min = 0;
   uint64_t max = INT64_MAX;
-  std::vector<std::string> choices = {};   // choice
-  std::vector<OptionRow> entry = {};       // table_list: the schema of one entry
+  std::vector<std::string> choices = {};  // choice
+  std::vector<OptionRow> entry = {};      // table_list: the schema of one entry
 };
 
 struct OptionValue {
@@ -49,14 +49,14 @@ Result<uint64_t> parse_bytes(std::string_view text);
 Result<uint64_t> parse_duration(std::string_view text);
 
 struct ConfigSources {
-  std::string file_name;                // for messages; empty: no file
-  std::string_view file_text;           // TOML
+  std::string file_name;       // for messages; empty: no file
+  std::string_view file_text;  // TOML
   // The whole environment; only KVBM_* names are read. Kubernetes gives every pod variables for the services beside it.
   // Those of a service called kvbm or kvbm-<name> (KVBM_SERVICE_HOST, KVBM_PORT=tcp://..., KVBM_PORT_7000_TCP_ADDR) are
   // skipped, unless an option has that name.
   std::span<const NamedText> environment;
   std::vector<std::string> ignored_environment;  // KVBM_* names with another meaning
-  std::span<const NamedText> options;   // explicit values by dotted name
+  std::span<const NamedText> options;            // explicit values by dotted name
 };
 // Resolves all options. Lists are read from the file only. Code::bad_config with the key and its origin.
 Result<OptionSet> resolve_config(std::span<const OptionRow> schema, const ConfigSources& sources);

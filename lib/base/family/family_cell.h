@@ -53,8 +53,8 @@ class FamilyCellOf {
   static_assert(sizeof(Words) == sizeof(NamespaceId) + sizeof(uint64_t) + sizeof(Parts));
 
   static Words pack(const Family& f) noexcept {
-    const Parts parts = {f.component,    f.shard.first_layer, f.shard.layers, f.shard.first_head,
-                         f.shard.heads, f.shard.replicated,  0,              0};
+    const Parts parts = {
+        f.component, f.shard.first_layer, f.shard.layers, f.shard.first_head, f.shard.heads, f.shard.replicated, 0, 0};
     Words words;
     std::memcpy(&words[0], f.ns.bytes.data(), sizeof f.ns);
     words[2] = f.geometry;

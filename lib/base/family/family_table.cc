@@ -83,7 +83,8 @@ Result<FamilyId> FamilyTable::add(const Family& family, bool foreign, const Peer
   }
   size_t at = 0;
   if (!new_cell(at)) {
-    return Status(Code::at_limit, "65,536 namespace, component and shard combinations are in use: they have blocks here or are open");
+    return Status(Code::at_limit,
+                  "65,536 namespace, component and shard combinations are in use: they have blocks here or are open");
   }
   Row& row = rows_[at];
   const FamilyId id = FamilyId{row.next_use} << 16 | static_cast<FamilyId>(at);
@@ -137,7 +138,8 @@ Result<FamilyId> FamilyTable::intern(const Family& family, const NamespaceId& ba
 
 bool FamilyTable::ask_soon() {
   if (asked_soon_ || !soon_) return false;
-  asked_soon_ = size() >= due_.load(std::memory_order_relaxed) || foreign_.load(std::memory_order_relaxed) >= foreign_due_ || refusals_ >= refusals_due_;
+  asked_soon_ = size() >= due_.load(std::memory_order_relaxed) ||
+                foreign_.load(std::memory_order_relaxed) >= foreign_due_ || refusals_ >= refusals_due_;
   return asked_soon_;
 }
 
@@ -147,7 +149,8 @@ Result<FamilyId> FamilyTable::intern_foreign(const Family& family, const PeerCou
   {
     MutexLock lock(mutex_);
     const bool full = of != nullptr && of->load(std::memory_order_relaxed) >= most && !ids_.contains(family);
-    id = full ? refuse("a node has named as many namespace, component and shard combinations as it may") : add(family, true, of);
+    id = full ? refuse("a node has named as many namespace, component and shard combinations as it may")
+              : add(family, true, of);
     soon = ask_soon();
   }
   if (soon) soon_();

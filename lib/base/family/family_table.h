@@ -57,7 +57,8 @@ class FamilyTable {
   Result<FamilyId> intern(const Family& family, const NamespaceId& base);
   // Interns a family that a peer named. at_limit after kForeignFamilies that only peers have named, or `most` of this
   // peer's. `of`: the peer's count, raised while the family is here and only peers have named it; may be null.
-  Result<FamilyId> intern_foreign(const Family& family, const PeerCount& of = nullptr, uint32_t most = kForeignFamilies);
+  Result<FamilyId> intern_foreign(const Family& family, const PeerCount& of = nullptr,
+                                  uint32_t most = kForeignFamilies);
   // The id if known.
   [[nodiscard]] bool find(const Family& family, FamilyId& out) const;
   // Finds the namespace of a family, by the id of its epoch 0; false: no handle of this process had it.

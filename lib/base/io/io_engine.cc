@@ -113,9 +113,11 @@ void IoEngine::sync(const IoFile& file, UniqueFunction<void(Status)> done) {
 }
 
 void warn_of_ring(const Log& log, const std::string& why) {
-  log.write(LogLevel::warning, "io",
-            why + "; files are read and written with pread and pwrite instead. `kvbm doctor` says what to allow; io.engine = "
-                  "pread says that this is wanted");
+  log.write(
+      LogLevel::warning, "io",
+      why +
+          "; files are read and written with pread and pwrite instead. `kvbm doctor` says what to allow; io.engine = "
+          "pread says that this is wanted");
 }
 
 std::string ring_refusal(const char* call, int error) {

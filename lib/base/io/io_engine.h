@@ -33,16 +33,16 @@ struct IoRequest {
   enum class Op { read, write, sync };
   Op op = Op::read;
   int fd = -1;
-  uint64_t device = 0;         // st_dev of the file
-  bool direct = false;         // transfers continue only at multiples of kIoAlign
-  bool retried = false;        // the kernel returned EAGAIN; io_uring then uses a worker thread
-  int error = 0;               // errno of the result, 0 for success
-  uint32_t attempts = 0;       // consecutive tries that moved nothing
-  uint64_t offset = 0;         // of the bytes that are still to move
-  size_t first = 0;            // the first run that is not yet moved whole
+  uint64_t device = 0;    // st_dev of the file
+  bool direct = false;    // transfers continue only at multiples of kIoAlign
+  bool retried = false;   // the kernel returned EAGAIN; io_uring then uses a worker thread
+  int error = 0;          // errno of the result, 0 for success
+  uint32_t attempts = 0;  // consecutive tries that moved nothing
+  uint64_t offset = 0;    // of the bytes that are still to move
+  size_t first = 0;       // the first run that is not yet moved whole
   size_t moved = 0;
   size_t total = 0;
-  size_t in_flight = 0;        // bytes counted as being with the kernel
+  size_t in_flight = 0;  // bytes counted as being with the kernel
   std::vector<iovec> runs;
   const std::string* path = nullptr;  // the File outlives the request
   IoDone done;
@@ -97,7 +97,7 @@ std::string ring_refusal(const char* call, int error);
 void warn_of_ring(const Log& log, const std::string& why);
 
 struct UringOptions {
-  uint32_t entries = 256;      // of the submission ring; four times as many may be in flight
+  uint32_t entries = 256;  // of the submission ring; four times as many may be in flight
   bool register_buffers = true;
   uint32_t pread_threads = 4;  // used when the ring is refused
   const Log* log = nullptr;    // gets one message about that

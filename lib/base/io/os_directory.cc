@@ -48,7 +48,8 @@ class OsDirectory final : public Directory {
     return {};
   }
   Status sync() override {
-    if (uninterrupted([this] { return fsync(fd_.get()); }) != 0) return errno_status(errno, "cannot make durable", path_);
+    if (uninterrupted([this] { return fsync(fd_.get()); }) != 0)
+      return errno_status(errno, "cannot make durable", path_);
     return {};
   }
   Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_, whose_); }

@@ -35,7 +35,9 @@ uint64_t device_of(int fd) noexcept {
 class OsFile final : public File {
  public:
   OsFile(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct)
-      : engine_(std::move(engine)), fd_(std::move(fd)), file_{fd_.get(), device_of(fd_.get()), direct, std::move(path)} {}
+      : engine_(std::move(engine)),
+        fd_(std::move(fd)),
+        file_{fd_.get(), device_of(fd_.get()), direct, std::move(path)} {}
 
   // Holds the engine during the call: the completion may run before submit returns, and destroy this file.
   void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
@@ -244,7 +246,8 @@ std::unique_ptr<File> make_os_file(std::shared_ptr<IoEngine> engine, Fd fd, std:
 Result<std::unique_ptr<FileSystem>> make_os_file_system(Executor& executor, const OsFileOptions& options) {
   std::string note;
   if (options.engine != IoEngineChoice::pread) {
-    auto uring = make_uring_engine(executor, {options.ring_entries, options.register_staging, options.pread_threads, options.log});
+    auto uring = make_uring_engine(
+        executor, {options.ring_entries, options.register_staging, options.pread_threads, options.log});
     if (uring.ok()) {
       return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(uring).value(), "", nullptr));
     }
@@ -253,7 +256,8 @@ Result<std::unique_ptr<FileSystem>> make_os_file_system(Executor& executor, cons
   }
   auto engine = make_pread_engine(executor, options.pread_threads);
   if (!engine.ok()) return engine.status();
-  return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(engine).value(), std::move(note), options.log));
+  return std::unique_ptr<FileSystem>(
+      std::make_unique<OsFileSystem>(std::move(engine).value(), std::move(note), options.log));
 }
 
 }  // namespace kvbm

@@ -54,7 +54,8 @@ bool all_are_mapped() noexcept {
   uint64_t mapped = 0;
   uint64_t first = 0;
   uint64_t n = 0;
-  for (const char* at = text.data(); (at = next_number(at, first)) != nullptr && (at = next_number(at, first)) != nullptr &&
+  for (const char* at = text.data(); (at = next_number(at, first)) != nullptr &&
+                                     (at = next_number(at, first)) != nullptr &&
                                      (at = next_number(at, n)) != nullptr;) {
     mapped += n;
   }
@@ -75,7 +76,8 @@ Status of_another(uid_t owner, std::string_view path) {
 }
 
 Status open_to_others(const struct stat& st, std::string_view path, Others others) {
-  const std::string mode = std::string(path) + " has mode " + in_octal(st.st_mode) + ", by which others than its owner may ";
+  const std::string mode =
+      std::string(path) + " has mode " + in_octal(st.st_mode) + ", by which others than its owner may ";
   if (others == Others::read) {
     return {Code::not_permitted, "kvbm was given a file or directory that others may write",
             mode + "write it: if what is in it is to be trusted, chmod go-w " + std::string(path)};

@@ -74,9 +74,7 @@ class UringEngine final : public IoEngine {
   struct Line {
     std::deque<IoRequest*> waiting;
     uint64_t bytes = 0;  // with the kernel
-    [[nodiscard]] bool has_room() const noexcept {
-      return !waiting.empty() && bytes < kFlightBytes;
-    }
+    [[nodiscard]] bool has_room() const noexcept { return !waiting.empty() && bytes < kFlightBytes; }
   };
   struct Device {
     uint64_t number = 0;
@@ -378,7 +376,8 @@ void UringEngine::give_up(int error) {
   {
     MutexLock lock(mutex_);
     for (unsigned at = taken; at != end; ++at) {
-      auto* const request = reinterpret_cast<IoRequest*>(static_cast<uintptr_t>(sq.sqes[at & *sq.kring_mask].user_data));
+      auto* const request =
+          reinterpret_cast<IoRequest*>(static_cast<uintptr_t>(sq.sqes[at & *sq.kring_mask].user_data));
       if (request == nullptr) {
         armed_ = false;
         continue;
@@ -393,7 +392,8 @@ void UringEngine::give_up(int error) {
     first = refusal_ == 0;
     if (first) refusal_ = error;
   }
-  if (first && log_ != nullptr) warn_of_ring(*log_, "io_uring is refused from now on, " + ring_refusal("io_uring_enter", error));
+  if (first && log_ != nullptr)
+    warn_of_ring(*log_, "io_uring is refused from now on, " + ring_refusal("io_uring_enter", error));
   for (IoRequest* const request : left) writer_->take_over(request);
 }
 

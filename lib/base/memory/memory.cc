@@ -25,8 +25,8 @@ namespace kvbm {
 namespace {
 
 constexpr size_t kSmallPage = 4096;
-constexpr int kInterleave = 3;      // MPOL_INTERLEAVE, linux/mempolicy.h
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
+constexpr int kInterleave = 3;        // MPOL_INTERLEAVE, linux/mempolicy.h
+constexpr int kPopulateWrite = 23;    // MADV_POPULATE_WRITE, Linux 5.14
 constexpr uint64_t kFileBlock = 512;  // st_blocks counts these
 
 // Types of file systems, as statfs(2) reports them.
@@ -37,7 +37,8 @@ constexpr uint32_t kHugetlbfs = 0x958458F6;
 constexpr uint32_t kServed[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x65735546, 0x01021997, 0x00C36400,
                                 0x5346414F, 0x0BD00BD0, 0x47504653, 0x19830326, 0x7461636F, 0x01161970};
 constexpr const char* kMemoryInstead =
-    ": a page of it that cannot be had later would end this process (SIGBUS); name a file of a tmpfs, as in /dev/shm, or of "
+    ": a page of it that cannot be had later would end this process (SIGBUS); name a file of a tmpfs, as in /dev/shm, "
+    "or of "
     "a hugetlbfs";
 
 // Returns the nodes of /sys/devices/system/node/has_memory, for example "0-1,3", as a mask.
@@ -111,7 +112,8 @@ Status Arena::reserve(int fd, const std::string& path) {
   struct stat st {};
   if (fstat(fd, &st) != 0) return errno_status(errno, "cannot reserve the arena's file", path);
   if (!reserved || static_cast<uint64_t>(st.st_blocks) * kFileBlock < bytes_) {
-    return Status(Code::unsupported, "the arena's file is on a file system that reserves no room", path + kMemoryInstead);
+    return Status(Code::unsupported, "the arena's file is on a file system that reserves no room",
+                  path + kMemoryInstead);
   }
   const bool memory = kind == kTmpfs || kind == kHugetlbfs;
   description_ = "file " + path + (memory ? ", " : " (on a disk, whose read errors end this process), ");

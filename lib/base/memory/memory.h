@@ -19,7 +19,7 @@ constexpr size_t kArenaHead = 4096;
 
 struct ArenaOptions {
   size_t bytes = 0;
-  bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
+  bool huge_pages = true;  // hugetlb pages, else transparent ones, else small ones: describe says
   // Empty: anonymous. Otherwise the file is made with mode 0600, or mapped again. in_use: it has an owner.
   // not_permitted: it is another user's, or others may write it. unsupported: its file system cannot guarantee that its
   // pages stay.

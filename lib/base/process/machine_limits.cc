@@ -34,7 +34,8 @@ std::optional<uint64_t> number_in(const std::string& path) {
 uint64_t number_of(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.size() <= name.size() || !line.starts_with(name) || (line[name.size()] != ':' && line[name.size()] != ' ')) continue;
+    if (line.size() <= name.size() || !line.starts_with(name) || (line[name.size()] != ':' && line[name.size()] != ' '))
+      continue;
     const uint64_t number = std::strtoull(line.c_str() + name.size() + 1, nullptr, 10);
     return line.ends_with(" kB") ? number * 1024 : number;
   }
@@ -51,7 +52,7 @@ bool has_word(const std::string& list, std::string_view word) {
 
 // A tree of groups as mounted here.
 struct Mount {
-  std::string root;   // the group shown at the mount point
+  std::string root;  // the group shown at the mount point
   std::string point;
   std::string type;     // "cgroup" or "cgroup2"
   std::string options;  // options of a cgroup, with its controllers
@@ -147,7 +148,8 @@ void read_memory(const std::string& root, MachineLimits& out) {
     for (const char* name : {second ? "/memory.max" : "/memory.limit_in_bytes", "/memory.high"}) {
       const auto limit = number_in(directory + name);
       // v1 expresses "no limit" as a number larger than any machine.
-      if (!limit.has_value() || *limit >= out.memory_limit || (out.machine_memory != 0 && *limit >= out.machine_memory)) continue;
+      if (!limit.has_value() || *limit >= out.memory_limit || (out.machine_memory != 0 && *limit >= out.machine_memory))
+        continue;
       out.memory_limit = *limit;
       out.memory_used = used_in(directory, second);
       out.memory_file = directory + name;
@@ -209,10 +211,12 @@ MachineLimits read_machine_limits(const std::string& root) {
 Status check_host_capacity(uint64_t capacity_bytes, const MachineLimits& limits) {
   if (capacity_bytes <= limits.memory()) return {};
   const bool group = limits.memory_limit != MachineLimits::kNone;
-  const std::string whose = group ? "the memory limit of this process's control group, " + amount(limits.memory_limit) + " (" + limits.memory_file + ")"
+  const std::string whose = group ? "the memory limit of this process's control group, " + amount(limits.memory_limit) +
+                                        " (" + limits.memory_file + ")"
                                   : "the memory of this machine, " + amount(limits.machine_memory);
   return {Code::no_memory, "host.capacity is more than there is",
-          amount(capacity_bytes) + " exceed " + whose + ", so the process is killed when it has filled them: lower host.capacity below that" +
+          amount(capacity_bytes) + " exceed " + whose +
+              ", so the process is killed when it has filled them: lower host.capacity below that" +
               (group ? ", or raise the limit of the container" : "")};
 }
 

@@ -12,14 +12,14 @@ namespace kvbm {
 
 struct MachineLimits {
   static constexpr uint64_t kNone = UINT64_MAX;
-  uint64_t machine_memory = 0;     // bytes; 0: the system does not report it
-  uint64_t machine_available = 0;  // bytes that are available without swapping
-  uint64_t memory_limit = kNone;   // limit of the control groups, in bytes
-  uint64_t memory_used = 0;        // with a limit: usage of the group that sets it, without its page cache
-  std::string memory_file;         // file with the limit
+  uint64_t machine_memory = 0;      // bytes; 0: the system does not report it
+  uint64_t machine_available = 0;   // bytes that are available without swapping
+  uint64_t memory_limit = kNone;    // limit of the control groups, in bytes
+  uint64_t memory_used = 0;         // with a limit: usage of the group that sets it, without its page cache
+  std::string memory_file;          // file with the limit
   uint32_t machine_processors = 1;  // processors that this process may run on
-  double processor_limit = 0;      // limit of the control groups, in processors; 0: none
-  std::string processor_file;      // file with that limit
+  double processor_limit = 0;       // limit of the control groups, in processors; 0: none
+  std::string processor_file;       // file with that limit
 
   // The smaller of machine and control groups; kNone if the system reports neither.
   [[nodiscard]] uint64_t memory() const noexcept;

@@ -19,14 +19,18 @@ bool MappedPools::empty() const { return true; }
 
 namespace kvbm::manager {
 
-Status Node::start(const std::shared_ptr<TierStack>&, Namespaces&, const std::shared_ptr<CodingTerms>&) { return capi::absent(capi::kNoCluster); }
+Status Node::start(const std::shared_ptr<TierStack>&, Namespaces&, const std::shared_ptr<CodingTerms>&) {
+  return capi::absent(capi::kNoCluster);
+}
 void Node::stop() {}
 copy::Completion Node::run_and_wait(Operation&) { return {}; }
 void Node::ask_and_wait(std::vector<Identity>, uint64_t) {}
 void Node::survey(std::vector<Identity>, uint64_t, UniqueFunction<void(std::vector<cluster::NodeAnswer>)>) {}
 std::string node_metrics_text(Node&) { return {}; }
 
-Status Share::start(const std::shared_ptr<TierStack>&, Namespaces&, ShareState&) { return capi::absent(capi::kNoCluster); }
+Status Share::start(const std::shared_ptr<TierStack>&, Namespaces&, ShareState&) {
+  return capi::absent(capi::kNoCluster);
+}
 void Share::stop() {}
 void Share::ask(std::vector<Identity>, uint64_t, UniqueFunction<void()>) {}
 bool Share::can_ask() const noexcept { return false; }

@@ -1,5 +1,5 @@
-// Stands in for codecs and sealing in a build without them. Tiers store records as they are. A coded or sealed record that
-// another build left in a tier is refused at a load (Code::mismatch), like one of another shape.
+// Stands in for codecs and sealing in a build without them. Tiers store records as they are. A coded or sealed record
+// that another build left in a tier is refused at a load (Code::mismatch), like one of another shape.
 #include "capi/absent/absent.h"
 #include "codec/coded/recipe.h"
 #include "manager/common/options.h"

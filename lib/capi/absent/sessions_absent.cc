@@ -5,7 +5,8 @@
 
 namespace kvbm::manager {
 
-std::shared_ptr<NodeSessions> NodeSessions::create(const Environment&, Options, cluster::Mesh&, copy::TransportThread&) {
+std::shared_ptr<NodeSessions> NodeSessions::create(const Environment&, Options, cluster::Mesh&,
+                                                   copy::TransportThread&) {
   return nullptr;
 }
 cluster::SessionCounts NodeSessions::counts() const { return {}; }

@@ -81,9 +81,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
   [[nodiscard]] Name name(const Identity& id) const { return name_of(families_.get(id.family), id.key); }
   [[nodiscard]] bool disabled() const noexcept { return disabled_.load(std::memory_order_relaxed); }
 
-  [[nodiscard]] uint32_t concurrency() const noexcept {
-    return std::clamp(table_.concurrency, 1U, 64U);
-  }
+  [[nodiscard]] uint32_t concurrency() const noexcept { return std::clamp(table_.concurrency, 1U, 64U); }
 
   void fault(const char* what) {
     if (faults_.fetch_add(1, std::memory_order_relaxed) + 1 != kMaxFaults) return;
@@ -103,8 +101,9 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
   std::atomic<uint32_t> inside_{0};    // threads inside the plug-in
   std::atomic<uint32_t> faults_{0};
   std::atomic<bool> disabled_{false};
-  std::atomic<uint64_t> puts{0}, put_bytes{0}, put_errors{0}, gets{0}, get_bytes{0}, get_errors{0}, misses{0}, damaged{0};
-  std::atomic<int64_t> stuck{0};  // threads in calls that are past their deadlines
+  std::atomic<uint64_t> puts{0}, put_bytes{0}, put_errors{0}, gets{0}, get_bytes{0}, get_errors{0}, misses{0},
+      damaged{0};
+  std::atomic<int64_t> stuck{0};            // threads in calls that are past their deadlines
   std::atomic<uint64_t> second_answers{0};  // includes answers after the deadline, which counts as the first answer
 
   Mutex mutex_;
@@ -113,7 +112,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
   // Names with bytes that failed verification: not found here, whatever the plug-in answers, until they are stored
   // again. Faults disable the tier before this grows.
   std::set<Name> quarantined_ KVBM_GUARDED_BY(mutex_);
-  std::atomic<size_t> n_quarantined_{0};  // lets find() skip the lock
+  std::atomic<size_t> n_quarantined_{0};                    // lets find() skip the lock
   std::vector<Answered> answered_ KVBM_GUARDED_BY(mutex_);  // oldest first
 
   // Quarantines records with bytes that failed verification: find() no longer finds them. Thread: any.
@@ -416,7 +415,8 @@ Result<std::unique_ptr<PluginTier>> PluginTier::create(const kvbm_tier_table_t& 
 PluginTier::~PluginTier() {
   // A thread that hangs in the plug-in cannot be joined: it and its pool are leaked, with the memory it may still
   // write to.
-  if (core_->inside_.load(std::memory_order_acquire) != 0) [[maybe_unused]] auto* left = threads_.release();
+  if (core_->inside_.load(std::memory_order_acquire) != 0) [[maybe_unused]]
+    auto* left = threads_.release();
 }
 
 std::string PluginTier::describe() const {

@@ -34,11 +34,13 @@ constexpr OwnOption kOwn[] = {
     {"poll", OwnOption::duration, 10 * kMs, 600 * kSecond, [](StoreTierOptions& o, uint64_t v) { o.poll_ns = v; }},
     {"ttl", OwnOption::duration, kSecond, 365 * 86'400 * kSecond,
      [](StoreTierOptions& o, uint64_t v) { o.ttl_s = (v + kSecond - 1) / kSecond; }},
-    {"inflight", OwnOption::bytes, 64 << 10, uint64_t{64} << 30, [](StoreTierOptions& o, uint64_t v) { o.staging_bytes = v; }},
+    {"inflight", OwnOption::bytes, 64 << 10, uint64_t{64} << 30,
+     [](StoreTierOptions& o, uint64_t v) { o.staging_bytes = v; }},
     {"prefetch_ahead", OwnOption::bytes_or_off, 64 << 10, uint64_t{32} << 30,
      [](StoreTierOptions& o, uint64_t v) { o.ahead_bytes = v; }},
     {"index", OwnOption::bytes, 1 << 20, uint64_t{1} << 40, [](StoreTierOptions& o, uint64_t v) { o.index_bytes = v; }},
-    {"timeout", OwnOption::duration, 10 * kMs, 600 * kSecond, [](StoreTierOptions& o, uint64_t v) { o.timeout_ns = v; }},
+    {"timeout", OwnOption::duration, 10 * kMs, 600 * kSecond,
+     [](StoreTierOptions& o, uint64_t v) { o.timeout_ns = v; }},
     {"write", OwnOption::flag, 0, 1, [](StoreTierOptions& o, uint64_t v) { o.write = v != 0; }},
 };
 
@@ -60,7 +62,8 @@ Status read_own(const std::vector<NamedText>& given, StoreTierOptions& out) {
       if (option.name != each.name) continue;
       const auto value = parse(option, each.text);
       if (!value.ok()) {
-        return {Code::bad_config, "a store's URL has a bad value", each.name + "=" + each.text + ": " + value.status().message()};
+        return {Code::bad_config, "a store's URL has a bad value",
+                each.name + "=" + each.text + ": " + value.status().message()};
       }
       const bool is_off = option.type == OwnOption::bytes_or_off && value.value() == 0;
       if (!is_off && (value.value() < option.least || value.value() > option.most)) {
@@ -100,18 +103,20 @@ Result<manager::MakeTier> store_tier(const std::string& text, const kvbm_store_t
   StoreTierOptions options;
   options.capacity_bytes = capacity_bytes;
   if (Status read = read_own(split.value().own, options); !read.ok()) return read;
-  StorePlaceText place{url.value().scheme, url.value().authority, url.value().user, url.value().password, url.value().path, {}};
-  for (const kvbm_store_option_t& option : split.value().of_store) place.options.emplace_back(option.name, option.value);
-  return manager::MakeTier([table = table.value(), place, options, environment](
-                               TierIndex index, FamilyTable& families,
-                               tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
-    auto store = TableStore::open(*table, place, environment.log, kOpenNs);
-    if (!store.ok()) return store.status();
-    auto tier = StoreTier::open(std::move(store).value(), options, *environment.executor, families, *environment.random,
-                                environment.log, index, listener);
-    if (!tier.ok()) return tier.status();
-    return std::unique_ptr<tier::Tier>(std::move(tier).value());
-  });
+  StorePlaceText place{url.value().scheme,   url.value().authority, url.value().user,
+                       url.value().password, url.value().path,      {}};
+  for (const kvbm_store_option_t& option : split.value().of_store)
+    place.options.emplace_back(option.name, option.value);
+  return manager::MakeTier(
+      [table = table.value(), place, options, environment](
+          TierIndex index, FamilyTable& families, tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
+        auto store = TableStore::open(*table, place, environment.log, kOpenNs);
+        if (!store.ok()) return store.status();
+        auto tier = StoreTier::open(std::move(store).value(), options, *environment.executor, families,
+                                    *environment.random, environment.log, index, listener);
+        if (!tier.ok()) return tier.status();
+        return std::unique_ptr<tier::Tier>(std::move(tier).value());
+      });
 }
 
 Status make_stores(std::vector<manager::TierOptions>& tiers, const manager::Environment& environment) {

@@ -63,8 +63,8 @@ class TableStore final : public tier::store::ObjectStore {
   std::unique_ptr<ThreadExecutor> threads_;  // for a store that blocks
   Mutex mutex_;
   std::unordered_map<const kvbm_store_op_t*, std::shared_ptr<Flight>> flights_ KVBM_GUARDED_BY(mutex_);
-  Log* log_ KVBM_GUARDED_BY(mutex_);                // null once the store was left
-  uint32_t logging_ KVBM_GUARDED_BY(mutex_) = 0;    // lines that are being written
+  Log* log_ KVBM_GUARDED_BY(mutex_);              // null once the store was left
+  uint32_t logging_ KVBM_GUARDED_BY(mutex_) = 0;  // lines that are being written
   std::condition_variable logged_;
   uint64_t unknown_ KVBM_GUARDED_BY(mutex_) = 0;  // operations finished twice, or never given to the store
 };

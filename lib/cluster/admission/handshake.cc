@@ -289,8 +289,9 @@ Handshake::Step Handshake::take_proof(ConstBytes message) {
 
 Handshake::Step Handshake::take_welcome(ConstBytes message) {
   if (!proof_fits(message, kWelcomeProof)) {
-    return failed({Code::not_permitted, "peer: its welcome does not prove that it has the pool's key (node.key_file): it is "
-                                        "no node of this pool, or the messages were changed on the way"},
+    return failed({Code::not_permitted,
+                   "peer: its welcome does not prove that it has the pool's key (node.key_file): it is "
+                   "no node of this pool, or the messages were changed on the way"},
                   Refusal::none);
   }
   state_ = State::done;

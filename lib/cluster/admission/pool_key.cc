@@ -70,9 +70,10 @@ Result<SharedKey> parse_pool_key(std::string_view text) {
     text.remove_suffix(1);
   }
   if (!text.starts_with(kPoolKeyPrefix)) {
-    return Status(Code::invalid_argument,
-                  "it is no key that `kvbm key new` made, and words or digits of one's own can be guessed: make one with "
-                  "`kvbm key new FILE` and give that file to every node of the pool");
+    return Status(
+        Code::invalid_argument,
+        "it is no key that `kvbm key new` made, and words or digits of one's own can be guessed: make one with "
+        "`kvbm key new FILE` and give that file to every node of the pool");
   }
   SharedKey key{};
   std::array<uint8_t, kCheckBytes> check{};

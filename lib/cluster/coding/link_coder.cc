@@ -45,7 +45,8 @@ uint16_t known_codecs() noexcept {
 // Returns true if the peer decodes everything that a lossless mode produces here.
 bool wants_coded(const wire::Coding& coding) noexcept {
   return coding.mode >= static_cast<uint8_t>(codec::Mode::fast) &&
-         coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & lossless_codecs()) == lossless_codecs();
+         coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) &&
+         (coding.codecs & lossless_codecs()) == lossless_codecs();
 }
 
 }  // namespace
@@ -143,8 +144,7 @@ void LinkCoder::coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, 
   if (fastest == 0 || now < fastest) fastest = now;
 }
 
-LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use,
-                                uint64_t deadline_ns) {
+LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use, uint64_t deadline_ns) {
   Asked out;
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;

@@ -52,7 +52,8 @@ struct LinkSliceCoder::Shared {
 class LinkSliceCoder::Scratch {
  public:
   Scratch(Shared& of, const SliceInSlot& slice) : of_(of), buffer_(of.idle.take()) {
-    const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
+    const size_t bytes =
+        round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
     if (buffer_.bytes >= bytes) return;
     buffer_ = {};
     buffer_.memory = aligned_bytes(kScratchAlign, bytes);
@@ -83,9 +84,8 @@ void LinkSliceCoder::detach() { shared_->links.close(); }
 void LinkSliceCoder::post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done) {
   options_.core->post([shared = shared_, work = std::move(work), done = std::move(done)]() mutable {
     auto [status, bytes] = work(*shared);
-    shared->links.post([done = std::move(done), status = std::move(status), bytes = bytes]() mutable {
-      done(status, bytes);
-    });
+    shared->links.post(
+        [done = std::move(done), status = std::move(status), bytes = bytes]() mutable { done(status, bytes); });
   });
 }
 

@@ -114,9 +114,7 @@ bool LinkRequests::cancel(uint64_t operation) {
   return true;
 }
 
-void LinkRequests::begin(uint32_t peer_limit) {
-  limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit));
-}
+void LinkRequests::begin(uint32_t peer_limit) { limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit)); }
 
 void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
 

@@ -304,7 +304,8 @@ Status LinkService::take_renew(ConstBytes body) {
   uint64_t granted = 0;
   if (found != leases_.end()) {
     const uint64_t now = host_.executor.clock().now_ns();
-    granted = std::min({m.lease_ns, host_.limits.lease_ns, found->second.last_ns - std::min(now, found->second.last_ns)});
+    granted =
+        std::min({m.lease_ns, host_.limits.lease_ns, found->second.last_ns - std::min(now, found->second.last_ns)});
     found->second.until_ns = now + granted;
     next_deadline_ = std::min(next_deadline_, found->second.until_ns);
   }

@@ -39,9 +39,7 @@ class LinkSessions {
     happened_.push_back({Kind::moved, code, name, bytes, {}});
     return true;
   }
-  void message(ConstBytes bytes) {
-    happened_.push_back({Kind::message, Code::ok, 0, 0, {bytes.begin(), bytes.end()}});
-  }
+  void message(ConstBytes bytes) { happened_.push_back({Kind::message, Code::ok, 0, 0, {bytes.begin(), bytes.end()}}); }
   // Notes that a message did not fit; writable() is called once there is space.
   void wait_for_room() noexcept { waits_ = true; }
   void room() {

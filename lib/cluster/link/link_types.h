@@ -61,7 +61,7 @@ struct FetchItem {
   uint64_t raw_bytes = 0;      // of the decoded payload
   bool coded = false;          // coded or sealed: it must be decoded
   bool sealed = false;
-  bool quarantined = false;    // staging may still be written to until staging_quiet(cookie)
+  bool quarantined = false;  // staging may still be written to until staging_quiet(cookie)
 };
 struct FetchBatch {
   std::vector<FetchItem> items;
@@ -184,7 +184,7 @@ struct LinkHost {
   NodeFacts self;
   std::optional<SharedKey> key;
   LinkLimits limits = {};
-  const Log* log = nullptr;           // gets refused unauthenticated peers
+  const Log* log = nullptr;          // gets refused unauthenticated peers
   std::string_view log_as = "node";  // component of those lines
 
   // Working memory of the link that is being called.

@@ -69,9 +69,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   // Ends the link at once, even one that waits for its last message to be read.
   void drop(Status why);
   // Returns true if the peer has proved nothing, and the link was not dropped.
-  [[nodiscard]] bool is_stranger() const noexcept {
-    return !proven() && !dropped_ && state_ != State::ended;
-  }
+  [[nodiscard]] bool is_stranger() const noexcept { return !proven() && !dropped_ && state_ != State::ended; }
 
   // Returns true if the peer has proved at some time that it belongs to the pool.
   [[nodiscard]] bool proven() const noexcept { return channel_.has_value(); }
@@ -144,7 +142,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   bool draining_ = false;
   bool drain_posted_ = false;
   uint32_t depth_ = 0;
-  uint32_t telling_back_ = 0;  // epochs being sent back because the peer does not know them
+  uint32_t telling_back_ = 0;            // epochs being sent back because the peer does not know them
   std::optional<HostFacts> host_facts_;  // received in this turn
   LinkSessions sessions_;
 };

@@ -25,12 +25,12 @@ struct OpenedRecord {
 
 // A peer's report that a namespace has this epoch, and its result.
 struct EpochWord {
-  NamespaceId base;        // of epoch 0
-  uint64_t epoch = 0;      // 0: the peer asks
+  NamespaceId base;    // of epoch 0
+  uint64_t epoch = 0;  // 0: the peer asks
   // Results.
-  Code code = Code::ok;    // ok: no older epoch can be found here; invalid_argument: it is not plausible; no_room; ...
-  uint64_t known = 0;      // this node's epoch of the namespace
-  bool added = false;      // has got a new row in the table of epochs
+  Code code = Code::ok;  // ok: no older epoch can be found here; invalid_argument: it is not plausible; no_room; ...
+  uint64_t known = 0;    // this node's epoch of the namespace
+  bool added = false;    // has got a new row in the table of epochs
 };
 
 class RecordSource {

@@ -60,7 +60,8 @@ const char* not_beyond(const MeshOptions& options, const std::string& address) {
   if (only_this_machine(address)) return nullptr;
   if (!options.key) return "it is on another machine, which needs a key: set node.key_file";
   if (options.self.protect != copy::Protection::off || options.unprotected_beyond) return nullptr;
-  return "it is on another machine, and node.protect is off: set it to authenticate, or node.trusted_network=on if only "
+  return "it is on another machine, and node.protect is off: set it to authenticate, or node.trusted_network=on if "
+         "only "
          "this pool can change what crosses that network";
 }
 
@@ -132,8 +133,9 @@ Status check_mesh_options(const MeshOptions& options) {
   for (const std::string& address : addresses) {
     if (not_beyond(options, address) == nullptr) continue;
     return {Code::bad_config, "node.protect is off and links leave this machine",
-            address + ": set node.protect=authenticate, or node.trusted_network=on if only this pool can change what "
-                      "crosses that network"};
+            address +
+                ": set node.protect=authenticate, or node.trusted_network=on if only this pool can change what "
+                "crosses that network"};
   }
   return {};
 }
@@ -394,13 +396,14 @@ void Mesh::ask_status(const std::shared_ptr<PeerLink>& link) {
 }
 
 void Mesh::tell_epochs(const std::shared_ptr<PeerLink>& link) {
-  host_->source.epochs([executor = executor_, weak = std::weak_ptr<PeerLink>(link)](std::vector<NamespaceEpoch> epochs) {
-    const auto telling = std::make_shared<EpochTelling>();
-    telling->link = weak;
-    telling->executor = executor;
-    telling->epochs = std::move(epochs);
-    for (size_t i = 0; i < kEpochsAtOnce; ++i) telling->tell_next();
-  });
+  host_->source.epochs(
+      [executor = executor_, weak = std::weak_ptr<PeerLink>(link)](std::vector<NamespaceEpoch> epochs) {
+        const auto telling = std::make_shared<EpochTelling>();
+        telling->link = weak;
+        telling->executor = executor;
+        telling->epochs = std::move(epochs);
+        for (size_t i = 0; i < kEpochsAtOnce; ++i) telling->tell_next();
+      });
 }
 
 void Mesh::place() {

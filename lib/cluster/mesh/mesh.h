@@ -28,7 +28,7 @@ namespace kvbm::cluster {
 struct MeshOptions {
   std::string listen;              // "host:port"; empty: no node can connect to this one
   std::vector<std::string> peers;  // addresses to dial
-  NodeFacts self;  // protect: as resolved for the transport that carries the links
+  NodeFacts self;                  // protect: as resolved for the transport that carries the links
   std::optional<SharedKey> key;
   // Links beyond this machine may be unprotected: node.trusted_network, or all records are sealed.
   bool unprotected_beyond = false;
@@ -140,8 +140,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::optional<NodeId> expected;  // node that must answer
     size_t next = 0;                 // index of the next address
     std::string state = "not tried yet";
-    std::string failure{};           // last failure; empty once it is ready
-    bool refused = false;            // that was a refusal, which repeats until one side's configuration changes
+    std::string failure{};  // last failure; empty once it is ready
+    bool refused = false;   // that was a refusal, which repeats until one side's configuration changes
     bool is_self = false;
     bool connected = false;
     std::map<std::string, LogThrottle> throttles{};  // by address
@@ -182,7 +182,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;
   std::vector<NodeId> placed_;
-  MeshCounts counts_;  // of links that ended
+  MeshCounts counts_;    // of links that ended
   std::string refused_;  // the last refused peer, and why
 };
 

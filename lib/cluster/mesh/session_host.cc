@@ -167,9 +167,8 @@ void SessionHost::offer(Offer offer) {
   } else {
     status = sender.status();
   }
-  callbacks_.emplace_back([done = std::move(offer.done), end = session::SenderEvent{key.second, status}]() mutable {
-    done(end);
-  });
+  callbacks_.emplace_back(
+      [done = std::move(offer.done), end = session::SenderEvent{key.second, status}]() mutable { done(end); });
   settle();
 }
 
@@ -259,10 +258,8 @@ std::string SessionHost::unlinked() const {
 void SessionHost::end_waiting(uint64_t name, Status why) {
   const auto known = sessions_.find(name);
   if (known == sessions_.end()) return;
-  callbacks_.emplace_back(
-      [session = std::make_unique<Session>(std::move(known->second.session)), status = std::move(why)]() mutable {
-        session->done(status);
-      });
+  callbacks_.emplace_back([session = std::make_unique<Session>(std::move(known->second.session)),
+                           status = std::move(why)]() mutable { session->done(status); });
   sessions_.erase(known);
 }
 
@@ -447,8 +444,7 @@ void SessionHost::tick(uint64_t armed) {
     if (opened.id == 0 && opened.session.request.deadline_ns <= at) due.push_back(name);
   }
   for (const uint64_t name : due) {
-    end_waiting(name, Status(Code::deadline, "the deadline of the session has passed",
-                             missing(sessions_.at(name))));
+    end_waiting(name, Status(Code::deadline, "the deadline of the session has passed", missing(sessions_.at(name))));
   }
   settle();
 }

@@ -41,7 +41,7 @@ class Staging;
 
 // Sessions of this node, now and so far, all ranks together.
 struct SessionCounts {
-  uint64_t sessions = 0, offers = 0;             // now
+  uint64_t sessions = 0, offers = 0;                               // now
   uint64_t staging_taken = 0, shared_taken = 0, direct_taken = 0;  // slots in use now
   uint64_t direct_failures = 0;  // transfers of device memory that were replaced by host memory
   session::ReceiverStats received;
@@ -160,7 +160,7 @@ class SessionHost final : public LinkListener, private session::Link {
   Mesh& mesh_;
   const Log* const log_;
   std::unique_ptr<LinkSliceCoder> coder_;  // declared before its users
-  session::Outbox refusals_;  // of ranks that do not exist here
+  session::Outbox refusals_;               // of ranks that do not exist here
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones
   std::map<uint16_t, std::unique_ptr<Rank>> ranks_;

@@ -9,8 +9,7 @@ copy::local::RecordPlace MappedPools::Pool::place(uint64_t location) const noexc
   return copy::local::place_of(*memory, static_cast<SlotId>(location - 1));
 }
 
-void MappedPools::set(const NodeId& node, uint64_t incarnation,
-                      std::shared_ptr<const copy::local::RemotePool> memory) {
+void MappedPools::set(const NodeId& node, uint64_t incarnation, std::shared_ptr<const copy::local::RemotePool> memory) {
   auto pool = std::make_shared<Pool>();
   pool->memory = std::move(memory);
   pool->node = node;

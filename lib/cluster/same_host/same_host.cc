@@ -17,7 +17,12 @@ ConstBytes bytes_of(const HostToken& token) noexcept { return std::as_bytes(std:
 }  // namespace
 
 SameHost::SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death)
-    : options_(std::move(options)), pools_(pools), random_(random), log_(log), refused_(log, "node"), on_death_(std::move(on_death)) {}
+    : options_(std::move(options)),
+      pools_(pools),
+      random_(random),
+      log_(log),
+      refused_(log, "node"),
+      on_death_(std::move(on_death)) {}
 
 SameHost::~SameHost() {
   thread_.reset();
@@ -63,8 +68,9 @@ void SameHost::heard(const NodeFacts& peer, Role role, const HostFacts& facts) {
   const bool known = options_.boot != std::array<uint8_t, 16>{};
   if (!known || facts.boot != options_.boot) return set_state(peer.node, Path::link, "it is on another machine");
   if (facts.user != options_.user) {
-    return set_state(peer.node, Path::link, "it runs as user " + std::to_string(facts.user) + ", this node as user " +
-                                           std::to_string(options_.user));
+    return set_state(
+        peer.node, Path::link,
+        "it runs as user " + std::to_string(facts.user) + ", this node as user " + std::to_string(options_.user));
   }
   if (facts.path.empty()) {
     return set_state(peer.node, Path::link, "its node.local is off or does not work there; its log says why");

@@ -32,11 +32,11 @@ namespace kvbm::cluster {
 
 struct SameHostOptions {
   NodeFacts self;
-  std::string socket;             // absolute path of the listening socket; empty: no node can connect here
-  std::string why_no_socket;      // for users, if it is empty
-  int memory = -1;                // of the host tier, to hand over: a descriptor of sealed memory; -1: none
-  tier::HostShape shape;          // layout of that memory
-  std::array<uint8_t, 16> boot{}; // zero: this machine is unknown, so every node counts as elsewhere
+  std::string socket;              // absolute path of the listening socket; empty: no node can connect here
+  std::string why_no_socket;       // for users, if it is empty
+  int memory = -1;                 // of the host tier, to hand over: a descriptor of sealed memory; -1: none
+  tier::HostShape shape;           // layout of that memory
+  std::array<uint8_t, 16> boot{};  // zero: this machine is unknown, so every node counts as elsewhere
   uint32_t user = 0;
 };
 
@@ -83,8 +83,8 @@ class SameHost final : private copy::TransportListener {
     bool outgoing = false;
     bool known = false;  // has presented its token
     bool mapped = false;
-    std::string from;    // of an accepted one: its process, as the transport names it
-    Expected other;      // the node; of an accepted one once it is known
+    std::string from;  // of an accepted one: its process, as the transport names it
+    Expected other;    // the node; of an accepted one once it is known
     uint64_t pool = 0;
   };
 

@@ -25,9 +25,9 @@ class DirectStaging {
 
  public:
   struct Options {
-    uint32_t slots = 0;      // of each mover
+    uint32_t slots = 0;  // of each mover
     uint64_t slot_bytes = 0;
-    bool written = false;    // transfers write it, not only read it
+    bool written = false;      // transfers write it, not only read it
     uint64_t least_bytes = 0;  // smaller payloads use host memory
     // Gets messages for the log. May be empty.
     std::function<void(const std::string&)> note;

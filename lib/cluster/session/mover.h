@@ -24,12 +24,14 @@ struct SliceMove {
   std::byte* payload = nullptr;  // staging; owned by the mover until `done`
   // The payload is at a device address (SharedMemory), which no CPU reads: every leaf is then one run.
   bool shared = false;
-  bool landed = false;  // a transport has written it there: it is complete only after a flush on the device
+  bool landed = false;              // a transport has written it there: it is complete only after a flush on the device
   std::shared_ptr<void> keep = {};  // holds the memory of such a payload
-  std::vector<StridedRun> runs;  // addresses of the device
+  std::vector<StridedRun> runs;     // addresses of the device
   std::vector<Leaf> leaves;
   std::vector<uint64_t> hashes;  // of the leaves: gather fills them in, scatter compares with them
-  [[nodiscard]] uint64_t bytes() const noexcept { return leaves.empty() ? 0 : leaves.back().offset + leaves.back().bytes; }
+  [[nodiscard]] uint64_t bytes() const noexcept {
+    return leaves.empty() ? 0 : leaves.back().offset + leaves.back().bytes;
+  }
 };
 
 // Device memory that two processes of one machine map, at this process's address.

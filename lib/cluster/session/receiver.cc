@@ -91,8 +91,8 @@ Result<SessionId> Receiver::open(OpenRequest request, uint64_t now_ns) {
     const bool known = link_.takes_ways(source.rank.peer);
     const bool coded = known && options_.coder != nullptr;
     const bool direct = known && on_device && link_.takes_device_memory();
-    message.ways = static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0) |
-                                         (direct ? kWayApart : 0));
+    message.ways =
+        static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0) | (direct ? kWayApart : 0));
     send(session, source, message);
   }
   ++stats_.sessions;
@@ -144,8 +144,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
   if (!status.ok()) ++stats_.protocol_errors;
   ++source->in;
   if (status.ok()) status = apply(*session, *source, decoded.value().body);
-  if (!status.ok())
-    end(session->id, at_rank(source->rank, status));
+  if (!status.ok()) end(session->id, at_rank(source->rank, status));
   pump();
 }
 

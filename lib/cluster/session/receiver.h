@@ -90,13 +90,13 @@ class Receiver {
     std::vector<Part> parts;
     std::vector<uint32_t> grains;  // like parts, from ACCEPT
     uint32_t slice_bytes = 0;
-    uint16_t ways = 0;             // from ACCEPT
+    uint16_t ways = 0;                                // from ACCEPT
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint32_t left = 0;                                // slices that are not in place
     uint32_t moving = 0;  // part of `left`, with a mover or being decoded: nothing more is needed from the rank
-    Ready ready;                                      // published slices, lowest layer first
-    Pull batch;                                       // posted, not requested yet
-    bool done = false;                                // DONE was sent: nothing more is needed
+    Ready ready;          // published slices, lowest layer first
+    Pull batch;           // posted, not requested yet
+    bool done = false;    // DONE was sent: nothing more is needed
   };
   struct SliceState {
     enum class Step : uint8_t { waiting, ready, pulling, done };
@@ -132,8 +132,8 @@ class Receiver {
     PeerId peer = 0;
     SessionId session = 0;  // may have ended
     uint32_t slice = 0;
-    uint64_t bytes = 0;   // of the plain slice with its front
-    bool moving = false;  // has arrived, and a mover copies it, or it is being decoded
+    uint64_t bytes = 0;      // of the plain slice with its front
+    bool moving = false;     // has arrived, and a mover copies it, or it is being decoded
     bool may_share = false;  // requested with that way
     uint64_t front_bytes = 0;
     bool is_shared = false;  // arrived by that way

@@ -28,8 +28,8 @@ bool Receiver::both_ended(Transfer& t, uint64_t token, Code& status, uint64_t& b
   const bool is_payload = TransferNames::is_payload(token);
   (is_payload ? t.payload : t.whole) = {true, status, bytes};
   const std::byte* const front = staging_.data(TransferNames::slot_of(token));
-  const bool front_alone = t.whole.ended && t.whole.code == Code::ok && t.whole.bytes == t.front_bytes &&
-                           slice_place(front) == kPlaceApart;
+  const bool front_alone =
+      t.whole.ended && t.whole.code == Code::ok && t.whole.bytes == t.front_bytes && slice_place(front) == kPlaceApart;
   if (!t.whole.ended || !t.payload.ended) {
     const bool goes_on = is_payload ? status == Code::ok : front_alone;
     if (!goes_on) link_.cancel(t.peer, is_payload ? t.name : TransferNames::payload_of(t.name));

@@ -56,8 +56,7 @@ Result<bool> Receiver::pull_one(Session& session) {
   if (slot == Staging::kNone) return false;
   const uint64_t name = names_.next(slot);
   SliceState& state = session.slices[index];
-  const uint64_t room =
-      may_come_coded(*source) ? coded_slice_room(shape.leaf_count(), slice.payload_bytes) : 0;
+  const uint64_t room = may_come_coded(*source) ? coded_slice_room(shape.leaf_count(), slice.payload_bytes) : 0;
   const Code code = link_.post(source->rank.peer, name, {staging_.data(slot), std::max(bytes, room)}, name);
   if (code != Code::ok) {
     staging_.give(slot);
@@ -68,8 +67,7 @@ Result<bool> Receiver::pull_one(Session& session) {
   const SliceCoder::Asked asked = ask_coded(session, *source, state, slice.payload_bytes);
   // A slice that was damaged once is pulled by the safe way.
   const bool shares = state.attempts == 0 && may_share(session, slice, extent);
-  transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
-                      false, shares,            front_bytes, false, asked};
+  transfers_[slot] = {name, source->rank.peer, session.id, index, bytes, false, shares, front_bytes, false, asked};
   const bool direct = !shares && state.attempts == 0 && !asked.coding.any() &&
                       post_direct(session, *source, extent, slice.payload_bytes, transfers_[slot]);
   session.under_way += taken;
@@ -77,8 +75,8 @@ Result<bool> Receiver::pull_one(Session& session) {
   state.grain = extent.grain;
   ++state.attempts;
   if (asked.coding.any()) source->batch.coding = asked.coding;
-  const auto ways = static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0) |
-                                         (direct ? kWayApart : 0));
+  const auto ways =
+      static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0) | (direct ? kWayApart : 0));
   source->batch.entries.push_back({name, index, extent, ways});
   if (source->batch.entries.size() == kMaxPullEntries) {
     send(session, *source, std::exchange(source->batch, {}));
@@ -139,8 +137,7 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   Transfer& transfer = transfers_[slot];
   if (transfer.name != TransferNames::whole_of(token) || transfer.moving) return;
   if (transfer.direct.taken() && !both_ended(transfer, token, status, bytes)) return;
-  transfer.is_shared =
-      transfer.may_share && bytes != transfer.bytes && !is_coded_slice(staging_.data(slot), bytes);
+  transfer.is_shared = transfer.may_share && bytes != transfer.bytes && !is_coded_slice(staging_.data(slot), bytes);
   Session* session = find(transfer.session);
   bool moving = false;
   if (session == nullptr) {
@@ -199,7 +196,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
     ++session.moving;
     ++session.sources[slice.source].moving;
     target.map.mover->scatter(std::move(move), [self = std::weak_ptr<Receiver*>(self_), name = transfer.name](
-                                                    const SliceMove&, const Status& status) {
+                                                   const SliceMove&, const Status& status) {
       if (const auto alive = self.lock()) (*alive)->moved(name, status);
     });
     return true;

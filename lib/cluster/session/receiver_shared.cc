@@ -18,8 +18,8 @@ Receiver::Mapped* Receiver::find_mapped(PeerId peer, uint16_t rank, const SliceM
 }
 
 uint32_t Receiver::mapped() const noexcept {
-  return static_cast<uint32_t>(std::count_if(mapped_.begin(), mapped_.end(),
-                                             [](const auto& m) { return m->step == Mapped::Step::there; }));
+  return static_cast<uint32_t>(
+      std::count_if(mapped_.begin(), mapped_.end(), [](const auto& m) { return m->step == Mapped::Step::there; }));
 }
 
 void Receiver::ask_to_share(Session& session, Source& source, const Accept& accept) {

@@ -33,7 +33,7 @@ struct SenderEvent {
 
 struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and their bytes as sent
+  uint64_t coded_slices = 0, coded_bytes = 0;    // coded or sealed ones, and their bytes as sent
   uint64_t shared_slices = 0, shared_bytes = 0;  // part of slices: those that stayed in shared memory
   uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read from a device, to the end
   uint64_t ended = 0, failed = 0;                // offers; failed ones are a part of these
@@ -82,7 +82,7 @@ struct ReceiverEvent {
 struct ReceiverStats {
   uint64_t sessions = 0, finished = 0, failed = 0;
   uint64_t slices = 0, bytes = 0, damaged_slices = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // slices that arrived coded or sealed, and their bytes on arrival
+  uint64_t coded_slices = 0, coded_bytes = 0;    // slices that arrived coded or sealed, and their bytes on arrival
   uint64_t shared_slices = 0, shared_bytes = 0;  // part of slices: those that were read in shared memory
   uint64_t direct_slices = 0, direct_bytes = 0;  // and those that were written into device memory
   uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory

@@ -42,15 +42,14 @@ Status Sender::offer(const OfferRequest& request, uint64_t now_ns) {
     return Status(Code::at_limit, "too many requests are offered", std::to_string(offers_.size()));
   }
   if (auto s = holder_.hold(request.request, request.parts); !s.ok()) return s;
-  given_up_.erase(std::remove_if(given_up_.begin(), given_up_.end(),
-                                 [&](const auto& g) { return g.first == request.request; }),
-                  given_up_.end());
+  given_up_.erase(
+      std::remove_if(given_up_.begin(), given_up_.end(), [&](const auto& g) { return g.first == request.request; }),
+      given_up_.end());
   Offer& offer = offers_[request.request];
   offer.request = request;
   for (const LocalPart& p : request.parts) offer.published.emplace_back(p.part.shard.layers);
-  const auto others = std::stable_partition(early_.begin(), early_.end(), [&](const Early& e) {
-    return e.open.request != request.request;
-  });
+  const auto others = std::stable_partition(early_.begin(), early_.end(),
+                                            [&](const Early& e) { return e.open.request != request.request; });
   std::vector<Early> came(std::make_move_iterator(others), std::make_move_iterator(early_.end()));
   early_.erase(others, early_.end());
   for (Early& e : came) opened(e.peer, e.header, std::move(e.open), now_ns);

@@ -127,8 +127,8 @@ class Sender {
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint16_t sink_count = 0;                          // 0 = no rank has opened it yet
     std::map<uint16_t, Sink> sinks;                   // by decode rank
-    uint32_t readers = 0;  // zero-copy pushes, and gathers of movers
-    uint64_t bytes = 0;  // sent bytes
+    uint32_t readers = 0;                             // zero-copy pushes, and gathers of movers
+    uint64_t bytes = 0;                               // sent bytes
     bool ended = false;
     Status failure;
     Status refusal;  // of the last decode rank that could not be admitted
@@ -158,9 +158,9 @@ class Sender {
     bool straight = false;
     bool moving = false;  // a mover gathers it, or it is being coded; not yet passed to the link
     PullEntry entry;
-    SliceCoding coding;  // coding to apply; zero: plain
-    SharedSlots* shared = nullptr;  // shared memory in which the payload stays
-    uint32_t shared_slot = 0;       // slot of the payload in that memory
+    SliceCoding coding;               // coding to apply; zero: plain
+    SharedSlots* shared = nullptr;    // shared memory in which the payload stays
+    uint32_t shared_slot = 0;         // slot of the payload in that memory
     DirectStaging::Slot direct = {};  // slot with the payload, if any
     bool apart = false;               // the payload is sent under a tag of its own
     uint8_t under_way = 0;            // pushes that the link has not ended
@@ -239,7 +239,7 @@ class Sender {
   std::deque<Early> early_;
   std::deque<std::pair<RequestId, Status>> given_up_;  // the latest
   std::deque<QueuedPull> pulls_;
-  std::vector<Push> pushes_;  // one a staging slot
+  std::vector<Push> pushes_;                        // one a staging slot
   std::vector<std::unique_ptr<Sharing>> sharings_;  // one a mover, so few
   DirectStaging direct_;
   std::vector<uint64_t> hashes_;

@@ -19,10 +19,11 @@ void Sender::begin_coding(Offer& offer, uint32_t slot, const SliceShape& shape) 
   push.moving = true;
   const SliceInSlot slice{head_of(offer, push, shape), offer.request.facts.model,
                           offer.request.facts.components[push.entry.extent.component], staging_.data(slot)};
-  options_.coder->encode(slice, push.coding,
-                         [self = std::weak_ptr<Sender*>(self_), name = push.name](const Status& status, uint64_t bytes) {
-                           if (const auto alive = self.lock()) (*alive)->encoded(name, status, bytes);
-                         });
+  options_.coder->encode(
+      slice, push.coding,
+      [self = std::weak_ptr<Sender*>(self_), name = push.name](const Status& status, uint64_t bytes) {
+        if (const auto alive = self.lock()) (*alive)->encoded(name, status, bytes);
+      });
 }
 
 void Sender::encoded(uint64_t name, const Status& status, uint64_t bytes) {

@@ -104,11 +104,10 @@ void Sender::gather(Offer& offer, const Sink& sink, const LocalPart& local, uint
   auto slice = slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count()));
   place(sink, local, slot, *slice);
   if (pushes_[slot].shared == nullptr) place_direct(local, slot, *slice);
-  local.map.mover->gather(
-      std::move(slice),
-      [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](const SliceMove& move, const Status& status) {
-        if (const auto alive = self.lock()) (*alive)->gathered(push, move, status);
-      });
+  local.map.mover->gather(std::move(slice), [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](
+                                                const SliceMove& move, const Status& status) {
+    if (const auto alive = self.lock()) (*alive)->gathered(push, move, status);
+  });
 }
 
 void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status) {
@@ -156,7 +155,9 @@ SliceHead Sender::head_of(const Offer& offer, const Push& push, const SliceShape
           shape.leaf_count(),
           row_bytes(c),
           push.entry.extent,
-          push.shared != nullptr ? push.shared_slot + 1 : push.apart ? kPlaceApart : 0};
+          push.shared != nullptr ? push.shared_slot + 1
+          : push.apart           ? kPlaceApart
+                                 : 0};
 }
 
 void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape) {

@@ -54,8 +54,7 @@ void Sender::share(Offer& offer, uint16_t rank, Sink& sink, const Map& map) {
 }
 
 void Sender::shared(const SliceMover* mover, Result<SharedMemory> memory) {
-  const auto at =
-      std::find_if(sharings_.begin(), sharings_.end(), [&](const auto& s) { return s->mover == mover; });
+  const auto at = std::find_if(sharings_.begin(), sharings_.end(), [&](const auto& s) { return s->mover == mover; });
   Sharing& sharing = **at;
   sharing.making = false;
   if (memory.ok()) {

@@ -19,8 +19,8 @@ namespace kvbm::cluster::session {
 class Staging {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint32_t kMaxSlots = 1U << 15;  // a slot's index is 15 bits of its transfer's name
-  static constexpr size_t kAlignment = 64;         // streaming copies need it
+  static constexpr uint32_t kMaxSlots = 1U << 15;     // a slot's index is 15 bits of its transfer's name
+  static constexpr size_t kAlignment = 64;            // streaming copies need it
   static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads only
 
   // Returns the size of a slot for slices of up to `slice_bytes` bytes, plain or coded.

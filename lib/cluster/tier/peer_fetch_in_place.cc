@@ -21,8 +21,7 @@ void PeerFetch::read_here(const std::shared_ptr<GetOp>& op, const std::vector<si
       some.push_back(items[first]);
       bytes += op->where[items[first]].payload_bytes;
     }
-    context_->executor.post(
-        [self = shared_from_this(), op, some = std::move(some)] { self->read_some(op, some); });
+    context_->executor.post([self = shared_from_this(), op, some = std::move(some)] { self->read_some(op, some); });
   }
 }
 
@@ -65,9 +64,7 @@ void PeerFetch::ask_again(const NodeId& node, std::vector<Identity> ids) {
   auto batch = std::make_unique<FindBatch>();
   batch->ids = std::move(ids);
   batch->deadline_ns = context_->latest_ns();
-  batch->done = [context = context_, facts = link->peer()](FindBatch& answer) {
-    context->places.learn(facts, answer);
-  };
+  batch->done = [context = context_, facts = link->peer()](FindBatch& answer) { context->places.learn(facts, answer); };
   link->find(std::move(batch));
 }
 

@@ -12,9 +12,7 @@ namespace kvbm::cluster {
 struct PeerFetch::Request {
   Request(std::shared_ptr<LinkCoder> by, const NodeId& from, LinkCoder::Asked how)
       : coder(std::move(by)), node(from), asked(how) {}
-  ~Request() {
-    coder->answered(asked, coded.load(std::memory_order_relaxed), got.load(std::memory_order_relaxed));
-  }
+  ~Request() { coder->answered(asked, coded.load(std::memory_order_relaxed), got.load(std::memory_order_relaxed)); }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 

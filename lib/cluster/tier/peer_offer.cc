@@ -150,11 +150,11 @@ void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node
   const uint64_t now = context_->mesh.executor().clock().now_ns();
   if (now >= op->deadline_ns) return refused(op, indexes, Code::deadline);
   ++op->offers;
-  context_->mesh.executor().post_at(
-      now + wait, [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
-        self->offer_some(op, node, indexes, std::min(wait * 2, kConfirmMostNs));
-        self->offered(op);
-      });
+  context_->mesh.executor().post_at(now + wait,
+                                    [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
+                                      self->offer_some(op, node, indexes, std::min(wait * 2, kConfirmMostNs));
+                                      self->offered(op);
+                                    });
 }
 
 void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes,

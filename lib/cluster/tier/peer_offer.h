@@ -36,7 +36,7 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
   struct PutOp {
     std::unique_ptr<tier::PutBatch> batch;
     std::vector<Record> records;  // parallel to the items
-    size_t offers = 0;  // offers and confirmations without an answer yet
+    size_t offers = 0;            // offers and confirmations without an answer yet
     uint64_t deadline_ns = kNever;
   };
 

@@ -180,7 +180,9 @@ class Encoder {
     at_ += leaf.stored_bytes;
     lossy_ = lossy_ || encoded.lossy;
     // A lossy mode that does not fit a leaf has coded it with `standard`.
-    const Mode done = encoded.codec == LeafCodec::raw ? Mode::off : is_lossy(how) && !encoded.lossy ? Mode::standard : how;
+    const Mode done = encoded.codec == LeafCodec::raw   ? Mode::off
+                      : is_lossy(how) && !encoded.lossy ? Mode::standard
+                                                        : how;
     modes_.add(done, raw.size());
     sizes_.difference += encoded.difference;
     sizes_.value += encoded.value;

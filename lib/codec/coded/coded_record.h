@@ -103,6 +103,7 @@ Status open_record(const HeadView& coded, ConstBytes stored, const DecodeRules& 
 // Decodes an opened record in place: the leaves are at their offsets in `room`, in order and without gaps, and may
 // reach its end. Afterwards `room` begins with the plain payload. `plain`: the head that open_record() wrote. Every
 // leaf is checked; `room` must not be used if the call fails.
-Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, MutableBytes room, Workspace& workspace);
+Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, MutableBytes room,
+                     Workspace& workspace);
 
 }  // namespace kvbm::codec

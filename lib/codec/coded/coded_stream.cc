@@ -248,7 +248,8 @@ Result<StreamPeek> peek_stream(ConstBytes bytes) noexcept {
   if (load_le<uint8_t>(bytes.data() + kStreamVersionAt) != kStreamVersion) {
     return Status(Code::newer_version, "a coded buffer of a version that is not known here");
   }
-  return StreamPeek{load_le<uint64_t>(bytes.data() + kStreamRawBytesAt), load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt)};
+  return StreamPeek{load_le<uint64_t>(bytes.data() + kStreamRawBytesAt),
+                    load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt)};
 }
 
 Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
@@ -291,7 +292,11 @@ uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_
 StreamLeaf StreamView::at(uint32_t i, uint64_t raw_at, uint64_t stored_at) const noexcept {
   const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + uint64_t{i} * kStreamLeafBytes);
   const uint64_t end = stored_at + entry.stored;
-  return {raw_at, entry.raw, entry.codec, entry.hash, bytes_.subspan(stored_at, entry.stored),
+  return {raw_at,
+          entry.raw,
+          entry.codec,
+          entry.hash,
+          bytes_.subspan(stored_at, entry.stored),
           bytes_.subspan(end, round_up(end, kAlign) - end)};
 }
 

@@ -102,9 +102,9 @@ struct StreamLeaf {
   uint64_t raw_at = 0;
   uint32_t raw_bytes = 0;
   LeafCodec codec = LeafCodec::raw;
-  uint64_t hash = 0;    // of the bytes that decoding must give
+  uint64_t hash = 0;  // of the bytes that decoding must give
   ConstBytes stored;
-  ConstBytes padding;   // zeros up to the next leaf, unless the stream was changed
+  ConstBytes padding;  // zeros up to the next leaf, unless the stream was changed
 };
 [[nodiscard]] bool padding_is_zero(const StreamLeaf& leaf) noexcept;
 // Decodes a leaf into raw_bytes at `raw`, and compares all of it. damaged: it does not have the original bytes.

@@ -69,9 +69,8 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
     mode = Mode::standard;
   }
   const LeafCodec codec = mode != Mode::zstd && planar_fits(form.element) ? LeafCodec::planar : LeafCodec::zstd;
-  const Result<uint32_t> bytes = codec == LeafCodec::planar
-                                     ? planar_encode(form, mode, raw, raw_hash, out, workspace)
-                                     : zstd_encode(form, raw, raw_hash, out, workspace);
+  const Result<uint32_t> bytes = codec == LeafCodec::planar ? planar_encode(form, mode, raw, raw_hash, out, workspace)
+                                                            : zstd_encode(form, raw, raw_hash, out, workspace);
   if (!bytes.ok()) return bytes.status();
   if (codec == LeafCodec::planar && mode != Mode::fast && has_zstd() && zeros_abound(form.element, raw)) {
     const Result<uint32_t> other = zstd_instead(form, mode, raw, raw_hash, bytes.value(), out, workspace);
@@ -147,8 +146,6 @@ bool is_lossy(LeafCodec codec) noexcept { return codec == LeafCodec::quantized |
 
 const char* codec_kernel_name() noexcept { return planar_kernel().name; }
 
-bool force_codec_kernel(const char* name) noexcept {
-  return force_planar_kernel(name) && force_quantize_kernel(name);
-}
+bool force_codec_kernel(const char* name) noexcept { return force_planar_kernel(name) && force_quantize_kernel(name); }
 
 }  // namespace kvbm::codec

@@ -39,9 +39,10 @@ namespace kvbm::codec {
 // Codes leaves with byte planes that are made or joined elsewhere (device/kernels/planes.cu). encode: like
 // encode_leaf() with Mode::zstd, for the leaf with these planes. decode: for a leaf of codec zstd; `element` is the
 // element of the planes. Neither the leaf nor its hash is seen here: the caller that joins the planes must compare.
-[[nodiscard]] Result<Encoded> encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
-                                            Workspace& workspace) noexcept;
-[[nodiscard]] Status decode_planes(ConstBytes stored, MutableBytes planes, Element& element, Workspace& workspace) noexcept;
+[[nodiscard]] Result<Encoded> encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash,
+                                            MutableBytes out, Workspace& workspace) noexcept;
+[[nodiscard]] Status decode_planes(ConstBytes stored, MutableBytes planes, Element& element,
+                                   Workspace& workspace) noexcept;
 
 // Returns the mode that a leaf was coded with, if its bytes tell. nullopt: more than one mode makes such a leaf.
 [[nodiscard]] std::optional<Mode> mode_of(LeafCodec codec, ConstBytes stored) noexcept;

@@ -99,7 +99,8 @@ Mode Recipe::mode_of_all() const noexcept {
   const auto same_at = [&](uint32_t layer) { return mode(layer, 0) == first && mode(layer, 1) == first; };
   bool same = same_at(0);
   // The mode is constant between two of these layers.
-  for (const Rule& rule : rules) same = same && same_at(rule.first_layer) && same_at(std::min(rule.end_layer, kNoEnd - 1));
+  for (const Rule& rule : rules)
+    same = same && same_at(rule.first_layer) && same_at(std::min(rule.end_layer, kNoEnd - 1));
   return same ? first : Mode::standard;
 }
 

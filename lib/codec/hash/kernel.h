@@ -16,8 +16,8 @@ inline constexpr size_t kLanes = 32;
 inline constexpr size_t kRowBytes = kLanes * sizeof(uint64_t);
 inline constexpr size_t kChunkBytes = 64;  // a quarter of a row: fast only if pieces are multiples of it
 inline constexpr uint64_t kRowsPerScramble = 16;
-inline constexpr uint64_t kRowStep = 0xD1342543DE82EF95ULL;   // odd
-inline constexpr uint64_t kScrambleFactor = 0x9E3779B1U;      // XXH_PRIME32_1
+inline constexpr uint64_t kRowStep = 0xD1342543DE82EF95ULL;       // odd
+inline constexpr uint64_t kScrambleFactor = 0x9E3779B1U;          // XXH_PRIME32_1
 inline constexpr uint64_t kLengthFactor = 0x9E3779B185EBCA87ULL;  // XXH_PRIME64_1
 
 // Constant n is output n of SplitMix64 seeded with 0, so a GPU lane can compute its own.

@@ -253,8 +253,7 @@ uint64_t copy_hashed(std::byte* target, const std::byte* source, size_t bytes, C
                      store_for(shape, hint), order);
 }
 
-uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, CopyHint hint,
-                       CopyOrder order) noexcept {
+uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, CopyHint hint, CopyOrder order) noexcept {
   const Shape from = shape_of(source);
   const Shape to = shape_of(target, from.bytes);
   return copy_pieces(walk_of(target, from.bytes), to, walk_of(source), from, store_for(to, hint), order);

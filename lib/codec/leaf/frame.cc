@@ -38,14 +38,16 @@ Result<Frame> read_frame(LeafCodec codec, ConstBytes stored, size_t raw_bytes) n
   const auto version = load_le<uint8_t>(in + kFrameVersionAt);
   if (version > kFrameVersion) return Status{Code::newer_version, "coded leaf: written by a newer version"};
   if (version != kFrameVersion) return damaged("coded leaf: unknown version");
-  if (load_le<uint8_t>(in + kFrameCodecAt) != static_cast<uint8_t>(codec)) return damaged("coded leaf: of another codec");
+  if (load_le<uint8_t>(in + kFrameCodecAt) != static_cast<uint8_t>(codec))
+    return damaged("coded leaf: of another codec");
   const auto element = load_le<uint8_t>(in + kFrameElementAt);
   if (element > static_cast<uint8_t>(Element::int8)) return damaged("coded leaf: unknown element");
   if (load_le<uint32_t>(in + kFrameZeroAt) != 0) return damaged("coded leaf: reserved field in use");
   Frame frame;
   frame.codec = codec;
   frame.shape = load_le<uint8_t>(in + kFrameShapeAt);
-  frame.form = {static_cast<Element>(element), load_le<uint32_t>(in + kFrameRowAt), load_le<uint32_t>(in + kFrameRowsAt)};
+  frame.form = {static_cast<Element>(element), load_le<uint32_t>(in + kFrameRowAt),
+                load_le<uint32_t>(in + kFrameRowsAt)};
   frame.raw_bytes = load_le<uint32_t>(in + kFrameRawBytesAt);
   frame.stored_bytes = load_le<uint32_t>(in + kFrameStoredBytesAt);
   frame.raw_hash = load_le<uint64_t>(in + kFrameRawHashAt);

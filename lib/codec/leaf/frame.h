@@ -21,7 +21,7 @@ inline constexpr size_t kFrameOwnAt = 32;  // from here to the end of the 64 byt
 
 struct Frame {
   LeafCodec codec = LeafCodec::raw;
-  uint8_t shape = 0;         // variant of the codec
+  uint8_t shape = 0;  // variant of the codec
   LeafForm form;
   uint32_t raw_bytes = 0;
   uint32_t stored_bytes = 0;  // with these 64 bytes; a multiple of 64

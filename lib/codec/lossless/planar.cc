@@ -67,7 +67,9 @@ PlanarElement signed_element_of(Element element) noexcept {
 size_t plane_bytes(const PlanarElement& element) noexcept {
   return element.packed ? kPackedBlock : size_t{kBlock} * (element.width - 1);
 }
-size_t lower_bytes(const PlanarElement& element) noexcept { return size_t{8} * element.raw_bits + plane_bytes(element); }
+size_t lower_bytes(const PlanarElement& element) noexcept {
+  return size_t{8} * element.raw_bits + plane_bytes(element);
+}
 
 // True if sign prediction may compare values one row apart: a row must fit in the blocks.
 bool row_fits(const LeafForm& form, uint32_t blocks) noexcept { return form.row != 0 && form.row <= blocks * kBlock; }
@@ -304,7 +306,8 @@ bool signs_stay(const LeafForm& form, ConstBytes values) noexcept {
 }
 
 // Folds the leaf and estimates its coded size; false: it cannot be folded.
-bool fold_signs(const LeafForm& form, Mode mode, uint32_t blocks, ConstBytes values, Room& room, uint64_t& bytes) noexcept {
+bool fold_signs(const LeafForm& form, Mode mode, uint32_t blocks, ConstBytes values, Room& room,
+                uint64_t& bytes) noexcept {
   Way& signs = room.with_signs;
   signs.plan.element = signed_element_of(form.element);
   const size_t row_bytes = size_t{form.row} * signs.plan.element.width;
@@ -328,7 +331,8 @@ uint32_t encode_values(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t
   Way* best = &room.with_signs;
   uint64_t least = UINT64_MAX;
   // If signs clearly gain, the other way is not estimated.
-  const bool clear = mode == Mode::standard && form.element == Element::fp16 && row_fits(form, blocks) && signs_stay(form, values);
+  const bool clear =
+      mode == Mode::standard && form.element == Element::fp16 && row_fits(form, blocks) && signs_stay(form, values);
   if ((!clear && mode != Mode::max) || !fold_signs(form, mode, blocks, values, room, least)) least = UINT64_MAX;
   if (least == UINT64_MAX || mode == Mode::max) {
     room.plain.from = raw.data();
@@ -383,7 +387,8 @@ struct DecodeRoom {
 
 Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
   PlanarPlan& plan = room.plan;
-  if (frame.shape > kMaxLevels && frame.shape != kSignsShape) return {Code::newer_version, "planar leaf: a shape that is not known here"};
+  if (frame.shape > kMaxLevels && frame.shape != kSignsShape)
+    return {Code::newer_version, "planar leaf: a shape that is not known here"};
   Sizes sizes;
   if (const char* fault = read_plan(frame, stored, plan, sizes)) return {Code::damaged, fault};
   const Sections at = sections_of(plan, sizes, raw.size());
@@ -425,7 +430,8 @@ Status decode_inner(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexc
   const Result<Frame> frame = read_frame(LeafCodec::planar, stored, raw.size());
   if (!frame.ok()) return frame.status();
   const uint8_t shape = frame.value().shape;
-  if (shape == kRepeatShape || (shape > kMaxLevels && shape != kSignsShape)) return {Code::damaged, "planar leaf: rows within rows"};
+  if (shape == kRepeatShape || (shape > kMaxLevels && shape != kSignsShape))
+    return {Code::damaged, "planar leaf: rows within rows"};
   return decode_values(frame.value(), stored, raw, room);
 }
 

@@ -143,10 +143,9 @@ inline void join(Vector top, const std::byte* plane, size_t plane_bytes, std::by
     const Vector p0 = load(plane);
     const Vector p1 = load(plane + plane_bytes);
     const Vector p2 = load(plane + 2 * plane_bytes);
-    const Vector halves[2][2] = {{_mm512_permutex2var_epi8(p0, load(kLowHalf.at), p1),
-                                  _mm512_permutex2var_epi8(p2, load(kLowHalf.at), top)},
-                                 {_mm512_permutex2var_epi8(p0, load(kHighHalf.at), p1),
-                                  _mm512_permutex2var_epi8(p2, load(kHighHalf.at), top)}};
+    const Vector halves[2][2] = {
+        {_mm512_permutex2var_epi8(p0, load(kLowHalf.at), p1), _mm512_permutex2var_epi8(p2, load(kLowHalf.at), top)},
+        {_mm512_permutex2var_epi8(p0, load(kHighHalf.at), p1), _mm512_permutex2var_epi8(p2, load(kHighHalf.at), top)}};
     for (uint32_t h = 0; h < 2; ++h) {
       const Vector a = _mm512_permutex2var_epi16(halves[h][0], load(kLowWords.at), halves[h][1]);
       const Vector b = _mm512_permutex2var_epi16(halves[h][0], load(kHighWords.at), halves[h][1]);
@@ -375,8 +374,7 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
       const Vector place = _mm512_sub_epi8(top, base);
       const Vector index = _mm512_add_epi8(place, walk.classes());
       const Vector found = _mm512_permutex2var_epi8(codes_low, index, codes_high);
-      const Vector codes =
-          _mm512_mask_mov_epi8(escape, _mm512_cmplt_epu8_mask(place, repeat(kMaxSymbols)), found);
+      const Vector codes = _mm512_mask_mov_epi8(escape, _mm512_cmplt_epu8_mask(place, repeat(kMaxSymbols)), found);
       write_codes<kLevels, kFull>(codes, full, full_bytes, streams, writers, limits);
       full += 8;
       const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
@@ -404,10 +402,10 @@ void sample(const PlanarElement& element, const std::byte* raw, uint8_t* symbols
     top = _mm512_permutex2var_epi8(a, load(kOdd.at), b);
   } else {
     const Vector pick = load(kFourth[3].at);
-    const Vector low = _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw), 1), pick,
-                                                _mm512_slli_epi32(load(raw + 64), 1));
-    const Vector high = _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw + 128), 1), pick,
-                                                 _mm512_slli_epi32(load(raw + 192), 1));
+    const Vector low =
+        _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw), 1), pick, _mm512_slli_epi32(load(raw + 64), 1));
+    const Vector high =
+        _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw + 128), 1), pick, _mm512_slli_epi32(load(raw + 192), 1));
     top = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
   }
   const Vector kept = repeat(0xFFU >> element.raw_bits);
@@ -541,7 +539,8 @@ Decode decode_packed(const PlanarPlan& plan) noexcept {
 
 Pair pair_of(const PlanarPlan& plan) noexcept {
   // Only elements with a coded sign have two raw bits, and these have 8 levels.
-  if (plan.element.raw_bits == 2) return plan.element.width == 2 ? pair_of<2, 2, 8>(plan.full) : pair_of<1, 2, 8>(plan.full);
+  if (plan.element.raw_bits == 2)
+    return plan.element.width == 2 ? pair_of<2, 2, 8>(plan.full) : pair_of<1, 2, 8>(plan.full);
   if (plan.element.width == 4) return pair_of<4, 0>(plan);
   if (plan.element.width == 2) return plan.element.raw_bits == 0 ? pair_of<2, 0>(plan) : pair_of<2, 3>(plan);
   return plan.element.raw_bits == 3 ? pair_of<1, 3>(plan) : pair_of<1, 4>(plan);

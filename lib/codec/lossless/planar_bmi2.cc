@@ -108,7 +108,8 @@ constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_bloc
 
 namespace kvbm::codec {
 const PlanarKernel* planar_bmi2() noexcept {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") ? &kKernel : nullptr;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") ? &kKernel
+                                                                                                              : nullptr;
 }
 }  // namespace kvbm::codec
 #else

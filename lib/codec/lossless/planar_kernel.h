@@ -54,7 +54,7 @@ struct PlanarPlan {
 struct PlanarPlaces {
   std::array<std::byte*, kMaxLevels> streams{};
   std::byte* escapes = nullptr;
-  std::byte* bits = nullptr;          // raw_bits words a block
+  std::byte* bits = nullptr;           // raw_bits words a block
   std::array<std::byte*, 3> planes{};  // the lower bytes, lowest first
 };
 

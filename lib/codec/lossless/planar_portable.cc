@@ -86,7 +86,9 @@ inline void transpose(const uint64_t* planes, uint64_t* words) noexcept {
   for (uint32_t b = 0; b < 8; ++b) words[b] = b < kLevels ? planes[kLevels - 1 - b] : 0;
 #pragma GCC unroll 3
   for (uint32_t apart = 4; apart != 0; apart /= 2) {
-    const uint64_t mask = apart == 4 ? 0x0F0F0F0F0F0F0F0FULL : apart == 2 ? 0x3333333333333333ULL : 0x5555555555555555ULL;
+    const uint64_t mask = apart == 4   ? 0x0F0F0F0F0F0F0F0FULL
+                          : apart == 2 ? 0x3333333333333333ULL
+                                       : 0x5555555555555555ULL;
 #pragma GCC unroll 8
     for (uint32_t b = 0; b < 8; ++b) {
       if ((b & apart) != 0) continue;

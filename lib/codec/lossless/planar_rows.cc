@@ -9,7 +9,7 @@ namespace kvbm::codec {
 namespace {
 
 constexpr uint32_t kLookedAt = 128;  // rows of the first check
-constexpr uint32_t kSlots = 4096;   // twice as many as rows
+constexpr uint32_t kSlots = 4096;    // twice as many as rows
 constexpr uint32_t kFewSlots = 512;
 constexpr uint16_t kNone = UINT16_MAX;
 

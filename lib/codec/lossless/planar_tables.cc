@@ -39,8 +39,8 @@ Samples take_samples(const PlanarPlan& plan, Mode mode, const std::byte* raw, ui
   std::memset(sums, 0, samples.channels * sizeof *sums);
   for (uint32_t s = 0; s < samples.rows; ++s) {
     for (uint32_t v = 0; v < vectors; ++v) {
-      const uint32_t block = std::min(v / plan.period * plan.group_blocks + s * step * plan.period + v % plan.period,
-                                      plan.blocks - 1);
+      const uint32_t block =
+          std::min(v / plan.period * plan.group_blocks + s * step * plan.period + v % plan.period, plan.blocks - 1);
       kernel.sample(plan.element, raw + block * block_bytes, room + size_t{s} * samples.channels + v * kBlock,
                     sums + v * kBlock);
     }
@@ -344,8 +344,8 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   }
   const uint32_t top = *std::max_element(means, means + samples.channels) / kMeanScale +
                        (plan.element.signs ? kSignedWindowAbove : kWindowAbove);
-  plan.base = plan.element.raw_bits >= 3 || top < kMaxSymbols ? uint8_t{0}
-                                                              : static_cast<uint8_t>(std::min(top, 255U) - 31);
+  plan.base =
+      plan.element.raw_bits >= 3 || top < kMaxSymbols ? uint8_t{0} : static_cast<uint8_t>(std::min(top, 255U) - 31);
   uint32_t counts[kCounts];
   planar_kernel().count(samples.symbols, samples.rows, samples.channels, plan.classes, plan.base, counts);
   uint32_t of_rank[kMaxSymbols];
@@ -356,8 +356,7 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   cost.table = uint64_t{8} * 256 * choice.classes * cost.total / values;
   const uint64_t bits = choose_shape(mode, plan.element.signs, cost, choice);
   choice.codes = std::accumulate(choice.counts, choice.counts + kMaxLevels, 0U);
-  choice.bytes = bits / 256 * values / (uint64_t{8} * cost.total) +
-                 (choice.classes > 1 ? samples.channels / 4 : 0);
+  choice.bytes = bits / 256 * values / (uint64_t{8} * cost.total) + (choice.classes > 1 ? samples.channels / 4 : 0);
   (void)planar_shape(choice.counts, choice.levels, plan);
   fill_codes(choice, plan);
 }

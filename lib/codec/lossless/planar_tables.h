@@ -17,9 +17,9 @@ struct PlanarChoice {
   uint8_t levels = 0;
   uint8_t counts[kMaxLevels] = {};  // codes of 1, 2 .. bits; the very last one is the escape
   uint32_t classes = 1;
-  uint32_t codes = 0;                                 // sum of counts
-  uint8_t symbols[kMaxClasses][kMaxSymbols] = {};     // by rank; codes - 1 of them
-  uint64_t bytes = 0;                                 // estimated size of the coded bytes, tables included
+  uint32_t codes = 0;                              // sum of counts
+  uint8_t symbols[kMaxClasses][kMaxSymbols] = {};  // by rank; codes - 1 of them
+  uint64_t bytes = 0;                              // estimated size of the coded bytes, tables included
 };
 
 // Sets plan.limit, .full and .rank from the counts; false: no complete tree of at least two codes.

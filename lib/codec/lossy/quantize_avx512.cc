@@ -334,7 +334,8 @@ inline void raise(__m512i (&most)[4], const std::byte* raw) noexcept {
 
 // Leaves mostly follow one another, and the first pass over one waits for memory. While a leaf is quantised, memory
 // that far behind is fetched. A hint, so it may belong to no leaf.
-__attribute__((always_inline)) inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) noexcept {
+__attribute__((always_inline)) inline void fetch_ahead(const std::byte* raw, size_t bytes,
+                                                       size_t group_bytes) noexcept {
   const uintptr_t at = reinterpret_cast<uintptr_t>(raw) + bytes;
   for (size_t line = 0; line < group_bytes; line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
@@ -422,7 +423,8 @@ void channel_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima)
       __m512i most[4] = {};
       for (uint32_t g = first + column; g < end; g += p.period) raise<kElement>(most, groups.at(g));
       const uint32_t begin = column * kQuantizeGroup % map.row;
-      if (kElement == Element::bf16 && begin + kQuantizeGroup <= map.row && h * map.row + begin + kQuantizeGroup <= units) {
+      if (kElement == Element::bf16 && begin + kQuantizeGroup <= map.row &&
+          h * map.row + begin + kQuantizeGroup <= units) {
         raise_units(most, maxima + h * map.row + begin);
         continue;
       }

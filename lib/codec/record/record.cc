@@ -183,7 +183,8 @@ bool root_matches(ConstBytes head) noexcept {
   const size_t copied = head.size() <= kSmall ? head.size() : kHeaderBytes;
   std::memcpy(copy, head.data(), copied);
   std::memset(copy + kRecordRootHashAt, 0, kHeaderBytes - kRecordRootHashAt);
-  const Root said{load_le<uint64_t>(head.data() + kRecordRootHashAt), load_le<uint64_t>(head.data() + kRecordRootHashAt + 8)};
+  const Root said{load_le<uint64_t>(head.data() + kRecordRootHashAt),
+                  load_le<uint64_t>(head.data() + kRecordRootHashAt + 8)};
   if (copied == head.size()) return said == root_of(copy, copied);
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
@@ -265,7 +266,8 @@ Result<HeaderPeek> peek_header(ConstBytes bytes) {
   if (version > kRecordVersion) return Status{Code::newer_version, "record header: written by a newer version"};
   if (version != kRecordVersion) return damaged("record header: unknown version");
   if (load_le<uint64_t>(in + kRecordChecksumAt) != checksum_of(in)) return damaged("record header: checksum differs");
-  if (load_le<uint16_t>(in + kRecordHeaderBytesAt) != kHeaderBytes) return damaged("record header: wrong header length");
+  if (load_le<uint16_t>(in + kRecordHeaderBytesAt) != kHeaderBytes)
+    return damaged("record header: wrong header length");
   if (load_le<uint8_t>(in + kRecordReserved5At) != 0 || load_le<uint16_t>(in + kRecordReserved22At) != 0 ||
       load_le<uint64_t>(in + kRecordReserved128At) != 0) {
     return damaged("record header: reserved field in use");

@@ -59,8 +59,8 @@ struct Sealer::State {
   }
   bool seal(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body, ConstBytes more,
             std::byte* out) noexcept {
-    return begin(nonce, AesGcm::Use::seal, first, second) && gcm.pass(body, out) &&
-           gcm.pass(more, out + body.size()) && gcm.finish(out + body.size() + more.size());
+    return begin(nonce, AesGcm::Use::seal, first, second) && gcm.pass(body, out) && gcm.pass(more, out + body.size()) &&
+           gcm.finish(out + body.size() + more.size());
   }
   bool open(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed, MutableBytes body,
             MutableBytes more) noexcept {

@@ -22,8 +22,7 @@ namespace kvbm::copy::local {
 
 // Sent with the descriptor: the pool's id and its layout. Little-endian, in this order.
 struct PoolOffer {
-  uint64_t id =
-      0;  // random, unique for each pool ever made: so a location in an owner's former pool is recognised
+  uint64_t id = 0;  // random, unique for each pool ever made: so a location in an owner's former pool is recognised
   tier::HostShape shape;
 };
 inline constexpr size_t kOfferBytes = 64;

@@ -71,7 +71,8 @@ void Connection::peer_gone(int error) {
   if (error == ETIMEDOUT) return die(Code::deadline, address_ + " does not answer any more");
   // An older peer, or one of another user, need not give a reason.
   const char* hint = known_ ? "" : " and has said nothing: is it a node, and of this user?";
-  if (error != 0) return die(Code::closed, "the connection to " + address_ + " broke" + hint + ": " + std::strerror(error));
+  if (error != 0)
+    return die(Code::closed, "the connection to " + address_ + " broke" + hint + ": " + std::strerror(error));
   if (!known_) return die(Code::closed, address_ + " closed the connection" + hint);
   die(Code::closed, receiver_.between_frames() ? address_ + " closed the connection"
                                                : address_ + " closed the connection in the middle of a transfer");

@@ -160,8 +160,8 @@ std::optional<uid_t> PeerUsers::ask_kernel(int fd, bool listener, std::string& w
   const bool found = NLMSG_OK(head, static_cast<uint32_t>(got)) && head->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
                      head->nlmsg_len >= NLMSG_LENGTH(sizeof *diag);
   // If there is no such connection the kernel returns a listener at its address.
-  if (!found || (diag->idiag_state == TCP_LISTEN) != listener ||
-      diag->id.idiag_sport != question.body.id.idiag_sport || diag->id.idiag_dport != question.body.id.idiag_dport) {
+  if (!found || (diag->idiag_state == TCP_LISTEN) != listener || diag->id.idiag_sport != question.body.id.idiag_sport ||
+      diag->id.idiag_dport != question.body.id.idiag_dport) {
     why = "no socket of this machine and network namespace is at the other end";
     return {};
   }
@@ -200,12 +200,14 @@ std::optional<uid_t> PeerUsers::look_up(int fd, const char* table, std::string& 
 PeerUsers::Verdict PeerUsers::judge(const Ends& ends, std::optional<uid_t> user, const std::string& why) {
   if (user.has_value() && is_this_user(*user)) return {PeerUser::own, {}};
   if (user.has_value()) {
-    return {PeerUser::stranger,
-            {Code::not_permitted, "another user's process: run both as one, or set a key (node.key_file)",
-             "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + ends.far.text()}};
+    return {
+        PeerUser::stranger,
+        {Code::not_permitted, "another user's process: run both as one, or set a key (node.key_file)",
+         "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + ends.far.text()}};
   }
   return {PeerUser::unknown,
-          {Code::not_permitted, "the user of its process is unknown: set a key (node.key_file)", why + ", " + ends.far.text()}};
+          {Code::not_permitted, "the user of its process is unknown: set a key (node.key_file)",
+           why + ", " + ends.far.text()}};
 }
 
 PeerUsers::Verdict PeerUsers::of_peer(int fd) {

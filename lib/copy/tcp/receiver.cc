@@ -17,7 +17,8 @@ constexpr uint64_t kLongRead = 512U << 10;
 
 }  // namespace
 
-const char Receiver::kKeyUsedUp[] = "a key of the connection has covered as much as it may; the next connection has new ones";
+const char Receiver::kKeyUsedUp[] =
+    "a key of the connection has covered as much as it may; the next connection has new ones";
 const char Receiver::kAltered[] = "bytes were changed, repeated, left out or moved on their way: a tag does not fit";
 
 bool Receiver::post(uint64_t tag, const Post& post) {

@@ -74,17 +74,17 @@ class Receiver {
 
   FrameOrder order_;
   std::unique_ptr<FrameGuard> guard_;  // null: frames come without tags
-  FlatTable<Post> posts_;           // by tag
-  std::vector<std::byte> aligned_;  // a message that did not arrive aligned
-  std::vector<std::byte> partial_;  // a header, or a message's frame, with its end missing
-  size_t partial_needs_ = 0;        // final size of partial_
-  Header header_;                   // header of partial_, once it is whole
-  Post active_;                     // target of the current push; to == nullptr: it is discarded
+  FlatTable<Post> posts_;              // by tag
+  std::vector<std::byte> aligned_;     // a message that did not arrive aligned
+  std::vector<std::byte> partial_;     // a header, or a message's frame, with its end missing
+  size_t partial_needs_ = 0;           // final size of partial_
+  Header header_;                      // header of partial_, once it is whole
+  Post active_;                        // target of the current push; to == nullptr: it is discarded
   bool active_posted_ = false;
   uint64_t active_tag_ = 0;
   uint64_t active_at_ = 0;
   uint64_t active_total_ = 0;
-  uint64_t chunk_rest_ = 0;  // payload of the current bulk frame that has not arrived
+  uint64_t chunk_rest_ = 0;                             // payload of the current bulk frame that has not arrived
   std::array<std::byte, FrameGuard::kTagBytes> tag_{};  // tag of that frame, as far as it arrived
   size_t tag_rest_ = 0;                                 // bytes of it that have not arrived
 };

@@ -94,10 +94,10 @@ class Sender {
   struct Tagged {
     std::array<std::byte, kHeaderBytes> header;
     std::array<std::byte, FrameGuard::kTagBytes> tag;
-    uint64_t payload = 0;                    // bytes of payload
-    Cursor at;                               // their position in pieces_,
-    const std::byte* enciphered = nullptr;   // or their copy, if enciphered
-    bool last = false;                       // of its push
+    uint64_t payload = 0;                   // bytes of payload
+    Cursor at;                              // their position in pieces_,
+    const std::byte* enciphered = nullptr;  // or their copy, if enciphered
+    bool last = false;                      // of its push
     [[nodiscard]] uint64_t bytes() const noexcept { return header.size() + payload + tag.size(); }
   };
   // Bulk frames that got their tags together.
@@ -107,7 +107,7 @@ class Sender {
     size_t first = 0, end = 0;  // range of frames that are not sent
     uint64_t sent = 0;          // sent bytes of the first of them
     std::unique_ptr<std::byte[]> enciphered;
-    size_t room = 0;  // size of `enciphered`
+    size_t room = 0;    // size of `enciphered`
     uint64_t push = 0;  // number of the next push with bytes not framed,
     Cursor next;        // and the position of its next byte
     [[nodiscard]] bool empty() const noexcept { return first == end; }

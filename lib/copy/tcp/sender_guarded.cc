@@ -31,7 +31,8 @@ Code Sender::queue_guarded(ConstBytes body) {
   std::byte* const payload = frame.data() + kHeaderBytes;
   if (!body.empty()) std::memcpy(payload, body.data(), body.size());
   failure_ = guard_->begin(frame.first(kHeaderBytes), body.size(), codec::AesGcm::Use::seal);
-  if (failure_ == Code::ok && (!guard_->seal({payload, body.size()}, payload) || !guard_->finish(payload + body.size()))) {
+  if (failure_ == Code::ok &&
+      (!guard_->seal({payload, body.size()}, payload) || !guard_->finish(payload + body.size()))) {
     failure_ = Code::internal;
   }
   if (failure_ != Code::ok) messages_.resize(begin);

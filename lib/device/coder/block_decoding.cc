@@ -92,7 +92,8 @@ Status BlockDecoding::decode_there() {
     if (room_.result(job).status == kCodedOk) continue;
     // The CPU decides: the leaf is wrong, or has a form that kernels do not take.
     const Leaf& leaf = leaves_[order_[job]];
-    if (Status s = codec::decode_stream_leaf(leaf.stored, room_.landing() + leaf.coded_at, workspace_); !s.ok()) return s;
+    if (Status s = codec::decode_stream_leaf(leaf.stored, room_.landing() + leaf.coded_at, workspace_); !s.ok())
+      return s;
     if (Status s = room_.send_window(leaf.coded_at, leaf.window_at, leaf.stored.raw_bytes); !s.ok()) return s;
     again = true;
   }

@@ -112,7 +112,8 @@ Status BlockEncoding::bring() {
     if (bytes < codec::kFrameBytes ? made && way_ == CoderWay::quantized : bytes > leaf.bytes) {
       return {Code::internal, "a kernel says that it wrote a coded leaf of an impossible size"};
     }
-    Status s = made ? room_.bring_coded(leaf.coded_at, bytes) : room_.bring_window(leaf.window_at, leaf.coded_at, bytes);
+    Status s =
+        made ? room_.bring_coded(leaf.coded_at, bytes) : room_.bring_window(leaf.window_at, leaf.coded_at, bytes);
     if (!s.ok()) return s;
   }
   return leaves_.empty() ? Status() : room_.wait();

@@ -38,8 +38,8 @@ class BlockEncoding {
   codec::StreamWriter writer_;
   codec::StreamWorkspace& workspace_;
   CoderWay way_ = CoderWay::none;
-  size_t run_ = 0;       // the next to be gathered
-  uint64_t begin_ = 0;   // first byte of the window that is not coded yet
+  size_t run_ = 0;      // the next to be gathered
+  uint64_t begin_ = 0;  // first byte of the window that is not coded yet
   uint64_t held_ = 0;
   std::vector<Leaf> leaves_;  // of this turn
 };

@@ -104,7 +104,8 @@ Status CoderRoom::move(size_t jobs, bool out) {
   const CuResult result =
       out ? kernels.gather_leaves(stream_, shape, jobs_device_, n, warps, hashes_device_)
           : kernels.scatter_leaves(stream_, shape, jobs_device_, n, warps, hashes_device_, good_device_);
-  return device_->check(result, out ? "launching the kernel that gathers blocks" : "launching the kernel that scatters blocks");
+  return device_->check(result,
+                        out ? "launching the kernel that gathers blocks" : "launching the kernel that scatters blocks");
 }
 
 Status CoderRoom::launch(Kernel kernel, size_t first, size_t n) {
@@ -126,11 +127,15 @@ Status CoderRoom::copy(CuPointer to, CuPointer from, uint64_t bytes) {
   return device_->check(device_->driver().cuMemcpyAsync(to, from, bytes, stream_), "cuMemcpyAsync");
 }
 
-Status CoderRoom::bring_coded(uint64_t at, uint64_t bytes) { return copy(address_of(landing() + at), coded() + at, bytes); }
+Status CoderRoom::bring_coded(uint64_t at, uint64_t bytes) {
+  return copy(address_of(landing() + at), coded() + at, bytes);
+}
 Status CoderRoom::bring_window(uint64_t window_at, uint64_t at, uint64_t bytes) {
   return copy(address_of(landing() + at), window() + window_at, bytes);
 }
-Status CoderRoom::send_coded(uint64_t at, uint64_t bytes) { return copy(coded() + at, address_of(landing() + at), bytes); }
+Status CoderRoom::send_coded(uint64_t at, uint64_t bytes) {
+  return copy(coded() + at, address_of(landing() + at), bytes);
+}
 Status CoderRoom::send_window(uint64_t at, uint64_t window_at, uint64_t bytes) {
   return copy(window() + window_at, address_of(landing() + at), bytes);
 }

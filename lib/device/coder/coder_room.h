@@ -58,11 +58,11 @@ class CoderRoom {
   [[nodiscard]] const CodedResult& result(size_t job) const noexcept { return results_[job]; }
   Status launch(Kernel kernel, size_t first, size_t n);
 
-  Status bring_coded(uint64_t at, uint64_t bytes);                      // to the landing, same place
+  Status bring_coded(uint64_t at, uint64_t bytes);                       // to the landing, same place
   Status bring_window(uint64_t window_at, uint64_t at, uint64_t bytes);  // to the landing at `at`
-  Status send_coded(uint64_t at, uint64_t bytes);                       // out of the landing, same place
-  Status send_window(uint64_t at, uint64_t window_at, uint64_t bytes);  // out of the landing at `at`
-  Status move_window(uint64_t from, uint64_t to, uint64_t bytes);       // no overlap
+  Status send_coded(uint64_t at, uint64_t bytes);                        // out of the landing, same place
+  Status send_window(uint64_t at, uint64_t window_at, uint64_t bytes);   // out of the landing at `at`
+  Status move_window(uint64_t from, uint64_t to, uint64_t bytes);        // no overlap
 
   // Begins a call. `writes_outside` is false if its work writes only to the room. Such work, if it does not end in
   // time, leaves the room late and the device usable: other work may keep a stream of the lowest priority from the

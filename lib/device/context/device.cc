@@ -20,7 +20,7 @@ constexpr char kNoWaits[] = "layers of a load cannot be waited for on a stream";
 // Loading time: a driver without machine code for the device compiles the kernels, most of a minute on a slow
 // processor.
 constexpr uint64_t kLoadNs = 120'000'000'000;
-constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
+constexpr int kProhibited = 2;         // CU_COMPUTEMODE_PROHIBITED
 constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process uses it exclusively
 
 int attribute(const Driver& driver, CuDevice device, int which) {
@@ -136,11 +136,12 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   }
   CuContext context = nullptr;
   const CuResult retained = driver.cuDevicePrimaryCtxRetain(&context, device->handle_);
-  if (retained == kUnavailable || (retained != kCuSuccess &&
-                                   attribute(driver, device->handle_, kCuComputeMode) == kProhibited)) {
+  if (retained == kUnavailable ||
+      (retained != kCuSuccess && attribute(driver, device->handle_, kCuComputeMode) == kProhibited)) {
     return Status{Code::unsupported, kNoDevice,
-                  who + " is not for this process: its compute mode is exclusive or prohibited "
-                        "(nvidia-smi -q -d COMPUTE)"};
+                  who +
+                      " is not for this process: its compute mode is exclusive or prohibited "
+                      "(nvidia-smi -q -d COMPUTE)"};
   }
   if (retained != kCuSuccess) return driver_status(driver, retained, "cuDevicePrimaryCtxRetain");
   device->context_ = context;
@@ -161,7 +162,8 @@ Status Device::start() {
   if (!thread.ok()) return thread.status();
   thread_ = std::move(thread).value();
   watch_->add([this](DriverWatch::Step step) {
-    if (step == DriverWatch::Step::give_up) lose("a call of the driver did not return within device.lost_after", kCuSuccess);
+    if (step == DriverWatch::Step::give_up)
+      lose("a call of the driver did not return within device.lost_after", kCuSuccess);
   });
   return watch_->start();
 }
@@ -210,8 +212,8 @@ void Device::lose(const char* what, CuResult result) noexcept {
     if (result == kCuSuccess) {
       std::snprintf(lost_why_.data(), lost_why_.size(), "%s", what);
     } else {
-      std::snprintf(lost_why_.data(), lost_why_.size(), "%s: %s (%d)", what, name != nullptr ? name : "an error without a name",
-                    static_cast<int>(result));
+      std::snprintf(lost_why_.data(), lost_why_.size(), "%s: %s (%d)", what,
+                    name != nullptr ? name : "an error without a name", static_cast<int>(result));
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
     first = true;
@@ -222,14 +224,16 @@ void Device::lose(const char* what, CuResult result) noexcept {
               {{"device", std::to_string(facts_.ordinal)},
                {"name", facts_.name},
                {"call", what},
-               {"error", result == kCuSuccess ? std::string("none that the driver named") : driver_error_text(driver_, result)}});
+               {"error", result == kCuSuccess ? std::string("none that the driver named")
+                                              : driver_error_text(driver_, result)}});
 }
 
 Status Device::check_waits() const {
   if (!facts_.streams_wait_for_words) {
-    return {Code::unsupported, kNoWaits,
-            "device " + std::to_string(facts_.ordinal) +
-                " or its driver has no 64-bit stream memory operations; load with wait_layers = KVBM_WAIT_LAYERS_ISSUED"};
+    return {
+        Code::unsupported, kNoWaits,
+        "device " + std::to_string(facts_.ordinal) +
+            " or its driver has no 64-bit stream memory operations; load with wait_layers = KVBM_WAIT_LAYERS_ISSUED"};
   }
   if (!blocking_launches_) return {};
   return {Code::unsupported, kNoWaits,
@@ -240,13 +244,13 @@ Status Device::check_waits() const {
 std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }
 
 Status Device::lost() const {
-  return {Code::tier_disabled, kLost, is_lost() ? lost_why() : std::string("this process was forked off the one that opened it")};
+  return {Code::tier_disabled, kLost,
+          is_lost() ? lost_why() : std::string("this process was forked off the one that opened it")};
 }
 
 void Device::complain(const char* text, const Status& why) const {
   if (is_lost() || !log_->wants(LogLevel::warning)) return;
-  log_->write(LogLevel::warning, text,
-              {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
+  log_->write(LogLevel::warning, text, {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
 }
 
 void CaptureMode::relax(const Driver& driver) noexcept {

@@ -41,21 +41,21 @@ class CaptureMode {
 
 struct DeviceFacts {
   int ordinal = -1;
-  std::string name;        // "NVIDIA H100 80GB HBM3"
-  std::string pci;         // "0000:1b:00.0"
+  std::string name;  // "NVIDIA H100 80GB HBM3"
+  std::string pci;   // "0000:1b:00.0"
   CuUuid uuid{};
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   int copy_engines = 0;
   uint64_t memory_bytes = 0;
-  bool integrated = false;         // no memory but the host's
-  bool maps_host = false;          // kernels may read and write pinned host memory
+  bool integrated = false;  // no memory but the host's
+  bool maps_host = false;   // kernels may read and write pinned host memory
   // Network cards and the device's memory (direct_memory.h): whether cards read and write it, whether kernels launched
   // after a write see it, and whether they see it after a flush.
   bool cards_reach = false, cards_ordered = false, cards_flushed = false;
-  bool cards_dma_buf = false;      // cards reach it without a kernel module for it
+  bool cards_dma_buf = false;           // cards reach it without a kernel module for it
   bool streams_wait_for_words = false;  // 64-bit words; layers are awaited with them (not on WSL and some virtual GPUs)
-  int driver_version = 0;          // the CUDA version that the driver supports
+  int driver_version = 0;               // the CUDA version that the driver supports
 };
 
 // Returns whether the environment leaves devices one hardware queue for all streams of this process
@@ -79,7 +79,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // and `log` (may be null) too unless log()->close() is called before. `lost_after_ns`: a call of the driver that does
   // not return within this time loses the device; kNever: none does. Blocks: the driver needs up to a second for the
   // first context of a process.
-  static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log, uint64_t lost_after_ns = kNever);
+  static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log,
+                                              uint64_t lost_after_ns = kNever);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -25,13 +25,15 @@ double number_in(const std::string& file) {
 
 }  // namespace
 
-// Uses maximum speeds and widths, because an idle link reports a lower current speed: the lower one of the device and of
-// the port that it is plugged into.
+// Uses maximum speeds and widths, because an idle link reports a lower current speed: the lower one of the device and
+// of the port that it is plugged into.
 uint64_t staged_run_of_link(const std::string& pci, const std::string& devices) {
   std::string name = pci;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string folder = devices + "/" + name;
-  // The folder is a link into the tree of devices, so its parent is the port's. A port without a PCIe link says nothing.
+  // The folder is a link into the tree of devices, so its parent is the port's. A port without a PCIe link says
+  // nothing.
   const auto of_link = [&folder](const char* file) {
     const double device = number_in(folder + file);
     const double port = number_in(folder + "/.." + file);

@@ -87,16 +87,16 @@ inline constexpr int kCuReadOnlyHostRegister = 113;
 inline constexpr int kCuDirectRdma = 116;          // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_*
 inline constexpr int kCuDirectRdmaFlushes = 117;   // bits of kCuFlush*
 inline constexpr int kCuDirectRdmaOrdering = 118;  // kCuOrdering*
-inline constexpr int kCuStreamMemory64 = 122;     // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+inline constexpr int kCuStreamMemory64 = 122;      // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 inline constexpr int kCuDmaBuf = 124;
 
 // Scope that sees a network card's writes without a flush (CUGPUDirectRDMAWritesOrdering), and how a flush is made.
 inline constexpr int kCuOrderingNone = 0;
 inline constexpr int kCuOrderingOwner = 100;
 inline constexpr int kCuOrderingAllDevices = 200;
-inline constexpr int kCuFlushByHost = 1;    // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST: cuFlushGPUDirectRDMAWrites
-inline constexpr int kCuFlushCurrent = 0;   // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX
-inline constexpr int kCuFlushToOwner = 100; // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
+inline constexpr int kCuFlushByHost = 1;     // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST: cuFlushGPUDirectRDMAWrites
+inline constexpr int kCuFlushCurrent = 0;    // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX
+inline constexpr int kCuFlushToOwner = 100;  // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
 
 // Values of CUpointer_attribute.
 inline constexpr int kCuPointerContext = 1;
@@ -109,21 +109,21 @@ inline constexpr int kCuPointerRangeStart = 11;
 inline constexpr int kCuPointerRangeSize = 12;
 inline constexpr int kCuPointerMappingSize = 18;
 inline constexpr int kCuPointerMappingStart = 19;
-inline constexpr unsigned kCuMemoryHost = 1;    // CUmemorytype
+inline constexpr unsigned kCuMemoryHost = 1;  // CUmemorytype
 inline constexpr unsigned kCuMemoryDevice = 2;
 
 // Flags that calls of the driver take.
-inline constexpr unsigned kCuHostPortable = 1;        // CU_MEMHOSTREGISTER_* and CU_MEMHOSTALLOC_*
+inline constexpr unsigned kCuHostPortable = 1;  // CU_MEMHOSTREGISTER_* and CU_MEMHOSTALLOC_*
 inline constexpr unsigned kCuHostDeviceMap = 2;
 inline constexpr unsigned kCuHostRegisterReadOnly = 8;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventBlockingSync = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuEventInterprocess = 4;
-inline constexpr unsigned kCuWaitValueGeq = 0;        // CU_STREAM_WAIT_VALUE_GEQ
+inline constexpr unsigned kCuWaitValueGeq = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
-inline constexpr int kCuCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
-inline constexpr int kCuCaptureModeGlobal = 0;        // CU_STREAM_CAPTURE_MODE_*, of a thread
+inline constexpr int kCuCaptureNone = 0;        // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kCuCaptureModeGlobal = 0;  // CU_STREAM_CAPTURE_MODE_*, of a thread
 inline constexpr int kCuCaptureModeRelaxed = 2;
 
 struct Driver {
@@ -141,8 +141,8 @@ struct Driver {
   CuResult (*cuDeviceTotalMem)(size_t* bytes, CuDevice device) = nullptr;  // _v2
   CuResult (*cuDevicePrimaryCtxRetain)(CuContext* context, CuDevice device) = nullptr;
   CuResult (*cuDevicePrimaryCtxRelease)(CuDevice device) = nullptr;  // _v2
-  CuResult (*cuCtxPushCurrent)(CuContext context) = nullptr;  // _v2
-  CuResult (*cuCtxPopCurrent)(CuContext* context) = nullptr;  // _v2
+  CuResult (*cuCtxPushCurrent)(CuContext context) = nullptr;         // _v2
+  CuResult (*cuCtxPopCurrent)(CuContext* context) = nullptr;         // _v2
   CuResult (*cuCtxGetDevice)(CuDevice* device) = nullptr;
   CuResult (*cuCtxGetStreamPriorityRange)(int* least, int* greatest) = nullptr;
 
@@ -178,8 +178,9 @@ struct Driver {
   CuResult (*cuThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CuResult (*cuStreamSynchronize)(CuStream stream) = nullptr;
   CuResult (*cuStreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags) = nullptr;
-  CuResult (*cuStreamWaitValue64)(CuStream stream, CuPointer address, uint64_t value, unsigned flags) = nullptr;   // _v2
-  CuResult (*cuStreamWriteValue64)(CuStream stream, CuPointer address, uint64_t value, unsigned flags) = nullptr;  // _v2
+  CuResult (*cuStreamWaitValue64)(CuStream stream, CuPointer address, uint64_t value, unsigned flags) = nullptr;  // _v2
+  CuResult (*cuStreamWriteValue64)(CuStream stream, CuPointer address, uint64_t value,
+                                   unsigned flags) = nullptr;  // _v2
   CuResult (*cuEventCreate)(CuEvent* event, unsigned flags) = nullptr;
   CuResult (*cuEventDestroy)(CuEvent event) = nullptr;  // _v2
   CuResult (*cuEventRecord)(CuEvent event, CuStream stream) = nullptr;

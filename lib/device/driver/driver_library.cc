@@ -13,8 +13,10 @@ constexpr char kNoDriver[] = "no usable CUDA driver";
 
 // Version of each entry that driver.h declares: the symbol that cuda.h of CUDA 12 and 13 maps the plain name to. Only
 // cuEventElapsedTime is the version before 12.8 renamed it; every driver since has both.
-#define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), true}
-#define KVBM_NEWER_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), false}
+#define KVBM_ENTRY(name, symbol) \
+  { #name, symbol, offsetof(Driver, name), true }
+#define KVBM_NEWER_ENTRY(name, symbol) \
+  { #name, symbol, offsetof(Driver, name), false }
 constexpr TableEntry kSymbols[] = {
     KVBM_ENTRY(cuInit, "cuInit"),
     KVBM_ENTRY(cuDriverGetVersion, "cuDriverGetVersion"),
@@ -81,13 +83,18 @@ constexpr CuResult kForLinkingOnly = 34, kSystemNotReady = 802;
 // Explains a refusal of cuInit to the operator.
 const char* advice(CuResult result) {
   switch (result) {
-    case kCuNoDevice: return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
+    case kCuNoDevice:
+      return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
     case kCuSystemDriverMismatch:
       return "libcuda does not fit the kernel module; reboot, or install both from one release";
-    case kForLinkingOnly: return "this libcuda is the one for linking only; install the driver";
-    case kCuUnknown: return "the kernel module may not be loaded, or /dev/nvidia* not accessible";
-    case kSystemNotReady: return "the system is not ready; is nvidia-fabricmanager running?";
-    default: return "the driver does not begin";
+    case kForLinkingOnly:
+      return "this libcuda is the one for linking only; install the driver";
+    case kCuUnknown:
+      return "the kernel module may not be loaded, or /dev/nvidia* not accessible";
+    case kSystemNotReady:
+      return "the system is not ready; is nvidia-fabricmanager running?";
+    default:
+      return "the driver does not begin";
   }
 }
 

@@ -12,8 +12,8 @@ namespace kvbm::device {
 
 struct DriverLibrary {
   Driver driver;
-  std::string path;     // of the loaded library
-  int version = 0;      // cuDriverGetVersion
+  std::string path;  // of the loaded library
+  int version = 0;   // cuDriverGetVersion
 };
 
 // The oldest driver that is supported: CUDA 12.0 (stream memory operations without opt-in), as cuDriverGetVersion

@@ -68,9 +68,9 @@ class DriverCall {
   DriverWatch* const watch_;
   DriverCall* const outer_;
   const Late late_;
-  std::atomic<uint64_t> since_;     // time of the last sign of life; in the future for what may take longer
-  std::atomic<bool> left_{false};   // its thread was left behind and does nothing more (call_beside)
-  bool raised_ = false;             // guarded by the watch's lock, like the next two
+  std::atomic<uint64_t> since_;    // time of the last sign of life; in the future for what may take longer
+  std::atomic<bool> left_{false};  // its thread was left behind and does nothing more (call_beside)
+  bool raised_ = false;            // guarded by the watch's lock, like the next two
   DriverCall* before_ = nullptr;
   DriverCall* next_ = nullptr;
 };

@@ -32,7 +32,7 @@ enum CodedStatus : uint32_t {
 };
 
 struct CodedResult {
-  uint64_t hash;          // of the decoded plain bytes
+  uint64_t hash;  // of the decoded plain bytes
   uint32_t status;
   uint32_t stored_bytes;  // coding: size of the coded leaf
   double difference;      // quantising: sum of squares of the differences, and of the values

@@ -12,7 +12,8 @@ __asm__(
     ".hidden kvbm_kernels_begin\n"
     ".globl kvbm_kernels_begin\n"
     "kvbm_kernels_begin:\n"
-    ".incbin \"" KVBM_CUDA_FATBIN "\"\n"
+    ".incbin \"" KVBM_CUDA_FATBIN
+    "\"\n"
     ".hidden kvbm_kernels_end\n"
     ".globl kvbm_kernels_end\n"
     "kvbm_kernels_end:\n"
@@ -28,8 +29,8 @@ namespace {
 
 // A fatbin, as far as messages need it. NVIDIA does not document the form; it has not changed since CUDA 7.
 constexpr uint32_t kMagic = 0xBA55ED50;
-constexpr size_t kHeaderBytes = 16;   // magic, version, its own size (2), the size of all entries (8)
-constexpr size_t kEntryBytes = 32;    // kind (2), 2, its own size (4), the size of its code (8), 12, architecture (4)
+constexpr size_t kHeaderBytes = 16;  // magic, version, its own size (2), the size of all entries (8)
+constexpr size_t kEntryBytes = 32;   // kind (2), 2, its own size (4), the size of its code (8), 12, architecture (4)
 constexpr uint16_t kPtx = 1, kElf = 2;
 
 struct EmbeddedCode {

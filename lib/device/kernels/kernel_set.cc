@@ -11,7 +11,7 @@ namespace kvbm::device {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames = {
-    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves", "kvbm_hash_leaves",
+    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves",  "kvbm_hash_leaves",
     "kvbm_poison_leaves", "kvbm_copy_runs",      "kvbm_decode_planar", "kvbm_dequantize",
     "kvbm_quantize",      "kvbm_split_planes",   "kvbm_merge_planes",
 };
@@ -40,7 +40,8 @@ Status refused(const Driver& driver, CuResult result, int ordinal, int major, in
   const std::string have = embedded ? architectures_of(embedded_kernels()) : "";
   return {Code::unsupported, "no kernels for this device",
           "device " + std::to_string(ordinal) + " is sm_" + std::to_string(major * 10 + minor) + " with " +
-              driver_text(driver) + "; this libkvbm has " + (have.empty() ? "kernels for others" : "kernels for " + have) +
+              driver_text(driver) + "; this libkvbm has " +
+              (have.empty() ? "kernels for others" : "kernels for " + have) +
               (embedded ? ", built with CUDA " + std::string(embedded_toolkit()) : "") + " (the driver says " +
               driver_error_text(driver, result) + ")"};
 }

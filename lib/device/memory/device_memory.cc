@@ -43,9 +43,7 @@ std::string hex(CuPointer address) {
   return text;
 }
 
-std::string range_text(CuPointer start, uint64_t bytes) {
-  return "[" + hex(start) + ", " + hex(start + bytes) + ")";
-}
+std::string range_text(CuPointer start, uint64_t bytes) { return "[" + hex(start) + ", " + hex(start + bytes) + ")"; }
 
 std::string device_text(int ordinal) { return "device " + std::to_string(ordinal); }
 
@@ -53,10 +51,14 @@ std::string device_text(int ordinal) { return "device " + std::to_string(ordinal
 
 const char* pointer_kind_name(PointerKind kind) noexcept {
   switch (kind) {
-    case PointerKind::host: return "host memory";
-    case PointerKind::pinned: return "pinned host memory";
-    case PointerKind::device: return "device memory";
-    case PointerKind::managed: return "managed memory";
+    case PointerKind::host:
+      return "host memory";
+    case PointerKind::pinned:
+      return "pinned host memory";
+    case PointerKind::device:
+      return "device memory";
+    case PointerKind::managed:
+      return "managed memory";
   }
   return "memory";
 }

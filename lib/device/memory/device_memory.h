@@ -15,8 +15,8 @@
 namespace kvbm::device {
 
 enum class PointerKind : uint8_t {
-  host,     // unknown to the driver
-  pinned,   // host memory known to the driver: allocated or registered by any code of the process
+  host,    // unknown to the driver
+  pinned,  // host memory known to the driver: allocated or registered by any code of the process
   device,
   managed,  // moves between both
 };
@@ -24,8 +24,8 @@ const char* pointer_kind_name(PointerKind kind) noexcept;
 
 struct PointerFacts {
   PointerKind kind = PointerKind::host;
-  int ordinal = -1;      // of the device that it was allocated or registered on
-  CuPointer start = 0;   // of the mapping around the pointer; 0 if the driver does not tell
+  int ordinal = -1;     // of the device that it was allocated or registered on
+  CuPointer start = 0;  // of the mapping around the pointer; 0 if the driver does not tell
   uint64_t bytes = 0;
 };
 

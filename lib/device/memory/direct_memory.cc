@@ -13,8 +13,8 @@ std::string name_of(const Device& device) { return "device " + std::to_string(de
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Device>& device, uint64_t bytes, bool written,
-                                                      bool whatever_it_says) {
+Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Device>& device, uint64_t bytes,
+                                                      bool written, bool whatever_it_says) {
   const DeviceFacts& facts = device->facts();
   if (!facts.cards_reach && !whatever_it_says) {
     return Status(Code::unsupported, kNoDirect, name_of(*device) + " has neither GPUDirect RDMA nor dma-buf");
@@ -27,8 +27,7 @@ Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Devi
   const Device::Scope scope(*device);
   if (!scope.entered()) return Status(Code::tier_disabled, kLost, name_of(*device) + ", " + device->lost().detail());
   const unsigned on = 1;
-  const CuResult set =
-      device->driver().cuPointerSetAttribute(&on, kCuPointerSyncMemops, memory.value()->address());
+  const CuResult set = device->driver().cuPointerSetAttribute(&on, kCuPointerSyncMemops, memory.value()->address());
   if (Status s = device->check(set, "cuPointerSetAttribute"); !s.ok()) return s;
   return memory;
 }

@@ -22,8 +22,8 @@ namespace kvbm::device {
 
 // Allocates memory for a card's transfers; `written`: the card writes there, too. unsupported: the device cannot do it
 // (with whatever_it_says: only that kernels could not see the writes); no_memory; tier_disabled.
-Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Device>& device, uint64_t bytes, bool written,
-                                                      bool whatever_it_says);
+Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Device>& device, uint64_t bytes,
+                                                      bool written, bool whatever_it_says);
 
 // Makes the writes of cards visible to kernels launched from now on. Blocks for some microseconds if the device needs
 // it, else does nothing. Thread: any.

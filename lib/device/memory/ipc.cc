@@ -19,7 +19,9 @@ constexpr char kNotExported[] =
 std::string name_of(Device& device) { return "device " + std::to_string(device.facts().ordinal); }
 
 // Names the device, and the cause of its loss.
-Status lost(Device& device) { return {Code::tier_disabled, "the device is lost", name_of(device) + ", " + device.lost().detail()}; }
+Status lost(Device& device) {
+  return {Code::tier_disabled, "the device is lost", name_of(device) + ", " + device.lost().detail()};
+}
 
 // Explains the driver's refusal to open a handle.
 Status refused(Device& device, CuResult result) {

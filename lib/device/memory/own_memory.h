@@ -36,7 +36,7 @@ class OwnMemory {
   struct Table;
   static Table& table();
   explicit OwnMemory(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-  const std::shared_ptr<Device> device_;  // this holder's
+  const std::shared_ptr<Device> device_;    // this holder's
   std::shared_ptr<Allocation> allocation_;  // null: it holds nothing yet
 };
 

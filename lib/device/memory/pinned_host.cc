@@ -125,8 +125,8 @@ std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit, 
   return shares;
 }
 
-Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> device, MutableBytes memory, uint32_t threads,
-                                                    uint64_t unit, uint64_t most_bytes) {
+Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> device, MutableBytes memory,
+                                                    uint32_t threads, uint64_t unit, uint64_t most_bytes) {
   if (memory.empty() || reinterpret_cast<uintptr_t>(memory.data()) % kHostPage != 0 || unit % kHostPage != 0) {
     return Status{Code::invalid_argument, kNotRegistered, "it is empty or does not begin at a page"};
   }
@@ -156,8 +156,8 @@ Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> devi
 
 Status PinnedHost::take(const Share& share) {
   if (share.error != 0) {
-    return {share.error == ENOMEM || share.error == EHWPOISON ? Code::no_memory : Code::invalid_argument, kNotRegistered,
-            std::strerror(share.error)};
+    return {share.error == ENOMEM || share.error == EHWPOISON ? Code::no_memory : Code::invalid_argument,
+            kNotRegistered, std::strerror(share.error)};
   }
   if (share.device_lost) return device_->lost();
   if (share.result == kCuAlreadyRegistered) return check_existing(share.memory);

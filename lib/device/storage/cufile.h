@@ -21,8 +21,8 @@
 namespace kvbm::device {
 
 struct CuFileError {
-  int code = 0;    // CUfileOpError
-  int cuda = 0;    // CUresult, if code is kCuFileCudaDriver
+  int code = 0;  // CUfileOpError
+  int cuda = 0;  // CUresult, if code is kCuFileCudaDriver
 };
 using CuFileHandle = void*;
 
@@ -57,7 +57,7 @@ inline constexpr int kCuFileNotSupported = 5008;
 inline constexpr int kCuFileCudaDriver = 5011;
 inline constexpr int kCuFilePermission = 5025;
 inline constexpr int kCuFileInternal = 5030;
-inline constexpr int kCuFileSetup = 5033;  // returned without a CUDA driver, too (seen with 1.15)
+inline constexpr int kCuFileSetup = 5033;      // returned without a CUDA driver, too (seen with 1.15)
 inline constexpr int kCuFileByDescriptor = 1;  // CU_FILE_HANDLE_TYPE_OPAQUE_FD
 
 struct CuFile {
@@ -67,7 +67,8 @@ struct CuFile {
   void (*cuFileHandleDeregister)(CuFileHandle handle) = nullptr;
   CuFileError (*cuFileBufRegister)(const void* base, size_t bytes, int flags) = nullptr;
   CuFileError (*cuFileBufDeregister)(const void* base) = nullptr;
-  ssize_t (*cuFileRead)(CuFileHandle handle, void* base, size_t bytes, off_t file_offset, off_t buffer_offset) = nullptr;
+  ssize_t (*cuFileRead)(CuFileHandle handle, void* base, size_t bytes, off_t file_offset,
+                        off_t buffer_offset) = nullptr;
   // Lacks cuFileDriverClose on purpose: versions crashed in it at the end of the process, which closes the driver
   // anyway.
 };

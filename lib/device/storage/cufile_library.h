@@ -10,7 +10,7 @@ namespace kvbm::device {
 
 struct CuFileLibrary {
   CuFile table;
-  std::string path;           // of the loaded library
+  std::string path;               // of the loaded library
   unsigned major = 0, minor = 0;  // of the nvidia-fs module
   // Returns true if there is no module: reads go through host memory inside cuFile.
   [[nodiscard]] bool compatible_only() const noexcept { return major == 0 && minor == 0; }

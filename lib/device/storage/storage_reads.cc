@@ -17,7 +17,9 @@ namespace {
 
 constexpr uint64_t kGranule = kIoAlign;
 
-const void* pointer_of(CuPointer address) noexcept { return reinterpret_cast<const void*>(static_cast<uintptr_t>(address)); }
+const void* pointer_of(CuPointer address) noexcept {
+  return reinterpret_cast<const void*>(static_cast<uintptr_t>(address));
+}
 
 }  // namespace
 
@@ -94,7 +96,8 @@ Result<std::shared_ptr<StorageReads>> StorageReads::create(std::shared_ptr<Devic
   {
     const Device::Scope scope(*device);
     if (!scope.entered()) return device->lost();
-    const CuFileError error = library.table.cuFileBufRegister(pointer_of(pool->memory->address()), pool->memory->bytes(), 0);
+    const CuFileError error =
+        library.table.cuFileBufRegister(pointer_of(pool->memory->address()), pool->memory->bytes(), 0);
     if (error.code != kCuFileSuccess) {
       return Status(Code::unsupported, "cuFile does not take the device's memory", cufile_error_text(error));
     }
@@ -164,7 +167,8 @@ void StorageReads::run(Trip& trip, size_t i) {
 // it see them: a launch is the device's own point of order for writes of others to its memory.
 Status StorageReads::read_one(const Read& read) {
   if (!usable()) return {Code::tier_disabled, "reads past host memory were given up"};
-  if (read.fd < 0 || read.to == nullptr || read.bytes > read.to->bytes_) return {Code::invalid_argument, "no such read"};
+  if (read.fd < 0 || read.to == nullptr || read.bytes > read.to->bytes_)
+    return {Code::invalid_argument, "no such read"};
   // A disk may take long.
   const Device::Scope scope(*device_, DriverCall::Late::waits);
   if (!scope.entered()) return device_->lost();
@@ -174,11 +178,13 @@ Status StorageReads::read_one(const Read& read) {
   void* const base = const_cast<void*>(pointer_of(pool_->memory->address()));
   for (uint64_t moved = 0; moved < read.bytes;) {
     errno = 0;
-    const ssize_t n = table_.cuFileRead(handle.value(), base, read.bytes - moved, static_cast<off_t>(read.offset + moved),
-                                        static_cast<off_t>(read.to->offset_ + moved));
+    const ssize_t n =
+        table_.cuFileRead(handle.value(), base, read.bytes - moved, static_cast<off_t>(read.offset + moved),
+                          static_cast<off_t>(read.to->offset_ + moved));
     if (n == -1) return {Code::io_error, "cuFileRead", std::strerror(errno)};
     if (n < 0) return {Code::io_error, "cuFileRead", cufile_error_text({static_cast<int>(-n), 0})};
-    if (n == 0 || static_cast<uint64_t>(n) > read.bytes - moved) return {Code::io_error, "cuFileRead", "it ended too early"};
+    if (n == 0 || static_cast<uint64_t>(n) > read.bytes - moved)
+      return {Code::io_error, "cuFileRead", "it ended too early"};
     moved += static_cast<uint64_t>(n);
   }
   return {};
@@ -216,9 +222,9 @@ void StorageReads::failed(const std::string& why) noexcept {
   const bool last = in_a_row >= kFailures && !given_up_.exchange(true, std::memory_order_relaxed);
   const bool first = !warned_.exchange(true, std::memory_order_relaxed);
   if ((!first && !last) || device_->is_lost()) return;
-  device_->log()->write(LogLevel::warning,
-                        std::string(last ? "disks are read through host memory from now on: "
-                                         : "a read past host memory failed, and went through it: ") + why);
+  device_->log()->write(LogLevel::warning, std::string(last ? "disks are read through host memory from now on: "
+                                                            : "a read past host memory failed, and went through it: ") +
+                                               why);
 }
 
 void StorageReads::checked(bool right) noexcept {

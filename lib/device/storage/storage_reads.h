@@ -108,7 +108,7 @@ class StorageReads {
   std::unique_ptr<ThreadExecutor> threads_;
   Mutex mutex_;
   std::map<std::pair<uint64_t, uint64_t>, File> files_ KVBM_GUARDED_BY(mutex_);  // by device and inode
-  std::atomic<uint32_t> failures_{0};  // in a row
+  std::atomic<uint32_t> failures_{0};                                            // in a row
   std::atomic<uint32_t> wrong_{0};
   std::atomic<bool> given_up_{false};
   std::atomic<bool> warned_{false};

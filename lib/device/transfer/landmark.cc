@@ -166,7 +166,8 @@ bool LandmarkPool::met(const LandmarkNeed& need) const {
   return landmark == nullptr || landmark->promised_ >= need.value;
 }
 
-bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream) {
+bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context,
+                         CuStream stream) {
   MutexLock lock(mutex_);
   if (landmark->released_) return false;
   waited_ever_ = true;
@@ -195,8 +196,8 @@ std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream str
     if (kept != i) waits_[kept] = std::move(waits_[i]);
     const StreamWait& wait = waits_[kept++];
     needs.push_back(wait.need);
-    needs.back().certain = wait.context == context &&
-                           (wait.stream == stream || is_special(wait.stream) || is_special(stream));
+    needs.back().certain =
+        wait.context == context && (wait.stream == stream || is_special(wait.stream) || is_special(stream));
   }
   waits_.resize(kept);
   return needs;

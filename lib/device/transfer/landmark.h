@@ -38,8 +38,8 @@ class Landmark {
   const std::shared_ptr<LandmarkPool> pool_;
   const LandmarkKind kind_;
   uint64_t* word_ = nullptr;
-  CuPointer address_ = 0;   // of the word, for the device
-  uint64_t base_ = 0;       // value of the word when the landmark was at 0
+  CuPointer address_ = 0;  // of the word, for the device
+  uint64_t base_ = 0;      // value of the word when the landmark was at 0
   // Guarded by pool_->mutex_.
   uint64_t promised_ = 0;  // the highest value that the device was given to write or the CPU has written
   uint64_t raised_ = 0;    // requested from the CPU
@@ -107,9 +107,9 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
 
  private:
   friend class Landmark;
-  static constexpr size_t kWords = 64;       // in one allocation
-  static constexpr size_t kFewWords = 16;    // more are made when fewer are left
-  static constexpr size_t kWordStep = 64;    // bytes: a line each; waiters of one do not slow writes of another
+  static constexpr size_t kWords = 64;     // in one allocation
+  static constexpr size_t kFewWords = 16;  // more are made when fewer are left
+  static constexpr size_t kWordStep = 64;  // bytes: a line each; waiters of one do not slow writes of another
   struct FreeWord {
     uint64_t* word;
     CuPointer address;

@@ -7,12 +7,12 @@
 
 namespace kvbm::device {
 
-void LeafTable::add(const StridedRun& block0, const StridedRun& block1, uint32_t offset, uint32_t layer, uint32_t unit) {
+void LeafTable::add(const StridedRun& block0, const StridedRun& block1, uint32_t offset, uint32_t layer,
+                    uint32_t unit) {
   const StridedRun run = joined(block0);
   const auto base = reinterpret_cast<uintptr_t>(block0.data);
   const auto stride = static_cast<int64_t>(reinterpret_cast<uintptr_t>(block1.data) - base);
-  const DeviceRun made =
-      make_run(base, run.bytes, run.count1, run.stride0, run.stride1);
+  const DeviceRun made = make_run(base, run.bytes, run.count1, run.stride0, run.stride1);
   LeafJob job = make_leaf_job(made, run.count0, 0, false, 0);
   // Blocks may be less aligned than block 0.
   const uint32_t width = std::min(width_of_run(made, run.count0), width_of(static_cast<uint64_t>(stride)));

@@ -15,13 +15,14 @@ constexpr unsigned char kPoison = 0xFF;  // a NaN in bf16, fp16, fp32 and both f
 
 LeafJob job_of(const LeafMove& move, CuPointer record) noexcept {
   const StridedRun& run = move.device;
-  return make_leaf_job(make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1), run.count0, record,
-                       move.check, move.expected);
+  return make_leaf_job(make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1), run.count0,
+                       record, move.check, move.expected);
 }
 
 // Writes one job for each leaf of an entry of many, of a record that begins at `record`. Returns the largest leaf's
 // bytes.
-uint32_t write_many(const LeafMove& move, const std::vector<uint64_t>& expected, CuPointer record, LeafJob* out) noexcept {
+uint32_t write_many(const LeafMove& move, const std::vector<uint64_t>& expected, CuPointer record,
+                    LeafJob* out) noexcept {
   const LeafTable& table = *move.table;
   const uint32_t end = move.first_leaf + move.leaf_count;
   const uint32_t begin = table.offset(move.first_leaf);
@@ -54,11 +55,21 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
     const size_t n = work.batch.leaves[i].leaf_count;
     switch (work.plan.leaves[i].path) {
       case Path::mapped:
-      case Path::staged: each(i, std::exchange(kernel, kernel + n)); break;
-      case Path::straight: each(i, std::exchange(straight, straight + n)); break;
-      case Path::planar: each(i, planar++); break;
-      case Path::quantized: each(i, quantized++); break;
-      case Path::poison: each(i, poison++); break;
+      case Path::staged:
+        each(i, std::exchange(kernel, kernel + n));
+        break;
+      case Path::straight:
+        each(i, std::exchange(straight, straight + n));
+        break;
+      case Path::planar:
+        each(i, planar++);
+        break;
+      case Path::quantized:
+        each(i, quantized++);
+        break;
+      case Path::poison:
+        each(i, poison++);
+        break;
     }
   }
 }
@@ -80,7 +91,8 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   }
   Status behind = pass(streams_.copies, place.middle, streams_.kernels);
   if (behind.ok()) behind = record(place.end, streams_.kernels);
-  if (!behind.ok()) device_.lose("the end of a transfer that the driver refused in part could not be marked", kCuSuccess);
+  if (!behind.ok())
+    device_.lose("the end of a transfer that the driver refused in part could not be marked", kCuSuccess);
   return s.code();
 }
 
@@ -146,7 +158,8 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
       record = place.memory + leaf.offset;
     }
     if (coded) {
-      place.coded_jobs[job] = {job_of(move, record), move.coded_bytes, 0, 0, 0, 0, move.check_coded ? 1U : 0U, move.coded_hash};
+      place.coded_jobs[job] = {job_of(move, record),       move.coded_bytes, 0, 0, 0, 0,
+                               move.check_coded ? 1U : 0U, move.coded_hash};
     } else if (move.table != nullptr) {
       largest_ = std::max(largest_, write_many(move, work.batch.expected, record, place.jobs + job));
     } else {
@@ -167,10 +180,10 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   const CuStream stream = streams_.kernels;
   const bool out = direction_ == Direction::gather;
   if (const auto n = static_cast<uint32_t>(part.kernel_leaves); n > 0) {
-    const CuResult result = out ? kernels.gather_leaves(stream, shape(n, warps), place.jobs_device, n, warps,
-                                                        place.hashes_device)
-                                : kernels.scatter_leaves(stream, shape(n, warps), place.jobs_device, n, warps,
-                                                         place.hashes_device, place.good_device);
+    const CuResult result =
+        out ? kernels.gather_leaves(stream, shape(n, warps), place.jobs_device, n, warps, place.hashes_device)
+            : kernels.scatter_leaves(stream, shape(n, warps), place.jobs_device, n, warps, place.hashes_device,
+                                     place.good_device);
     if (Status s = device_.check(result, "launching the kernel of a transfer"); !s.ok()) return s;
   }
   if (hashed == 0) return {};
@@ -202,8 +215,8 @@ Status PartIssue::launch_coded(const PlannedPart& part, const StagingPlace& plac
     return LaunchShape{std::min(multiprocessors_, (jobs + kCodedWarps - 1) / kCodedWarps), 32 * kCodedWarps, 0};
   };
   if (const auto n = static_cast<uint32_t>(part.planar_leaves); n > 0) {
-    const CuResult result = kernels.launch(Kernel::decode_planar, streams_.kernels, shape_of(n), place.coded_jobs_device, n,
-                                           place.coded_results_device, place.scratch);
+    const CuResult result = kernels.launch(Kernel::decode_planar, streams_.kernels, shape_of(n),
+                                           place.coded_jobs_device, n, place.coded_results_device, place.scratch);
     if (Status s = device_.check(result, "launching the decoder of planar leaves"); !s.ok()) return s;
   }
   const auto n = static_cast<uint32_t>(part.quantized_leaves);
@@ -296,7 +309,8 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
       jobs += leaves[i].leaf_count;
     }
     const uint32_t warps = warps_for(largest);
-    CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
+    CuResult result =
+        device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
     if (Status s = device_.check(result, "launching a kernel"); !s.ok()) return s;
     // The jobs are rewritten for the next launch, so wait for this one.
     result = device_.driver().cuStreamSynchronize(streams_.kernels);

@@ -17,9 +17,8 @@ Result<std::shared_ptr<TransferLane>> TransferLane::create(Direction direction, 
                                                            const TransferOptions& options, size_t places,
                                                            size_t part_leaves, Executor& executor) {
   std::shared_ptr<TransferLane> lane(new TransferLane(direction, device, std::move(landmarks), options, executor));
-  Result<std::unique_ptr<Staging>> staging =
-      Staging::create(device, places, static_cast<uint32_t>(options.part_bytes), part_leaves,
-                      !options.plan.always_mapped);
+  Result<std::unique_ptr<Staging>> staging = Staging::create(device, places, static_cast<uint32_t>(options.part_bytes),
+                                                             part_leaves, !options.plan.always_mapped);
   if (!staging.ok()) return staging.status();
   lane->staging_ = std::move(staging.value());
   lane->issue_ = std::make_unique<PartIssue>(*device, direction, lane->staging_->streams(), options.multiprocessors);
@@ -356,9 +355,10 @@ void TransferLane::copy_out(const Place& place, TransferWork& work) {
   }
   if (wrong == 0) return;
   const MemoryWait patient;
-  device_->complain("blocks that were read out of a device are not what it says it read: they were written to meanwhile, "
-                    "or memory is faulty; they are not stored",
-                    Status(Code::damaged, "wrong leaves", std::to_string(wrong)));
+  device_->complain(
+      "blocks that were read out of a device are not what it says it read: they were written to meanwhile, "
+      "or memory is faulty; they are not stored",
+      Status(Code::damaged, "wrong leaves", std::to_string(wrong)));
 }
 
 }  // namespace kvbm::device

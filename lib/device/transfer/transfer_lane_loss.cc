@@ -21,9 +21,7 @@ constexpr uint32_t kRaiseAtTick = 3;
 
 }  // namespace
 
-bool TransferLane::idle() const {
-  return active_.empty() && waiting_.empty() && assigned_ == finished_ && !pumping_;
-}
+bool TransferLane::idle() const { return active_.empty() && waiting_.empty() && assigned_ == finished_ && !pumping_; }
 
 TransferStats TransferLane::stats() const {
   MutexLock lock(mutex_);

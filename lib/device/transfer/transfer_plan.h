@@ -50,15 +50,15 @@ enum class Path : uint8_t { mapped, staged, straight, planar, quantized, poison 
 
 // The properties of a leaf that its path depends on.
 struct PlanLeaf {
-  uint64_t device = 0;  // address of its first byte
-  uint64_t record = 0;  // address in host memory
-  uint32_t bytes = 0;   // in host memory; at most part_bytes; 0 for poison
-  bool flat = false;    // one piece on the device
-  bool pinned = false;  // the device reaches the record; else it is bounced through the part's pinned memory
-  Path kind = Path::mapped;   // planar or quantized: it is coded; poison
-  bool on_device = false;     // `record` is the device's own memory: always mapped, a copy would only be a detour
-  uint64_t range = 0;  // of a pinned record: its registered range; a copy from one range into the next is refused
-  uint32_t leaves = 1;  // number of leaves that it stands for, at most part_leaves
+  uint64_t device = 0;       // address of its first byte
+  uint64_t record = 0;       // address in host memory
+  uint32_t bytes = 0;        // in host memory; at most part_bytes; 0 for poison
+  bool flat = false;         // one piece on the device
+  bool pinned = false;       // the device reaches the record; else it is bounced through the part's pinned memory
+  Path kind = Path::mapped;  // planar or quantized: it is coded; poison
+  bool on_device = false;    // `record` is the device's own memory: always mapped, a copy would only be a detour
+  uint64_t range = 0;        // of a pinned record: its registered range; a copy from one range into the next is refused
+  uint32_t leaves = 1;       // number of leaves that it stands for, at most part_leaves
 };
 
 struct PlannedLeaf {
@@ -76,9 +76,9 @@ struct PlannedPart {
   size_t planar_leaves = 0;
   size_t quantized_leaves = 0;
   size_t poison_leaves = 0;
-  size_t copies = 0;         // runs of staged, straight and coded leaves
-  uint32_t bytes = 0;        // of staging
-  bool bounced = false;      // at least one leaf is bounced
+  size_t copies = 0;     // runs of staged, straight and coded leaves
+  uint32_t bytes = 0;    // of staging
+  bool bounced = false;  // at least one leaf is bounced
   bool has_mark = false;
   size_t mark = 0;  // index of the last mark that is reached when the part has landed
   [[nodiscard]] size_t coded_leaves() const noexcept { return planar_leaves + quantized_leaves; }

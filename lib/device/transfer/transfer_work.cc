@@ -36,7 +36,9 @@ bool valid_leaf(const LeafMove& leaf) noexcept {
   if (leaf.leaf_count != 1) return false;
   const StridedRun& run = leaf.device;
   // Each factor alone first, so that the product cannot wrap.
-  if (run.data == nullptr || (leaf.record == nullptr && !leaf.poison) || run.bytes == 0 || run.bytes > codec::kMaxLeafBytes) return false;
+  if (run.data == nullptr || (leaf.record == nullptr && !leaf.poison) || run.bytes == 0 ||
+      run.bytes > codec::kMaxLeafBytes)
+    return false;
   if (run.count0 == 0 || run.count1 == 0 || run.count0 > codec::kMaxLeafBytes || run.count1 > codec::kMaxLeafBytes) {
     return false;
   }
@@ -48,7 +50,8 @@ bool valid_marks(const TransferBatch& batch) noexcept {
   for (size_t i = 0; i < batch.marks.size(); ++i) {
     const TransferBatch::Mark& mark = batch.marks[i];
     if (mark.leaf_count > batch.leaves.size() || mark.value >= (uint64_t{1} << 62)) return false;
-    if (i > 0 && (mark.leaf_count < batch.marks[i - 1].leaf_count || mark.value < batch.marks[i - 1].value)) return false;
+    if (i > 0 && (mark.leaf_count < batch.marks[i - 1].leaf_count || mark.value < batch.marks[i - 1].value))
+      return false;
   }
   return true;
 }
@@ -89,8 +92,15 @@ PlanLeaf plan_leaf_of(const LeafMove& leaf, const PinnedHost::Place& reach) noex
   if (leaf.poison) return {reinterpret_cast<uintptr_t>(run.data), 0, 0, false, true, Path::poison, false, 0, 1};
   const bool flat = leaf.table != nullptr ? leaf.table->is_flat(leaf.first_leaf, leaf.first_leaf + leaf.leaf_count)
                                           : run.count0 == 1 && run.count1 == 1;
-  return {reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record), static_cast<uint32_t>(leaf.record_bytes()),
-          flat, reach.address != 0, coded_path(leaf.codec), leaf.on_device, reach.range, leaf.leaf_count};
+  return {reinterpret_cast<uintptr_t>(run.data),
+          reinterpret_cast<uintptr_t>(leaf.record),
+          static_cast<uint32_t>(leaf.record_bytes()),
+          flat,
+          reach.address != 0,
+          coded_path(leaf.codec),
+          leaf.on_device,
+          reach.range,
+          leaf.leaf_count};
 }
 
 // Looks at a batch once, one leaf after the other.
@@ -160,12 +170,21 @@ void TransferWork::count(TransferStats& stats) const noexcept {
       continue;
     }
     switch (plan.leaves[i].path) {
-      case Path::mapped: stats.mapped_leaves += n; break;
-      case Path::staged: stats.staged_leaves += n; break;
-      case Path::straight: stats.straight_leaves += n; break;
+      case Path::mapped:
+        stats.mapped_leaves += n;
+        break;
+      case Path::staged:
+        stats.staged_leaves += n;
+        break;
+      case Path::straight:
+        stats.straight_leaves += n;
+        break;
       case Path::planar:
-      case Path::quantized: stats.decoded_leaves += n; break;
-      case Path::poison: break;
+      case Path::quantized:
+        stats.decoded_leaves += n;
+        break;
+      case Path::poison:
+        break;
     }
   }
 }
@@ -201,7 +220,8 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   }
   bool valid = valid_marks(b);
   for (const LeafMove& leaf : b.leaves) {
-    valid = valid && (leaf.table != nullptr ? valid_table(leaf, b, direction) : valid_leaf(leaf) && valid_coded(leaf, direction));
+    valid = valid && (leaf.table != nullptr ? valid_table(leaf, b, direction)
+                                            : valid_leaf(leaf) && valid_coded(leaf, direction));
   }
   if (!valid) {
     work->code = Code::invalid_argument;

@@ -17,19 +17,19 @@ enum class Direction : uint8_t { gather, scatter };
 struct TransferWork {
   TransferBatch batch;
   TransferPlan plan;
-  std::vector<CuPointer> reach;  // the device's address of each record; 0: the record is bounced
+  std::vector<CuPointer> reach;   // the device's address of each record; 0: the record is bounced
   std::vector<uint32_t> leaf_at;  // of each entry of batch.leaves, its first leaf's place in hashes and good
 
   // Guarded by the lane's mutex, except `ordered`, which belongs to the issuing thread.
-  Code code = Code::ok;      // the first failure
-  size_t assigned = 0;       // parts that were given a place in the ring
-  size_t finished = 0;       // parts of `assigned` that left the ring
-  size_t landed_leaves = 0;  // leading leaves that are in place
-  uint32_t tasks = 0;        // of the executor, reading or writing its records
+  Code code = Code::ok;         // the first failure
+  size_t assigned = 0;          // parts that were given a place in the ring
+  size_t finished = 0;          // parts of `assigned` that left the ring
+  size_t landed_leaves = 0;     // leading leaves that are in place
+  uint32_t tasks = 0;           // of the executor, reading or writing its records
   bool perhaps_behind = false;  // `after` may lie behind a landmark of another stream
   bool point_reached = false;   // the driver reports that it was reached
-  bool closed = false;       // failed, and its landmark was reached all the same
-  bool ordered = false;      // our streams wait for `after`
+  bool closed = false;          // failed, and its landmark was reached all the same
+  bool ordered = false;         // our streams wait for `after`
 
   [[nodiscard]] uint64_t last_value() const noexcept {
     return batch.landmark != nullptr && !batch.marks.empty() ? batch.marks.back().value : 0;

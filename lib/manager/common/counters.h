@@ -79,10 +79,10 @@ struct Counters {
   // Latency in nanoseconds, by operation kind - 1: wait in the executor, and service.
   std::array<Histogram, 4> wait;
   std::array<Histogram, 4> service;
-  Histogram room_wait;  // of stores that waited for a host slot, each its whole wait
-  Histogram prefetch_room_wait;  // of prefetches that waited for a host slot, each its whole wait
-  Count prefetch_refused{0};     // blocks that were not brought up because no slot was free
-  Count load_staged{0};          // blocks read into memory beside the host, which had no free slot
+  Histogram room_wait;                             // of stores that waited for a host slot, each its whole wait
+  Histogram prefetch_room_wait;                    // of prefetches that waited for a host slot, each its whole wait
+  Count prefetch_refused{0};                       // blocks that were not brought up because no slot was free
+  Count load_staged{0};                            // blocks read into memory beside the host, which had no free slot
   std::array<Count, kLoadFailures> load_failed{};  // found blocks that loads did not bring, by LoadFailure
 };
 

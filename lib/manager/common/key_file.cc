@@ -26,7 +26,8 @@ Result<KeyText> KeyText::read(const char* refused, const std::string& path) {
   struct stat facts {};
   if (fstat(file.get(), &facts) != 0) return because(std::strerror(errno));
   if (!S_ISREG(facts.st_mode)) return because("it is not a file");
-  if (const Status own = check_own_key(file.get(), path); !own.ok()) return Status(Code::bad_config, refused, own.detail());
+  if (const Status own = check_own_key(file.get(), path); !own.ok())
+    return Status(Code::bad_config, refused, own.detail());
   KeyText out;
   for (ssize_t n = 1; n > 0 && out.size_ < out.bytes_.size(); out.size_ += static_cast<size_t>(n)) {
     n = ::read(file.get(), out.bytes_.data() + out.size_, out.bytes_.size() - out.size_);

@@ -23,16 +23,25 @@ std::vector<std::string> policy_names() {
 
 std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
-  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier, of this user, which no other user may write; made with mode 0700 if missing."});
-  rows.push_back({"url", OptionType::string, "",
-                  "Instead of path: a store, as s3://bucket/prefix?region=eu-west-1, redis://host:6379, file:///mnt/kv or "
-                  "plugin:/path/of.so (docs/stores.md)."});
+  rows.push_back(
+      {"path", OptionType::string, "",
+       "Directory of the disk tier, of this user, which no other user may write; made with mode 0700 if missing."});
+  rows.push_back(
+      {"url", OptionType::string, "",
+       "Instead of path: a store, as s3://bucket/prefix?region=eu-west-1, redis://host:6379, file:///mnt/kv or "
+       "plugin:/path/of.so (docs/stores.md)."});
   rows.push_back({"capacity", OptionType::bytes, "1GiB",
-                  "Hard cap of everything in the directory, or of all that hosts keep in the store; a store has none by default, or with 0.", 0, kMaxTierBytes});
-  rows.push_back({"admission", OptionType::choice, "all",
+                  "Hard cap of everything in the directory, or of all that hosts keep in the store; a store has none "
+                  "by default, or with 0.",
+                  0, kMaxTierBytes});
+  rows.push_back({"admission",
+                  OptionType::choice,
+                  "all",
                   "Which blocks come here: all as they are stored, on eviction from the tier above, after n uses, by "
                   "frequency with decay, or only those that a caller sends.",
-                  0, 0, {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
+                  0,
+                  0,
+                  {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
   rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 15});
   rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
   rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
@@ -72,18 +81,20 @@ void add_share(std::vector<OptionRow>& rows) {
 
 // Adds options that identify a node of the pool and protect its messages.
 void add_protection(std::vector<OptionRow>& rows) {
-  rows.push_back({"node.key_file", OptionType::string, "",
-                  "File with the pool's key, which `kvbm key new` makes, of this user's alone (chmod 600); needed for other "
-                  "machines, other users of this one, and node.transport = ucx."});
-  rows.push_back({"node.protect",
-                  OptionType::choice,
-                  "auto",
-                  "What is done to everything that crosses a link over TCP: authenticate, so that no byte of it can be "
-                  "changed on its way; encrypt, so that no byte can be read on its way either; off. auto: authenticate where "
-                  "there is a key. One side's off is refused by the others; else the stronger wish of both counts.",
-                  0,
-                  0,
-                  {"auto", "authenticate", "encrypt", "off"}});
+  rows.push_back(
+      {"node.key_file", OptionType::string, "",
+       "File with the pool's key, which `kvbm key new` makes, of this user's alone (chmod 600); needed for other "
+       "machines, other users of this one, and node.transport = ucx."});
+  rows.push_back(
+      {"node.protect",
+       OptionType::choice,
+       "auto",
+       "What is done to everything that crosses a link over TCP: authenticate, so that no byte of it can be "
+       "changed on its way; encrypt, so that no byte can be read on its way either; off. auto: authenticate where "
+       "there is a key. One side's off is refused by the others; else the stronger wish of both counts.",
+       0,
+       0,
+       {"auto", "authenticate", "encrypt", "off"}});
   rows.push_back({"node.trusted_network", OptionType::boolean, "false",
                   "Only this pool can read or change what crosses the network between its nodes: links beyond this "
                   "machine may be unprotected (node.protect = off, or UCX)."});
@@ -128,13 +139,14 @@ void add_in_place(std::vector<OptionRow>& rows) {
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
       {"node.listen", OptionType::string, "",
-       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: none may. Without "
+       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: none may. "
+       "Without "
        "a key (node.key_file) it is one of this machine's own, as 127.0.0.1, for processes of this user alone."});
   rows.push_back({"node.peers", OptionType::string, "",
                   "Addresses of other nodes, separated by commas: what they have is found and read."});
   add_protection(rows);
-  rows.push_back({"node.name", OptionType::string, "",
-                  "Name of this node, the same after a restart. Empty: a random one."});
+  rows.push_back(
+      {"node.name", OptionType::string, "", "Name of this node, the same after a restart. Empty: a random one."});
   rows.push_back(
       {"node.pool", OptionType::string, "default", "Name of the pool; nodes of different pools refuse each other."});
   rows.push_back({"node.staging", OptionType::bytes, "256MiB", "Memory that blocks from other nodes land in.", 1 << 20,
@@ -217,25 +229,29 @@ void add_device(std::vector<OptionRow>& rows) {
                   {"auto", "off", "on"}});
   rows.push_back({"device.library", OptionType::string, "",
                   "The driver's library, a path; empty: libcuda.so.1 as the system finds it."});
-  rows.push_back({"device.multiprocessors", OptionType::count, "8",
-                  "Multiprocessors of a device that kvbm's kernels use at most, stores, loads and coding by hand each; the "
-                  "others stay the engine's.",
-                  1, 1024});
+  rows.push_back(
+      {"device.multiprocessors", OptionType::count, "8",
+       "Multiprocessors of a device that kvbm's kernels use at most, stores, loads and coding by hand each; the "
+       "others stay the engine's.",
+       1, 1024});
   rows.push_back({"device.staging", OptionType::bytes, "64MiB",
                   "Device memory that stores and loads go through, and as much pinned host memory; for each device.",
                   1 << 20, kMaxBytes});
-  rows.push_back({"device.staged_run", OptionType::bytes, "0",
-                  "From how long runs in host memory on, on the average, a copy engine moves them; shorter ones are read and "
-                  "written by kernels. 0: 5 us of the device's link: 256KiB on PCIe 5 x16, 128KiB on PCIe 4 x16; loads "
-                  "whose layers are waited for then go by kernels alone.",
-                  0, 1ULL << 30});
-  rows.push_back({"device.pin_threads", OptionType::count, "4",
-                  "Threads that bring in the host tier's memory and register it with a device, in stripes of 64 MiB to 1 GiB, "
-                  "when its first cache is attached.",
-                  1, 256});
-  rows.push_back({"device.decode", OptionType::boolean, "true",
-                  "Blocks that lie coded in a tier below cross to a device coded and are decoded there, where its kernels "
-                  "can; else by the processor."});
+  rows.push_back(
+      {"device.staged_run", OptionType::bytes, "0",
+       "From how long runs in host memory on, on the average, a copy engine moves them; shorter ones are read and "
+       "written by kernels. 0: 5 us of the device's link: 256KiB on PCIe 5 x16, 128KiB on PCIe 4 x16; loads "
+       "whose layers are waited for then go by kernels alone.",
+       0, 1ULL << 30});
+  rows.push_back(
+      {"device.pin_threads", OptionType::count, "4",
+       "Threads that bring in the host tier's memory and register it with a device, in stripes of 64 MiB to 1 GiB, "
+       "when its first cache is attached.",
+       1, 256});
+  rows.push_back(
+      {"device.decode", OptionType::boolean, "true",
+       "Blocks that lie coded in a tier below cross to a device coded and are decoded there, where its kernels "
+       "can; else by the processor."});
   rows.push_back({"device.lost_after", OptionType::duration, "10s",
                   "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
                   3'600'000'000'000});
@@ -247,30 +263,37 @@ std::vector<OptionRow> make_schema() {
   std::vector<OptionRow> rows;
   rows.push_back({"threads", OptionType::count, "2",
                   "Worker threads of a context; by default no more than the process has processors.", 1, 256});
-  rows.push_back({"io.engine", OptionType::choice, "automatic",
+  rows.push_back({"io.engine",
+                  OptionType::choice,
+                  "automatic",
                   "How files are read and written: io_uring, pread/pwrite on threads, or the first that works.",
-                  0, 0, {"automatic", "uring", "pread"}});
+                  0,
+                  0,
+                  {"automatic", "uring", "pread"}});
   rows.push_back({"io.threads", OptionType::count, "4", "Threads of the pread engine.", 1, 256});
-  rows.push_back({"host.capacity", OptionType::bytes, "256MiB",
-                  "Host memory for blocks, their heads included; by default at most a quarter of the memory that the process "
-                  "may use.",
-                  4096, kMaxBytes});
+  rows.push_back(
+      {"host.capacity", OptionType::bytes, "256MiB",
+       "Host memory for blocks, their heads included; by default at most a quarter of the memory that the process "
+       "may use.",
+       4096, kMaxBytes});
   rows.push_back({"host.block_bytes", OptionType::bytes, "64KiB", "Largest payload of one block.", 1, 1ULL << 31});
   rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
                   "Which block goes when room is needed.", 0, 0, policy_names()});
-  rows.push_back({"host.file", OptionType::string, "",
-                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner, "
-                  "and is this user's alone."});
+  rows.push_back(
+      {"host.file", OptionType::string, "",
+       "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner, "
+       "and is this user's alone."});
   rows.push_back({"host.huge_pages", OptionType::boolean, "true", "Use huge pages where the system gives them."});
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
-  rows.push_back({"host.managed_hashes",
-                  OptionType::choice,
-                  "at_register",
-                  "When managed blocks are hashed, by which every read of them is verified: as they are registered, or "
-                  "when_needed, before they first leave host memory. A bit that flips there before that is not noticed.",
-                  0,
-                  0,
-                  {"at_register", "when_needed"}});
+  rows.push_back(
+      {"host.managed_hashes",
+       OptionType::choice,
+       "at_register",
+       "When managed blocks are hashed, by which every read of them is verified: as they are registered, or "
+       "when_needed, before they first leave host memory. A bit that flips there before that is not noticed.",
+       0,
+       0,
+       {"at_register", "when_needed"}});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   rows.push_back({"host.room_wait", OptionType::duration, "1s",
@@ -429,7 +452,8 @@ void fit_defaults(OptionSet& config, const MachineLimits& limits) {
     value.origin.append(", ").append(why);
   };
   if (limits.memory() != MachineLimits::kNone) {
-    at_most("host.capacity", std::max(limits.memory() / 4 / kMiB, uint64_t{1}) * kMiB, "a quarter of the memory of this process");
+    at_most("host.capacity", std::max(limits.memory() / 4 / kMiB, uint64_t{1}) * kMiB,
+            "a quarter of the memory of this process");
   }
   at_most("threads", limits.processors(), "the processors of this process");
 }

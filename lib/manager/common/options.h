@@ -44,7 +44,7 @@ struct TierOptions {
   uint64_t read_bytes_per_s = 0;
   AdmissionKind admission = AdmissionKind::all;
   uint32_t admission_uses = 2;
-  std::string codec = "off";  // auto, or the name of a lossless codec::Mode: coding of records here
+  std::string codec = "off";     // auto, or the name of a lossless codec::Mode: coding of records here
   bool codec_for_space = false;  // auto chooses the best ratio, not the shortest time to bring blocks up
 };
 
@@ -55,7 +55,7 @@ struct NodeOptions {
   std::string key_file;
   std::optional<copy::Protection> protect;  // of links; nothing: authenticate if there is a key
   bool trusted_network = false;             // links beyond this machine may be unprotected
-  std::string name;  // empty: a random one
+  std::string name;                         // empty: a random one
   std::string pool = "default";
   std::string peers_file;  // file of peers' addresses, which may change
   bool peers_file_join = false;
@@ -68,9 +68,9 @@ struct NodeOptions {
   DeviceRdma device_rdma = DeviceRdma::automatic;
   uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // admission to other nodes
-  bool local = true;            // nodes of one machine read each other's host memory in place
-  std::string local_directory;  // directory of their sockets; empty: the user's own
-  std::string codec = "off";    // auto, or a lossless mode: coding of records on links
+  bool local = true;                                    // nodes of one machine read each other's host memory in place
+  std::string local_directory;                          // directory of their sockets; empty: the user's own
+  std::string codec = "off";                            // auto, or a lossless mode: coding of records on links
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };
 
@@ -85,7 +85,7 @@ struct ShareOptions {
 struct DeviceOptions {
   enum class Use : uint8_t { automatic, off, on };
   Use use = Use::automatic;
-  std::string library;  // of the driver; empty: the system's
+  std::string library;                     // of the driver; empty: the system's
   const device::Driver* driver = nullptr;  // used instead by a simulation
   uint32_t multiprocessors = 8;
   uint64_t staging_bytes = 64ULL << 20;
@@ -96,7 +96,7 @@ struct DeviceOptions {
   Use storage = Use::automatic;
   std::string storage_library;  // of cuFile; empty: the system's
   bool has_disk = false;        // a disk to read from exists
-  bool decode = true;  // kernels decode the coded leaves that they can
+  bool decode = true;           // kernels decode the coded leaves that they can
 };
 
 struct Options {

@@ -9,9 +9,9 @@
 namespace kvbm::manager {
 
 enum SlotFlag : uint8_t {
-  kHasHead = 1,       // the head in the arena describes the payload
-  kMakingHead = 2,    // a thread is hashing the payload now
-  kOnTier1 = 4,       // tier i has the record: kOnTier1 << (i - 1), i <= 6
+  kHasHead = 1,     // the head in the arena describes the payload
+  kMakingHead = 2,  // a thread is hashing the payload now
+  kOnTier1 = 4,     // tier i has the record: kOnTier1 << (i - 1), i <= 6
 };
 inline constexpr size_t kMaxTiersBelow = 6;
 // Used in place of a tier: the block does not exist as such, but can be re-sliced from records of another

@@ -80,7 +80,8 @@ Status DeviceCaches::require() {
   if (!loaded.ok()) return loaded.status();
   const auto devices = device::list_devices(*loaded.value());
   if (!devices.ok()) return devices.status();
-  return devices.value().empty() ? Status(Code::unsupported, "device.cuda is on and the driver shows no device") : Status();
+  return devices.value().empty() ? Status(Code::unsupported, "device.cuda is on and the driver shows no device")
+                                 : Status();
 }
 
 Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uint32_t ordinal,
@@ -153,16 +154,18 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
                     "load that it waits for, until the device counts as lost; set it to 2 or more");
   }
   if (device::has_blocking_launches()) {
-    env_.log->write(LogLevel::warning, "device",
-                    "CUDA_LAUNCH_BLOCKING is set: a launch behind a stream's wait for a layer would not return, so loads with "
-                    "wait_layers = KVBM_WAIT_LAYERS_ON_DEVICE are refused; unset it, or use KVBM_WAIT_LAYERS_ISSUED");
+    env_.log->write(
+        LogLevel::warning, "device",
+        "CUDA_LAUNCH_BLOCKING is set: a launch behind a stream's wait for a layer would not return, so loads with "
+        "wait_layers = KVBM_WAIT_LAYERS_ON_DEVICE are refused; unset it, or use KVBM_WAIT_LAYERS_ISSUED");
   }
   device::TransferOptions options;
   options.multiprocessors = options_.multiprocessors;
   options.staging_bytes = options_.staging_bytes;
   options.stall_ns = options_.lost_after_ns;
-  options.plan.staged_run_bytes = options_.staged_run_bytes != 0 ? options_.staged_run_bytes
-                                                                 : device::staged_run_of_link(device.value()->facts().pci);
+  options.plan.staged_run_bytes = options_.staged_run_bytes != 0
+                                      ? options_.staged_run_bytes
+                                      : device::staged_run_of_link(device.value()->facts().pci);
   options.plan.copies_behind_waits = options_.staged_run_bytes != 0;
   auto transfers = device::Transfers::create(device.value(), options, *env_.executor);
   if (!transfers.ok()) return transfers.status();

@@ -51,7 +51,9 @@ class AttachedDevice {
   // Reads of files straight into the device's memory; null: there are none. Set before other threads see this object.
   [[nodiscard]] device::StorageReads* storage() const noexcept { return storage_.get(); }
   // Returns true if a load from disks uses storage(): all do, or only those that do not keep their blocks in the host.
-  [[nodiscard]] bool reads_files(bool keeps) const noexcept { return storage_ != nullptr && (storage_for_all_ || !keeps); }
+  [[nodiscard]] bool reads_files(bool keeps) const noexcept {
+    return storage_ != nullptr && (storage_for_all_ || !keeps);
+  }
   void set_storage(std::shared_ptr<device::StorageReads> storage, bool for_all) noexcept {
     storage_ = std::move(storage);
     storage_for_all_ = for_all;
@@ -90,7 +92,8 @@ class DeviceCaches {
   Status require();
   // Returns the device that all of these tensors lie on, opened if needed; null: they are host memory. invalid_argument
   // names the tensor that does not fit; unsupported tells why there is no such device.
-  Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal, std::span<const TensorPlace> tensors);
+  Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal,
+                                                std::span<const TensorPlace> tensors);
   // Returns the open devices, by ordinal. The list stays as it is as long as this object.
   [[nodiscard]] const std::vector<std::shared_ptr<AttachedDevice>>& opened() const noexcept { return devices_.get(); }
 

@@ -27,8 +27,8 @@ void DeviceFlight::count(size_t record, uint32_t leaf, uint32_t n, uint64_t byte
   runs_.push_back({record, leaf, n, bytes});
 }
 
-void DeviceFlight::add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block,
-                            std::byte* at, bool check) {
+void DeviceFlight::add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last,
+                            uint32_t block, std::byte* at, bool check) {
   begin();
   device::LeafMove& move = batch_.leaves.emplace_back();
   move.table = &table;

@@ -64,8 +64,8 @@ class DeviceFlight {
   void add(size_t record, uint32_t leaf, const device::LeafMove& move);
   // Adds leaves [first, last) of engine block `block`, within the table's group_end(), with bytes that begin at `at`.
   // For a load that compares them, expect() was called for each of these leaves, and for nothing since.
-  void add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block, std::byte* at,
-                bool check);
+  void add_many(size_t record, const device::LeafTable& table, uint32_t first, uint32_t last, uint32_t block,
+                std::byte* at, bool check);
   void expect(uint64_t hash) { batch_.expected.push_back(hash); }
   // Overwrites a run with 0xFF (LeafMove::poison). It belongs to no record, so its run is of kNoRecord.
   void poison(const StridedRun& run);

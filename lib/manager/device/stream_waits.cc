@@ -14,7 +14,8 @@ void StreamWaits::wait(std::shared_ptr<device::Device> device, std::shared_ptr<d
                        UniqueFunction<void(Code)> reached) {
   MutexLock lock(mutex_);
   if (closed_) return;
-  waits_.push_back({std::move(device), std::move(point), std::move(reached), std::make_shared<std::atomic<int>>(kNothing)});
+  waits_.push_back(
+      {std::move(device), std::move(point), std::move(reached), std::make_shared<std::atomic<int>>(kNothing)});
   ask(waits_.back());
   arm();
 }

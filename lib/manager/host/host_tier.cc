@@ -135,9 +135,10 @@ void HostTier::expire_received_at(uint64_t when_ns) {
 void HostTier::log_underflow() noexcept {
   if (underflow_logged_.exchange(true, std::memory_order_relaxed)) return;
   const MemoryWait logged;
-  env_.log->write(LogLevel::error, "manager",
-                  "a reference to a host block was released that nothing held, which was refused: a fault of kvbm, or of "
-                  "what writes to its memory; please report it (kvbm_reference_underflows_total counts them)");
+  env_.log->write(
+      LogLevel::error, "manager",
+      "a reference to a host block was released that nothing held, which was refused: a fault of kvbm, or of "
+      "what writes to its memory; please report it (kvbm_reference_underflows_total counts them)");
 }
 
 // ---- Bytes of slots ----

@@ -76,7 +76,8 @@ class HostTier {
   // ---- References to slots ----
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
-    if (table_->underflows() != 0) [[unlikely]] log_underflow();
+    if (table_->underflows() != 0) [[unlikely]]
+      log_underflow();
     space_queue_->space_released();
   }
   // kNoSlot: nothing is released.

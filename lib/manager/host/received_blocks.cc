@@ -124,9 +124,9 @@ uint64_t ReceivedBlocks::expire(uint64_t now_ns, uint32_t tick) {
   size_t over = 0;
   MutexLock lock(mutex_);
   for (const std::deque<Kept>* some : {&ends_, &kept_}) {
-    over += static_cast<size_t>(std::find_if(some->begin(), some->end(),
-                                             [now_ns](const Kept& one) { return one.until_ns > now_ns; }) -
-                                some->begin());
+    over += static_cast<size_t>(
+        std::find_if(some->begin(), some->end(), [now_ns](const Kept& one) { return one.until_ns > now_ns; }) -
+        some->begin());
   }
   drop(over, tick);
   uint64_t next = kNever;

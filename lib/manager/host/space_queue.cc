@@ -209,9 +209,9 @@ void SpaceQueue::log_refused(std::string_view refused, Code code, uint64_t waite
   text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
   text += ": of " + number(table_.slots()) + " host blocks " + number(use.held) +
-          " are held by matches, block handles or operations (" + number(offloading) +
-          " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
-          number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";
+          " are held by matches, block handles or operations (" + number(offloading) + " of them by offloads), " +
+          number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " + number(use.parents) +
+          " kept for the blocks that follow them; release what is held, or raise host.capacity";
   log.write(LogLevel::warning, "manager", text);
 }
 

@@ -7,7 +7,9 @@
 
 namespace kvbm::manager {
 
-bool is_storage(const tier::Tier& tier) noexcept { return tier.kind() == "disk" || tier.kind() == "plugin" || tier.kind() == "store"; }
+bool is_storage(const tier::Tier& tier) noexcept {
+  return tier.kind() == "disk" || tier.kind() == "plugin" || tier.kind() == "store";
+}
 
 std::unique_ptr<tier::Tier> code_tier(const CodedTierParts& parts, const TierOptions& options,
                                       std::unique_ptr<tier::Tier> tier) {

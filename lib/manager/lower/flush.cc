@@ -46,7 +46,9 @@ void LowerTiers::sync_tiers(UniqueFunction<void(Code)> done) {
     }
     if (syncing->waiting.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const bool cannot = syncing->unsupported.load(std::memory_order_relaxed);
-    syncing->done(cannot ? Code::unsupported : syncing->failed.load(std::memory_order_relaxed) ? Code::partial : Code::ok);
+    syncing->done(cannot                                            ? Code::unsupported
+                  : syncing->failed.load(std::memory_order_relaxed) ? Code::partial
+                                                                    : Code::ok);
   };
   bool any = false;
   for (const auto& tier : all()) {
@@ -67,7 +69,8 @@ void LowerTiers::flush_and_report(bool durable, UniqueFunction<bool(Code)> done)
     const auto index = static_cast<TierIndex>(i + 1);
     if (!is_storage(*all()[i])) continue;
     out = out || (disabled(index) && options_.tiers[i].admission != AdmissionKind::on_request);
-    if ((again || offloaders_[i]->failed() != 0) && options_.tiers[i].admission == AdmissionKind::all) offer_missing(index);
+    if ((again || offloaders_[i]->failed() != 0) && options_.tiers[i].admission == AdmissionKind::all)
+      offer_missing(index);
   }
   flush([this, keep = this->keep(), durable, reported, out, call = std::move(done)]() mutable {
     auto report = [this, keep, reported, out, call = std::move(call)](Code synced) mutable {

@@ -17,12 +17,12 @@ namespace {
 // Initial cost of a source before it is measured: about a third of what docs/benchmarks.md measured on a small
 // machine. A wrong guess costs little: the first batches correct it.
 copy::SourceCost::Seed seed_of(std::string_view kind, uint64_t cap_bytes_per_s) noexcept {
-  if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};    // 0.2 ms, 1 GB/s
-  if (kind == "plugin") return {1'000'000, 5.0, 0};              // 1 ms, 0.2 GB/s
-  if (kind == "store") return {5'000'000, 2.0, 0};               // 5 ms, 0.5 GB/s
-  return {500'000, 1.0, 0};                                      // nodes, the owner: 0.5 ms, 1 GB/s
+  if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};  // 0.2 ms, 1 GB/s
+  if (kind == "plugin") return {1'000'000, 5.0, 0};            // 1 ms, 0.2 GB/s
+  if (kind == "store") return {5'000'000, 2.0, 0};             // 5 ms, 0.5 GB/s
+  return {500'000, 1.0, 0};                                    // nodes, the owner: 0.5 ms, 1 GB/s
 }
-constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};     // 20 us, 6.7 GB/s
+constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};  // 20 us, 6.7 GB/s
 
 }  // namespace
 
@@ -53,7 +53,8 @@ Status LowerTiers::open() {
       disk.capacity_bytes = options.capacity_bytes;
       disk.write_bytes_per_s = options.write_bytes_per_s;
       disk.read_bytes_per_s = options.read_bytes_per_s;
-      auto made = tier::disk::DiskTier::open(disk, *env.files, *env.executor, host_.families(), *env.random, this, index);
+      auto made =
+          tier::disk::DiskTier::open(disk, *env.files, *env.executor, host_.families(), *env.random, this, index);
       if (!made.ok()) return made.status();
       opened = std::move(made).value();
     }
@@ -169,7 +170,8 @@ uint64_t LowerTiers::offloading_blocks() const {
 void LowerTiers::reject(TierIndex index, const Identity& id, uint64_t location) {
   add(host_.counters().tiers[index].errors, 1);
   tier(index).reject(id, location);
-  host_.env().log->write(LogLevel::error, "manager", "a block read from a lower tier failed verification and was dropped");
+  host_.env().log->write(LogLevel::error, "manager",
+                         "a block read from a lower tier failed verification and was dropped");
 }
 
 // ---- Implements tier::TierListener ----

@@ -117,8 +117,8 @@ class LowerTiers final : public tier::TierListener {
   std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
   bool hears_uses_ = false;
   std::atomic<TierIndex> required_tier_{kNoTier};
-  std::atomic<bool> opened_{false};       // order_ and offloaders_ are complete
-  std::atomic<bool> sync_failed_{false};  // true until blocks have been offered again
+  std::atomic<bool> opened_{false};              // order_ and offloaders_ are complete
+  std::atomic<bool> sync_failed_{false};         // true until blocks have been offered again
   std::atomic<uint64_t> not_taken_reported_{0};  // the part of not_taken() that flushes have reported
   // State of shutdown(): the parts that it still waits for, and its callback.
   std::atomic<size_t> closing_parts_{0};

@@ -20,9 +20,8 @@ constexpr uint64_t kFlightShare = 4;
 // Returns one edge's part of a share, at least one block.
 uint64_t part_of(uint64_t share, HostTier& host) {
   const auto& tiers = host.options().tiers;
-  const auto edges = std::count_if(tiers.begin(), tiers.end(), [](const TierOptions& tier) {
-    return tier.admission != AdmissionKind::on_request;
-  });
+  const auto edges = std::count_if(tiers.begin(), tiers.end(),
+                                   [](const TierOptions& tier) { return tier.admission != AdmissionKind::on_request; });
   const uint64_t slots = host.arena().slots() / share / std::max<uint64_t>(static_cast<uint64_t>(edges), 1);
   return std::max<uint64_t>(slots, 1) * host.arena().slot_bytes();
 }
@@ -224,8 +223,8 @@ void Offloader::end_demotions(std::span<const Entry> entries) {
 void Offloader::evicted(std::span<const block::Evicted> gone) {
   if (options_.admission != AdmissionKind::on_eviction || order_.out_of_use(tier_) || order_.is_fed(tier_)) return;
   const uint8_t below = on_tier_flag(tier_) | order_.flags_of_feeders(tier_);
-  const auto lost = std::count_if(gone.begin(), gone.end(),
-                                  [below](const block::Evicted& one) { return (one.flags & below) == 0; });
+  const auto lost =
+      std::count_if(gone.begin(), gone.end(), [below](const block::Evicted& one) { return (one.flags & below) == 0; });
   if (lost != 0) manager::add(host_.counters().offload_skipped, static_cast<uint64_t>(lost));
 }
 
@@ -421,10 +420,10 @@ void Offloader::send(std::vector<Entry> entries) {
 void Offloader::send_later(std::vector<Entry> entries) {
   auto shared = std::make_shared<std::vector<Entry>>(std::move(entries));
   host_.env().executor->post_at(host_.env().clock().now_ns() + kHeadRetryNs,
-                                   [this, keep = host_.lifetime().keep(*this), shared] {
-                                     send(std::move(*shared));
-                                     pump();
-                                   });
+                                [this, keep = host_.lifetime().keep(*this), shared] {
+                                  send(std::move(*shared));
+                                  pump();
+                                });
 }
 
 // Erases blocks that were invalidated before the tier had this put. Invalidation withdraws a block from the host
@@ -629,9 +628,12 @@ void Offloader::end(Sent& sent) {
     (!entries[i].evict_after ? keep : ok ? evict : refused).push_back(entries[i].slot);
   }
   if (!keep.empty()) host_.release(keep);
-  // Wakes no waiter for room: it would send the same blocks down again at once, and again, while the tier takes none.
-  // A tier out of use gets none.
-  order_.out_of_use(tier_) ? host_.release(refused) : host_.table().release(refused, host_.tick());
+  if (order_.out_of_use(tier_)) {
+    host_.release(refused);
+  } else {
+    // Wakes no waiter for room: it would send the same blocks down again at once, and again, while the tier takes none.
+    host_.table().release(refused, host_.tick());
+  }
   // A node that reports a block as stored may still hold its lease of it.
   const bool some_stayed = host_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {

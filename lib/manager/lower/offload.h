@@ -93,11 +93,11 @@ class Offloader {
     bool evict_after = false;
     size_t index = 0;
     std::shared_ptr<Report> report = nullptr;
-    bool held = true;         // holds a reference
-    bool marked = false;      // in queued_
-    bool again = false;       // was written, then erased with an earlier block of its key: must be written once more
+    bool held = true;     // holds a reference
+    bool marked = false;  // in queued_
+    bool again = false;   // was written, then erased with an earlier block of its key: must be written once more
     block::AccountId account = block::kSharedAccount;  // of the block, with evict_after
-    uint32_t generation = 0;  // of the slot, if marked
+    uint32_t generation = 0;                           // of the slot, if marked
   };
   // A batch that the tier has. It ends when the tier has answered and put() has returned: until then send() holds
   // references of its own, which would keep blocks from being evicted.

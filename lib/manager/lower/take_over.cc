@@ -75,8 +75,10 @@ void Offloader::erase_forgotten(const Moving& moving) {
   std::vector<Identity> forgotten;
   std::vector<Identity> maybe;
   for (size_t i = 0; i < moving.ids.size(); ++i) {
-    if (moving.gone[i]) forgotten.push_back(moving.ids[i]);
-    else if (host_.invalidations().since(moving.ids[i].family, moving.marks[i])) maybe.push_back(moving.ids[i]);
+    if (moving.gone[i])
+      forgotten.push_back(moving.ids[i]);
+    else if (host_.invalidations().since(moving.ids[i].family, moving.marks[i]))
+      maybe.push_back(moving.ids[i]);
   }
   std::vector<tier::Found> found(maybe.size());
   if (!maybe.empty()) order_.tier(moving.from).find(maybe, found, false);

@@ -6,7 +6,8 @@ namespace kvbm::manager {
 
 Result<Accounts::Lease> Accounts::lease(const NamespaceId& base_id, const block::BlockTable& table) {
   const block::AccountId id = choose(base_id, table);
-  if (id == block::kMaxAccounts) return Status(Code::at_limit, "4,095 namespaces have quotas and are open or have blocks here");
+  if (id == block::kMaxAccounts)
+    return Status(Code::at_limit, "4,095 namespaces have quotas and are open or have blocks here");
   if (id == accounts_.size()) accounts_.emplace_back();
   Lease made = std::make_shared<const block::AccountId>(id);
   accounts_[id] = {made, base_id};

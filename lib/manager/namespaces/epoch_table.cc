@@ -126,7 +126,8 @@ bool EpochTable::choose_to_floor(Plan& plan, Needed& needed) const {
   for (const auto& [base, row] : rows_) {
     if (!row.foreign) oldest.push_back({base, row.epoch, row.raised, false});
   }
-  std::sort(oldest.begin(), oldest.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) { return a.raised < b.raised; });
+  std::sort(oldest.begin(), oldest.end(),
+            [](const tier::EpochRow& a, const tier::EpochRow& b) { return a.raised < b.raised; });
   size_t n = 0;
   for (const tier::EpochRow& row : oldest) {
     if (n == kToFloor) break;
@@ -139,8 +140,8 @@ bool EpochTable::choose_to_floor(Plan& plan, Needed& needed) const {
 }
 
 Code EpochTable::raise(Plan& plan, const NamespaceId& base, uint64_t epoch, bool foreign, Needed& needed, bool& added) {
-  const auto again = std::find_if(plan.rows.begin(), plan.rows.end(),
-                                  [&](const tier::EpochRow& row) { return row.base == base; });
+  const auto again =
+      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const tier::EpochRow& row) { return row.base == base; });
   added = false;
   if (again != plan.rows.end()) {
     again->epoch = std::max(again->epoch, epoch);

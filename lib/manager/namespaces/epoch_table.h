@@ -27,7 +27,7 @@ namespace kvbm::manager {
 
 class EpochTable {
  public:
-  static constexpr size_t kRows = 4096;             // of a disk's superblock, too
+  static constexpr size_t kRows = 4096;  // of a disk's superblock, too
   static constexpr size_t kForeignRows = kRows / 4;
   // Limits on a peer's report: at most so far above the epoch known here, and never above the highest.
   static constexpr uint64_t kMaxStep = uint64_t{1} << 32;
@@ -99,7 +99,7 @@ class EpochTable {
   void erase(const NamespaceId& base);
 
   std::map<NamespaceId, Row> rows_;
-  std::vector<uint64_t> floors_;  // empty, or tier::kEpochFloors elements
+  std::vector<uint64_t> floors_;            // empty, or tier::kEpochFloors elements
   std::map<uint64_t, NamespaceId> by_age_;  // foreign rows by the time they were raised
   std::set<NamespaceId> unwritten_;
   std::set<NamespaceId> opened_;  // with a row, since begin()

@@ -94,7 +94,8 @@ class Namespace {
     return until != UINT64_MAX && now_ns < until;
   }
   void quiet_other_sizes(uint64_t until) noexcept {
-    if (quiet_until_ns_.load(std::memory_order_relaxed) != UINT64_MAX) quiet_until_ns_.store(until, std::memory_order_relaxed);
+    if (quiet_until_ns_.load(std::memory_order_relaxed) != UINT64_MAX)
+      quiet_until_ns_.store(until, std::memory_order_relaxed);
   }
   // Moves to `epoch`; plans made before keep the id of the old epoch.
   void advance(uint64_t epoch);
@@ -122,7 +123,7 @@ class Namespace {
   // Result of other_sizes(), and the table's change count at that time.
   struct Others {
     FamilyId family = kNoFamily;
-    uint64_t changes = 0;  // FamilyTable::changes()
+    uint64_t changes = 0;                         // FamilyTable::changes()
     std::vector<std::shared_ptr<OtherSize>> all;  // without ids
     std::shared_ptr<const OtherSizes> known;
   };

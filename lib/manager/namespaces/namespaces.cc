@@ -88,9 +88,9 @@ Result<Accounts::Lease> Namespaces::limit_account(const NamespaceId& base_id, Kn
                                                   block::OverQuota mode) {
   const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / host_.arena().slot_bytes();
   if (slots == 0) {
-    return Status(Code::invalid_argument, "the quota is smaller than one block",
-                  std::to_string(bytes) + " bytes, a block with its head takes " +
-                      std::to_string(host_.arena().slot_bytes()));
+    return Status(
+        Code::invalid_argument, "the quota is smaller than one block",
+        std::to_string(bytes) + " bytes, a block with its head takes " + std::to_string(host_.arena().slot_bytes()));
   }
   auto account = known.account.lock();
   if (account == nullptr) {
@@ -221,8 +221,8 @@ EpochTable::Plan Namespaces::plan_epochs(std::span<cluster::EpochWord> words, ui
   for (cluster::EpochWord& word : words) plan_epoch(plan, word, may_add, speaker, needed);
   if (!plan.rows.empty()) epochs_.add_unwritten(plan);
   // True if the old epoch is 0, or left no records.
-  leaves_nothing = speaker == Speaker::self && words.size() == 1 &&
-                   (words[0].known == 0 || epochs_.is_clean(words[0].base));
+  leaves_nothing =
+      speaker == Speaker::self && words.size() == 1 && (words[0].known == 0 || epochs_.is_clean(words[0].base));
   return plan;
 }
 
@@ -274,7 +274,7 @@ bool Namespaces::erase_ended(const std::set<NamespaceId>& ended) {
 
 // Plans one word. Sets `known` to this process's epoch, and `epoch` of a word that is to be written to a higher one.
 void Namespaces::plan_epoch(EpochTable::Plan& plan, cluster::EpochWord& word, uint32_t& may_add, Speaker speaker,
-                         EpochTable::Needed& needed) {
+                            EpochTable::Needed& needed) {
   word.known = epoch_here(word.base);
   const bool by_floor = word.known != 0 && !epochs_.has_row(word.base) && live_handles(word.base).empty();
   uint64_t epoch = word.epoch;
@@ -364,7 +364,7 @@ EpochTable::Need Namespaces::need_of_row(const RowCensus& census, const Namespac
 }
 
 void Namespaces::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may_add, bool trusted,
-                          UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
+                             UniqueFunction<void(std::vector<cluster::EpochWord>)> done) {
   {
     MutexLock lock(heard_mutex_);
     if (heard_.size() < kHeardWaiting) {

@@ -108,8 +108,8 @@ class Namespaces {
   void report_floor(const NamespaceId& base_id, uint64_t epoch);
   void run_heard();
   // Returns the account that has the limit now; null if the namespace needs none of its own.
-  Result<Accounts::Lease> limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes,
-                                        block::OverQuota mode) KVBM_REQUIRES(mutex_);
+  Result<Accounts::Lease> limit_account(const NamespaceId& base_id, Known& known, uint64_t bytes, block::OverQuota mode)
+      KVBM_REQUIRES(mutex_);
   Status erase_families_of(const NamespaceId& id);
   // Returns true if records of an ended epoch could be found again after a restart.
   [[nodiscard]] bool epochs_end_before_records();

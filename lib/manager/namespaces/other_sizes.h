@@ -24,11 +24,11 @@ struct OtherSize {
   // Limit of the records that are read for one block.
   static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
-  std::vector<Family> shards;                  // ascending by heads
-  std::vector<FamilyId> families;              // parallel to shards; kNoFamily: nothing here has a record of it
-  std::vector<layout::RecordShape> shapes;     // parallel to shards
-  std::shared_ptr<const layout::Reslice> plan; // re-slices the shards' payloads into the part's
-  [[nodiscard]] bool known() const noexcept;   // all families are known
+  std::vector<Family> shards;                   // ascending by heads
+  std::vector<FamilyId> families;               // parallel to shards; kNoFamily: nothing here has a record of it
+  std::vector<layout::RecordShape> shapes;      // parallel to shards
+  std::shared_ptr<const layout::Reslice> plan;  // re-slices the shards' payloads into the part's
+  [[nodiscard]] bool known() const noexcept;    // all families are known
   // Records that were found could not be cut, so finding more of them is useless.
   mutable std::atomic<bool> refused{false};
 };

@@ -115,13 +115,14 @@ class OfferFetch final : public SpaceWaiter, public std::enable_shared_from_this
     batch->deadline_ns = deadline_ns_;
     next_ += n;
     landing_.fetch_add(n, std::memory_order_relaxed);
-    onboard(stack_, tier_, std::move(batch), std::move(room),
-            [self = shared_from_this(), n](std::vector<Delivery> landed) {
-              self->landed_(std::move(landed));
-              self->landing_.fetch_sub(n, std::memory_order_release);
-              self->wake();
-            },
-            true);
+    onboard(
+        stack_, tier_, std::move(batch), std::move(room),
+        [self = shared_from_this(), n](std::vector<Delivery> landed) {
+          self->landed_(std::move(landed));
+          self->landing_.fetch_sub(n, std::memory_order_release);
+          self->wake();
+        },
+        true);
     return true;
   }
 
@@ -200,8 +201,8 @@ void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cl
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
     if (one.id.family == kNoFamily) continue;  // the table of families was full
-    const bool fits = one.item.payload_bytes <= host.arena().block_bytes() &&
-                      one.item.head_bytes <= host.arena().head(0).size();
+    const bool fits =
+        one.item.payload_bytes <= host.arena().block_bytes() && one.item.head_bytes <= host.arena().head(0).size();
     if (!fits || taken.size() >= most) continue;
     want.push_back(i);
     if (has_good_copy(host, one.id, index, of_nodes)) continue;

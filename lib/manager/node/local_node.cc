@@ -45,8 +45,7 @@ bool is_stale(int directory, const char* name) {
   if (st.st_uid != geteuid() || st.st_mtime > time(nullptr) - kStaleSeconds) return false;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const int length =
-      std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+  const int length = std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
   const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe || length < 0 || static_cast<size_t>(length) >= sizeof address.sun_path) return false;
   return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&

@@ -17,7 +17,8 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
   made->file_ = std::move(file).value();
   const Status read = made->file_->refresh();
   if (!read.ok()) {
-    return Status(read.code(), "node.peers_file cannot be used", path + ": " + read.message() + "; mend that line of it");
+    return Status(read.code(), "node.peers_file cannot be used",
+                  path + ": " + read.message() + "; mend that line of it");
   }
   return made;
 }

@@ -78,8 +78,8 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   return std::unique_ptr<Node>(new Node(environment, std::move(options_of_mesh), options, std::move(seal_keys)));
 }
 
-Node::Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh,
-           const NodeOptions& options, std::shared_ptr<const codec::KeyRing> keys)
+Node::Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh, const NodeOptions& options,
+           std::shared_ptr<const codec::KeyRing> keys)
     : env_(environment),
       mesh_options_(std::move(mesh)),
       options_(options),
@@ -164,8 +164,7 @@ Status Node::start(const std::shared_ptr<TierStack>& stack, Namespaces& namespac
     mesh_->hear_of_ends([this](const cluster::NodeId& node) {
       if (pools_->of(node) == nullptr) tier_->forget_node(node);
     });
-    mesh_->hear_of_hosts(
-        [this](cluster::PeerLink& link, const cluster::HostFacts* said) { meet(link, said); });
+    mesh_->hear_of_hosts([this](cluster::PeerLink& link, const cluster::HostFacts* said) { meet(link, said); });
     mesh_->take_offers([this, weak = std::weak_ptr<TierStack>(stack)](cluster::PeerLink& link,
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
@@ -253,10 +252,10 @@ std::vector<NodeRow> Node::nodes() {
   });
   for (NodeRow& row : rows) {
     if (row.link.node == cluster::NodeId{}) continue;
-    row.path = same_host_ != nullptr ? same_host_->state(row.link.node)
-                                     : cluster::SameHost::State{cluster::SameHost::Path::link,
-                                                        options_.local ? "this node's log says why"
-                                                                       : "node.local is off here"};
+    row.path = same_host_ != nullptr
+                   ? same_host_->state(row.link.node)
+                   : cluster::SameHost::State{cluster::SameHost::Path::link,
+                                              options_.local ? "this node's log says why" : "node.local is off here"};
     const auto pool = pools_->of(row.link.node);
     if (pool != nullptr) row.local_bytes = pool->bytes.load(std::memory_order_relaxed);
     if (coder_ != nullptr) row.coding = coder_->state(row.link.node);

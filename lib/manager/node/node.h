@@ -118,7 +118,7 @@ class Node {
   std::unique_ptr<cluster::CodedSource> coded_source_;  // around source_, if there is a coder
   std::shared_ptr<MembersFile> members_;
   std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), if there is one
-  cluster::PeerTier* tier_ = nullptr;  // owned by the manager
+  cluster::PeerTier* tier_ = nullptr;             // owned by the manager
   TierIndex index_ = kNoTier;
   std::string address_;
 };

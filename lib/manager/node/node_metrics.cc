@@ -71,7 +71,8 @@ struct SideOfSessions {
 };
 
 void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
-  registry.gauge("kvbm_session_open", "Sessions (decode) and offers (prefill) that have not ended.", {{"side", now.side}})
+  registry
+      .gauge("kvbm_session_open", "Sessions (decode) and offers (prefill) that have not ended.", {{"side", now.side}})
       .set(static_cast<int64_t>(now.open));
   const std::pair<const char*, uint64_t> ends[] = {{"done", now.done}, {"failed", now.failed}};
   for (const auto& [result, n] : ends) {
@@ -84,10 +85,10 @@ void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
     const char* name;
     uint64_t slices, bytes;
   };
-  const Way ways[] = {{"link", now.slices - now.shared_slices - now.direct_slices,
-                       now.bytes - now.shared_bytes - now.direct_bytes},
-                      {"device", now.shared_slices, now.shared_bytes},
-                      {"rdma", now.direct_slices, now.direct_bytes}};
+  const Way ways[] = {
+      {"link", now.slices - now.shared_slices - now.direct_slices, now.bytes - now.shared_bytes - now.direct_bytes},
+      {"device", now.shared_slices, now.shared_bytes},
+      {"rdma", now.direct_slices, now.direct_bytes}};
   for (const Way& way : ways) {
     const MetricsRegistry::Labels labels = {{"side", now.side}, {"way", way.name}};
     registry.counter("kvbm_session_slices_total", "Pieces of requests that were sent or are in place.", labels)
@@ -108,11 +109,13 @@ void add_sessions(MetricsRegistry& registry, const cluster::SessionCounts& now) 
   const char* const maps = "Prefill ranks whose device memory was mapped, or could not be.";
   registry.counter("kvbm_session_maps_total", maps, {{"result", "mapped"}}).add(in.maps);
   registry.counter("kvbm_session_maps_total", maps, {{"result", "refused"}}).add(in.refused_maps);
-  registry.counter("kvbm_session_rdma_failed_total",
-                   "Connections and devices whose transfers of device memory failed, and go through host memory.")
+  registry
+      .counter("kvbm_session_rdma_failed_total",
+               "Connections and devices whose transfers of device memory failed, and go through host memory.")
       .add(now.direct_failures);
   const char* const slots =
-      "Slots that pieces are in now: of host memory, of shared device memory, of device memory that the transport reaches.";
+      "Slots that pieces are in now: of host memory, of shared device memory, of device memory that the transport "
+      "reaches.";
   registry.gauge("kvbm_session_slots", slots, {{"memory", "host"}}).set(static_cast<int64_t>(now.staging_taken));
   registry.gauge("kvbm_session_slots", slots, {{"memory", "device"}}).set(static_cast<int64_t>(now.shared_taken));
   registry.gauge("kvbm_session_slots", slots, {{"memory", "rdma"}}).set(static_cast<int64_t>(now.direct_taken));
@@ -130,10 +133,13 @@ std::string node_metrics_text(Node& node) {
   registry.counter("kvbm_node_damaged_total", "Records of peers that were not what they have to be.").add(now.damaged);
   registry.counter("kvbm_node_epochs_refused_total", "Invalidations of peers that were not plausible, or had no room.")
       .add(now.epochs_refused);
-  registry.counter("kvbm_node_epochs_put_off_total", "Invalidations of peers that came faster than they could be written down.")
+  registry
+      .counter("kvbm_node_epochs_put_off_total",
+               "Invalidations of peers that came faster than they could be written down.")
       .add(now.epochs_put_off);
   registry
-      .counter("kvbm_node_leases_short_total", "Records that were not held for a peer: leases had their share of the host.")
+      .counter("kvbm_node_leases_short_total",
+               "Records that were not held for a peer: leases had their share of the host.")
       .add(now.leases_short);
   const cluster::OfferCounts& offers = node.offers();
   registry.counter("kvbm_node_offers_refused_total", "Records that a node was offered and did not take.")

@@ -59,9 +59,8 @@ void make_heads(const std::shared_ptr<HostTier>& host, std::vector<Identity> ids
     preparing->fetch_sub(1, std::memory_order_relaxed);
     return;
   }
-  host->env().executor->post([host, ids = std::move(ids), next, preparing]() mutable {
-    make_heads(host, std::move(ids), next, preparing);
-  });
+  host->env().executor->post(
+      [host, ids = std::move(ids), next, preparing]() mutable { make_heads(host, std::move(ids), next, preparing); });
 }
 
 }  // namespace
@@ -79,9 +78,8 @@ void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierInde
   }
   if (wanted.empty()) return;
   preparing_->fetch_add(1, std::memory_order_relaxed);
-  host_.env().executor->post([host = host_.lifetime().keep(host_), wanted = std::move(wanted), preparing = preparing_]() mutable {
-    make_heads(host, std::move(wanted), 0, preparing);
-  });
+  host_.env().executor->post([host = host_.lifetime().keep(host_), wanted = std::move(wanted),
+                              preparing = preparing_]() mutable { make_heads(host, std::move(wanted), 0, preparing); });
 }
 
 bool NodeSource::pin(const Identity& id) {

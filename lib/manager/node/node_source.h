@@ -67,9 +67,7 @@ class NodeSource final : public cluster::RecordSource {
     SlotId slot = kNoSlot;
   };
   void drop(const Identity& id, const Pin& pin);
-  static void give_back(HostTier& host, const Lent& lent) {
-    host.release(lent.slot);
-  }
+  static void give_back(HostTier& host, const Lent& lent) { host.release(lent.slot); }
   // Makes heads of records that a peer is about to read in place, if the host tier is shared.
   void prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers);
 

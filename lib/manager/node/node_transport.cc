@@ -17,7 +17,8 @@ namespace {
 constexpr char kInfiniband[] = "/sys/class/infiniband";
 
 constexpr char kUcxRemedy[] =
-    "set node.transport=tcp on all nodes; or seal what leaves the host (seal.key_file); or, if only this pool can reach "
+    "set node.transport=tcp on all nodes; or seal what leaves the host (seal.key_file); or, if only this pool can "
+    "reach "
     "that network, node.trusted_network=on";
 
 NodeTransport sockets(const NodeOptions& options, std::string why) {
@@ -102,8 +103,9 @@ Result<NodeTransport> choose_transport(const NodeOptions& options, bool sealed) 
   }
   const bool asks = options.protect.value_or(copy::Protection::off) != copy::Protection::off;
   if (asks || !may_be_unprotected(options, sealed)) {
-    return sockets(options, "RDMA is here (" + rdma + "), and UCX cannot protect links; seal.key_file or node.trusted_network would " +
-                   "let it carry them");
+    return sockets(options, "RDMA is here (" + rdma +
+                                "), and UCX cannot protect links; seal.key_file or node.trusted_network would " +
+                                "let it carry them");
   }
   auto chosen = ucx(options, "RDMA is here (" + rdma + ")");
   if (!chosen.ok()) return sockets(options, "RDMA is here (" + rdma + "), but " + chosen.status().message());

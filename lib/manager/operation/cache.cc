@@ -123,9 +123,11 @@ Result<std::shared_ptr<LayerMarks>> Cache::mark_layers(uint32_t first, uint32_t 
   for (const CachePart& part : parts_) most = std::max(most, part.layers());
   marks->first_layer = first;
   marks->end_layer = n == 0 ? most : std::min(most, first + n);
-  marks->landmark = device_->transfers().landmark(issued ? device::LandmarkKind::issued : device::LandmarkKind::on_device);
+  marks->landmark =
+      device_->transfers().landmark(issued ? device::LandmarkKind::issued : device::LandmarkKind::on_device);
   if (marks->landmark == nullptr) {
-    if (device_->device().is_lost()) return Status(Code::tier_disabled, "the device was lost", device_->device().lost_why());
+    if (device_->device().is_lost())
+      return Status(Code::tier_disabled, "the device was lost", device_->device().lost_why());
     return Status(Code::no_memory, "there is no memory for a word that streams wait for");
   }
   return marks;

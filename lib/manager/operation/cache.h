@@ -49,7 +49,9 @@ class CachePart {
   [[nodiscard]] std::span<const codec::Leaf> leaves() const noexcept { return leaves_; }
   void describe_leaves();
   [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
-  [[nodiscard]] uint64_t blocks() const noexcept { return pages_.has_value() ? pages_->blocks() : arrangement_->blocks(); }
+  [[nodiscard]] uint64_t blocks() const noexcept {
+    return pages_.has_value() ? pages_->blocks() : arrangement_->blocks();
+  }
 
  private:
   PartPlan plan_;

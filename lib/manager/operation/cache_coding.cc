@@ -16,11 +16,12 @@
 namespace kvbm::manager {
 namespace {
 
-constexpr const char* kElementNames[] = {"bytes of no known kind", "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"};
+constexpr const char* kElementNames[] = {
+    "bytes of no known kind", "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"};
 
 std::string text_of(const codec::LeafForm& form) {
-  return std::string(kElementNames[static_cast<size_t>(form.element)]) + ", rows of " + std::to_string(form.row) + ", " +
-         std::to_string(form.rows) + " rows";
+  return std::string(kElementNames[static_cast<size_t>(form.element)]) + ", rows of " + std::to_string(form.row) +
+         ", " + std::to_string(form.rows) + " rows";
 }
 
 // The leaves of the stored blocks, one after the other.
@@ -73,8 +74,8 @@ Status check_coded_ids(const Cache& cache, size_t part, std::span<const uint32_t
   sorted.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) sorted.emplace_back(ids[i], i);
   std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end(),
-                                        [](const auto& a, const auto& b) { return a.first == b.first; });
+  const auto twice =
+      std::adjacent_find(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice == sorted.end()) return {};
   return refusal((twice + 1)->second,
                  std::to_string(twice->first) + ", as block_ids[" + std::to_string(twice->second) + "] is");

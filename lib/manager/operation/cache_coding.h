@@ -18,8 +18,8 @@ namespace kvbm::manager {
 struct BlockCoding {
   const Cache* cache = nullptr;
   size_t part = 0;
-  std::span<const uint32_t> ids;  // engine blocks, `units` to a stored block, each in range
-  codec::LeafForm form;           // of their bytes: form_of_blocks()
+  std::span<const uint32_t> ids;               // engine blocks, `units` to a stored block, each in range
+  codec::LeafForm form;                        // of their bytes: form_of_blocks()
   std::shared_ptr<device::StreamPoint> after;  // null: at once
 };
 

@@ -22,11 +22,11 @@ struct CodedLanding;
 
 // A record with leaves to move. The payload lives until its last leaf is back, the rest through the call.
 struct LeafRecord {
-  std::byte* payload = nullptr;           // only read on the way into pages
+  std::byte* payload = nullptr;  // only read on the way into pages
   // Its hashes are compared; null: nothing is compared, and the payload is plain and in host memory.
   const codec::HeadView* head = nullptr;
-  const CodedLanding* coded = nullptr;    // null: the payload is plain
-  bool on_device = false;                 // the payload is memory of the device
+  const CodedLanding* coded = nullptr;  // null: the payload is plain
+  bool on_device = false;               // the payload is memory of the device
 };
 
 // A leaf of a part, and where the engine has it.

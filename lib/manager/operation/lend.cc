@@ -40,7 +40,11 @@ class Loan : public std::enable_shared_from_this<Loan> {
  public:
   Loan(std::shared_ptr<TierStack> stack, std::vector<Identity> ids, uint64_t deadline_ns,
        UniqueFunction<void(std::vector<Lent>)> done)
-      : stack_(std::move(stack)), host_(stack_->host()), ids_(std::move(ids)), deadline_ns_(deadline_ns), done_(std::move(done)) {
+      : stack_(std::move(stack)),
+        host_(stack_->host()),
+        ids_(std::move(ids)),
+        deadline_ns_(deadline_ns),
+        done_(std::move(done)) {
     lent_.resize(ids_.size());
   }
 
@@ -99,7 +103,10 @@ class Loan : public std::enable_shared_from_this<Loan> {
     if (landed.code != Code::ok || landed.slot != kNoSlot) return {landed.code, landed.slot, nullptr, {}, {}};
     const auto head = codec::HeadView::parse(landed.head);
     if (!head.ok()) return {head.status().code(), kNoSlot, nullptr, {}, {}};
-    return {Code::ok, kNoSlot, std::move(landed.keep), landed.head,
+    return {Code::ok,
+            kNoSlot,
+            std::move(landed.keep),
+            landed.head,
             {landed.payload, static_cast<size_t>(head.value().header().stored_bytes)}};
   }
 

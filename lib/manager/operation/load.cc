@@ -110,8 +110,8 @@ bool LoadOperation::may_ask() const {
   return !below_.empty() && placed_.load(std::memory_order_relaxed) < too_many_ && pace_->may_ask(*this);
 }
 
-// Takes the items of the next batch off below_, and adds their requests to `batch`. All are from one tier. `left`: bytes
-// still to be read.
+// Takes the items of the next batch off below_, and adds their requests to `batch`. All are from one tier. `left`:
+// bytes still to be read.
 std::vector<LoadOperation::Item> LoadOperation::take_batch(tier::GetBatch& batch, uint64_t left) {
   const TierIndex tier = below_.front().got.from;
   const bool from_file = below_.front().from_file;
@@ -173,8 +173,9 @@ void LoadOperation::request_more() {
     if (tier == kOtherSize) {
       std::vector<ResliceItem> made;
       for (const Item& item : items) made.push_back({item.part, item.key});
-      onboard_resliced(request_.match, std::move(made), std::move(room), batch->deadline_ns, false,
-                       [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
+      onboard_resliced(
+          request_.match, std::move(made), std::move(room), batch->deadline_ns, false,
+          [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
     batch->accepts = can_.through_host;
@@ -382,13 +383,15 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   // Released before the completion is visible: the caller may then rely on the match being released, but this object
   // may live until a thread returns.
   // A load that waited for the engine's stream says nothing about the time of copying.
-  if (bytes_ != 0 && request_.after == nullptr) stack_.lower().cost(0).took(host_.env().clock().now_ns(), bytes_, copy_ns_);
+  if (bytes_ != 0 && request_.after == nullptr)
+    stack_.lower().cost(0).took(host_.env().clock().now_ns(), bytes_, copy_ns_);
   if (why == Code::ok) pace_->account(*this);
   const bool leaves = pace_->leaves_rest() && why == Code::ok;
   if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {
-    if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = leaves ? Code::deadline : why == Code::ok ? Code::internal : why;
+    if (pending_[k] != 0 && status_[k] == Code::ok)
+      status_[k] = leaves ? Code::deadline : why == Code::ok ? Code::internal : why;
     if (!planned_ && why != Code::ok) status_[k] = why;
     const bool given_up = leaves && pending_[k] != 0;
     if (status_[k] == Code::ok) {
@@ -406,7 +409,8 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   if (!all && completion.items_done == 0 && why == Code::ok) {
     const auto pending = [](uint16_t parts) { return parts != 0; };
     const bool chosen = leaves && std::any_of(pending_.begin(), pending_.end(), pending);
-    completion.status = chosen ? Code::partial : *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+    completion.status =
+        chosen ? Code::partial : *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
   }
 }
 

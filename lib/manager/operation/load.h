@@ -40,7 +40,7 @@ struct LoadRequest {
   // For a cache on a device: the load begins after this point of a stream. Null: at once.
   std::shared_ptr<device::StreamPoint> after;
   std::shared_ptr<LayerMarks> layers;  // null: no stream waits for layers
-  std::span<int32_t> item_status;  // one per key from first_key on
+  std::span<int32_t> item_status;      // one per key from first_key on
 };
 
 class LoadOperation final : public Operation {
@@ -65,7 +65,7 @@ class LoadOperation final : public Operation {
   // One part of one key that must be moved.
   struct Item {
     size_t part = 0;
-    size_t key = 0;  // in the match
+    size_t key = 0;                  // in the match
     const Origin* origin = nullptr;  // of the record that has arrived; set anew each time that one does
     bool from_file = false;          // the device reads it from a file
     Delivery got = {};               // until the record has arrived, only the tier that it comes from
@@ -79,9 +79,9 @@ class LoadOperation final : public Operation {
     std::optional<codec::HeadView> head;  // none: a managed block without a head
     LeafRecord record;                    // for the mover, once it is opened
     bool all_checked = false;             // leaves that are not wanted must be right, too
-    size_t number = 0;       // for the mover
-    uint64_t moved = 0;      // bytes that were copied at once
-    uint32_t checked = 0;    // leaves of the head that are checked, if it is cut otherwise
+    size_t number = 0;                    // for the mover
+    uint64_t moved = 0;                   // bytes that were copied at once
+    uint32_t checked = 0;                 // leaves of the head that are checked, if it is cut otherwise
     uint32_t next_leaf = 0;
     uint32_t away = 0;  // leaves in flight
     Code code = Code::ok;
@@ -275,19 +275,19 @@ class LoadOperation final : public Operation {
   std::vector<Head> heads_;
   size_t next_head_ = 0;
   std::vector<std::byte> large_head_room_;  // for a head that does not fit there, when its item is current
-  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::shared_ptr<Flight> flight_;          // null: the tensors are host memory
   HostScatter host_mover_;
   OneByOne one_by_one_;
-  LeafMover* mover_ = &host_mover_;    // or that of flight_
-  Entries* entries_ = &one_by_one_;    // or flight_
-  const uint32_t end_layer_;           // the layer behind the last one wanted
-  uint32_t last_layer_ = UINT32_MAX;   // of this pass over the entries
+  LeafMover* mover_ = &host_mover_;   // or that of flight_
+  Entries* entries_ = &one_by_one_;   // or flight_
+  const uint32_t end_layer_;          // the layer behind the last one wanted
+  uint32_t last_layer_ = UINT32_MAX;  // of this pass over the entries
   uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
-  uint64_t timed_bytes_ = 0;   // of bytes_, as far as their time is in copy_ns_
-  uint64_t began_ns_ = 0;      // when the mover had nothing away last, and a step began
-  uint64_t copy_ns_ = 0;       // from submission until work began, plus the time of the steps
-  uint32_t asked_ = 0;         // batches requested
+  uint64_t timed_bytes_ = 0;            // of bytes_, as far as their time is in copy_ns_
+  uint64_t began_ns_ = 0;               // when the mover had nothing away last, and a step began
+  uint64_t copy_ns_ = 0;                // from submission until work began, plus the time of the steps
+  uint32_t asked_ = 0;                  // batches requested
   std::shared_ptr<Weighing> weighing_;  // null: this load is not weighed
   Pace* pace_ = &steady();              // or weighing_
 
@@ -298,10 +298,10 @@ class LoadOperation final : public Operation {
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
   std::vector<Failed> failed_ KVBM_GUARDED_BY(mutex_);
   std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // reads that were to bypass host memory and failed
-  uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches in flight
+  uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;       // batches in flight
   uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t landing_blocks_ KVBM_GUARDED_BY(mutex_) = 0;  // blocks in these batches
-  uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // batches that have been read
+  uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;          // batches that have been read
   bool over_ KVBM_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,6 +1,6 @@
 // Loads that are never slower than computing: decides how far to load and when to stop, and counts the outcome.
-#include "manager/operation/load.h"
 #include "manager/operation/load_cost.h"
+#include "manager/operation/load.h"
 
 #include <algorithm>
 #include <utility>
@@ -84,10 +84,10 @@ class LoadOperation::Weighing final : public Pace {
   uint64_t in_place_worth_ns_ = 0;    // of the settled keys
   uint64_t last_ns_ = 0;              // when the last settled key was settled
   uint64_t slack_ns_ = 0;
-  uint64_t predicted_ns_ = 0;      // of the chosen keys; 0: none were chosen
-  uint64_t give_up_ns_ = kNever;   // on the clock: the load waits for nothing after this
-  uint64_t armed_ns_ = 0;          // on the clock: the timer that is set
-  uint64_t landed_ = 0;            // LoadOperation::landed_ when last weighed
+  uint64_t predicted_ns_ = 0;     // of the chosen keys; 0: none were chosen
+  uint64_t give_up_ns_ = kNever;  // on the clock: the load waits for nothing after this
+  uint64_t armed_ns_ = 0;         // on the clock: the timer that is set
+  uint64_t landed_ = 0;           // LoadOperation::landed_ when last weighed
 };
 
 void LoadOperation::begin_weighing() {
@@ -163,8 +163,8 @@ void LoadOperation::Weighing::weigh_again(LoadOperation& load) {
   const size_t n = limit_ - settled_;
   Arrivals arrivals(load.stack_.lower(), load.host_.env().clock().now_ns(), true);
   std::vector<uint64_t> rest(n);
-  auto want = std::lower_bound(wants_.begin(), wants_.end(), settled_,
-                               [](const Want& one, size_t k) { return one.k < k; });
+  auto want =
+      std::lower_bound(wants_.begin(), wants_.end(), settled_, [](const Want& one, size_t k) { return one.k < k; });
   for (size_t i = 0; i < n; ++i) {
     for (; want != wants_.end() && want->k == settled_ + i; ++want) arrivals.add(want->source, want->bytes);
     rest[i] = arrivals.ns();
@@ -271,7 +271,8 @@ void LoadOperation::Weighing::account(LoadOperation& load) {
   }
   counters.load_predicted.record(predicted_ns_);
   counters.load_actual.record(took);
-  add(worth >= took ? counters.compute_saved_ns : counters.compute_lost_ns, worth >= took ? worth - took : took - worth);
+  add(worth >= took ? counters.compute_saved_ns : counters.compute_lost_ns,
+      worth >= took ? worth - took : took - worth);
 }
 
 uint64_t LoadOperation::bytes_of(const Item& item) const noexcept {

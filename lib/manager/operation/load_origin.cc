@@ -9,8 +9,8 @@
 
 namespace kvbm::manager {
 
-void LoadOperation::Origin::leave(LoadOperation& /*load*/, const Item& /*item*/,
-                                  std::vector<SlotId>& /*slots*/) const {}
+void LoadOperation::Origin::leave(LoadOperation& /*load*/, const Item& /*item*/, std::vector<SlotId>& /*slots*/) const {
+}
 
 struct LoadOperation::Origins {
   // In a slot that the match holds. A managed block that never left the host has no head: nothing is compared.

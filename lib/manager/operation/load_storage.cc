@@ -44,11 +44,11 @@ struct LoadOperation::StorageTrip {
   std::shared_ptr<LoadOperation> load;
   TierIndex tier = 0;
   std::vector<Item> items;
-  std::vector<Code> codes;                // parallel to items; again: read through host memory
+  std::vector<Code> codes;                                // parallel to items; again: read through host memory
   std::vector<std::shared_ptr<StorageLanding>> landings;  // parallel to items
-  std::vector<tier::FilePlace> files;     // held until everything is read
+  std::vector<tier::FilePlace> files;                     // held until everything is read
   copy::SourceCost::Ticket ticket;
-  uint64_t bytes = 0;                     // counted in landing_bytes_
+  uint64_t bytes = 0;  // counted in landing_bytes_
 };
 
 // In memory of the device.
@@ -152,7 +152,8 @@ void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier
   // must not.
   Executor& executor = *host_.env().executor;
   request_.cache->device()->storage()->read(
-      std::move(reads), [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
+      std::move(reads),
+      [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
         for (size_t k = 0; k < which.size(); ++k) {
           if (done[k].good) trip->codes[which[k]] = Code::ok;
         }
@@ -184,7 +185,10 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
   }
   trip.landings.clear();
   stack_.lower().cost(trip.tier).answered(host_.env().clock().now_ns(), trip.ticket,
-                                    late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
+                                          late         ? Answer::late
+                                          : bytes != 0 ? Answer::arrived
+                                                       : Answer::nothing,
+                                          bytes);
   add(host_.counters().tiers[trip.tier].loads, records);
   add(host_.counters().tiers[trip.tier].load_bytes, bytes);
   receive(std::move(trip.items), trip.bytes, 0);

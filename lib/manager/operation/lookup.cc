@@ -179,8 +179,8 @@ class Lookup {
   // those that it lacks.
   void find_page(MatchPart& part, size_t first, size_t n, const MatchPart* lacking) {
     if (lacking == nullptr) {
-      host_.table().acquire_each(part.plan.family, keys().subspan(first, n),
-                                    std::span(part.slots).subspan(first, n), tick_);
+      host_.table().acquire_each(part.plan.family, keys().subspan(first, n), std::span(part.slots).subspan(first, n),
+                                 tick_);
     } else {
       Key wanted[kPage];
       SlotId slots[kPage];
@@ -235,8 +235,8 @@ class Lookup {
     for (const MatchPart& part : match_.parts_) {
       if (tail_blocks(part.plan) != 0) return;  // no record has a window or a state at the middle of a block
     }
-    const UnitIndex::Found found = host_.unit_index().find(match_.parts_[0].plan.family,
-                                                              request_.unit_keys.subspan(first), request_.units - 1);
+    const UnitIndex::Found found =
+        host_.unit_index().find(match_.parts_[0].plan.family, request_.unit_keys.subspan(first), request_.units - 1);
     if (found.units == 0) return;
     match_.keys_.resize(std::max(match_.keys_.size(), at + 1));
     const Key asked = std::exchange(match_.keys_[at], found.stored);
@@ -381,7 +381,8 @@ class Lookup {
   }
 
   [[nodiscard]] bool any_of_other_size() const noexcept {
-    return std::any_of(match_.parts_.begin(), match_.parts_.end(), [](const MatchPart& p) { return !p.others.empty(); });
+    return std::any_of(match_.parts_.begin(), match_.parts_.end(),
+                       [](const MatchPart& p) { return !p.others.empty(); });
   }
   [[nodiscard]] bool is_of_other_size(size_t i) const noexcept {
     return std::any_of(match_.parts_.begin(), match_.parts_.end(),

@@ -20,9 +20,9 @@ struct FromOtherSize;
 // Places where the keys of one part were found.
 struct MatchPart {
   PartPlan plan;
-  std::vector<SlotId> slots;        // kNoSlot: not in the host tier; each holds a reference
-  std::vector<TierIndex> below;     // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
-  std::vector<tier::Found> found;   // parallel to `below`; pinned there
+  std::vector<SlotId> slots;          // kNoSlot: not in the host tier; each holds a reference
+  std::vector<TierIndex> below;       // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
+  std::vector<tier::Found> found;     // parallel to `below`; pinned there
   std::vector<FromOtherSize> others;  // indexed by found[i].location of a kOtherSize key
   [[nodiscard]] const FromOtherSize& other(size_t i) const noexcept;
 };

@@ -65,9 +65,9 @@ Operation::Next PrefetchOperation::bring_some() {
       return Next::more;
     }
     if (mine != 0) return Next::wait;
-    verdict = queue.may_wait_after(code, account) ? queue.refused(self, place_, account, holds_, code,
-                                                                  stack_->lower().offloading_blocks() != 0)
-                                                  : SpaceQueue::Verdict::refused;
+    verdict = queue.may_wait_after(code, account)
+                  ? queue.refused(self, place_, account, holds_, code, stack_->lower().offloading_blocks() != 0)
+                  : SpaceQueue::Verdict::refused;
     if (verdict != SpaceQueue::Verdict::refused && code == Code::no_room) stack_->lower().yield_offloads(n);
   }
   if (verdict == SpaceQueue::Verdict::wait) {

@@ -38,9 +38,9 @@ class PrefetchOperation final : public Operation, public SpaceWaiter {
   const size_t n_keys_;
   const uint64_t place_;  // in the space queue
   bool planned_ = false;
-  bool holds_ = false;  // its match holds blocks of the host
-  std::vector<size_t> wanted_;  // keys that are below, by tier
-  size_t next_ = 0;             // the first of them not requested yet
+  bool holds_ = false;                           // its match holds blocks of the host
+  std::vector<size_t> wanted_;                   // keys that are below, by tier
+  size_t next_ = 0;                              // the first of them not requested yet
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // of the wait for a slot
   std::atomic<uint64_t> waiting_{0};  // slots being read into; the last one's release pairs with step's acquire
   std::atomic<uint64_t> done_{0};

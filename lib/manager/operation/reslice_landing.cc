@@ -90,7 +90,9 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   static constexpr uint64_t kMostAtOnce = uint64_t{32} << 20;
 
   [[nodiscard]] const MatchPart& part_of(const ResliceItem& item) const noexcept { return match_->parts()[item.part]; }
-  [[nodiscard]] const FromOtherSize& other_of(const ResliceItem& item) const noexcept { return part_of(item).other(item.key); }
+  [[nodiscard]] const FromOtherSize& other_of(const ResliceItem& item) const noexcept {
+    return part_of(item).other(item.key);
+  }
   [[nodiscard]] const layout::RecordShape& shape_of(const ResliceItem& item) const noexcept {
     return *part_of(item).plan.shape;
   }
@@ -223,7 +225,8 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     cut(part, sources_[i].shards, out);
     for (size_t s = 0; s < part.shards.size(); ++s) {
       // A block with an invalidated shard must not stay in the host.
-      if (host_.invalidations().since(part.shards[s].plan.family, sources_[i].marks[s])) one.mark = Invalidations::kInProgress;
+      if (host_.invalidations().since(part.shards[s].plan.family, sources_[i].marks[s]))
+        one.mark = Invalidations::kInProgress;
     }
     return finish_record(item, joined, out, one, room_.slots[at] == kNoSlot ? std::move(room_.staged[at]) : nullptr);
   }
@@ -285,7 +288,8 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       for (const codec::AttributeView& attribute : all.value()) {
         const bool units = attribute.tag == codec::Attribute::unit_keys;
         if (units && out.unit_keys.empty()) out.unit_keys.assign(attribute.value.begin(), attribute.value.end());
-        if (units && !std::equal(attribute.value.begin(), attribute.value.end(), out.unit_keys.begin(), out.unit_keys.end()))
+        if (units &&
+            !std::equal(attribute.value.begin(), attribute.value.end(), out.unit_keys.begin(), out.unit_keys.end()))
           return Code::mismatch;
         if (!units && !codec::append_attribute(attributes, attribute.tag, attribute.value).ok()) return Code::mismatch;
       }
@@ -374,8 +378,8 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
 void onboard_resliced(const std::shared_ptr<Match>& match, std::vector<ResliceItem> items, LandingRoom room,
                       uint64_t deadline_ns, bool registered, UniqueFunction<void(std::vector<Delivery>)> done) {
   const MemoryWait until_done;  // which is called whatever happens
-  const auto reslicing = std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered,
-                                                     std::move(done));
+  const auto reslicing =
+      std::make_shared<Reslicing>(match, std::move(items), std::move(room), deadline_ns, registered, std::move(done));
   // Posted, not called: the caller may hold a lock that `done` takes.
   match->stack().host().env().executor->post([reslicing] { reslicing->run(); });
 }

@@ -115,17 +115,15 @@ void StoreOperation::hand_over() {
   }
   handover_.waiting.fetch_add(slots.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-  auto report = std::make_shared<Offloader::Report>(
-      [self, key_of = std::move(key_of)](size_t index, Code code) {
-        Handover& handover = self->handover_;
-        int32_t none = 0;
-        std::atomic<int32_t>& first = handover.codes[key_of[index]];
-        if (code != Code::ok)
-          first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
-        handover.open[key_of[index]].fetch_sub(1, std::memory_order_release);
-        handover.waiting.fetch_sub(1, std::memory_order_release);
-        self->wake();
-      });
+  auto report = std::make_shared<Offloader::Report>([self, key_of = std::move(key_of)](size_t index, Code code) {
+    Handover& handover = self->handover_;
+    int32_t none = 0;
+    std::atomic<int32_t>& first = handover.codes[key_of[index]];
+    if (code != Code::ok) first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
+    handover.open[key_of[index]].fetch_sub(1, std::memory_order_release);
+    handover.waiting.fetch_sub(1, std::memory_order_release);
+    self->wake();
+  });
   stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
 }
 

@@ -27,12 +27,12 @@ struct StoreRequest {
   std::vector<uint32_t> block_ids;  // [parts][keys * units]
   std::optional<Key> parent;
   bool unchained = false;
-  std::vector<Key> unit_keys;  // empty, or `units` per key: the engine's own blocks
+  std::vector<Key> unit_keys;              // empty, or `units` per key: the engine's own blocks
   std::vector<codec::Position> positions;  // empty, or one per key
   uint8_t priority = 0;
   uint64_t deadline_ns = kNever;
   std::shared_ptr<device::StreamPoint> after;  // a cache on a device: begin after it; null: at once
-  std::span<int32_t> item_status;  // caller's; empty if not wanted
+  std::span<int32_t> item_status;              // caller's; empty if not wanted
 };
 
 class StoreOperation final : public Operation, public SpaceWaiter {
@@ -113,15 +113,15 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   TierStack& stack_;
   HostTier& host_;
   std::vector<PartPlan> plans_;
-  std::vector<Code> status_;  // per key, the worst of its parts
+  std::vector<Code> status_;   // per key, the worst of its parts
   std::vector<bool> decided_;  // per key: its last part is done or it failed
   size_t part_ = 0;
   size_t chunk_first_ = 0;
   bool chunk_open_ = false;
   std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, or kNoSlot
   std::vector<Fresh> fresh_;
-  size_t at_ = 0;       // index in fresh_ of the record being copied
-  uint32_t leaf_ = 0;   // its next leaf
+  size_t at_ = 0;                   // index in fresh_ of the record being copied
+  uint32_t leaf_ = 0;               // its next leaf
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   HostGather host_mover_;
   LeafMover* mover_ = &host_mover_;  // or that of flight_
@@ -129,13 +129,13 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   bool lost_ = false;                // leaves did not come back because the device was lost
   std::vector<Moving> moving_;       // parallel to fresh_
   std::vector<codec::Leaf> leaves_;  // of all records in fresh_, one record after the other
-  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
-  SlotId sent_down_ = kNoSlot;  // the last one that was written back to be released
-  bool follows_nothing_ = false;  // the previous block is in no tier
+  SlotId last_ = kNoSlot;            // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
+  SlotId sent_down_ = kNoSlot;       // the last one that was written back to be released
+  bool follows_nothing_ = false;     // the previous block is in no tier
   Loss loss_ = Loss::nothing;
   uint64_t bytes_ = 0;
-  const TierIndex required_;  // LowerTiers::required_tier, when this began
-  const uint64_t place_;   // in the space queue
+  const TierIndex required_;                     // LowerTiers::required_tier, when this began
+  const uint64_t place_;                         // in the space queue
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
   Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
   Handover handover_;

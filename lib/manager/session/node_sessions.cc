@@ -28,8 +28,8 @@ std::function<Status(MutableBytes)> device_memory_of(copy::Transport& transport,
 
 }  // namespace
 
-std::shared_ptr<NodeSessions> NodeSessions::create(const Environment& environment, Options options,
-                                                   cluster::Mesh& mesh, copy::TransportThread& links) {
+std::shared_ptr<NodeSessions> NodeSessions::create(const Environment& environment, Options options, cluster::Mesh& mesh,
+                                                   copy::TransportThread& links) {
   const std::shared_ptr<NodeSessions> made(new NodeSessions());
   made->devices_ =
       std::make_unique<SessionDevices>(*environment.executor, links, environment.log, options.boot, options.rdma);

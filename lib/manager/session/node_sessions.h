@@ -35,9 +35,10 @@ class NodeSessions {
  public:
   struct Options {
     uint64_t staging_bytes = 0;
-    std::array<uint8_t, 16> boot{};  // of this machine, within which processes share device memory; zero: none is shared
+    std::array<uint8_t, 16>
+        boot{};  // of this machine, within which processes share device memory; zero: none is shared
     NodeOptions::DeviceRdma rdma = NodeOptions::DeviceRdma::automatic;
-    std::shared_ptr<cluster::LinkCoder> coder;  // null: slices are neither coded nor sealed
+    std::shared_ptr<cluster::LinkCoder> coder;             // null: slices are neither coded nor sealed
     std::function<bool(const cluster::NodeId&)> in_place;  // true: that node's host memory is mapped here
   };
   // Null in a build without sessions. `links`: the thread of the mesh's links.

@@ -33,8 +33,8 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
       const bool whatever = rdma_ == NodeOptions::DeviceRdma::on;
       direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, links_executor_);
     }
-    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share),
-                                                 std::move(direct));
+    known.mover =
+        std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share), std::move(direct));
     for (const auto& arena : staging_) {
       known.mover->use_staging(arena);
       pin(*device, arena);
@@ -62,8 +62,9 @@ void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& a
   if (status.ok()) {
     device.transfers().know(std::move(*made).value());
   } else if (log_ != nullptr) {
-    log_->write(LogLevel::warning, "session",
-                "staging of sessions is not registered with a device, its copies take a step more: " + status.message());
+    log_->write(
+        LogLevel::warning, "session",
+        "staging of sessions is not registered with a device, its copies take a step more: " + status.message());
   }
 }
 

@@ -59,12 +59,11 @@ SessionMover::SessionMover(device::Transfers& transfers, std::string name, Execu
 
 SessionMover::~SessionMover() = default;
 
-void SessionMover::use_staging(std::shared_ptr<Arena> arena) {
-  staging_.push_back(std::move(arena));
-}
+void SessionMover::use_staging(std::shared_ptr<Arena> arena) { staging_.push_back(std::move(arena)); }
 
 std::shared_ptr<SessionMover::Job> SessionMover::job_of(std::unique_ptr<SliceMove> move, Done done) {
-  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}, false});
+  auto job =
+      std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}, false});
   if (job->move->shared) {
     job->keep = job->move->keep;
     return job;
@@ -122,9 +121,8 @@ void SessionMover::submit_gather(std::shared_ptr<Job> job) {
         slice.hashes[i] = moved.hashes[leaf.first_run];
         continue;
       }
-      job->each_run(leaf, [&](uint32_t run, MutableBytes at) {
-        right = right && codec::leaf_hash(at) == moved.hashes[run];
-      });
+      job->each_run(leaf,
+                    [&](uint32_t run, MutableBytes at) { right = right && codec::leaf_hash(at) == moved.hashes[run]; });
       slice.hashes[i] = codec::leaf_hash({slice.payload + leaf.offset, leaf.bytes});
     }
     if (!right && !std::exchange(job->again, true)) return submit_gather(job);
@@ -179,7 +177,8 @@ Status SessionMover::near(ConstBytes place) const {
 
 void SessionMover::share(uint64_t bytes, MemoryDone done) {
   if (share_ != nullptr) return share_->share(bytes, std::move(done));
-  session_.post([done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
+  session_.post(
+      [done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
 }
 
 void SessionMover::direct(uint64_t bytes, bool written, MemoryDone done) {
@@ -191,7 +190,8 @@ void SessionMover::direct(uint64_t bytes, bool written, MemoryDone done) {
 
 void SessionMover::map(ConstBytes said, uint64_t bytes, MemoryDone done) {
   if (share_ != nullptr) return share_->map(said, bytes, std::move(done));
-  session_.post([done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
+  session_.post(
+      [done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
 }
 
 }  // namespace kvbm::manager

@@ -204,8 +204,7 @@ Status SessionOffer::abort(const std::string& why) {
 Status SessionReceipt::abort(const std::string& why) {
   if (ended_.load(std::memory_order_relaxed)) return {Code::stale_handle, "the session has ended"};
   given_up_.store(true, std::memory_order_relaxed);
-  sessions_->links_.post(
-      [host = &sessions_->host_, name = name_, why] { host->abort(name, Code::cancelled, why); });
+  sessions_->links_.post([host = &sessions_->host_, name = name_, why] { host->abort(name, Code::cancelled, why); });
   return {};
 }
 

@@ -29,7 +29,7 @@
 namespace kvbm {
 class Executor;
 class WeakExecutor;
-}
+}  // namespace kvbm
 namespace kvbm::cluster {
 class SessionHost;
 }
@@ -42,11 +42,11 @@ class SessionDevices;
 
 // Engine blocks of a request, as a caller lists them.
 struct SessionBlocks {
-  std::span<const uint32_t> ids;    // [parts of the cache][n]; kNoBlock: see session_parts()
-  size_t n = 0;                     // of each part
-  uint64_t first_position = 0;      // of the first block: the position of its first token in the request
-  uint64_t begin = 0;               // positions to transfer, inside the blocks
-  uint64_t end = 0;                 // 0: to the end of the blocks
+  std::span<const uint32_t> ids;  // [parts of the cache][n]; kNoBlock: see session_parts()
+  size_t n = 0;                   // of each part
+  uint64_t first_position = 0;    // of the first block: the position of its first token in the request
+  uint64_t begin = 0;             // positions to transfer, inside the blocks
+  uint64_t end = 0;               // 0: to the end of the blocks
 };
 
 // Parts of a request in the form that both sides of a session use.
@@ -86,8 +86,7 @@ class SessionOffer {
     uint32_t first_layer = 0, n_layers = 0;
     cluster::session::Range range;
   };
-  Result<Meant> meant(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
-                      uint64_t end) const;
+  Result<Meant> meant(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end) const;
   Sessions* sessions_ = nullptr;
   std::weak_ptr<AttachedDevice> device_;
   uint16_t rank_ = 0;
@@ -105,7 +104,7 @@ class SessionReceipt {
   friend class Sessions;
   Sessions* sessions_ = nullptr;
   uint64_t name_ = 0;
-  std::atomic<bool> ended_{false};      // as above
+  std::atomic<bool> ended_{false};     // as above
   std::atomic<bool> given_up_{false};  // before it began; relaxed: set before the task that reads it
 };
 
@@ -130,7 +129,7 @@ class Sessions {
     std::shared_ptr<Cache> cache;
     std::vector<cluster::session::NamedSource> sources;
     std::optional<device::CuStream> after;  // no request and no write before its present work has ended
-    uint64_t budget_bytes = 0;  // limit of staging in use at once; 0: the default
+    uint64_t budget_bytes = 0;              // limit of staging in use at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
     UniqueFunction<void(const Status&)> done;

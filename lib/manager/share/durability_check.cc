@@ -12,8 +12,8 @@ namespace kvbm::manager {
 
 namespace {
 
-constexpr uint64_t kPortionBytes = 16ULL << 20;     // rewritten in one batch, and held in memory meanwhile
-constexpr uint64_t kPortionShare = 8;               // at most this part of the host
+constexpr uint64_t kPortionBytes = 16ULL << 20;  // rewritten in one batch, and held in memory meanwhile
+constexpr uint64_t kPortionShare = 8;            // at most this part of the host
 
 class Search : public std::enable_shared_from_this<Search> {
  public:
@@ -26,8 +26,8 @@ class Search : public std::enable_shared_from_this<Search> {
         rewrite_(rewrite),
         done_(std::move(done)) {
     all_ = disk_ != kNoTier && host_.options().tiers[disk_ - 1U].admission == AdmissionKind::all;
-    const uint64_t slots = std::min(kPortionBytes / host_.arena().slot_bytes(),
-                                    uint64_t{host_.arena().slots()} / kPortionShare);
+    const uint64_t slots =
+        std::min(kPortionBytes / host_.arena().slot_bytes(), uint64_t{host_.arena().slots()} / kPortionShare);
     portion_ = std::max<uint64_t>(slots, 1);
   }
 

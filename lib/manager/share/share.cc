@@ -192,8 +192,8 @@ Status Share::try_to_own() {
     options.write_bytes_per_s = disk_.write_bytes_per_s;
     options.read_bytes_per_s = disk_.read_bytes_per_s;
     const FamilyTable::Keep keep(stack_->host().families());  // until the tier can report the families it has
-    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, stack_->host().families(), *env_.random,
-                                             &stack_->lower(), owned_index_);
+    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, stack_->host().families(),
+                                             *env_.random, &stack_->lower(), owned_index_);
     if (!opened.ok()) return opened.status();
     owned_->own(std::move(opened).value());
     stack_->lower().stand_by(owned_index_, false);
@@ -240,7 +240,8 @@ void Share::lend_memory() {
   const tier::HostArena& arena = stack_->host().arena();
   if (arena.fd() < 0 || std::exchange(lends_memory_, true)) return;
   const auto lent = copy::local::UnixTransport::of(thread_->transport().handle()).offer_pool(arena.fd(), arena.shape());
-  if (!lent.ok()) say(LogLevel::warning, "clients cannot read this process's memory in place: " + lent.status().message());
+  if (!lent.ok())
+    say(LogLevel::warning, "clients cannot read this process's memory in place: " + lent.status().message());
 }
 
 void Share::map_memory(const cluster::NodeFacts& owner, copy::Peer peer) {
@@ -358,9 +359,7 @@ void Share::owner_lost(const Status& why, bool was_connected) {
   if (is_final(why.code())) answer_start(why);
 }
 
-void Share::clients_changed(size_t n) {
-  state_->clients.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
-}
+void Share::clients_changed(size_t n) { state_->clients.store(static_cast<uint32_t>(n), std::memory_order_relaxed); }
 
 void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
                     std::vector<uint32_t>& want) {
@@ -422,9 +421,7 @@ void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<
   });
 }
 
-bool Share::is(ShareRole role) const noexcept {
-  return state_->role.load(std::memory_order_acquire) == role;
-}
+bool Share::is(ShareRole role) const noexcept { return state_->role.load(std::memory_order_acquire) == role; }
 
 void Share::say(LogLevel level, const std::string& text) const {
   if (env_.log != nullptr) env_.log->write(level, "share", text);

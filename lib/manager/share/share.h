@@ -150,23 +150,23 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
   std::shared_ptr<TierStack> stack_;
-  Namespaces* namespaces_ = nullptr;  // with stack_
-  ShareState* state_ = nullptr;       // with stack_
+  Namespaces* namespaces_ = nullptr;           // with stack_
+  ShareState* state_ = nullptr;                // with stack_
   std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
   std::unique_ptr<ThreadExecutor> elections_;  // destroyed first
   // Used by the elections' thread, after start().
   std::unique_ptr<ShareElection> election_;
   bool listening_ = false;
-  std::shared_ptr<Flush> flushing_;  // the flush in progress
+  std::shared_ptr<Flush> flushing_;    // the flush in progress
   std::vector<FlushDone> next_flush_;  // requested since then
   bool next_durable_ = false;          // one of these is durable
-  bool loss_unreported_ = false;  // blocks that were stored here are nowhere, and the next flush must report it
+  bool loss_unreported_ = false;       // blocks that were stored here are nowhere, and the next flush must report it
   // Used by the links' thread.
   bool answered_start_ = false;
   bool found_ = false;   // an owner was connected once
   std::string refused_;  // owner that refused, as it was logged
   bool lends_memory_ = false;
-  cluster::NodeId mapped_;      // the owner of the mapped memory, if any
+  cluster::NodeId mapped_;  // the owner of the mapped memory, if any
   uint64_t mapped_pool_ = 0;
   std::set<uint64_t> takes_;  // offers in progress
   uint64_t last_take_ = 0;
@@ -178,9 +178,9 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::vector<Waiting> flushes_;
 
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
-  std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not got this process's blocks yet
-  std::atomic<bool> probing_{false};  // a query without a waiting caller is in progress
+  std::atomic<bool> silent_{false};       // the owner did not answer in time, and has not answered since
+  std::atomic<bool> unsettled_{false};    // an owner was lost, and its successor has not got this process's blocks yet
+  std::atomic<bool> probing_{false};      // a query without a waiting caller is in progress
   std::atomic<bool> offer_again_{false};  // a flush found blocks missing that are here
   Awaited<Status> first_answer_;
 };

@@ -24,8 +24,7 @@ Rewrite rewrite_of(uint64_t value) noexcept {
 
 // Returns true if one message cannot name all entries, which are sorted by family.
 bool take_several_messages(std::span<const Unflushed::Entry> entries) noexcept {
-  return entries.size() > kMaxShareKeys ||
-         (!entries.empty() && entries.front().id.family != entries.back().id.family);
+  return entries.size() > kMaxShareKeys || (!entries.empty() && entries.front().id.family != entries.back().id.family);
 }
 
 }  // namespace
@@ -33,12 +32,12 @@ bool take_several_messages(std::span<const Unflushed::Entry> entries) noexcept {
 struct Share::Flush {
   std::vector<FlushDone> waiting;  // empty: no caller, only a check of the stored blocks
   bool durable = false;
-  uint64_t gone_since_ns = 0;      // 0: not seen without an owner
-  uint64_t owners_lost = 0;        // at the start of its turn
+  uint64_t gone_since_ns = 0;             // 0: not seen without an owner
+  uint64_t owners_lost = 0;               // at the start of its turn
   std::vector<Unflushed::Entry> entries;  // by family
   bool only_looks = false;  // the owner has written for all messages what it could, and is asked once more
-  bool partial = false;  // blocks are missing there that are here
-  bool lost = false;     // blocks are missing there and here; reported once
+  bool partial = false;     // blocks are missing there that are here
+  bool lost = false;        // blocks are missing there and here; reported once
 };
 
 void Share::flush(bool durable, FlushDone done) {
@@ -184,15 +183,15 @@ void Share::ask_durability(const std::shared_ptr<Flush>& flush, size_t first) {
   }
   links_->ask(std::move(message), kNever,
               [this, flush, first, end, again](Code code, uint64_t, const std::vector<Key>& keys) {
-    if (is_another_owners(flush, code)) return;
-    if (code != Code::ok) return end_flush_later(flush, code);
-    if (again) return ask_durability(flush, end);
-    std::vector<Identity> missing;
-    for (const Key& key : keys) missing.push_back({key, flush->entries[first].id.family});
-    std::sort(missing.begin(), missing.end());
-    settle(*flush, std::span(flush->entries).subspan(first, end - first), missing);
-    ask_durability(flush, end);
-  });
+                if (is_another_owners(flush, code)) return;
+                if (code != Code::ok) return end_flush_later(flush, code);
+                if (again) return ask_durability(flush, end);
+                std::vector<Identity> missing;
+                for (const Key& key : keys) missing.push_back({key, flush->entries[first].id.family});
+                std::sort(missing.begin(), missing.end());
+                settle(*flush, std::span(flush->entries).subspan(first, end - first), missing);
+                ask_durability(flush, end);
+              });
 }
 
 // Records the result for `entries`. `missing` is sorted. Missing blocks that are still here are offered again by the
@@ -232,7 +231,8 @@ void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered ans
     return pump_flushes();
   }
   FamilyId family = 0;
-  if (!stack_->host().families().find(message.family, family)) return answer(Code::ok, message.keys.size(), message.keys);
+  if (!stack_->host().families().find(message.family, family))
+    return answer(Code::ok, message.keys.size(), message.keys);
   std::vector<Identity> ids;
   for (const Key& key : message.keys) ids.push_back({key, family});
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));

@@ -59,8 +59,7 @@ void ShareLinks::ask(ShareMessage message, uint64_t deadline_ns, Answered done) 
   asked_.emplace(message.request, std::move(done));
   say(*dialled_, message, deadline_ns, Unsaid::is_dropped);
   if (deadline_ns == kNever) return;
-  executor_->post_at(deadline_ns,
-                     [this, request = message.request] { answered(request, Code::deadline, 0, {}); });
+  executor_->post_at(deadline_ns, [this, request = message.request] { answered(request, Code::deadline, 0, {}); });
 }
 
 void ShareLinks::answered(uint64_t request, Code code, uint64_t value, std::vector<Key> keys) {
@@ -89,8 +88,8 @@ void ShareLinks::say(cluster::PeerLink& link, const ShareMessage& message, uint6
   say(link.weak_from_this(), std::make_shared<const std::vector<std::byte>>(encode(message)), deadline_ns, unsaid);
 }
 
-void ShareLinks::say(const std::weak_ptr<cluster::PeerLink>& link,
-                     std::shared_ptr<const std::vector<std::byte>> bytes, uint64_t deadline_ns, Unsaid unsaid) {
+void ShareLinks::say(const std::weak_ptr<cluster::PeerLink>& link, std::shared_ptr<const std::vector<std::byte>> bytes,
+                     uint64_t deadline_ns, Unsaid unsaid) {
   const auto alive = link.lock();
   if (alive == nullptr || alive->send_session(*bytes) != Code::again) return;
   const uint64_t now = executor_->clock().now_ns();

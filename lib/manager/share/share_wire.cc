@@ -19,7 +19,7 @@ std::vector<std::byte> encode(const ShareMessage& m) {
   }
   std::memcpy(at + 40, m.family.ns.bytes.data(), sizeof m.family.ns.bytes);
   store_le(at + 56, m.family.geometry);
-  const uint16_t parts[] = {m.family.component,    m.family.shard.first_layer, m.family.shard.layers,
+  const uint16_t parts[] = {m.family.component,        m.family.shard.first_layer, m.family.shard.layers,
                             m.family.shard.first_head, m.family.shard.heads,       m.family.shard.replicated};
   for (size_t i = 0; i < std::size(parts); ++i) store_le(at + 64 + 2 * i, parts[i]);
   if (!m.keys.empty()) std::memcpy(at + kShareHeadBytes, m.keys.data(), m.keys.size() * sizeof(Key));

@@ -26,7 +26,7 @@ inline constexpr size_t kShareHeadBytes = 80;
 inline constexpr size_t kMaxShareKeys = 2048;
 
 enum class ShareKind : uint8_t {
-  here = 1,          // owner to client, the first message; value: its process id; and its configuration
+  here = 1,  // owner to client, the first message; value: its process id; and its configuration
   // without keys: answered when everything offered to the owner has arrived and its own flush has ended, a durable
   // one with value 1. With family and keys: the answer's keys are those that are not where a flush promises them; the
   // value is a Rewrite (kept.h)

@@ -23,12 +23,12 @@ struct CodedLanding {
 
 struct Delivery {
   Code code = Code::internal;
-  TierIndex from = 0;      // tier that the record was read from; 0: the host; kOtherSize: the record was made here
-  SlotId slot = kNoSlot;   // that it was read into; the reference goes along. kNoSlot: it lies elsewhere
-  uint64_t location = 0;   // in the tier, for reject()
-  uint64_t mark = 0;       // Invalidations::mark at the time of the request
+  TierIndex from = 0;     // tier that the record was read from; 0: the host; kOtherSize: the record was made here
+  SlotId slot = kNoSlot;  // that it was read into; the reference goes along. kNoSlot: it lies elsewhere
+  uint64_t location = 0;  // in the tier, for reject()
+  uint64_t mark = 0;      // Invalidations::mark at the time of the request
   const std::byte* payload = nullptr;
-  ConstBytes head;         // of the plain record; not set if another process owns the record
+  ConstBytes head;                            // of the plain record; not set if another process owns the record
   std::shared_ptr<const CodedLanding> coded;  // null: the payload is plain. Else the slot has no head yet
   // Object that keeps payload and head alive, unless the slot does. Must be released soon.
   std::shared_ptr<void> keep;

@@ -19,8 +19,8 @@ struct ManagedBlocks {
   bool chained = true;
   block::DuplicateMode duplicates = block::DuplicateMode::reject;
   uint8_t priority = 0;
-  bool takes_lossy = false;                     // a lossy block with the same key is as good to the caller
-  std::span<const codec::Position> positions;   // empty, or one for each
+  bool takes_lossy = false;                    // a lossy block with the same key is as good to the caller
+  std::span<const codec::Position> positions;  // empty, or one for each
 };
 
 // Publishes complete blocks that only the caller has; slots and codes as of BlockTable::publish. The blocks get their

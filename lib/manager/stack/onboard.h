@@ -25,11 +25,11 @@ class TierStack;
   return item;
 }
 
-// Reads the items of `batch` from `tier` into `room`, which has a place for each and is consumed. The caller has set what
-// it wants (request_of), the deadline and what the receiver accepts. A receiver that verifies gets private slots with
-// unverified leaves, and their references. For any other the blocks in slots are registered: the next lookup finds them
-// in the host; `waits` is as in TierStack::Bringer. `done` runs once, on the executor, or on a tier's
-// thread if the receiver verifies. It must be short there, and must release what it does not take.
+// Reads the items of `batch` from `tier` into `room`, which has a place for each and is consumed. The caller has set
+// what it wants (request_of), the deadline and what the receiver accepts. A receiver that verifies gets private slots
+// with unverified leaves, and their references. For any other the blocks in slots are registered: the next lookup finds
+// them in the host; `waits` is as in TierStack::Bringer. `done` runs once, on the executor, or on a tier's thread if
+// the receiver verifies. It must be short there, and must release what it does not take.
 void onboard(const std::shared_ptr<TierStack>& stack, TierIndex tier, std::unique_ptr<tier::GetBatch> batch,
              LandingRoom room, UniqueFunction<void(std::vector<Delivery>)> done, bool waits = false);
 

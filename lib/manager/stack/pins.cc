@@ -9,13 +9,14 @@
 namespace kvbm::manager {
 
 Code Pins::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
-                  size_t& count, bool takes_lossy) {
+               size_t& count, bool takes_lossy) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
   slots.resize(host_.table().acquire_prefix(family, keys, slots, block::kNoUse));
   count = slots.size();
   id = 0;
   if (host_.has_lossy() && !takes_lossy) {
-    const auto lossy = std::find_if(slots.begin(), slots.end(), [this](SlotId slot) { return lies_lossy(host_, slot); });
+    const auto lossy =
+        std::find_if(slots.begin(), slots.end(), [this](SlotId slot) { return lies_lossy(host_, slot); });
     count = static_cast<size_t>(lossy - slots.begin());
     host_.release(std::span(slots).subspan(count));
     slots.resize(count);

@@ -57,7 +57,8 @@ size_t scan(TierStack& stack, uint64_t& cursor, std::span<ScanEntry> out) {
   size_t n = 0;
   while (n < out.size()) {
     const auto rest = out.subspan(n);
-    n += tier == 0 ? scan_host(stack.host(), inner, rest) : scan_below(stack.lower(), static_cast<TierIndex>(tier), inner, rest);
+    n += tier == 0 ? scan_host(stack.host(), inner, rest)
+                   : scan_below(stack.lower(), static_cast<TierIndex>(tier), inner, rest);
     if (inner != 0) {
       if (n != 0) break;
       continue;

@@ -33,9 +33,9 @@ struct TierSnapshot {
   uint64_t metadata_bytes = 0;
   uint64_t staging_bytes = 0;
   uint64_t disabled = 0;
-  uint64_t moved_down = 0, moves_lost = 0;  // of records that it evicted and that the tier below asked for
-  uint64_t full = 0;                        // the disk's file system is full
-  uint64_t faults = 0, second_answers = 0;  // of a plug-in
+  uint64_t moved_down = 0, moves_lost = 0;           // of records that it evicted and that the tier below asked for
+  uint64_t full = 0;                                 // the disk's file system is full
+  uint64_t faults = 0, second_answers = 0;           // of a plug-in
   uint64_t read_start_ns = 0, read_bytes_per_s = 0;  // expected
   tier::CodecStats codec;
   tier::StoreStats store;

@@ -20,7 +20,7 @@ TierStack::TierStack(HostTier& host, LowerTiers& lower)
 // ---- Slots ----
 
 Code TierStack::allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted,
-                       bool evicting) {
+                         bool evicting) {
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
@@ -101,12 +101,13 @@ void TierStack::report_displaced(std::span<const block::Evicted> gone) {
 // ---- Blocks ----
 
 Code TierStack::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      std::span<Code> codes, const Bringer& bringer, const DuplicateResolver* resolver) {
+                        std::span<Code> codes, const Bringer& bringer, const DuplicateResolver* resolver) {
   const Code all = host_.table().publish(inout, what, codes);
   const MemoryWait reported;  // the blocks are findable from here on, so the rest must not fail
   // The family's epoch ended so long ago that its id was recycled: no lookup asks for these blocks.
   const bool ended = !host_.families().has(what.family);
-  if (ended) [[unlikely]] host_.table().erase(what.family, what.keys);
+  if (ended) [[unlikely]]
+    host_.table().erase(what.family, what.keys);
   uint64_t came_in = 0;
   uint64_t bytes = 0;
   for (size_t i = 0; i < inout.size(); ++i) {

@@ -69,7 +69,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     size_t tasks = 0;  // encoding tasks that are not done
   };
   using PutOps = std::vector<std::shared_ptr<PutOp>>;
-  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double read_ns) KVBM_REQUIRES(mutex_);
+  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double read_ns)
+      KVBM_REQUIRES(mutex_);
   bool plan_as_stored(PutPiece& piece, const PutItem& item) KVBM_REQUIRES(mutex_);
   void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns)
       KVBM_REQUIRES(mutex_);
@@ -92,7 +93,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   // ---- Reading (read_path.cc) ----
   struct Place {
     bool staged = false;
-    Staging::Buffer staging;  // the head, then from a page boundary on the payload, unless:
+    Staging::Buffer staging;        // the head, then from a page boundary on the payload, unless:
     uint64_t landing = kNoLanding;  // offset in its target at which the payload is read (hand_on.h)
     uint64_t head_bytes = 0, stored_bytes = 0;
   };

@@ -30,8 +30,8 @@ void CodedTier::find(std::span<const Identity> ids, std::span<Found> out, bool t
   size_t asked = SIZE_MAX;  // blocks that are looked up together are mostly alike
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!out[i].present) continue;
-    const bool alike = asked != SIZE_MAX && ids[i].family == ids[asked].family &&
-                       out[i].payload_bytes == out[asked].payload_bytes;
+    const bool alike =
+        asked != SIZE_MAX && ids[i].family == ids[asked].family && out[i].payload_bytes == out[asked].payload_bytes;
     out[i].room_bytes = alike ? out[asked].room_bytes : core_->room_of(ids[i].family, out[i].payload_bytes);
     asked = i;
   }

@@ -30,7 +30,9 @@ constexpr double kForgets = 1.0 / 16;
 
 constexpr TierChoice::Level kCoding[] = {TierChoice::Level::fast, TierChoice::Level::standard, TierChoice::Level::max};
 
-void mix(double& known, double now, bool first) noexcept { known = first ? now : known * kKeptOfChoice + now * (1 - kKeptOfChoice); }
+void mix(double& known, double now, bool first) noexcept {
+  known = first ? now : known * kKeptOfChoice + now * (1 - kKeptOfChoice);
+}
 
 }  // namespace
 

@@ -183,7 +183,8 @@ bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
 
 // Returns true if the piece has its memory, or will never get any.
 bool CodedCore::room_for(PutPiece& piece, const PutItem& item) {
-  const uint64_t payload = codec::coded_room(item.payload.size(), static_cast<uint32_t>(item.head.size() / codec::kLeafEntryBytes));
+  const uint64_t payload =
+      codec::coded_room(item.payload.size(), static_cast<uint32_t>(item.head.size() / codec::kLeafEntryBytes));
   auto room = write_staging_.take(head_room_of(item) + round_up(payload, kIoAlign));
   if (!room.has_value()) return false;
   piece.staging = std::move(*room);
@@ -244,9 +245,12 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
   const MutableBytes room = piece.staging.span();
   const uint64_t head_room = head_room_of(item);
   const uint64_t began = executor_.clock().now_ns();
-  const auto sizes = codec::encode_record(head.value(), item.payload, piece.form,
-                                          !piece.code ? nothing : again ? lossless : recipe, options_.keys.get(),
-                                          random_, room.first(head_room), room.subspan(head_room), workspace);
+  const auto sizes =
+      codec::encode_record(head.value(), item.payload, piece.form,
+                           !piece.code ? nothing
+                           : again     ? lossless
+                                       : recipe,
+                           options_.keys.get(), random_, room.first(head_room), room.subspan(head_room), workspace);
   const uint64_t took = executor_.clock().now_ns() - began;
   counts.encode_ns += took;
   if (sizes.ok()) {
@@ -293,8 +297,8 @@ void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadVie
     std::fill_n(plain.data(), plain.size(), std::byte{0});  // page faults are not to be measured
     const uint64_t from = executor_.clock().now_ns();
     const Status decoded = codec::decode_record(
-        view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {options_.keys.get(), true}, 0, 0,
-        plain.span().first(head_room), plain.span().subspan(head_room, item.payload.size()), workspace);
+        view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {options_.keys.get(), true}, 0,
+        0, plain.span().first(head_room), plain.span().subspan(head_room, item.payload.size()), workspace);
     if (!decoded.ok()) return;
     decode_ns = executor_.clock().now_ns() - from;
     stored = sizes.value().payload_bytes;
@@ -368,7 +372,8 @@ void CodedCore::measure(PutBatch& batch) {
   const uint64_t asked = executor_.clock().now_ns();
   batch.done = [self = shared_from_this(), then = std::move(batch.done), asked](PutBatch& done) mutable {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < done.items.size(); ++i) bytes += done.status[i] == Code::ok ? done.items[i].payload.size() : 0;
+    for (size_t i = 0; i < done.items.size(); ++i)
+      bytes += done.status[i] == Code::ok ? done.items[i].payload.size() : 0;
     {
       MutexLock lock(self->mutex_);
       self->written_.add(asked, self->executor_.clock().now_ns(), bytes);

@@ -16,8 +16,7 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   // data() is null if there is no memory.
-  explicit AlignedBuffer(uint64_t bytes)
-      : bytes_(round_up(bytes, kIoAlign)), data_(allocate(bytes_)) {}
+  explicit AlignedBuffer(uint64_t bytes) : bytes_(round_up(bytes, kIoAlign)), data_(allocate(bytes_)) {}
   [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
   [[nodiscard]] uint64_t size() const noexcept { return bytes_; }
   [[nodiscard]] MutableBytes span() const noexcept { return {data_.get(), bytes_}; }

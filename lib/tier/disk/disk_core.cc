@@ -224,7 +224,8 @@ size_t DiskCore::scan(uint64_t& cursor, std::span<ScanRow> out) {
   const uint32_t now = seconds();
   for (; at < index_.entries() && n < out.size(); ++at) {
     const IndexEntry& e = index_.at(static_cast<uint32_t>(at));
-    if (e.location != 0) out[n++] = ScanRow{index_.identity(e), e.payload_bytes, now - std::min(now, e.last_use), e.uses};
+    if (e.location != 0)
+      out[n++] = ScanRow{index_.identity(e), e.payload_bytes, now - std::min(now, e.last_use), e.uses};
   }
   cursor = at < index_.entries() ? at : 0;
   return n;
@@ -301,7 +302,8 @@ void DiskCore::shutdown(UniqueFunction<void()> done) {
 
 void DiskCore::finish_shutdown(Work& work) {
   if (!stopping_ || !shutdown_done_) return;
-  if (!puts_.empty() || gets_open_ != 0 || reclaim_ != nullptr || preparing_ != 0 || growing_ || syncs_open_ != 0) return;
+  if (!puts_.empty() || gets_open_ != 0 || reclaim_ != nullptr || preparing_ != 0 || growing_ || syncs_open_ != 0)
+    return;
   if (open_ != UINT32_MAX) begin_seal(open_, work);
   if (closing_ == 0) work.shutdown_done = std::move(shutdown_done_);
 }

@@ -9,7 +9,6 @@
 
 #include <deque>
 #include <map>
-#include <set>
 #include <memory>
 #include <set>
 #include <string>
@@ -53,7 +52,7 @@ struct PutOp {
 struct SyncWait {
   uint32_t open = 0;  // segments
   bool ok = true;
-  std::shared_ptr<PutOp> put;  // a durable batch, which ends with the sync,
+  std::shared_ptr<PutOp> put;          // a durable batch, which ends with the sync,
   UniqueFunction<void(bool ok)> done;  // or this runs, without the mutex
 };
 
@@ -97,9 +96,9 @@ struct WriteRun {
   uint64_t sent = 0;  // bytes of it that are on the medium
   std::vector<IoRun> runs;
   std::vector<Item> items;
-  std::byte* shared = nullptr;   // the page of small heads that was begun last
+  std::byte* shared = nullptr;  // the page of small heads that was begun last
   uint32_t shared_page = 0;
-  uint32_t shared_used = 0;  // units of it that are taken
+  uint32_t shared_used = 0;      // units of it that are taken
   std::byte* staging = nullptr;  // a slot of the staging ring,
   AlignedBuffer own;             // or the run's own memory, if one record needs more than a slot
 };
@@ -166,9 +165,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     bool offering = false;
     bool reading = false;  // a part is being read, or taken over
     std::vector<Identity> wanted;
-    size_t offered = 0;               // number of `wanted` that were read
-    uint64_t patient_until = kNever;  // set when writing begins to wait for the take-over
-    bool draining = false;  // emptied, waits for its readers
+    size_t offered = 0;                // number of `wanted` that were read
+    uint64_t patient_until = kNever;   // set when writing begins to wait for the take-over
+    bool draining = false;             // emptied, waits for its readers
     std::vector<uint32_t> carried_to;  // segments
   };
   // A segment's next life, while its header is being written.
@@ -231,8 +230,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
       KVBM_REQUIRES(mutex_);
   void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
   void synced(uint32_t segment, uint64_t life, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers,
-              const Status& status)
-      KVBM_EXCLUDES(mutex_);
+              const Status& status) KVBM_EXCLUDES(mutex_);
   void sync_failed(uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
 
   // Members in reader.cc: reading records.
@@ -346,7 +344,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);
   std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out, so that sequences stay in order
   uint32_t open_ KVBM_GUARDED_BY(mutex_) = UINT32_MAX;
-  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;  // segments in the state `preparing`
+  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;           // segments in the state `preparing`
   std::deque<NextLife> next_lives_ KVBM_GUARDED_BY(mutex_);  // by sequence
   uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
@@ -383,8 +381,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   // Open gets of callers, without those of reclaim; and the time at which the last one ended, 0: none did.
   uint32_t loads_open_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t last_load_ns_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;  // time that a timer is set for
-  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // time at which the last write ended
+  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;                     // time that a timer is set for
+  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;                    // time at which the last write ended
   std::vector<std::unique_ptr<WriteRun>> begun_ KVBM_GUARDED_BY(mutex_);  // between two pieces; counted in write_bytes_
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);

@@ -162,8 +162,8 @@ bool DiskIndex::link(uint32_t entry, const Identity& parent) noexcept {
 }
 
 uint64_t DiskIndex::bytes() const noexcept {
-  uint64_t total =
-      sizeof *this + families_.bytes() + pages_.capacity() * sizeof(pages_[0]) + pages_.size() * kPageEntries * sizeof(IndexEntry);
+  uint64_t total = sizeof *this + families_.bytes() + pages_.capacity() * sizeof(pages_[0]) +
+                   pages_.size() * kPageEntries * sizeof(IndexEntry);
   for (const Part& part : parts_) total += part.chunks.capacity() * sizeof(Chunk);
   return total;
 }

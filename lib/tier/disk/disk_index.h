@@ -74,7 +74,9 @@ class DiskIndex {
   [[nodiscard]] const IndexEntry& at(uint32_t entry) const noexcept {
     return pages_[entry / kPageEntries][entry % kPageEntries];
   }
-  [[nodiscard]] Identity identity(const IndexEntry& e) const noexcept { return Identity{e.key, families_.at(e.family)}; }
+  [[nodiscard]] Identity identity(const IndexEntry& e) const noexcept {
+    return Identity{e.key, families_.at(e.family)};
+  }
   [[nodiscard]] const DiskFamilies& families() const noexcept { return families_; }
   // Links `entry` to its parent. False: the parent is not here.
   bool link(uint32_t entry, const Identity& parent) noexcept;

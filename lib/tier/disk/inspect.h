@@ -42,7 +42,7 @@ struct InspectReport {
 };
 
 struct InspectOptions {
-  bool verify = true;  // read and check every record, not only the tables
+  bool verify = true;           // read and check every record, not only the tables
   uint64_t heads = UINT64_MAX;  // heads read a segment, for InspectReport::coding
 };
 

@@ -129,9 +129,8 @@ void DiskCore::queue_reads(const std::shared_ptr<GetOp>& op, std::vector<uint32_
 // Appends a piece to the last run of the queue if that ends where the piece begins, else to a new run.
 ReadRun& DiskCore::run_at(const std::shared_ptr<GetOp>& op, uint32_t segment, uint64_t offset, const IoRun& piece) {
   ReadRun* run = read_queue_.empty() ? nullptr : read_queue_.back().get();
-  const bool joins = run != nullptr && run->op == op && run->segment == segment &&
-                     run->offset + run->bytes == offset && run->runs.size() < kRunVectors &&
-                     run->bytes + piece.bytes <= kRunBytes;
+  const bool joins = run != nullptr && run->op == op && run->segment == segment && run->offset + run->bytes == offset &&
+                     run->runs.size() < kRunVectors && run->bytes + piece.bytes <= kRunBytes;
   if (!joins) {
     read_queue_.push_back(std::make_unique<ReadRun>(ReadRun{op, segment, offset, 0, {}, {}, {}}));
     run = read_queue_.back().get();

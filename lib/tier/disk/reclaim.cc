@@ -254,7 +254,8 @@ void DiskCore::reclaim_choose(Reclaim& r) {
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);
     if (entry == DiskIndex::kNone) continue;
-    if (const uint32_t w = worth(index_.at(entry), entry < r.followed.size() && r.followed[entry]); w > 0 || sparse) hot.emplace_back(w, id);
+    if (const uint32_t w = worth(index_.at(entry), entry < r.followed.size() && r.followed[entry]); w > 0 || sparse)
+      hot.emplace_back(w, id);
   }
   std::stable_sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   uint64_t bytes = 0;

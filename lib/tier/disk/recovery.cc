@@ -109,8 +109,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
     return {Code::bad_config, "disk segments must be a multiple of 4 KiB and at least 64 KiB", std::to_string(wanted)};
   const auto enough = [&](uint64_t bytes) { return options_.capacity_bytes >= least_bytes(bytes); };
   if (!there && !enough(wanted))
-    return {Code::bad_config, "the disk tier's capacity is too small",
-            too_small(options_.capacity_bytes, wanted)};
+    return {Code::bad_config, "the disk tier's capacity is too small", too_small(options_.capacity_bytes, wanted)};
   auto file = directory_->open(kSuperblockName, there ? OpenMode::read_write : OpenMode::create, false);
   if (!file.ok()) return file.status();
   superblock_file_ = std::move(file).value();

@@ -42,8 +42,8 @@ struct Segment {
   bool sync_failed = false;
   uint64_t written = 0;  // records of this life
   uint64_t synced = 0;   // number of records, from the first, that survive a power cut
-  uint32_t writes = 0;  // in flight
-  uint32_t reads = 0;   // in flight or queued
+  uint32_t writes = 0;   // in flight
+  uint32_t reads = 0;    // in flight or queued
   uint32_t pins = 0;
   uint32_t renew_failures = 0;
   uint32_t next_page = 1;  // where the next record is placed

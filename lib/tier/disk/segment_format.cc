@@ -81,8 +81,10 @@ uint64_t checksum(ConstBytes bytes, uint64_t seed) noexcept {
 }
 
 bool RecordPlace::fits(uint64_t segment_bytes) const {
-  if (page == 0 || head_bytes < codec::kHeaderBytes || head_bytes >= 1U << kHeadBits || payload_bytes > segment_bytes) return false;
-  if (shares() && (!may_share(head_bytes, payload_bytes) || uint64_t{back} * kHeadUnit > (page - 1) * kPage)) return false;
+  if (page == 0 || head_bytes < codec::kHeaderBytes || head_bytes >= 1U << kHeadBits || payload_bytes > segment_bytes)
+    return false;
+  if (shares() && (!may_share(head_bytes, payload_bytes) || uint64_t{back} * kHeadUnit > (page - 1) * kPage))
+    return false;
   return end() <= segment_bytes;
 }
 
@@ -143,8 +145,7 @@ void encode_head_area(const Envelope& e, ConstBytes head, MutableBytes area) {
 
 Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
   const bool whole = area.size() == head_area(head_bytes) || (area.size() == kHeadUnit && may_share(head_bytes, 1));
-  if (head_bytes < codec::kHeaderBytes || !whole)
-    return Status(Code::damaged, "record area has the wrong size");
+  if (head_bytes < codec::kHeaderBytes || !whole) return Status(Code::damaged, "record area has the wrong size");
   const std::byte* p = area.data() + area.size() - kEnvelopeBytes;
   if (take<uint32_t>(p) != kEnvelopeMagic) return Status(Code::damaged, "no envelope");
   if (load_le<uint64_t>(area.data() + area.size() - 8) != checksum(area.first(area.size() - 8), kEnvelopeMagic))
@@ -165,7 +166,8 @@ Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
   e.back = place.back;
   p += 4;
   e.payload_bytes = take<uint64_t>(p);
-  if (e.head_bytes != head_bytes || area.size() != e.place().area_bytes()) return Status(Code::damaged, "envelope and head disagree");
+  if (e.head_bytes != head_bytes || area.size() != e.place().area_bytes())
+    return Status(Code::damaged, "envelope and head disagree");
   return e;
 }
 

@@ -14,7 +14,7 @@
 namespace kvbm::tier::disk {
 
 inline constexpr uint64_t kPage = 4096;
-inline constexpr uint8_t kFormatVersion = 2;  // version written; 1 is read as well
+inline constexpr uint8_t kFormatVersion = 2;             // version written; 1 is read as well
 inline constexpr uint32_t kSegmentMagic = 0x5342564BU;   // "KVBS"
 inline constexpr uint32_t kEnvelopeMagic = 0x4542564BU;  // "KVBE"
 inline constexpr uint32_t kFooterMagic = 0x4642564BU;    // "KVBF"
@@ -47,7 +47,7 @@ constexpr bool may_share(uint64_t head_bytes, uint64_t payload_bytes) noexcept {
 // Place of a record in its segment. `page` is the page of its head, which its payload follows. If the head shares a
 // page, `page` is that of its payload, and the head begins `back` units before it.
 struct RecordPlace {
-  static constexpr uint32_t kHeadBits = 22;       // of head_bytes
+  static constexpr uint32_t kHeadBits = 22;        // of head_bytes
   static constexpr uint32_t kSharedHeadBits = 10;  // of a shared head's bytes; `back` has the rest
   static constexpr uint32_t kShares = 1U << 31;
 

@@ -110,7 +110,8 @@ Result<FooterTail> read_footer_tail(File& file, const SegmentLife& life) {
   return decode_footer_tail(life, ConstBytes(page.span()).last(kFooterTailBytes));
 }
 
-Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail, AlignedBuffer& buffer) {
+Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail,
+                                     AlignedBuffer& buffer) {
   const uint64_t bytes = life.segment_bytes - tail.start_page * kPage;
   if (buffer.size() < bytes) buffer = AlignedBuffer(bytes);
   if (buffer.data() == nullptr) return Status(Code::no_memory, "no memory to read a segment's footer");

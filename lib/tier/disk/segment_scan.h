@@ -17,7 +17,8 @@ inline constexpr uint64_t kScanAhead = uint64_t{24} << 20;
 // Reads the footer's tail; its table is not read.
 Result<FooterTail> read_footer_tail(File& file, const SegmentLife& life);
 // Reads into `buffer`, which grows if it must.
-Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail, AlignedBuffer& buffer);
+Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail,
+                                     AlignedBuffer& buffer);
 Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life);
 
 struct ScanResult {

@@ -35,7 +35,7 @@ struct Tombstone {
 
 struct EpochEntry {
   uint64_t epoch = 0;
-  uint64_t raised = 0;   // below 2^63; tier::EpochRow
+  uint64_t raised = 0;  // below 2^63; tier::EpochRow
   bool foreign = false;
   bool operator==(const EpochEntry&) const = default;
 };

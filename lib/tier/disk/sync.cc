@@ -65,8 +65,8 @@ void DiskCore::sync_segment(uint32_t number) {
   });
 }
 
-// `life`: the segment's sequence when the sync began. Its result says nothing of a later life. Whether the records of an
-// ended one were durable is not known any more, which counts as a failure for those that wait.
+// `life`: the segment's sequence when the sync began. Its result says nothing of a later life. Whether the records of
+// an ended one were durable is not known any more, which counts as a failure for those that wait.
 void DiskCore::synced(uint32_t number, uint64_t life, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers,
                       const Status& status) {
   bool ok = false;

@@ -74,7 +74,9 @@ std::vector<EpochRow> HostFile::epochs() const {
   return out;
 }
 
-bool HostFile::is_foreign(size_t i) const noexcept { return (get(page_ + kForeignAt + i / 64 * 8) >> (i % 64) & 1) != 0; }
+bool HostFile::is_foreign(size_t i) const noexcept {
+  return (get(page_ + kForeignAt + i / 64 * 8) >> (i % 64) & 1) != 0;
+}
 
 void HostFile::mark_foreign(size_t i, bool yes) noexcept {
   std::byte* const word = page_ + kForeignAt + i / 64 * 8;

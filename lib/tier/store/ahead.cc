@@ -1,9 +1,9 @@
-// Reads ahead: what lookups found in the store and loads have not asked for yet. Engines look a whole prompt up and load
-// it in parts; from the first load on, the following parts are read while the engine takes the first. A process that
-// looks up and never loads reads nothing.
+// Reads ahead: what lookups found in the store and loads have not asked for yet. Engines look a whole prompt up and
+// load it in parts; from the first load on, the following parts are read while the engine takes the first. A process
+// that looks up and never loads reads nothing.
 //
-// Reads ahead go last: they begin only while no load reads or waits, with half of the requests that the store takes at a
-// time. They have memory of their own within staging_bytes, and nothing is evicted for them; a load that needs that
+// Reads ahead go last: they begin only while no load reads or waits, with half of the requests that the store takes at
+// a time. They have memory of their own within staging_bytes, and nothing is evicted for them; a load that needs that
 // memory gets it. Each is tried for one timeout, and what it read is dropped when no load has asked for it in kKeptNs.
 #include <algorithm>
 

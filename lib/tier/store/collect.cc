@@ -101,14 +101,15 @@ void StoreCore::collect() {
     if (left->fetch_sub(1) == 1) self->collected();
   };
   for (const auto& [stamp, bytes] : packs) {
-    remove(stamped_name(kPackPrefix, stamp), false, [self = shared_from_this(), stamp = stamp, bytes = bytes, ended](Code code) {
-      if (code == Code::ok) {
-        MutexLock lock(self->mutex_);
-        self->counts_.reclaimed_bytes += bytes;
-        self->counts_.evicted += self->index_.drop(stamp);
-      }
-      ended();
-    });
+    remove(stamped_name(kPackPrefix, stamp), false,
+           [self = shared_from_this(), stamp = stamp, bytes = bytes, ended](Code code) {
+             if (code == Code::ok) {
+               MutexLock lock(self->mutex_);
+               self->counts_.reclaimed_bytes += bytes;
+               self->counts_.evicted += self->index_.drop(stamp);
+             }
+             ended();
+           });
   }
   for (const Stamp& stamp : indexes) {
     remove(stamped_name(kIndexPrefix, stamp), true, [self = shared_from_this(), stamp, ended](Code code) {
@@ -173,7 +174,8 @@ void StoreCore::collected() {
 void StoreCore::collect_unnamed() {
   {
     MutexLock lock(mutex_);
-    const bool knows_all = last_whole_ns_ != 0 && to_read_.empty() && !applying_ && !missed_index_ && counts_.dropped_full == 0;
+    const bool knows_all =
+        last_whole_ns_ != 0 && to_read_.empty() && !applying_ && !missed_index_ && counts_.dropped_full == 0;
     if (!elected_ || closing_ || !knows_all || now() < unnamed_at_) return;
     unnamed_at_ = now() + kUnnamedNs;
   }

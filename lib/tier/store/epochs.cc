@@ -55,7 +55,8 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
       }
     }
     if (requests_->backs_off()) {
-      return {Code::io_error, "a store cannot write down the namespace's new epoch now", describe() + ": " + requests_->trouble()};
+      return {Code::io_error, "a store cannot write down the namespace's new epoch now",
+              describe() + ": " + requests_->trouble()};
     }
     auto put = request(Verb::put, epoch_name(row.base, row.epoch));
     put->listed = true;
@@ -76,9 +77,8 @@ Status StoreCore::set_epochs(std::span<const EpochRow> rows) {
     changed = true;
     if (before == 0) continue;
     // The caller does not wait for the removal.
-    executor_.post([self = shared_from_this(), old = epoch_name(row.base, before)] {
-      self->remove(old, true, [](Code) {});
-    });
+    executor_.post(
+        [self = shared_from_this(), old = epoch_name(row.base, before)] { self->remove(old, true, [](Code) {}); });
   }
   if (changed) publish_soon();
   return {};

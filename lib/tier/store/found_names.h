@@ -62,9 +62,9 @@ class FoundNames {
   }
 
   std::vector<Entry> ring_;
-  std::vector<uint64_t> places_;         // of names in the ring, by hash; another name's or an old one is no place
-  uint64_t first_ = 0, next_ = 0;        // names are in [first_, next_)
-  uint64_t open_ = 0;                    // names before this one may be taken
+  std::vector<uint64_t> places_;   // of names in the ring, by hash; another name's or an old one is no place
+  uint64_t first_ = 0, next_ = 0;  // names are in [first_, next_)
+  uint64_t open_ = 0;              // names before this one may be taken
 };
 
 }  // namespace kvbm::tier::store

@@ -199,7 +199,8 @@ void StoreCore::failed(const FlightRef& flight, Code code, std::vector<Want>& wa
   if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
   std::erase_if(wants, [](const Want& want) { return want.op->state[want.item] != GetOp::waiting; });
   // A read ahead has less time than loads have, and is not tried again: they ask for themselves.
-  if (flight->ahead && code != Code::miss && !closing_) return plan_flights(wants, now() + 2 * options_.timeout_ns, ready);
+  if (flight->ahead && code != Code::miss && !closing_)
+    return plan_flights(wants, now() + 2 * options_.timeout_ns, ready);
   for (const Want& want : wants) {
     if (decide(*want.op, want.item, code)) over.push_back(want.op);
   }
@@ -236,7 +237,9 @@ std::shared_ptr<ObjectRequest> StoreCore::hold(std::unique_ptr<ObjectRequest> re
 void StoreCore::hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
   const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
   for (auto at = copied; at != wants.end(); ++at) {
-    executor_.post([self = shared_from_this(), want = std::move(*at), from, begin] { self->take({&want, 1}, from, begin); });
+    executor_.post([self = shared_from_this(), want = std::move(*at), from, begin] {
+      self->take({&want, 1}, from, begin);
+    });
   }
   take({wants.begin(), copied}, from, begin);
 }

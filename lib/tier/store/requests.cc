@@ -155,7 +155,8 @@ void Requests::pump() {
 void Requests::send(const CallRef& call) {
   std::unique_ptr<ObjectRequest> request = std::move(call->request);
   const uint64_t now = executor_.clock().now_ns();
-  const uint64_t left = call->deadline_ns == kNever || call->deadline_ns <= now ? try_timeout_ns_ : call->deadline_ns - now;
+  const uint64_t left =
+      call->deadline_ns == kNever || call->deadline_ns <= now ? try_timeout_ns_ : call->deadline_ns - now;
   const uint64_t id = call->id;
   request->id = id;
   request->timeout_ns = std::min(try_timeout_ns_, left);
@@ -181,7 +182,8 @@ void Requests::send(const CallRef& call) {
 void Requests::finished(const CallRef& call, std::unique_ptr<ObjectRequest> request) {
   const uint64_t now = executor_.clock().now_ns();
   Code code = checked(request->verb, request->code);
-  if (code == Code::ok && (request->verb == Verb::get || request->verb == Verb::list) && request->done > request->bytes) {
+  if (code == Code::ok && (request->verb == Verb::get || request->verb == Verb::list) &&
+      request->done > request->bytes) {
     code = Code::io_error;
   }
   int change = 0;

@@ -103,7 +103,7 @@ class Requests : public std::enable_shared_from_this<Requests> {
   // Requests of run() that the store has, by id; true: its caller has given up.
   std::map<uint64_t, bool> running_ KVBM_GUARDED_BY(mutex_);
   uint64_t next_run_ KVBM_GUARDED_BY(mutex_) = uint64_t{1} << 63;  // ids of their own
-  uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;    // calls that wait for their next try
+  uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;                   // calls that wait for their next try
   // Threads that are calling the store: requests may end meanwhile, but the store must not be destroyed.
   uint32_t calling_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ KVBM_GUARDED_BY(mutex_) = 1;
@@ -117,9 +117,9 @@ class Requests : public std::enable_shared_from_this<Requests> {
   StoreStats stats_ KVBM_GUARDED_BY(mutex_);
   UniqueFunction<void(bool)> idle_ KVBM_GUARDED_BY(mutex_);
   uint32_t telling_ KVBM_GUARDED_BY(mutex_) = 0;  // calls with a `done` that has not returned yet
-  bool leaves_ KVBM_GUARDED_BY(mutex_) = false;  // kCloseNs have passed: the store keeps its requests
-  bool left_ KVBM_GUARDED_BY(mutex_) = false;  // the executor is not called any more
-  std::atomic<bool> refuses_{false};  // backs_off_, for lookups
+  bool leaves_ KVBM_GUARDED_BY(mutex_) = false;   // kCloseNs have passed: the store keeps its requests
+  bool left_ KVBM_GUARDED_BY(mutex_) = false;     // the executor is not called any more
+  std::atomic<bool> refuses_{false};              // backs_off_, for lookups
 };
 
 }  // namespace kvbm::tier::store

@@ -48,8 +48,8 @@ inline constexpr size_t kRecordsAtOnce = 16'384;
 
 class StoreCore : public std::enable_shared_from_this<StoreCore> {
  public:
-  StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions options, Executor& executor, const FamilyTable& families,
-            Random& random, Log* log, TierIndex index, TierListener* listener);
+  StoreCore(std::unique_ptr<ObjectStore> store, StoreTierOptions options, Executor& executor,
+            const FamilyTable& families, Random& random, Log* log, TierIndex index, TierListener* listener);
 
   void start(uint64_t open_ns);
   void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept;
@@ -88,15 +88,15 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     UniqueFunction<void(const Status&)> done;
   };
   struct Pack {
-    Buffer buffer;     // empty until something is copied into it
-    size_t full = 0;     // sent when it has this many bytes of payloads
-    size_t room = 0;     // limit of its size, heads included
+    Buffer buffer;    // empty until something is copied into it
+    size_t full = 0;  // sent when it has this many bytes of payloads
+    size_t room = 0;  // limit of its size, heads included
     size_t payload = 0;
     size_t used = 0;
     size_t copying = 0;
     bool closed = false;
     PackRow row;
-    std::vector<std::pair<PutRef, size_t>> owners;  // notified when it is in the store
+    std::vector<std::pair<PutRef, size_t>> owners;   // notified when it is in the store
     std::vector<std::pair<PutRef, size_t>> durable;  // notified when other processes can find it too
     std::vector<std::shared_ptr<Sync>> syncs;
   };
@@ -148,8 +148,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::vector<Want> wants;
     // True for a read made ahead of any load.
     bool ahead = false;
-    std::vector<StorePlace> unasked;  // records in it that no load has asked for
-    uint64_t asked_bytes = 0;         // bytes of records that a load has asked for
+    std::vector<StorePlace> unasked;      // records in it that no load has asked for
+    uint64_t asked_bytes = 0;             // bytes of records that a load has asked for
     std::shared_ptr<ObjectRequest> from;  // the answer; null: it is in flight
   };
   using FlightRef = std::shared_ptr<Flight>;
@@ -301,7 +301,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   TierStats counts_ KVBM_GUARDED_BY(mutex_);
   uint32_t seq_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t staged_ KVBM_GUARDED_BY(mutex_) = 0;
-  size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;  // that have not ended
+  size_t batches_ KVBM_GUARDED_BY(mutex_) = 0;         // that have not ended
   std::vector<Buffer> spare_ KVBM_GUARDED_BY(mutex_);  // within what staged_ leaves of staging_bytes
   uint64_t spare_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   // Fields for writing (write_path.cc).
@@ -309,7 +309,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   PackRef open_ KVBM_GUARDED_BY(mutex_);
   std::map<RecordName, PackRef> on_their_way_ KVBM_GUARDED_BY(mutex_);  // in a pack that is not in the store yet
   std::set<RecordName> erased_on_their_way_ KVBM_GUARDED_BY(mutex_);
-  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;  // packs that are closed and not in the store yet
+  size_t sending_ KVBM_GUARDED_BY(mutex_) = 0;          // packs that are closed and not in the store yet
   uint64_t sending_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of these packs
   std::vector<PackRef> unpublished_ KVBM_GUARDED_BY(mutex_);
   UnpublishedRows unpublished_rows_ KVBM_GUARDED_BY(mutex_);
@@ -327,14 +327,14 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   // Fields for reading ahead (ahead.cc).
   std::unique_ptr<FoundNames> found_ KVBM_GUARDED_BY(mutex_);  // null: nothing is read ahead
   std::deque<FlightRef> ahead_ KVBM_GUARDED_BY(mutex_);        // that were read, the oldest first
-  uint64_t ahead_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of those in flight and of ahead_
-  std::atomic<bool> takes_ahead_{false};              // found_ has names that may be taken
+  uint64_t ahead_bytes_ KVBM_GUARDED_BY(mutex_) = 0;           // memory of those in flight and of ahead_
+  std::atomic<bool> takes_ahead_{false};                       // found_ has names that may be taken
   // Fields for following other processes (follow.cc).
   std::map<NamespaceId, uint64_t> epochs_ KVBM_GUARDED_BY(mutex_);  // at most 2 * kMaxListedEpochs
   uint64_t epochs_read_ns_ KVBM_GUARDED_BY(mutex_) = 0;             // time of the last listing of all epochs
   bool too_many_epochs_ KVBM_GUARDED_BY(mutex_) = false;            // in that listing
   bool said_implausible_ KVBM_GUARDED_BY(mutex_) = false;           // an epoch beyond kMaxSharedEpoch was reported
-  std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);  // index objects that were read, or are being read
+  std::set<Stamp> known_indexes_ KVBM_GUARDED_BY(mutex_);           // index objects that were read, or are being read
   std::map<Stamp, ToRead> to_read_ KVBM_GUARDED_BY(mutex_);
   std::map<Stamp, Arrived> arrived_ KVBM_GUARDED_BY(mutex_);
   uint64_t arrived_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // of the objects in arrived_

@@ -239,13 +239,12 @@ std::vector<std::byte> encode_index(const Stamp& stamp, const IndexObject& index
 }
 
 Result<IndexObject> decode_index(ConstBytes bytes) {
-  if (bytes.size() < kIndexHeaderBytes || load_le<uint32_t>(bytes.data()) != kIndexMagic) {
+  if (bytes.size() < kIndexHeaderBytes || load_le<uint32_t>(bytes.data()) != kIndexMagic)
     return Status(Code::damaged, kDamaged);
-  }
-  if (load_le<uint16_t>(bytes.data() + 4) != kIndexVersion) {
+  if (load_le<uint16_t>(bytes.data() + 4) != kIndexVersion)
     return Status(Code::newer_version, "an index object of a store is of another version");
-  }
-  if (load_le<uint64_t>(bytes.data() + 8) != codec::leaf_hash(bytes.subspan(16))) return Status(Code::damaged, kDamaged);
+  if (load_le<uint64_t>(bytes.data() + 8) != codec::leaf_hash(bytes.subspan(16)))
+    return Status(Code::damaged, kDamaged);
   Reader r{bytes.data() + 36};
   const uint64_t packs = r.take<uint32_t>(), records = r.take<uint32_t>(), erased = r.take<uint32_t>(),
                  families = r.take<uint32_t>(), epochs = r.take<uint32_t>();

@@ -64,7 +64,8 @@ Buffer StoreCore::take_buffer(size_t bytes) {
   const size_t size = buffer_bytes(bytes);
   {
     MutexLock lock(mutex_);
-    const auto fits = std::find_if(spare_.rbegin(), spare_.rend(), [size](const Buffer& each) { return each.size == size; });
+    const auto fits =
+        std::find_if(spare_.rbegin(), spare_.rend(), [size](const Buffer& each) { return each.size == size; });
     if (fits != spare_.rend()) {
       Buffer out = std::move(*fits);
       spare_.erase(std::next(fits).base());
@@ -194,21 +195,23 @@ void StoreCore::end_shutdown() {
     if (!tell) shut_ = {};
   }
   if (tell) return publish_soon();
-  requests_->shutdown([self = shared_from_this(), held = std::make_shared<UniqueFunction<void()>>(std::move(shut))](bool all) {
-    if (all) {
-      self->store_->close();
-    } else {
-      self->say(LogLevel::error, "it does not give requests back: it is left as it is");
-      ObjectStore& left = *self->store_;
-      left.leave(std::move(self->store_));
-    }
-    (*held)();
-  });
+  requests_->shutdown(
+      [self = shared_from_this(), held = std::make_shared<UniqueFunction<void()>>(std::move(shut))](bool all) {
+        if (all) {
+          self->store_->close();
+        } else {
+          self->say(LogLevel::error, "it does not give requests back: it is left as it is");
+          ObjectStore& left = *self->store_;
+          left.leave(std::move(self->store_));
+        }
+        (*held)();
+      });
 }
 
 Result<std::unique_ptr<StoreTier>> StoreTier::open(std::unique_ptr<ObjectStore> store, StoreTierOptions options,
                                                    Executor& executor, const FamilyTable& families, Random& random,
-                                                   Log* log, TierIndex index, TierListener* listener, uint64_t open_ns) {
+                                                   Log* log, TierIndex index, TierListener* listener,
+                                                   uint64_t open_ns) {
   const StoreFacts& facts = store->facts();
   const uint64_t pack = options.pack_bytes != 0 ? options.pack_bytes : facts.object_bytes;
   if (pack < 4096 || pack > uint64_t{1} << 30) {
@@ -220,7 +223,8 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(std::unique_ptr<ObjectStore> 
   }
   if (options.ahead_bytes == UINT64_MAX) options.ahead_bytes = options.staging_bytes / 4;
   if (options.ahead_bytes > options.staging_bytes / 2) {
-    return Status(Code::bad_config, "a store reads ahead half of its memory at most: raise inflight or lower prefetch_ahead",
+    return Status(Code::bad_config,
+                  "a store reads ahead half of its memory at most: raise inflight or lower prefetch_ahead",
                   facts.description);
   }
   auto core = std::make_shared<StoreCore>(std::move(store), std::move(options), executor, families, random, log, index,

@@ -21,18 +21,18 @@
 namespace kvbm::tier::store {
 
 struct StoreTierOptions {
-  uint64_t capacity_bytes = 0;  // of all packs of all hosts; the oldest are removed beyond it. 0: none
-  uint64_t pack_bytes = 0;      // 0: what the store prefers
-  uint64_t linger_ns = 50'000'000;    // a pack that is not full is sent after this long
-  uint64_t publish_ns = 200'000'000;  // between two index objects of this process
-  uint64_t poll_ns = 500'000'000;     // between two listings of other processes' objects
-  uint64_t ttl_s = 0;                 // packs older than this are removed; 0: never
+  uint64_t capacity_bytes = 0;                  // of all packs of all hosts; the oldest are removed beyond it. 0: none
+  uint64_t pack_bytes = 0;                      // 0: what the store prefers
+  uint64_t linger_ns = 50'000'000;              // a pack that is not full is sent after this long
+  uint64_t publish_ns = 200'000'000;            // between two index objects of this process
+  uint64_t poll_ns = 500'000'000;               // between two listings of other processes' objects
+  uint64_t ttl_s = 0;                           // packs older than this are removed; 0: never
   uint64_t staging_bytes = uint64_t{64} << 20;  // memory for bytes on their way, both directions together
   uint64_t ahead_bytes = UINT64_MAX;  // of staging_bytes, for reading ahead; 0: nothing; the default is a quarter
-  uint64_t index_bytes = uint64_t{1} << 30;     // memory for the index
-  uint64_t timeout_ns = 5'000'000'000;          // of one try of one request
-  bool write = true;                            // off: only reads, and changes nothing in the store
-  std::function<uint64_t()> unix_ms;            // null: the system's clock
+  uint64_t index_bytes = uint64_t{1} << 30;  // memory for the index
+  uint64_t timeout_ns = 5'000'000'000;       // of one try of one request
+  bool write = true;                         // off: only reads, and changes nothing in the store
+  std::function<uint64_t()> unix_ms;         // null: the system's clock
 };
 
 class StoreCore;

@@ -48,7 +48,8 @@ void StoreCore::put(std::unique_ptr<PutBatch> batch) {
     return give_back(op);
   }
   op->names.reserve(n);
-  for (const PutItem& item : op->batch->items) op->names.push_back(record_name(families_.get(item.id.family), item.id.key));
+  for (const PutItem& item : op->batch->items)
+    op->names.push_back(record_name(families_.get(item.id.family), item.id.key));
   if (op->batch->deadline_ns != kNever) {
     executor_.post_at(op->batch->deadline_ns, [self = shared_from_this(), weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) self->expire_put(late);
@@ -212,9 +213,8 @@ void StoreCore::run(After& after) {
   for (const PutRef& op : after.puts) give_back(op);
   for (const PackRef& pack : after.packs) send_pack(pack);
   for (const auto& sync : after.syncs) {
-    executor_.post([sync] {
-      sync->done(sync->failed ? Status(Code::io_error, "a store did not take everything") : Status{});
-    });
+    executor_.post(
+        [sync] { sync->done(sync->failed ? Status(Code::io_error, "a store did not take everything") : Status{}); });
   }
 }
 
@@ -292,9 +292,10 @@ void StoreCore::publish_soon() {
   {
     MutexLock lock(mutex_);
     if (publishing_ || (unpublished_.empty() && unpublished_rows_.empty())) return;
-    const bool waited_for = !publish_failed_ && std::any_of(unpublished_.begin(), unpublished_.end(), [](const PackRef& pack) {
-      return !pack->syncs.empty() || !pack->durable.empty();
-    });
+    const bool waited_for =
+        !publish_failed_ && std::any_of(unpublished_.begin(), unpublished_.end(), [](const PackRef& pack) {
+          return !pack->syncs.empty() || !pack->durable.empty();
+        });
     if (publish_planned_ && !waited_for && !closing_) return;
     publish_planned_ = true;
     when = now() + (closing_ || waited_for ? 0 : options_.publish_ns);

@@ -116,7 +116,7 @@ T shuffle(unsigned mask, T value, int source, int width, bool inside, const Site
 
 template <class T, class Combine>
 T reduce(unsigned mask, T value, const Site& site, Combine /*two of them*/) {
-  const auto of_all = [](const uint64_t (&values)[kWarp], unsigned lanes) {
+  const auto of_all = [](const uint64_t(&values)[kWarp], unsigned lanes) {
     bool first = true;
     T result{};
     for (unsigned lane = 0; lane < kWarp; ++lane) {

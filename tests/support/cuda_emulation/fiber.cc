@@ -120,7 +120,12 @@ void Fiber::start(void (*entry)(void*), void* argument) {
 #if defined(__x86_64__)
   // Laid out as kvbm_fiber_change leaves a stack, lowest first: r15, r14, r13, r12, rbx, rbp, and the return address.
   auto* const top = reinterpret_cast<void**>(stack() + kStackBytes);
-  void* const left[] = {nullptr, nullptr, nullptr, reinterpret_cast<void*>(&Fiber::enter), this, nullptr,
+  void* const left[] = {nullptr,
+                        nullptr,
+                        nullptr,
+                        reinterpret_cast<void*>(&Fiber::enter),
+                        this,
+                        nullptr,
                         reinterpret_cast<void*>(&kvbm_fiber_begin)};
   inside_ = top - std::size(left);
   std::memcpy(inside_, left, sizeof left);

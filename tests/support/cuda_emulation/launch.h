@@ -30,8 +30,7 @@ struct LaunchShape {
 
 struct Options {
   uint64_t order_seed = 0;  // 0: threads take turns in order; else the order is drawn anew for each turn
-  unsigned os_threads =
-      1;  // blocks at a time, in no order; kernels that wait for other blocks of their grid need it
+  unsigned os_threads = 1;  // blocks at a time, in no order; kernels that wait for other blocks of their grid need it
   // Returns whether the device may touch [address, address + bytes); called for each access that goes through cuda.cuh.
   std::function<bool(const void* address, size_t bytes, bool writes)> reaches;
 };

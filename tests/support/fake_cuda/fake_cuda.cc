@@ -52,12 +52,15 @@ bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
   const uint64_t version = state->ranges_version.load(std::memory_order_acquire);
   for (const Found& found : last) {
     if (start < found.start || start >= found.end || bytes > found.end - start) continue;
-    if (found.state == state && found.ordinal == ordinal && (found.writes || !writes) && found.version == version) return true;
+    if (found.state == state && found.ordinal == ordinal && (found.writes || !writes) && found.version == version)
+      return true;
   }
   const Guard lock(state->mutex);
   if (state->reach(ordinal, start, bytes, writes, true) != Reach::inside) return false;
-  if (const FakeRange* range = state->find_range(start); range != nullptr && bytes <= range->start + range->bytes - start) {
-    last[oldest++ % last.size()] = {state, state->ranges_version.load(std::memory_order_relaxed), ordinal, writes,
+  if (const FakeRange* range = state->find_range(start);
+      range != nullptr && bytes <= range->start + range->bytes - start) {
+    last[oldest++ % last.size()] = {state,        state->ranges_version.load(std::memory_order_relaxed),
+                                    ordinal,      writes,
                                     range->start, range->start + range->bytes};
   }
   return true;
@@ -121,10 +124,14 @@ bool FakeCuda::copy(CuPointer to, CuPointer from, size_t bytes, CuStream handle)
   const Guard lock(state_->mutex);
   const auto at = state_->streams.find(handle);
   if (at == state_->streams.end()) return false;
-  state_->push(*at->second, FakeWork{{}, false, [to, from, bytes]() -> CuResult {
-    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-    return kCuSuccess;
-  }, {}});
+  state_->push(*at->second, FakeWork{{},
+                                     false,
+                                     [to, from, bytes]() -> CuResult {
+                                       std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from),
+                                                   bytes);
+                                       return kCuSuccess;
+                                     },
+                                     {}});
   return true;
 }
 
@@ -286,30 +293,50 @@ uint64_t number(const std::string& text) { return std::strtoull(text.c_str(), nu
 
 // Applies one word about devices to every device. Returns false if the word is not about devices.
 bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
-  if (key == "major") device.major = static_cast<int>(value);
-  else if (key == "minor") device.minor = static_cast<int>(value);
-  else if (key == "memory") device.memory_bytes = value;
-  else if (key == "multiprocessors") device.multiprocessors = static_cast<int>(value);
-  else if (key == "maps_host") device.maps_host = value != 0;
-  else if (key == "integrated") device.integrated = value != 0;
-  else if (key == "read_only") device.registers_read_only = value != 0;
-  else if (key == "waits") device.stream_memory_64 = value != 0;
-  else if (key == "direct") device.direct_rdma = device.dma_buf = value != 0;
-  else if (key == "dma_buf") device.dma_buf = value != 0;
-  else if (key == "ordering") device.direct_ordering = static_cast<int>(value);
-  else if (key == "unified") device.unified_addressing = value != 0;
-  else return false;
+  if (key == "major")
+    device.major = static_cast<int>(value);
+  else if (key == "minor")
+    device.minor = static_cast<int>(value);
+  else if (key == "memory")
+    device.memory_bytes = value;
+  else if (key == "multiprocessors")
+    device.multiprocessors = static_cast<int>(value);
+  else if (key == "maps_host")
+    device.maps_host = value != 0;
+  else if (key == "integrated")
+    device.integrated = value != 0;
+  else if (key == "read_only")
+    device.registers_read_only = value != 0;
+  else if (key == "waits")
+    device.stream_memory_64 = value != 0;
+  else if (key == "direct")
+    device.direct_rdma = device.dma_buf = value != 0;
+  else if (key == "dma_buf")
+    device.dma_buf = value != 0;
+  else if (key == "ordering")
+    device.direct_ordering = static_cast<int>(value);
+  else if (key == "unified")
+    device.unified_addressing = value != 0;
+  else
+    return false;
   return true;
 }
 
 bool set_option(FakeCudaOptions& options, const std::string& key, uint64_t value) {
-  if (key == "version") options.version = static_cast<int>(value);
-  else if (key == "init") options.init = static_cast<CuResult>(value);
-  else if (key == "image") options.image = static_cast<CuResult>(value);
-  else if (key == "brings_kernels") options.brings_kernels = value != 0;
-  else if (key == "refuse_own_ipc") options.refuse_own_ipc = value != 0;
-  else if (key == "devices") options.devices.resize(value, options.devices.empty() ? FakeDevice{} : options.devices[0]);
-  else return false;
+  if (key == "version")
+    options.version = static_cast<int>(value);
+  else if (key == "init")
+    options.init = static_cast<CuResult>(value);
+  else if (key == "image")
+    options.image = static_cast<CuResult>(value);
+  else if (key == "brings_kernels")
+    options.brings_kernels = value != 0;
+  else if (key == "refuse_own_ipc")
+    options.refuse_own_ipc = value != 0;
+  else if (key == "devices")
+    options.devices.resize(value, options.devices.empty() ? FakeDevice{} : options.devices[0]);
+  else
+    return false;
   return true;
 }
 

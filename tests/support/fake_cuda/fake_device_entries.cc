@@ -138,22 +138,53 @@ CuResult get_pci(char* text, int size, CuDevice device) {
 CuResult get_attribute(int* value, int attribute, CuDevice device) {
   return on_device("cuDeviceGetAttribute", device, [&](State&, const FakeDevice& what, Lock&) -> CuResult {
     switch (attribute) {
-      case kCuMultiprocessors: *value = what.multiprocessors; return kCuSuccess;
-      case kCuIntegrated: *value = what.integrated ? 1 : 0; return kCuSuccess;
-      case kCuCanMapHostMemory: *value = what.maps_host ? 1 : 0; return kCuSuccess;
-      case kCuComputeMode: *value = what.compute_mode; return kCuSuccess;
-      case kCuAsyncEngines: *value = what.copy_engines; return kCuSuccess;
-      case kCuUnifiedAddressing: *value = what.unified_addressing ? 1 : 0; return kCuSuccess;
-      case kCuMajor: *value = what.major; return kCuSuccess;
-      case kCuMinor: *value = what.minor; return kCuSuccess;
-      case kCuHostPointerForRegistered: *value = 1; return kCuSuccess;
-      case kCuStreamMemory64: *value = what.stream_memory_64 ? 1 : 0; return kCuSuccess;
-      case kCuDirectRdma: *value = what.direct_rdma ? 1 : 0; return kCuSuccess;
-      case kCuDmaBuf: *value = what.dma_buf ? 1 : 0; return kCuSuccess;
-      case kCuDirectRdmaFlushes: *value = what.direct_flushes; return kCuSuccess;
-      case kCuDirectRdmaOrdering: *value = what.direct_ordering; return kCuSuccess;
-      case kCuReadOnlyHostRegister: *value = what.registers_read_only ? 1 : 0; return kCuSuccess;
-      default: return kCuInvalidValue;
+      case kCuMultiprocessors:
+        *value = what.multiprocessors;
+        return kCuSuccess;
+      case kCuIntegrated:
+        *value = what.integrated ? 1 : 0;
+        return kCuSuccess;
+      case kCuCanMapHostMemory:
+        *value = what.maps_host ? 1 : 0;
+        return kCuSuccess;
+      case kCuComputeMode:
+        *value = what.compute_mode;
+        return kCuSuccess;
+      case kCuAsyncEngines:
+        *value = what.copy_engines;
+        return kCuSuccess;
+      case kCuUnifiedAddressing:
+        *value = what.unified_addressing ? 1 : 0;
+        return kCuSuccess;
+      case kCuMajor:
+        *value = what.major;
+        return kCuSuccess;
+      case kCuMinor:
+        *value = what.minor;
+        return kCuSuccess;
+      case kCuHostPointerForRegistered:
+        *value = 1;
+        return kCuSuccess;
+      case kCuStreamMemory64:
+        *value = what.stream_memory_64 ? 1 : 0;
+        return kCuSuccess;
+      case kCuDirectRdma:
+        *value = what.direct_rdma ? 1 : 0;
+        return kCuSuccess;
+      case kCuDmaBuf:
+        *value = what.dma_buf ? 1 : 0;
+        return kCuSuccess;
+      case kCuDirectRdmaFlushes:
+        *value = what.direct_flushes;
+        return kCuSuccess;
+      case kCuDirectRdmaOrdering:
+        *value = what.direct_ordering;
+        return kCuSuccess;
+      case kCuReadOnlyHostRegister:
+        *value = what.registers_read_only ? 1 : 0;
+        return kCuSuccess;
+      default:
+        return kCuInvalidValue;
     }
   });
 }

@@ -114,15 +114,15 @@ CuResult unregister_host(void* pointer) {
 }
 
 CuResult host_device_pointer(CuPointer* device, void* host, unsigned flags) {
-  return fake_entry("cuMemHostGetDevicePointer", Need::context,
-                    [&](State& state, FakeContext* context, Lock&) -> CuResult {
-    const FakeRange* range = state.find_range(address_of(host));
-    const bool known = range != nullptr && (range->kind == Kind::pinned || range->kind == Kind::registered);
-    if (flags != 0 || !known) return kCuInvalidValue;
-    if (!state.options.devices[static_cast<size_t>(context->ordinal)].maps_host) return kCuInvalidValue;
-    *device = address_of(host);
-    return kCuSuccess;
-  });
+  return fake_entry(
+      "cuMemHostGetDevicePointer", Need::context, [&](State& state, FakeContext* context, Lock&) -> CuResult {
+        const FakeRange* range = state.find_range(address_of(host));
+        const bool known = range != nullptr && (range->kind == Kind::pinned || range->kind == Kind::registered);
+        if (flags != 0 || !known) return kCuInvalidValue;
+        if (!state.options.devices[static_cast<size_t>(context->ordinal)].maps_host) return kCuInvalidValue;
+        *device = address_of(host);
+        return kCuSuccess;
+      });
 }
 
 CuResult pointer_attribute(void* value, int attribute, CuPointer pointer) {
@@ -134,16 +134,35 @@ CuResult pointer_attribute(void* value, int attribute, CuPointer pointer) {
     const bool managed = range->kind == Kind::managed;
     const CuPointer start = range->reserved_start, piece = range->start;
     switch (attribute) {
-      case kCuPointerContext: std::memcpy(value, &range->context, sizeof range->context); return kCuSuccess;
-      case kCuPointerMemoryType: std::memcpy(value, &type, sizeof type); return kCuSuccess;
-      case kCuPointerDevicePointer: std::memcpy(value, &pointer, sizeof pointer); return kCuSuccess;
-      case kCuPointerIsManaged: std::memcpy(value, &managed, sizeof managed); return kCuSuccess;
-      case kCuPointerDeviceOrdinal: std::memcpy(value, &range->ordinal, sizeof range->ordinal); return kCuSuccess;
-      case kCuPointerRangeStart: std::memcpy(value, &start, sizeof start); return kCuSuccess;
-      case kCuPointerRangeSize: std::memcpy(value, &range->reserved_bytes, sizeof(size_t)); return kCuSuccess;
-      case kCuPointerMappingStart: std::memcpy(value, &piece, sizeof piece); return kCuSuccess;
-      case kCuPointerMappingSize: std::memcpy(value, &range->bytes, sizeof range->bytes); return kCuSuccess;
-      default: return kCuInvalidValue;
+      case kCuPointerContext:
+        std::memcpy(value, &range->context, sizeof range->context);
+        return kCuSuccess;
+      case kCuPointerMemoryType:
+        std::memcpy(value, &type, sizeof type);
+        return kCuSuccess;
+      case kCuPointerDevicePointer:
+        std::memcpy(value, &pointer, sizeof pointer);
+        return kCuSuccess;
+      case kCuPointerIsManaged:
+        std::memcpy(value, &managed, sizeof managed);
+        return kCuSuccess;
+      case kCuPointerDeviceOrdinal:
+        std::memcpy(value, &range->ordinal, sizeof range->ordinal);
+        return kCuSuccess;
+      case kCuPointerRangeStart:
+        std::memcpy(value, &start, sizeof start);
+        return kCuSuccess;
+      case kCuPointerRangeSize:
+        std::memcpy(value, &range->reserved_bytes, sizeof(size_t));
+        return kCuSuccess;
+      case kCuPointerMappingStart:
+        std::memcpy(value, &piece, sizeof piece);
+        return kCuSuccess;
+      case kCuPointerMappingSize:
+        std::memcpy(value, &range->bytes, sizeof range->bytes);
+        return kCuSuccess;
+      default:
+        return kCuInvalidValue;
     }
   });
 }
@@ -188,17 +207,21 @@ CuResult copy(CuPointer to, CuPointer from, size_t bytes, CuStream handle) {
     if (bytes != 0 && (to == 0 || from == 0)) return kCuInvalidValue;
     if (crosses_registrations(state, to, bytes) || crosses_registrations(state, from, bytes)) return kCuInvalidValue;
     const int ordinal = stream->ordinal;
-    state.push(*stream, FakeWork{{}, false, [&state, ordinal, to, from, bytes]() -> CuResult {
-      {
-        const std::lock_guard<std::mutex> inner(state.mutex);
-        if (!may_touch(state, ordinal, to, bytes, true) || !may_touch(state, ordinal, from, bytes, false)) {
-          return kCuIllegalAddress;
-        }
-        state.copied += bytes;
-      }
-      std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-      return kCuSuccess;
-    }, {}});
+    state.push(*stream, FakeWork{{},
+                                 false,
+                                 [&state, ordinal, to, from, bytes]() -> CuResult {
+                                   {
+                                     const std::lock_guard<std::mutex> inner(state.mutex);
+                                     if (!may_touch(state, ordinal, to, bytes, true) ||
+                                         !may_touch(state, ordinal, from, bytes, false)) {
+                                       return kCuIllegalAddress;
+                                     }
+                                     state.copied += bytes;
+                                   }
+                                   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+                                   return kCuSuccess;
+                                 },
+                                 {}});
     return kCuSuccess;
   });
 }
@@ -209,16 +232,20 @@ CuResult set_bytes(CuPointer to, unsigned char value, size_t bytes, CuStream han
     if (stream == nullptr) return kCuInvalidHandle;
     if (CuResult result = state.usable(stream->context); result != kCuSuccess) return result;
     const int ordinal = stream->ordinal;
-    state.push(*stream, FakeWork{{}, false, [&state, ordinal, to, value, bytes]() -> CuResult {
-      {
-        const std::lock_guard<std::mutex> inner(state.mutex);
-        if (state.reach(ordinal, static_cast<uintptr_t>(to), bytes, true, true) != Reach::inside) {
-          return kCuIllegalAddress;
-        }
-      }
-      std::memset(reinterpret_cast<void*>(to), value, bytes);
-      return kCuSuccess;
-    }, {}});
+    state.push(*stream,
+               FakeWork{{},
+                        false,
+                        [&state, ordinal, to, value, bytes]() -> CuResult {
+                          {
+                            const std::lock_guard<std::mutex> inner(state.mutex);
+                            if (state.reach(ordinal, static_cast<uintptr_t>(to), bytes, true, true) != Reach::inside) {
+                              return kCuIllegalAddress;
+                            }
+                          }
+                          std::memset(reinterpret_cast<void*>(to), value, bytes);
+                          return kCuSuccess;
+                        },
+                        {}});
     return kCuSuccess;
   });
 }

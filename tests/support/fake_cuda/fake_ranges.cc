@@ -84,8 +84,8 @@ CuResult FakeCuda::State::allocate(FakeContext& context, size_t bytes, size_t pi
 CuResult FakeCuda::State::map_foreign(FakeContext& context, int fd, size_t bytes, uintptr_t* start) {
   FakeRange range;
   range.start = map_guarded(bytes);
-  if (range.start == 0 || ::mmap(at(range.start), whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                                 0) == MAP_FAILED) {
+  if (range.start == 0 || ::mmap(at(range.start), whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                                 fd, 0) == MAP_FAILED) {
     return kCuOutOfMemory;
   }
   range.bytes = bytes;

@@ -62,9 +62,9 @@ int& fake_capture_mode() {
 
 // Ends captures beside an unsafe call, as the driver's manual says: such a call ends the capture of any thread.
 CuResult FakeCuda::State::beside_captures(const char* entry) {
-  static constexpr std::string_view kUnsafe[] = {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost",
-                                                 "cuMemHostRegister", "cuMemHostUnregister", "cuEventQuery",
-                                                 "cuEventSynchronize", "cuStreamSynchronize", "cuModuleLoadData"};
+  static constexpr std::string_view kUnsafe[] = {
+      "cuMemAlloc",          "cuMemFree",    "cuMemHostAlloc",     "cuMemFreeHost",       "cuMemHostRegister",
+      "cuMemHostUnregister", "cuEventQuery", "cuEventSynchronize", "cuStreamSynchronize", "cuModuleLoadData"};
   if (fake_capture_mode() == kCuCaptureModeRelaxed) return kCuSuccess;
   if (std::find(std::begin(kUnsafe), std::end(kUnsafe), entry) == std::end(kUnsafe)) return kCuSuccess;
   CuResult result = kCuSuccess;
@@ -200,9 +200,7 @@ void FakeCuda::State::push(FakeStream& stream, FakeWork work) {
   changed.notify_all();
 }
 
-bool FakeCuda::State::is_dropped(const FakeStream& stream) {
-  return stopping || usable(stream.context) != kCuSuccess;
-}
+bool FakeCuda::State::is_dropped(const FakeStream& stream) { return stopping || usable(stream.context) != kCuSuccess; }
 
 void FakeCuda::State::run(const std::shared_ptr<FakeStream>& stream) {
   std::unique_lock<std::mutex> lock(mutex);

@@ -25,9 +25,9 @@ struct FakeRange {
   int ordinal = 0;
   device::CuContext context = nullptr;
   bool read_only = false;
-  bool engine = false;   // made by the engine's side of the test
-  bool foreign = false;  // memory of another process
-  int fd = -1;           // of device memory
+  bool engine = false;           // made by the engine's side of the test
+  bool foreign = false;          // memory of another process
+  int fd = -1;                   // of device memory
   uintptr_t reserved_start = 0;  // of the whole address range that contains this piece
   size_t reserved_bytes = 0;
 };
@@ -64,10 +64,10 @@ struct FakeEvent {
 };
 
 struct FakeWork {
-  std::function<bool()> ready;                  // under the lock; none: at once
-  bool polls = false;                           // `ready` changes without a notification
-  std::function<device::CuResult()> act;        // without the lock
-  std::function<void()> after;                  // under the lock, also for dropped work
+  std::function<bool()> ready;            // under the lock; none: at once
+  bool polls = false;                     // `ready` changes without a notification
+  std::function<device::CuResult()> act;  // without the lock
+  std::function<void()> after;            // under the lock, also for dropped work
 };
 
 struct FakeStream {
@@ -151,7 +151,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   bool hold_new = false;
   uint64_t copied = 0;
   std::map<device::CuContext, FakeContext> contexts;
-  std::map<uintptr_t, FakeRange> ranges;  // by start
+  std::map<uintptr_t, FakeRange> ranges;    // by start
   std::atomic<uint64_t> ranges_version{1};  // rises with every change of `ranges`
   std::map<device::CuStream, std::shared_ptr<FakeStream>> streams;
   std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams with running threads
@@ -166,7 +166,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   };
   std::map<std::string, Kernel> kernels;
   struct Fault {
-    std::string what;  // an entry, or a kernel; empty: any kernel
+    std::string what;   // an entry, or a kernel; empty: any kernel
     uint64_t from, to;  // of the calls or executions counted from now
     device::CuResult code;
   };

@@ -36,10 +36,10 @@ CuResult on_event(const char* name, CuEvent handle, Body&& body) {
 CuResult create_stream(CuStream* stream, unsigned flags, int) {
   return fake_entry("cuStreamCreateWithPriority", Need::context,
                     [&](State& state, FakeContext* context, Lock&) -> CuResult {
-    if ((flags & ~kCuStreamNonBlocking) != 0) return kCuInvalidValue;
-    *stream = state.make_stream(*context, false);
-    return kCuSuccess;
-  });
+                      if ((flags & ~kCuStreamNonBlocking) != 0) return kCuInvalidValue;
+                      *stream = state.make_stream(*context, false);
+                      return kCuSuccess;
+                    });
 }
 
 // The stream's thread still does the work that was enqueued before.
@@ -70,11 +70,12 @@ CuResult is_capturing(CuStream handle, int* status) {
 }
 
 CuResult exchange_capture_mode(int* mode) {
-  return fake_entry("cuThreadExchangeStreamCaptureMode", Need::initialized, [&](State&, FakeContext*, Lock&) -> CuResult {
-    if (*mode < kCuCaptureModeGlobal || *mode > kCuCaptureModeRelaxed) return kCuInvalidValue;
-    std::swap(*mode, fake_capture_mode());
-    return kCuSuccess;
-  });
+  return fake_entry("cuThreadExchangeStreamCaptureMode", Need::initialized,
+                    [&](State&, FakeContext*, Lock&) -> CuResult {
+                      if (*mode < kCuCaptureModeGlobal || *mode > kCuCaptureModeRelaxed) return kCuInvalidValue;
+                      std::swap(*mode, fake_capture_mode());
+                      return kCuSuccess;
+                    });
 }
 
 CuResult synchronize_stream(CuStream handle) {
@@ -143,13 +144,16 @@ CuResult write_value(CuStream handle, CuPointer address, uint64_t value, unsigne
     if (!state.options.devices[static_cast<size_t>(ordinal)].stream_memory_64) return kCuNotSupported;
     if (flags > 1 || address % sizeof(uint64_t) != 0) return kCuInvalidValue;
     if (!is_word(state, ordinal, address, true)) return kCuInvalidValue;
-    state.push(stream, FakeWork{{}, false, [&state, ordinal, address, value] {
-      const std::lock_guard<std::mutex> inner(state.mutex);
-      if (!is_word(state, ordinal, address, true)) return kCuIllegalAddress;
-      auto& word = *reinterpret_cast<uint64_t*>(address);
-      std::atomic_ref<uint64_t>(word).store(value, std::memory_order_release);
-      return kCuSuccess;
-    }, {}});
+    state.push(stream, FakeWork{{},
+                                false,
+                                [&state, ordinal, address, value] {
+                                  const std::lock_guard<std::mutex> inner(state.mutex);
+                                  if (!is_word(state, ordinal, address, true)) return kCuIllegalAddress;
+                                  auto& word = *reinterpret_cast<uint64_t*>(address);
+                                  std::atomic_ref<uint64_t>(word).store(value, std::memory_order_release);
+                                  return kCuSuccess;
+                                },
+                                {}});
     return kCuSuccess;
   });
 }
@@ -190,17 +194,18 @@ CuResult record_event(CuEvent handle, CuStream stream_handle) {
       const std::shared_ptr<FakeSharedEvent> shared = event.shared;
       const uint64_t mine = shared->recorded.fetch_add(1, std::memory_order_acq_rel) + 1;
       state.push(stream, FakeWork{{}, false, {}, [shared, mine] {
-        uint64_t seen = shared->completed.load(std::memory_order_relaxed);
-        while (seen < mine && !shared->completed.compare_exchange_weak(seen, mine, std::memory_order_acq_rel)) {
-        }
-      }});
+                                    uint64_t seen = shared->completed.load(std::memory_order_relaxed);
+                                    while (seen < mine && !shared->completed.compare_exchange_weak(
+                                                              seen, mine, std::memory_order_acq_rel)) {
+                                    }
+                                  }});
       return kCuSuccess;
     }
     event.last = std::make_shared<FakeRecord>();
     state.push(stream, FakeWork{{}, false, {}, [record = event.last] {
-      record->done = true;
-      record->ns = fake_now_ns();
-    }});
+                                  record->done = true;
+                                  record->ns = fake_now_ns();
+                                }});
     return kCuSuccess;
   });
 }

@@ -70,7 +70,9 @@ FAKE_EXPORT CuResult cuGetErrorName(CuResult e, const char** name) { return tabl
 FAKE_EXPORT CuResult cuGetErrorString(CuResult e, const char** text) { return table().cuGetErrorString(e, text); }
 FAKE_EXPORT CuResult cuDeviceGetCount(int* count) { return table().cuDeviceGetCount(count); }
 FAKE_EXPORT CuResult cuDeviceGet(CuDevice* device, int ordinal) { return table().cuDeviceGet(device, ordinal); }
-FAKE_EXPORT CuResult cuDeviceGetName(char* name, int size, CuDevice d) { return table().cuDeviceGetName(name, size, d); }
+FAKE_EXPORT CuResult cuDeviceGetName(char* name, int size, CuDevice d) {
+  return table().cuDeviceGetName(name, size, d);
+}
 FAKE_EXPORT CuResult cuDeviceGetUuid_v2(CuUuid* uuid, CuDevice d) { return table().cuDeviceGetUuid(uuid, d); }
 FAKE_EXPORT CuResult cuDeviceGetPCIBusId(char* t, int n, CuDevice d) { return table().cuDeviceGetPCIBusId(t, n, d); }
 FAKE_EXPORT CuResult cuDeviceGetAttribute(int* v, int a, CuDevice d) { return table().cuDeviceGetAttribute(v, a, d); }

@@ -24,7 +24,7 @@ int32_t remove_memory(kvbm_transport_t*, uint64_t) { return 0; }
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const kvbm_transport_ops_t* kvbm_transport_entry(uint32_t, char*,
-                                                                                                  size_t);
+                                                                                                   size_t);
 extern "C" const kvbm_transport_ops_t* kvbm_transport_entry(uint32_t, char*, size_t) {
   table = kvbm::copy::tcp::ops();
   table.name = "device";

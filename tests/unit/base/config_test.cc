@@ -12,14 +12,21 @@ std::vector<OptionRow> schema() {
   rows.push_back({"threads", OptionType::count, "2", "Progress threads.", 0, 64, {}, {}});
   rows.push_back({"deadline", OptionType::duration, "5s", "Of one load.", 0, INT64_MAX, {}, {}});
   rows.push_back({"policy", OptionType::choice, "prefix", "Eviction.", 0, 0, {"prefix", "lru"}, {}});
-  rows.push_back({"tier", OptionType::table_list, "", "Lower tiers in order.", 0, 0, {},
+  rows.push_back({"tier",
+                  OptionType::table_list,
+                  "",
+                  "Lower tiers in order.",
+                  0,
+                  0,
+                  {},
                   {{"kind", OptionType::choice, "disk", "Kind.", 0, 0, {"disk"}, {}},
                    {"path", OptionType::string, "", "Directory.", 0, 0, {}, {}},
                    {"capacity", OptionType::bytes, "1GiB", "Bytes.", 0, UINT64_MAX, {}, {}}}});
   return rows;
 }
 
-Result<OptionSet> resolve(std::string_view file, std::vector<NamedText> environment = {}, std::vector<NamedText> options = {}) {
+Result<OptionSet> resolve(std::string_view file, std::vector<NamedText> environment = {},
+                          std::vector<NamedText> options = {}) {
   ConfigSources s{"x.toml", file, environment, {}, options};
   return resolve_config(schema(), s);
 }
@@ -27,14 +34,16 @@ Result<OptionSet> resolve(std::string_view file, std::vector<NamedText> environm
 // Variables that Kubernetes sets in a pod for services named kvbm, kvbm-node and kvbm-a-b, and Docker in a linked
 // container.
 TEST(Config, what_describes_a_service_is_passed_over) {
-  const std::vector<NamedText> given = {{"KVBM_SERVICE_HOST", "10.0.0.1"}, {"KVBM_SERVICE_PORT", "7000"}, {"KVBM_SERVICE_PORT_DATA", "7000"},
-                                        {"KVBM_SERVICE_PORT_HTTP_METRICS", "9090"}, {"KVBM_PORT", "tcp://10.0.0.1:7000"},
-                                        {"KVBM_PORT_7000_TCP", "tcp://10.0.0.1:7000"}, {"KVBM_PORT_7000_TCP_PROTO", "tcp"},
-                                        {"KVBM_PORT_7000_TCP_PORT", "7000"}, {"KVBM_PORT_7000_TCP_ADDR", "10.0.0.1"},
-                                        {"KVBM_PORT_53_UDP", "udp://10.0.0.1:53"}, {"KVBM_PORT_9_SCTP_ADDR", "fd00::1"},
-                                        {"KVBM_NODE_SERVICE_HOST", "fd00::1"}, {"KVBM_NODE_SERVICE_PORT", "7000"},
-                                        {"KVBM_NODE_PORT", "tcp://[fd00::1]:7000"}, {"KVBM_NODE_PORT_7000_TCP_ADDR", "fd00::1"},
-                                        {"KVBM_A_B_PORT_1_TCP", "tcp://10.0.0.1:1"}, {"KVBM_A_PORT_1_PORT_2_TCP_PORT", "2"}};
+  const std::vector<NamedText> given = {
+      {"KVBM_SERVICE_HOST", "10.0.0.1"},           {"KVBM_SERVICE_PORT", "7000"},
+      {"KVBM_SERVICE_PORT_DATA", "7000"},          {"KVBM_SERVICE_PORT_HTTP_METRICS", "9090"},
+      {"KVBM_PORT", "tcp://10.0.0.1:7000"},        {"KVBM_PORT_7000_TCP", "tcp://10.0.0.1:7000"},
+      {"KVBM_PORT_7000_TCP_PROTO", "tcp"},         {"KVBM_PORT_7000_TCP_PORT", "7000"},
+      {"KVBM_PORT_7000_TCP_ADDR", "10.0.0.1"},     {"KVBM_PORT_53_UDP", "udp://10.0.0.1:53"},
+      {"KVBM_PORT_9_SCTP_ADDR", "fd00::1"},        {"KVBM_NODE_SERVICE_HOST", "fd00::1"},
+      {"KVBM_NODE_SERVICE_PORT", "7000"},          {"KVBM_NODE_PORT", "tcp://[fd00::1]:7000"},
+      {"KVBM_NODE_PORT_7000_TCP_ADDR", "fd00::1"}, {"KVBM_A_B_PORT_1_TCP", "tcp://10.0.0.1:1"},
+      {"KVBM_A_PORT_1_PORT_2_TCP_PORT", "2"}};
   for (const NamedText& variable : given) {
     const auto got = resolve("", {variable});
     EXPECT_TRUE(got.ok()) << variable.name << ": " << got.status().message();
@@ -43,9 +52,11 @@ TEST(Config, what_describes_a_service_is_passed_over) {
 }
 
 TEST(Config, what_only_looks_like_a_service_is_refused) {
-  const std::vector<NamedText> given = {{"KVBM_NODE_PORT", "7000"}, {"KVBM_PORT", ""}, {"KVBM_SERVICE", "x"}, {"KVBM_SERVICE_PORT_", "1"},
-                                        {"KVBM_SERVICE_HOSTS", "x"}, {"KVBM_PORT_7000", "1"}, {"KVBM_PORT_TCP", "1"},
-                                        {"KVBM_PORT_x_TCP", "1"}, {"KVBM_PORT_7000_TCP_", "1"}, {"KVBM_PORT_7000_TCP_NAME", "1"},
+  const std::vector<NamedText> given = {{"KVBM_NODE_PORT", "7000"},   {"KVBM_PORT", ""},
+                                        {"KVBM_SERVICE", "x"},        {"KVBM_SERVICE_PORT_", "1"},
+                                        {"KVBM_SERVICE_HOSTS", "x"},  {"KVBM_PORT_7000", "1"},
+                                        {"KVBM_PORT_TCP", "1"},       {"KVBM_PORT_x_TCP", "1"},
+                                        {"KVBM_PORT_7000_TCP_", "1"}, {"KVBM_PORT_7000_TCP_NAME", "1"},
                                         {"KVBM_PORT_7000_TCPS", "1"}, {"KVBM_PORTS", "tcp://10.0.0.1:7000"}};
   for (const NamedText& variable : given) {
     const Status s = resolve("", {variable}).status();
@@ -57,7 +68,8 @@ TEST(Config, what_only_looks_like_a_service_is_refused) {
 TEST(Config, an_option_that_is_named_like_a_service_is_that_option) {
   const std::vector<OptionRow> rows = {{"metrics.port", OptionType::count, "1", "", 0, 65535, {}, {}},
                                        {"node.service_host", OptionType::string, "", "", 0, 0, {}, {}}};
-  const std::vector<NamedText> given = {{"KVBM_METRICS_PORT", "9"}, {"KVBM_NODE_SERVICE_HOST", "a"}, {"KVBM_SERVICE_HOST", "b"}};
+  const std::vector<NamedText> given = {
+      {"KVBM_METRICS_PORT", "9"}, {"KVBM_NODE_SERVICE_HOST", "a"}, {"KVBM_SERVICE_HOST", "b"}};
   ConfigSources s{"", "", given, {}, {}};
   auto got = resolve_config(rows, s);
   ASSERT_TRUE(got.ok()) << got.status().message();
@@ -69,7 +81,8 @@ TEST(Config, an_option_that_is_named_like_a_service_is_that_option) {
 }
 
 TEST(Config, later_sources_win_and_each_value_knows_its_origin) {
-  auto got = resolve("threads = 3\n[host]\ncapacity = \"1GiB\"\n", {{"KVBM_THREADS", "4"}, {"HOME", "/"}}, {{"deadline", "250ms"}});
+  auto got = resolve("threads = 3\n[host]\ncapacity = \"1GiB\"\n", {{"KVBM_THREADS", "4"}, {"HOME", "/"}},
+                     {{"deadline", "250ms"}});
   ASSERT_TRUE(got.ok()) << got.status().message();
   auto& v = got.value().values;
   EXPECT_EQ(v["host.capacity"].number, uint64_t{1} << 30);

@@ -1,5 +1,5 @@
-// A process that confines itself while its ring is in use: the kernel refuses every io_uring_enter from then on. Nothing of
-// what was asked for before or after is lost.
+// A process that confines itself while its ring is in use: the kernel refuses every io_uring_enter from then on.
+// Nothing of what was asked for before or after is lost.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -29,8 +29,9 @@ class Confined {
   int run(int error) {
     OsFileOptions options;
     options.engine = IoEngineChoice::uring;
-    log_.set_sink([](void* said, const LogMessage& m) { static_cast<std::vector<std::string>*>(said)->emplace_back(m.text); }, &said_,
-                  LogLevel::warning);
+    log_.set_sink(
+        [](void* said, const LogMessage& m) { static_cast<std::vector<std::string>*>(said)->emplace_back(m.text); },
+        &said_, LogLevel::warning);
     options.log = &log_;
     auto made = make_os_file_system(executor_, options);
     if (!made.ok()) return kNoRing;
@@ -60,7 +61,8 @@ class Confined {
     for (uint64_t i = 0; i < kReads; ++i) {
       if (std::memcmp(place(i), memory_.get(), kBytes) != 0) return kWrong + 7;
     }
-    if (said_.size() != 1 || said_[0].find("(errno " + std::to_string(error) + ")") == std::string::npos) return kWrong + 8;
+    if (said_.size() != 1 || said_[0].find("(errno " + std::to_string(error) + ")") == std::string::npos)
+      return kWrong + 8;
     file_.reset();
     memory_.reset();
     directory.value().reset();
@@ -73,12 +75,14 @@ class Confined {
   void begin_write(uint64_t i) {
     const IoRun run{memory_.get(), kBytes};
     ++begun_;
-    file_->write(i * kBytes, {&run, 1}, [this](const Result<size_t>& moved) { ended(moved.ok() && moved.value() == kBytes); });
+    file_->write(i * kBytes, {&run, 1},
+                 [this](const Result<size_t>& moved) { ended(moved.ok() && moved.value() == kBytes); });
   }
   void begin_read(uint64_t i) {
     const IoRun run{place(i), kBytes};
     ++begun_;
-    file_->read(i * kBytes, {&run, 1}, [this](const Result<size_t>& moved) { ended(moved.ok() && moved.value() == kBytes); });
+    file_->read(i * kBytes, {&run, 1},
+                [this](const Result<size_t>& moved) { ended(moved.ok() && moved.value() == kBytes); });
   }
   void ended(bool well) {
     --begun_;

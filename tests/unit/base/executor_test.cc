@@ -129,7 +129,9 @@ TEST(ThreadExecutor, threads_are_named_and_block_signals) {
   EXPECT_TRUE(blocked);
 }
 
-TEST(ThreadExecutor, refuses_no_threads) { EXPECT_EQ(ThreadExecutor::create("x", 0).status().code(), Code::invalid_argument); }
+TEST(ThreadExecutor, refuses_no_threads) {
+  EXPECT_EQ(ThreadExecutor::create("x", 0).status().code(), Code::invalid_argument);
+}
 
 TEST(InlineExecutor, runs_nothing_until_driven_and_then_on_the_caller) {
   InlineExecutor executor;

@@ -23,21 +23,26 @@ class MachineLimitsTest : public ::testing::Test {
     std::ofstream(at) << text << "\n";
   }
   void machine(uint64_t total, uint64_t available) {
-    put("/proc/meminfo", "MemTotal:       " + std::to_string(total / 1024) + " kB\nMemFree:        1 kB\nMemAvailable:   " +
-                             std::to_string(available / 1024) + " kB");
+    put("/proc/meminfo", "MemTotal:       " + std::to_string(total / 1024) +
+                             " kB\nMemFree:        1 kB\nMemAvailable:   " + std::to_string(available / 1024) + " kB");
   }
   // Makes groups of version 2 only, mounted with `root` at /sys/fs/cgroup.
   void second_version(const std::string& group, const std::string& root = "/") {
     put("/proc/self/cgroup", "0::" + group);
-    put("/proc/self/mountinfo", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-                                "30 22 0:26 " + root + " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate");
+    put("/proc/self/mountinfo",
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        "30 22 0:26 " +
+            root + " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate");
   }
   // Makes groups of version 1, with the processors' controllers in one tree, and an empty tree of version 2 beside it.
   void first_version(const std::string& group, const std::string& root = "/") {
     put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:" + group + "\n2:cpu,cpuacct:" + group + "\n0::/");
-    put("/proc/self/mountinfo", "32 31 0:29 " + root + " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                                "35 31 0:32 " + root + " /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-                                "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw");
+    put("/proc/self/mountinfo", "32 31 0:29 " + root +
+                                    " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+                                    "35 31 0:32 " +
+                                    root +
+                                    " /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+                                    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw");
   }
   [[nodiscard]] MachineLimits read() const { return read_machine_limits(root_.path()); }
   [[nodiscard]] std::string at(const std::string& path) const { return root_.path() + path; }
@@ -85,7 +90,8 @@ TEST_F(MachineLimitsTest, the_first_version_tells_limit_and_use) {
   put("/sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "9223372036854771712");
   put("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", std::to_string(160 * kMiB));
   put("/sys/fs/cgroup/memory/docker/x/memory.usage_in_bytes", std::to_string(100 * kMiB));
-  put("/sys/fs/cgroup/memory/docker/x/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(30 * kMiB));
+  put("/sys/fs/cgroup/memory/docker/x/memory.stat",
+      "inactive_file 1\ntotal_inactive_file " + std::to_string(30 * kMiB));
   put("/sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us", "50000");
   put("/sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us", "100000");
   put("/sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_quota_us", "-1");
@@ -171,13 +177,15 @@ TEST_F(MachineLimitsTest, a_mount_point_with_a_space_is_read) {
 TEST_F(MachineLimitsTest, a_host_tier_that_exceeds_the_limit_is_told_in_one_sentence_with_the_remedy) {
   machine(8192 * kMiB, 6000 * kMiB);
   EXPECT_TRUE(check_host_capacity(8192 * kMiB, read()).ok());
-  EXPECT_NE(check_host_capacity(8193 * kMiB, read()).message().find("the memory of this machine, 8192 MiB"), std::string::npos);
+  EXPECT_NE(check_host_capacity(8193 * kMiB, read()).message().find("the memory of this machine, 8192 MiB"),
+            std::string::npos);
   second_version("/");
   put("/sys/fs/cgroup/memory.max", std::to_string(160 * kMiB));
   EXPECT_TRUE(check_host_capacity(160 * kMiB, read()).ok());
   const std::string said = check_host_capacity(1024 * kMiB, read()).message();
-  for (const std::string& part : {std::string("host.capacity"), std::string("1024 MiB"), std::string("160 MiB"),
-                                  at("/sys/fs/cgroup/memory.max"), std::string("lower host.capacity"), std::string("raise the limit")}) {
+  for (const std::string& part :
+       {std::string("host.capacity"), std::string("1024 MiB"), std::string("160 MiB"), at("/sys/fs/cgroup/memory.max"),
+        std::string("lower host.capacity"), std::string("raise the limit")}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << ": " << said;
   }
   EXPECT_EQ(said.find('\n'), std::string::npos);

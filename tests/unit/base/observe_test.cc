@@ -102,7 +102,8 @@ TEST(Log, is_off_by_default_and_passes_only_wanted_levels) {
       [](void* user, const LogMessage& m) {
         auto& out = *static_cast<std::string*>(user);
         out.append(m.component).append(" ").append(m.text);
-        for (size_t i = 0; i < m.n_fields; ++i) out.append(" ").append(m.fields[i].key).append("=").append(m.fields[i].value);
+        for (size_t i = 0; i < m.n_fields; ++i)
+          out.append(" ").append(m.fields[i].key).append("=").append(m.fields[i].value);
       },
       &got, LogLevel::info);
   log.write(LogLevel::debug, "disk", "no");

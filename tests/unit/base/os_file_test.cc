@@ -68,14 +68,20 @@ class OsFile : public testing::TestWithParam<Case> {
   Result<size_t> wait_read(File& file, uint64_t offset, std::vector<IoRun> runs) {
     Result<size_t> out = Status(Code::internal, "not run");
     bool ended = false;
-    file.read(offset, runs, [&](Result<size_t> r) { out = std::move(r); ended = true; });
+    file.read(offset, runs, [&](Result<size_t> r) {
+      out = std::move(r);
+      ended = true;
+    });
     EXPECT_TRUE(executor_.run_until([&] { return ended; }));
     return out;
   }
   Result<size_t> wait_write(File& file, uint64_t offset, std::vector<IoRun> runs) {
     Result<size_t> out = Status(Code::internal, "not run");
     bool ended = false;
-    file.write(offset, runs, [&](Result<size_t> r) { out = std::move(r); ended = true; });
+    file.write(offset, runs, [&](Result<size_t> r) {
+      out = std::move(r);
+      ended = true;
+    });
     EXPECT_TRUE(executor_.run_until([&] { return ended; }));
     return out;
   }
@@ -91,7 +97,8 @@ TEST_P(OsFile, reads_back_what_was_written_in_several_runs) {
   auto memory = staging(64 << 10);
   const auto data = pattern(32 << 10, 1);
   std::memcpy(memory.get(), data.data(), data.size());
-  auto wrote = wait_write(*file, 4096, {{memory.get(), 8192}, {memory.get() + 8192, 20480}, {memory.get() + 28672, 4096}});
+  auto wrote =
+      wait_write(*file, 4096, {{memory.get(), 8192}, {memory.get() + 8192, 20480}, {memory.get() + 28672, 4096}});
   ASSERT_TRUE(wrote.ok()) << wrote.status().message();
   EXPECT_EQ(wrote.value(), data.size());
   std::byte* target = memory.get() + (32 << 10);
@@ -140,7 +147,8 @@ TEST_P(OsFile, more_requests_than_the_ring_holds_all_complete_once) {
     });
   }
   ASSERT_TRUE(executor_.run_until([&] { return count == kRequests; }));
-  EXPECT_FALSE(executor_.run_until([] { return false; }, executor_.clock().now_ns() + 1'000'000));  // nothing more comes
+  EXPECT_FALSE(
+      executor_.run_until([] { return false; }, executor_.clock().now_ns() + 1'000'000));  // nothing more comes
   for (int n : ended) EXPECT_EQ(n, 1);
   std::vector<std::byte> back(data.size());
   ASSERT_EQ(file->read_now(0, back).value(), back.size());

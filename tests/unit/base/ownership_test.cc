@@ -92,7 +92,8 @@ TEST_F(Ownership, another_users_is_refused_with_whose_it_is) {
   if (!can_be_another_user()) GTEST_SKIP() << "only root can give a file away";
   ASSERT_TRUE(write_own_file(at("file"), "x"));
   ASSERT_EQ(chown(at("file").c_str(), kOtherUser, kOtherUser), 0);
-  expect_refused(check_own(opened(at("file")).get(), at("file"), Others::read), {"user 65534's", "chown 0 " + at("file")});
+  expect_refused(check_own(opened(at("file")).get(), at("file"), Others::read),
+                 {"user 65534's", "chown 0 " + at("file")});
   expect_refused(check_own_key(opened(at("file")).get(), at("file")), {"user 65534's"});
 }
 
@@ -143,7 +144,8 @@ TEST_F(Ownership, a_file_in_an_own_directory_that_others_may_write_is_refused) {
   auto directory = std::move(files_->open_directory(at("tier"), true)).value();
   ASSERT_TRUE(directory->open("segment", OpenMode::create, false).ok());
   ASSERT_EQ(chmod(at("tier/segment").c_str(), 0666), 0);
-  expect_refused(directory->open("segment", OpenMode::read_write, false).status(), {"chmod go-w " + at("tier/segment")});
+  expect_refused(directory->open("segment", OpenMode::read_write, false).status(),
+                 {"chmod go-w " + at("tier/segment")});
 }
 
 TEST_F(Ownership, a_lock_file_of_another_user_or_that_others_may_write_is_refused) {
@@ -237,7 +239,10 @@ bool let_read(const std::string& path, uint32_t user, uint16_t group = 0) {
     uint32_t version = 2;
     std::array<Entry, 5> entries;
   } list;
-  list.entries = {{{0x01, 4, UINT32_MAX}, {0x02, 4, user}, {0x04, group, UINT32_MAX}, {0x10, 4, UINT32_MAX},
+  list.entries = {{{0x01, 4, UINT32_MAX},
+                   {0x02, 4, user},
+                   {0x04, group, UINT32_MAX},
+                   {0x10, 4, UINT32_MAX},
                    {0x20, 0, UINT32_MAX}}};
   return setxattr(path.c_str(), "system.posix_acl_access", &list, sizeof list, 0) == 0;
 }

@@ -20,7 +20,10 @@ Status write(SimExecutor& sim, File& file, uint64_t offset, std::vector<std::byt
   Status out(Code::internal, "not run");
   bool ended = false;
   const IoRun run{data.data(), data.size()};
-  file.write(offset, {&run, 1}, [&](Result<size_t> r) { out = r.status(); ended = true; });
+  file.write(offset, {&run, 1}, [&](Result<size_t> r) {
+    out = r.status();
+    ended = true;
+  });
   EXPECT_TRUE(sim.run_until([&] { return ended; }));
   return out;
 }

@@ -14,7 +14,8 @@ namespace {
 size_t resident_pages(std::span<uint64_t> array) {
   std::vector<unsigned char> pages((array.size_bytes() + 4095) / 4096);
   EXPECT_EQ(mincore(array.data(), array.size_bytes(), pages.data()), 0);
-  return static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
+  return static_cast<size_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
 }
 
 TEST(ZeroedArray, is_zero_and_takes_memory_where_it_is_used) {
@@ -27,7 +28,8 @@ TEST(ZeroedArray, is_zero_and_takes_memory_where_it_is_used) {
   array.all().back() = 2;
   EXPECT_GE(resident_pages(array.all()), 2U);
   EXPECT_LE(resident_pages(array.all()), 2 * page);
-  EXPECT_EQ(std::count(array.all().begin() + 1, array.all().end() - 1, 0U), static_cast<std::ptrdiff_t>(array.size() - 2));
+  EXPECT_EQ(std::count(array.all().begin() + 1, array.all().end() - 1, 0U),
+            static_cast<std::ptrdiff_t>(array.size() - 2));
 }
 
 TEST(ZeroedArray, of_nothing_has_nothing) {

@@ -43,9 +43,10 @@ TEST(GpuBenchmark, tells_a_driver_that_fails_and_gives_no_figures) {
     fake.fail("cuMemAlloc", nth, device::kCuOutOfMemory, 1000);
     const Status status = bench_gpu(fake.driver(), small()).status();
     EXPECT_EQ(status.code(), Code::no_memory);
-    EXPECT_NE(status.message().find(nth == 3 ? "--bytes asks for more than there is: 4194304 bytes of the device's memory"
-                                             : "no memory of the device: "),
-              std::string::npos)
+    EXPECT_NE(
+        status.message().find(nth == 3 ? "--bytes asks for more than there is: 4194304 bytes of the device's memory"
+                                       : "no memory of the device: "),
+        std::string::npos)
         << status.message();
     EXPECT_NE(status.message().find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos) << status.message();
     expect_nothing_left(fake);
@@ -58,8 +59,9 @@ TEST(GpuBenchmark, says_of_bytes_that_the_host_has_not_that_they_were_asked_for)
   GpuOptions options = small();
   options.bytes = 1ULL << 60;
   const Status status = bench_gpu(fake.driver(), options).status();
-  EXPECT_NE(status.message().find("--bytes asks for more than there is: 1152921504606846976 bytes of the host's memory"),
-            std::string::npos)
+  EXPECT_NE(
+      status.message().find("--bytes asks for more than there is: 1152921504606846976 bytes of the host's memory"),
+      std::string::npos)
       << status.message();
   expect_nothing_left(fake);
 }

@@ -151,7 +151,8 @@ void churn(uint32_t pools, const char* policy) {
         if (table->allocate(0, slots, nullptr, i) != Code::ok) continue;
         EXPECT_EQ(table->complete(slots), Code::ok);
         const auto keys = keys_of((t + 1) << 32 | i * 8, slots.size());
-        EXPECT_EQ(table->publish(slots, {.keys = keys, .lineage = Lineage::chain, .first_parent = last, .tick = i}, {}), Code::ok);
+        EXPECT_EQ(table->publish(slots, {.keys = keys, .lineage = Lineage::chain, .first_parent = last, .tick = i}, {}),
+                  Code::ok);
         stored += slots.size();
         for (size_t k = 0; k < slots.size(); ++k) {
           if ((i + k) % 7 != 0) table->set_flags(slots[k], kBelow);

@@ -187,8 +187,8 @@ TEST(HoldTable, no_hold_of_a_batch_ends_while_it_is_used) {
       for (int i = 0; i < 20000 && !stop; ++i) {
         const Code code = holds.use_all(mine, HoldKind::reading, slots, [&] {
           Hold hold;
-          const bool all = std::all_of(mine.begin(), mine.end(),
-                                       [&](HoldValue v) { return holds.resolve(v, &hold) == Code::ok; });
+          const bool all =
+              std::all_of(mine.begin(), mine.end(), [&](HoldValue v) { return holds.resolve(v, &hold) == Code::ok; });
           return all ? Code::ok : Code::internal;
         });
         ASSERT_NE(code, Code::internal);

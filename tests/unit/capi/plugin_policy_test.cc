@@ -40,7 +40,11 @@ struct StrictLru {
 StrictLru& lru(void* policy) { return *static_cast<StrictLru*>(policy); }
 
 const kvbm_policy_table_t kTable = {
-    sizeof(kvbm_policy_table_t), 0, "strict", [](void* user, uint32_t) { return user; }, [](void*) {},
+    sizeof(kvbm_policy_table_t),
+    0,
+    "strict",
+    [](void* user, uint32_t) { return user; },
+    [](void*) {},
     [](void* policy, const uint32_t* slots, const uint64_t*, size_t n, uint32_t tick) {
       lru(policy).tick(tick);
       for (size_t i = 0; i < n; ++i) {
@@ -71,11 +75,12 @@ const kvbm_policy_table_t kTable = {
     [](void* policy, uint32_t slot) { lru(policy).complaints += lru(policy).remove(slot) ? 0 : 1; }};
 
 std::unique_ptr<BlockTable> table_of(uint32_t slots, StrictLru& policy) {
-  auto made = BlockTable::create({.slots = slots, .policy = "strict",
-                                  .make = [&policy](std::string_view, std::span<policy::Facts> facts,
-                                                    const policy::Residents& residents) {
-                                    return make_plugin_policy(kTable, &policy, facts, residents);
-                                  }});
+  auto made = BlockTable::create(
+      {.slots = slots,
+       .policy = "strict",
+       .make = [&policy](std::string_view, std::span<policy::Facts> facts, const policy::Residents& residents) {
+         return make_plugin_policy(kTable, &policy, facts, residents);
+       }});
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
 }
@@ -136,11 +141,12 @@ class Racing final : public policy::EvictionPolicy {
 
 TEST(PluginPolicy, choices_that_a_lookup_takes_before_they_go_come_back) {
   StrictLru policy;
-  auto made = BlockTable::create({.slots = 16, .policy = "strict",
-                                  .make = [&policy](std::string_view, std::span<policy::Facts> facts,
-                                                    const policy::Residents& residents) {
-                                    return std::make_unique<Racing>(make_plugin_policy(kTable, &policy, facts, residents));
-                                  }});
+  auto made = BlockTable::create(
+      {.slots = 16,
+       .policy = "strict",
+       .make = [&policy](std::string_view, std::span<policy::Facts> facts, const policy::Residents& residents) {
+         return std::make_unique<Racing>(make_plugin_policy(kTable, &policy, facts, residents));
+       }});
   ASSERT_TRUE(made.ok());
   BlockTable& table = *made.value();
   table.release(block::store(table, block::keys_of(0, 16), 1), 1);

@@ -19,17 +19,18 @@ struct SlowToForget {
   std::promise<void> go_on;
 };
 
-const kvbm_tier_table_t kTable = {
-    sizeof(kvbm_tier_table_t), 1, "slow to forget",
-    [](void*, const uint8_t (*)[32], size_t, uint8_t*, uint32_t*, uint64_t*) {},
-    [](void*, const kvbm_tier_item_t*, size_t, uint64_t, kvbm_status_t*) {},
-    [](void*, kvbm_tier_item_t*, size_t, uint64_t, kvbm_status_t*) {},
-    [](void* user, const uint8_t (*)[32], size_t) {
-      auto& plugin = *static_cast<SlowToForget*>(user);
-      plugin.asked.set_value(std::this_thread::get_id());
-      plugin.go_on.get_future().wait();
-    },
-    [](void*, uint64_t*, uint64_t*, uint64_t*) {}};
+const kvbm_tier_table_t kTable = {sizeof(kvbm_tier_table_t),
+                                  1,
+                                  "slow to forget",
+                                  [](void*, const uint8_t (*)[32], size_t, uint8_t*, uint32_t*, uint64_t*) {},
+                                  [](void*, const kvbm_tier_item_t*, size_t, uint64_t, kvbm_status_t*) {},
+                                  [](void*, kvbm_tier_item_t*, size_t, uint64_t, kvbm_status_t*) {},
+                                  [](void* user, const uint8_t (*)[32], size_t) {
+                                    auto& plugin = *static_cast<SlowToForget*>(user);
+                                    plugin.asked.set_value(std::this_thread::get_id());
+                                    plugin.go_on.get_future().wait();
+                                  },
+                                  [](void*, uint64_t*, uint64_t*, uint64_t*) {}};
 
 class PluginTierEnds : public ::testing::Test {
  protected:

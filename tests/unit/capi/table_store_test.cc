@@ -35,12 +35,14 @@ struct World {
 };
 World* world = nullptr;
 
-kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t, kvbm_store_facts_t* facts, void** out, char message[256]) {
+kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t, kvbm_store_facts_t* facts, void** out,
+                         char message[256]) {
   ++world->opened;
   world->config = config;
   facts->features = world->features;
   facts->concurrency = 3;
-  std::snprintf(facts->description, sizeof facts->description, "%s://%s%s\n", config->scheme, config->authority, config->path);
+  std::snprintf(facts->description, sizeof facts->description, "%s://%s%s\n", config->scheme, config->authority,
+                config->path);
   if (world->opens != KVBM_OK) std::snprintf(message, 256, "the bucket is not there; make it");
   *out = world;
   return world->opens;
@@ -48,14 +50,18 @@ kvbm_status_t open_store(const kvbm_store_config_t* config, uint64_t, kvbm_store
 
 void start_ops(void* store, kvbm_store_op_t* const* ops, size_t n) {
   auto* const w = static_cast<World*>(store);
-  const auto finish = [w](kvbm_store_op_t* op, kvbm_status_t status) { w->config->finished(w->config->context, op, status); };
+  const auto finish = [w](kvbm_store_op_t* op, kvbm_status_t status) {
+    w->config->finished(w->config->context, op, status);
+  };
   for (size_t i = 0; i < n; ++i) {
     ++w->started;
     kvbm_store_op_t* const op = ops[i];
     if (op->kind == KVBM_STORE_GET) std::memset(op->data, 7, op->bytes);
     op->done = op->bytes;
     switch (w->does.load()) {
-      case Does::finishes: finish(op, KVBM_OK); break;
+      case Does::finishes:
+        finish(op, KVBM_OK);
+        break;
       case Does::twice: {
         finish(op, KVBM_OK);
         finish(op, KVBM_OK);
@@ -98,13 +104,15 @@ void cancel_op(void* store, kvbm_store_op_t* op) {
 
 void close_store(void* store) { ++static_cast<World*>(store)->closed; }
 
-const kvbm_store_table_t kTable{sizeof kTable, KVBM_STORE_ABI, "test", nullptr, 0, open_store, start_ops, cancel_op, close_store};
+const kvbm_store_table_t kTable{sizeof kTable, KVBM_STORE_ABI, "test",    nullptr,    0,
+                                open_store,    start_ops,      cancel_op, close_store};
 
 class TableStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { world = &world_; }
   std::unique_ptr<TableStore> open() {
-    auto opened = TableStore::open(kTable, {"test", "bucket", "", "", "/prefix", {{"region", "here"}}}, nullptr, 1'000'000'000);
+    auto opened =
+        TableStore::open(kTable, {"test", "bucket", "", "", "/prefix", {{"region", "here"}}}, nullptr, 1'000'000'000);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     return std::move(opened).value();
   }

@@ -156,8 +156,10 @@ TEST(Handshake, a_side_that_protects_and_one_that_does_not_refuse_each_other_and
     EXPECT_EQ(p.initiator.code(), Code::not_permitted);
     const std::string here = first ? "authenticate" : "off";
     const std::string there = first ? "off" : "authenticate";
-    EXPECT_NE(p.initiator.message().find("here " + here + ", there " + there), std::string::npos) << p.initiator.message();
-    EXPECT_NE(p.responder.message().find("here " + there + ", there " + here), std::string::npos) << p.responder.message();
+    EXPECT_NE(p.initiator.message().find("here " + here + ", there " + there), std::string::npos)
+        << p.initiator.message();
+    EXPECT_NE(p.responder.message().find("here " + there + ", there " + here), std::string::npos)
+        << p.responder.message();
     EXPECT_NE(p.responder.message().find("node.protect"), std::string::npos);
   }
 }

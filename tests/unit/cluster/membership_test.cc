@@ -86,7 +86,8 @@ TEST(Membership, a_member_comes_back_from_its_line) {
 }
 
 TEST(Membership, changes_say_who_joined_left_restarted_and_moved) {
-  const auto before = parsed("name=a address=h:1\nname=b address=h:2\nname=c address=h:3\nname=d address=h:4\n").value();
+  const auto before =
+      parsed("name=a address=h:1\nname=b address=h:2\nname=c address=h:3\nname=d address=h:4\n").value();
   const auto after =
       parsed("name=a address=h:1\nname=b address=h:2 incarnation=5\nname=c address=h:9\nname=e address=h:5\n").value();
   std::map<std::string, Kind> kinds;

@@ -231,9 +231,8 @@ TEST(PeerLink, a_lookup_passes_fetches) {
     ASSERT_TRUE(p.until([&] { return found != 0; }));
     EXPECT_EQ(found, 3U);
     EXPECT_FALSE(fetches.back()->done);
-    ASSERT_TRUE(p.until([&] {
-      return std::all_of(fetches.begin(), fetches.end(), [](const auto& one) { return one->done; });
-    }));
+    ASSERT_TRUE(p.until(
+        [&] { return std::all_of(fetches.begin(), fetches.end(), [](const auto& one) { return one->done; }); }));
     for (const auto& one : fetches) {
       for (const FetchItem& item : one->items) ASSERT_EQ(item.status, Code::ok);
     }

@@ -37,8 +37,9 @@ TEST(PoolKey, has_the_form_that_is_written_down) {
 }
 
 TEST(PoolKey, what_somebody_thought_of_is_refused_with_how_to_make_one) {
-  for (const std::string& text : {std::string(), std::string("secret"), std::string("correct horse battery staple, and more"),
-                                  std::string(64, 'f'), std::string(1000, 'x'), std::string("kvbm-pool-key-2:00:00")}) {
+  for (const std::string& text :
+       {std::string(), std::string("secret"), std::string("correct horse battery staple, and more"),
+        std::string(64, 'f'), std::string(1000, 'x'), std::string("kvbm-pool-key-2:00:00")}) {
     const auto key = parse_pool_key(text);
     ASSERT_FALSE(key.ok()) << text;
     EXPECT_EQ(key.status().code(), Code::invalid_argument);

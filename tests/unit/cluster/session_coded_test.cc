@@ -187,15 +187,33 @@ TEST(SessionCoded, what_belongs_to_another_pull_is_refused) {
       ASSERT_TRUE(coded.ok()) << coded.status().message();
       SliceInSlot want = s.slice;
       switch (what) {
-        case 0: ++want.head.session; break;
-        case 1: ++want.head.tag; break;
-        case 2: want.head.request.bytes[3] ^= 1; break;
-        case 3: ++want.head.slice; break;
-        case 4: ++want.head.extent.layer; break;
-        case 5: ++want.head.extent.first_head; break;
-        case 6: ++want.head.extent.component; break;
-        case 7: ++want.head.extent.range.begin, ++want.head.extent.range.end; break;
-        default: want.model[0] ^= 1; break;
+        case 0:
+          ++want.head.session;
+          break;
+        case 1:
+          ++want.head.tag;
+          break;
+        case 2:
+          want.head.request.bytes[3] ^= 1;
+          break;
+        case 3:
+          ++want.head.slice;
+          break;
+        case 4:
+          ++want.head.extent.layer;
+          break;
+        case 5:
+          ++want.head.extent.first_head;
+          break;
+        case 6:
+          ++want.head.extent.component;
+          break;
+        case 7:
+          ++want.head.extent.range.begin, ++want.head.extent.range.end;
+          break;
+        default:
+          want.model[0] ^= 1;
+          break;
       }
       const auto front = [](const SliceInSlot& slice) {
         SliceHead head = slice.head;

@@ -201,7 +201,11 @@ TEST(SessionFacts, models_that_differ_are_named_by_whoever_knows_a_name) {
   here.model_name = "one\n";
   Facts there;
   there.model[0] = 2;
-  EXPECT_EQ(here, [&] { Facts same = here; same.model_name = ""; return same; }()) << "a name is no fact";
+  EXPECT_EQ(here, [&] {
+    Facts same = here;
+    same.model_name = "";
+    return same;
+  }()) << "a name is no fact";
   std::string said = check_same(there, here, "x").message();
   EXPECT_NE(said.find("01000000000000000000000000000000 (\"one?\") at"), std::string::npos) << said;
   EXPECT_NE(said.find("02000000000000000000000000000000 here"), std::string::npos) << said;

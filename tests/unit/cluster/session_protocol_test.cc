@@ -365,7 +365,8 @@ TEST(Session, an_offer_ends_as_the_connection_of_a_decode_process_that_died) {
   p.publish_all(0);
   p.run(10);
   ASSERT_EQ(p.senders[0]->offers_ended.count(request_id(1)), 1U);
-  expect_says(p.senders[0]->offers_ended.at(request_id(1)), Code::owner_gone, "the connection to a decode rank is gone");
+  expect_says(p.senders[0]->offers_ended.at(request_id(1)), Code::owner_gone,
+              "the connection to a decode rank is gone");
 }
 
 TEST(Session, a_peer_that_dies_later_costs_the_session_once) {

@@ -90,7 +90,8 @@ TEST(SessionShared, whoever_cannot_share_gets_payloads_over_the_link) {
       {"another machine", [](Pair& p) { p.decode->mover.machine = 2; }, 2},
       {"the system does not allow it", [](Pair& p) { p.decode->mover.refuses_to_map = true; }, 2},
       {"the decode side is told not to", [](Pair& p) { p.decode->mover.machine = 0; }, 0},
-      {"the prefill side is told not to", [](Pair& p) { p.senders[0]->mover.machine = p.senders[1]->mover.machine = 0; }, 0},
+      {"the prefill side is told not to",
+       [](Pair& p) { p.senders[0]->mover.machine = p.senders[1]->mover.machine = 0; }, 0},
       {"an older library", [](Pair& p) { p.net.ways = false; }, 0},
       {"leaves of many runs", [](Pair& p) { p.net.grains = false; }, 0},
   };

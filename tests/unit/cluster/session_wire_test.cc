@@ -46,7 +46,9 @@ std::vector<std::pair<Type, Body>> all() {
   Published published;
   published.entries = {{0, 10, 20, {100, 228}}, {2, 0, 6, {0, 12345}}};
   Pull pull;
-  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}, {79, 3, {0, 0, 0, 1, {0, 64}, 16}, kWayShared}};
+  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}},
+                  {78, 2, {1, 3, 0, 4, {0, 1}}},
+                  {79, 3, {0, 0, 0, 1, {0, 64}, 16}, kWayShared}};
   return {{Type::open, open()},
           {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts()}},
           {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts(), {16 | Accept::kOnDevice, 64, 0}, kWayShared}},

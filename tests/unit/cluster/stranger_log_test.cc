@@ -86,7 +86,8 @@ TEST(StrangerLog, says_few_lines_of_many_and_how_many_were_left_out) {
 }
 
 TEST(StrangerLog, who_comes_and_leaves_or_says_nothing_was_not_refused) {
-  for (const Code code : {Code::closed, Code::owner_gone, Code::deadline, Code::no_room}) EXPECT_FALSE(is_refusal(code));
+  for (const Code code : {Code::closed, Code::owner_gone, Code::deadline, Code::no_room})
+    EXPECT_FALSE(is_refusal(code));
   for (const Code code : {Code::not_permitted, Code::mismatch, Code::newer_version, Code::damaged}) {
     EXPECT_TRUE(is_refusal(code));
   }

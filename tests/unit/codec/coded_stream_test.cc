@@ -46,8 +46,14 @@ Status decode(ConstBytes stream, std::vector<std::byte>& out, bool allow_lossy =
   return view.value().decode(allow_lossy, out, workspace);
 }
 
-constexpr LeafForm kForms[] = {{}, {Element::bf16, 64, 0}, {Element::bf16, 64, 512}, {Element::bf16, 192, 512}, {Element::bf16, 64, 16},
-                               {Element::bf16, 40'000, 3}, {Element::bf16, 1000, UINT32_MAX}, {Element::fp32, UINT32_MAX, UINT32_MAX}};
+constexpr LeafForm kForms[] = {{},
+                               {Element::bf16, 64, 0},
+                               {Element::bf16, 64, 512},
+                               {Element::bf16, 192, 512},
+                               {Element::bf16, 64, 16},
+                               {Element::bf16, 40'000, 3},
+                               {Element::bf16, 1000, UINT32_MAX},
+                               {Element::fp32, UINT32_MAX, UINT32_MAX}};
 constexpr Mode kModes[] = {Mode::off, Mode::fast, Mode::standard, Mode::max, Mode::zstd};
 
 TEST(CodedStream, gives_back_every_byte_of_any_size_and_form) {
@@ -113,7 +119,8 @@ TEST(CodedStream, finds_leaves_that_changed_places) {
   const auto raw = bf16_like(65536, 4);
   Made made = encode({}, Mode::off, raw);
   const size_t head = made.stream.size() - raw.size();
-  std::swap_ranges(made.stream.begin() + static_cast<ptrdiff_t>(head), made.stream.begin() + static_cast<ptrdiff_t>(head + 65536),
+  std::swap_ranges(made.stream.begin() + static_cast<ptrdiff_t>(head),
+                   made.stream.begin() + static_cast<ptrdiff_t>(head + 65536),
                    made.stream.begin() + static_cast<ptrdiff_t>(head + 65536));
   std::vector<std::byte> out;
   EXPECT_EQ(decode(made.stream, out).code(), Code::damaged);
@@ -211,7 +218,8 @@ TEST(StreamCut, has_whole_heads_or_equal_pieces_of_one) {
   EXPECT_EQ(cut({}, 150'000), (List{65536, 65536, 18928}));
   EXPECT_EQ(cut({Element::bf16, 64, 0}, 150'000), (List{65536, 65536, 18928}));
   EXPECT_EQ(cut({Element::bf16, 192, 0}, 150'000), (List{65280, 65280, 19440}));
-  EXPECT_EQ(cut({Element::bf16, 192, 512}, 2 * 196'608), (List{49152, 49152, 49152, 49152, 49152, 49152, 49152, 49152}));
+  EXPECT_EQ(cut({Element::bf16, 192, 512}, 2 * 196'608),
+            (List{49152, 49152, 49152, 49152, 49152, 49152, 49152, 49152}));
   EXPECT_EQ(cut({Element::bf16, 64, 100}, 40'000), (List{40'000}));
   EXPECT_EQ(cut({Element::bf16, 64, 100}, 100'000), (List{64'000, 36'000}));
 }

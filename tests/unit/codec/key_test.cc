@@ -35,7 +35,8 @@ NamespaceId some_namespace() {
 
 Key chained(const NamespaceId& ns, const Key* previous, std::span<const uint32_t> tokens, ConstBytes extra = {}) {
   Key key;
-  EXPECT_EQ(chained_keys(ns, previous, tokens, static_cast<uint32_t>(tokens.size()), {&extra, 1}, {&key, 1}).value(), 1U);
+  EXPECT_EQ(chained_keys(ns, previous, tokens, static_cast<uint32_t>(tokens.size()), {&extra, 1}, {&key, 1}).value(),
+            1U);
   return key;
 }
 
@@ -52,7 +53,8 @@ Key engine(const NamespaceId& ns, ConstBytes hash) {
 }
 
 // The formula of lib/codec/README.md, assembled byte by byte.
-Key by_formula(char tag, const NamespaceId& ns, const Key& previous, std::span<const uint32_t> tokens, ConstBytes extra) {
+Key by_formula(char tag, const NamespaceId& ns, const Key& previous, std::span<const uint32_t> tokens,
+               ConstBytes extra) {
   std::vector<std::byte> input{static_cast<std::byte>(tag), std::byte{1}, std::byte{0}, std::byte{0}};
   const auto put = [&input](const void* data, size_t bytes) {
     const auto* from = static_cast<const std::byte*>(data);
@@ -133,7 +135,8 @@ TEST(Keys, of_a_chain_do_not_depend_on_where_it_was_cut) {
     std::vector<Key> parts(10);
     ASSERT_TRUE(chained_keys(ns, nullptr, std::span(tokens).first(16 * cut), 16, {}, parts).ok());
     const Key previous = parts[cut - 1];
-    ASSERT_TRUE(chained_keys(ns, &previous, std::span(tokens).subspan(16 * cut), 16, {}, std::span(parts).subspan(cut)).ok());
+    ASSERT_TRUE(
+        chained_keys(ns, &previous, std::span(tokens).subspan(16 * cut), 16, {}, std::span(parts).subspan(cut)).ok());
     EXPECT_EQ(parts, whole) << "cut after block " << cut;
   }
 }

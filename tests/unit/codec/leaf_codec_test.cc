@@ -107,7 +107,8 @@ TEST(LeafCodec, real_kv_is_coded_by_exponents) {
   std::vector<std::byte> room(encode_room(raw.size()) + 64);
   auto* const aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(room.data()), 64));
   for (const Mode mode : {Mode::fast, Mode::standard, Mode::max}) {
-    const auto coded = encode_leaf({Element::bf16, 64, 512}, mode, raw, leaf_hash(raw), {aligned, encode_room(raw.size())}, workspace);
+    const auto coded =
+        encode_leaf({Element::bf16, 64, 512}, mode, raw, leaf_hash(raw), {aligned, encode_room(raw.size())}, workspace);
     ASSERT_TRUE(coded.ok());
     EXPECT_EQ(coded.value().codec, LeafCodec::planar);
   }
@@ -119,7 +120,8 @@ TEST(LeafCodec, rows_that_only_seem_equal_are_not_all_compared) {
   constexpr uint32_t kRow = 32;  // values
   auto raw = random_bytes(kMaxLeafBytes, kSeed);
   for (size_t at = 0; at < raw.size(); at += 2 * kRow) {
-    for (const size_t same : {0U, 24U, 48U}) std::fill_n(raw.begin() + static_cast<ptrdiff_t>(at + same), 16, std::byte{0});
+    for (const size_t same : {0U, 24U, 48U})
+      std::fill_n(raw.begin() + static_cast<ptrdiff_t>(at + same), 16, std::byte{0});
   }
   LeafRows rows;
   std::vector<std::byte> different(raw.size());
@@ -127,7 +129,8 @@ TEST(LeafCodec, rows_that_only_seem_equal_are_not_all_compared) {
   EXPECT_LT(rows.different, 128U) << "given up early";
   std::copy_n(raw.begin(), raw.size() / 2, raw.begin() + static_cast<ptrdiff_t>(raw.size() / 2));
   for (size_t at = 0; at < raw.size(); at += 2 * kRow) raw[at] = static_cast<std::byte>(at / (2 * kRow) % 512 % 251);
-  for (size_t at = 0; at < raw.size(); at += 2 * kRow) raw[at + 1] = static_cast<std::byte>(at / (2 * kRow) % 512 / 251);
+  for (size_t at = 0; at < raw.size(); at += 2 * kRow)
+    raw[at + 1] = static_cast<std::byte>(at / (2 * kRow) % 512 / 251);
   EXPECT_TRUE(find_equal_rows({Element::bf16, kRow, 1024}, raw, rows, different.data()));
   EXPECT_EQ(rows.different, 512U);
 }
@@ -148,9 +151,7 @@ void expect_constants_to_vanish(Element element, Mode mode) {
   }
 }
 
-bool only_by_zstd(Element element, Mode mode) {
-  return mode == Mode::zstd || !planar_fits(element);
-}
+bool only_by_zstd(Element element, Mode mode) { return mode == Mode::zstd || !planar_fits(element); }
 
 TEST(LeafCodec, constants_nearly_vanish) {
   for (const Element element : kElements) {

@@ -41,7 +41,8 @@ Bytes sample(Element element, size_t first, size_t count) {
   static const Bytes bf16 = file("/kv/smollm2_bf16.bin");
   EXPECT_FALSE(bf16.empty());
   if (element == Element::bf16) {
-    return {bf16.begin() + static_cast<ptrdiff_t>(2 * first), bf16.begin() + static_cast<ptrdiff_t>(2 * (first + count))};
+    return {bf16.begin() + static_cast<ptrdiff_t>(2 * first),
+            bf16.begin() + static_cast<ptrdiff_t>(2 * (first + count))};
   }
   Bytes out(count * element_bytes(element));
   for (size_t i = 0; i < count; ++i) {
@@ -53,7 +54,8 @@ Bytes sample(Element element, size_t first, size_t count) {
       return std::min(exponent > below ? exponent - below : 0, limit);
     };
     if (element == Element::fp16) {
-      store_le(out.data() + 2 * i, static_cast<uint16_t>(sign << 15 | rebased(112, 30) << 10 | mantissa << 3 | (i & 7)));
+      store_le(out.data() + 2 * i,
+               static_cast<uint16_t>(sign << 15 | rebased(112, 30) << 10 | mantissa << 3 | (i & 7)));
     } else if (element == Element::fp32) {
       store_le(out.data() + 4 * i, value << 16 | ((static_cast<uint32_t>(i) * 2654435761U) >> 16));
     } else if (element == Element::fp8_e4m3) {
@@ -293,7 +295,8 @@ TEST(Planar, signs_that_stay_are_coded_by_max_and_of_fp16_by_default) {
     }
     EXPECT_EQ(kSignsShape, max.stored[kShapeAt]) << static_cast<int>(element);
     if (element != Element::fp16) {
-      EXPECT_LT(max.stored.size() + count / 16, standard.stored.size()) << static_cast<int>(element);  // half a bit each
+      EXPECT_LT(max.stored.size() + count / 16, standard.stored.size())
+          << static_cast<int>(element);  // half a bit each
     }
     agree({element, 64, 512}, Mode::standard, raw);
     agree({element, 64, 512}, Mode::max, raw);
@@ -434,19 +437,26 @@ TEST(Planar, golden_leaves_decode_and_are_still_written) {
     bool written = true;  // false: by an earlier version, and read still
   };
   constexpr Golden kGolden[] = {
-      {"bf16-fast", Element::bf16, Mode::fast, 64, 1024},      {"bf16-default", Element::bf16, Mode::standard, 64, 2000},
-      {"bf16-max", Element::bf16, Mode::max, 96, 2000},        {"fp16-default", Element::fp16, Mode::standard, 64, 1024, false, false},
+      {"bf16-fast", Element::bf16, Mode::fast, 64, 1024},
+      {"bf16-default", Element::bf16, Mode::standard, 64, 2000},
+      {"bf16-max", Element::bf16, Mode::max, 96, 2000},
+      {"fp16-default", Element::fp16, Mode::standard, 64, 1024, false, false},
       {"fp16-default-signs", Element::fp16, Mode::standard, 64, 1024, true},
-      {"fp32-default", Element::fp32, Mode::standard, 64, 600}, {"e4m3-default", Element::fp8_e4m3, Mode::standard, 64, 2048},
-      {"e5m2-default", Element::fp8_e5m2, Mode::standard, 80, 2050}, {"bf16-rows", Element::bf16, Mode::standard, 64, 3072},
+      {"fp32-default", Element::fp32, Mode::standard, 64, 600},
+      {"e4m3-default", Element::fp8_e4m3, Mode::standard, 64, 2048},
+      {"e5m2-default", Element::fp8_e5m2, Mode::standard, 80, 2050},
+      {"bf16-rows", Element::bf16, Mode::standard, 64, 3072},
       {"bf16-zstd", Element::bf16, Mode::zstd, 64, 1024},
-      {"bf16-signs", Element::bf16, Mode::max, 64, 2000, true}, {"fp16-signs", Element::fp16, Mode::max, 64, 1024, true},
-      {"e4m3-signs", Element::fp8_e4m3, Mode::max, 80, 2048, true}, {"e5m2-signs", Element::fp8_e5m2, Mode::max, 64, 2050, true},
+      {"bf16-signs", Element::bf16, Mode::max, 64, 2000, true},
+      {"fp16-signs", Element::fp16, Mode::max, 64, 1024, true},
+      {"e4m3-signs", Element::fp8_e4m3, Mode::max, 80, 2048, true},
+      {"e5m2-signs", Element::fp8_e5m2, Mode::max, 64, 2050, true},
   };
   for (const Golden& golden : kGolden) {
     Bytes raw = golden.signs ? with_kept_signs(golden.element, golden.row, golden.count)
                              : sample(golden.element, 12288, golden.count);
-    if (std::string(golden.name) == "bf16-rows") std::copy_n(raw.begin(), raw.size() / 2, raw.begin() + static_cast<ptrdiff_t>(raw.size() / 2));
+    if (std::string(golden.name) == "bf16-rows")
+      std::copy_n(raw.begin(), raw.size() / 2, raw.begin() + static_cast<ptrdiff_t>(raw.size() / 2));
     const std::string path = std::string("/golden/leaf-v1-") + golden.name + ".bin";
     const Coded now = code({golden.element, golden.row, 16}, golden.mode, raw);
     EXPECT_TRUE(!golden.written || golden.signs == (now.stored[kShapeAt] == kSignsShape)) << path;

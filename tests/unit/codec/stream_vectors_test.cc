@@ -1,4 +1,5 @@
-// Coded streams that are kept in tests/data/vectors/codec.json (make_codec_vectors.py): what once was coded stays readable.
+// Coded streams that are kept in tests/data/vectors/codec.json (make_codec_vectors.py): what once was coded stays
+// readable.
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
 
@@ -22,7 +23,8 @@ nlohmann::json vectors() {
 
 std::vector<std::byte> from_hex(const std::string& hex) {
   std::vector<std::byte> out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) out.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    out.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return out;
 }
 

@@ -210,7 +210,7 @@ TEST(Golden, coded_and_sealed_record_v1) {
     const ConstBytes payload = ConstBytes(bytes).subspan(view.value().head_bytes());
     ASSERT_EQ(payload.size(), view.value().header().stored_bytes);
     coded_records::Record coded{{bytes.begin(), bytes.end() - static_cast<ptrdiff_t>(payload.size())},
-                          {payload.begin(), payload.end()}};
+                                {payload.begin(), payload.end()}};
     coded_records::Record plain;
     const Status status = coded_records::decode(coded, {c.keys}, plain);
     if (status.code() == Code::unsupported) GTEST_SKIP() << status.message();

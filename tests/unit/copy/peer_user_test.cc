@@ -120,8 +120,8 @@ TEST_P(PeerUserTest, another_users_process_is_told_by_both_sources_and_refused_w
   const auto verdict = users_.of_peer(fd.get());
   EXPECT_EQ(verdict.user, PeerUser::stranger);
   EXPECT_EQ(verdict.why.code(), Code::not_permitted);
-  for (const std::string& part : {std::string("user 65534 there"), std::string("user 0 here"), std::string("node.key_file"),
-                                  remote_address(fd.get()).text()}) {
+  for (const std::string& part : {std::string("user 65534 there"), std::string("user 0 here"),
+                                  std::string("node.key_file"), remote_address(fd.get()).text()}) {
     EXPECT_NE(verdict.why.message().find(part), std::string::npos) << part << ": " << verdict.why.message();
   }
 }
@@ -214,7 +214,8 @@ TEST(PeerUserTable, a_long_table_is_read_to_the_line_and_one_without_it_or_with_
   {
     std::ofstream table(path);
     table << "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
-    for (int i = 0; i < 5000; ++i) table << "   " << i << ": " << near << " " << far << tail << "99 1 0 20 4 30 10 -1\n";
+    for (int i = 0; i < 5000; ++i)
+      table << "   " << i << ": " << near << " " << far << tail << "99 1 0 20 4 30 10 -1\n";
     table << "5000: nonsense\n\n" << std::string(300, 'x') << "\n";
     table << "5001: " << far << " " << near << tail << "12345 1 0 20 4 30 10 -1\n";
   }

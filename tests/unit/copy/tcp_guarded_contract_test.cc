@@ -4,11 +4,9 @@
 
 namespace kvbm::test::tcp_guarded_contract_test {
 
-KVBM_TRANSPORT_CONTRACT(TcpAuthenticated, [] {
-  return std::make_unique<SocketWorld>(copy::tcp::ops(), copy::Protection::authenticate);
-});
-KVBM_TRANSPORT_CONTRACT(TcpEncrypted, [] {
-  return std::make_unique<SocketWorld>(copy::tcp::ops(), copy::Protection::encrypt);
-});
+KVBM_TRANSPORT_CONTRACT(TcpAuthenticated,
+                        [] { return std::make_unique<SocketWorld>(copy::tcp::ops(), copy::Protection::authenticate); });
+KVBM_TRANSPORT_CONTRACT(TcpEncrypted,
+                        [] { return std::make_unique<SocketWorld>(copy::tcp::ops(), copy::Protection::encrypt); });
 
 }  // namespace kvbm::test::tcp_guarded_contract_test

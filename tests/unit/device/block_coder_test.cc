@@ -95,10 +95,17 @@ class BlockCoderTest : public ::testing::Test {
     // Eight bytes at a time: random ones, with the upper bits of each value's exponent set.
     uint64_t kept = 0, set = 0;
     switch (element) {
-      case Element::fp32: kept = 0x81FF'FFFF'81FF'FFFF, set = 0x3C00'0000'3C00'0000; break;
-      case Element::fp16: kept = 0x8FFF'8FFF'8FFF'8FFF, set = 0x3000'3000'3000'3000; break;
-      case Element::bf16: kept = 0x81FF'81FF'81FF'81FF, set = 0x3C00'3C00'3C00'3C00; break;
-      default: kept = 0x8F8F'8F8F'8F8F'8F8F, set = 0x3030'3030'3030'3030;
+      case Element::fp32:
+        kept = 0x81FF'FFFF'81FF'FFFF, set = 0x3C00'0000'3C00'0000;
+        break;
+      case Element::fp16:
+        kept = 0x8FFF'8FFF'8FFF'8FFF, set = 0x3000'3000'3000'3000;
+        break;
+      case Element::bf16:
+        kept = 0x81FF'81FF'81FF'81FF, set = 0x3C00'3C00'3C00'3C00;
+        break;
+      default:
+        kept = 0x8F8F'8F8F'8F8F'8F8F, set = 0x3030'3030'3030'3030;
     }
     for (size_t at = 0; at < bytes; at += 8) store_le(memory + at, (random_.next() & kept) | set);
   }
@@ -176,7 +183,8 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  const LeafForm forms[] = {{Element::bf16, 64, 16}, {Element::fp16, 128, 300}, {Element::fp32, 32, 0}, {Element::bf16, 0, 0}};
+  const LeafForm forms[] = {
+      {Element::bf16, 64, 16}, {Element::fp16, 128, 300}, {Element::fp32, 32, 0}, {Element::bf16, 0, 0}};
   for (const LeafForm& form : forms) {
     for (Mode mode : {Mode::fp8_e4m3, Mode::fp8_e5m2, Mode::int8, Mode::int6, Mode::int4}) {
       all.push_back({form, mode, "kvbm_quantize"});
@@ -319,8 +327,14 @@ TEST_F(BlockCoderTest, blocks_are_read_behind_the_callers_stream) {
 
 // Every call of the driver, refused once: the call reports it, and the next one works.
 TEST_F(BlockCoderTest, what_the_driver_refuses_ends_one_call_and_leaves_nothing) {
-  const char* const entries[] = {"cuMemAlloc",    "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuStreamCreateWithPriority",
-                                 "cuEventCreate", "cuEventRecord",     "cuMemcpyAsync",             "cuLaunchKernel",
+  const char* const entries[] = {"cuMemAlloc",
+                                 "cuMemHostRegister",
+                                 "cuMemHostGetDevicePointer",
+                                 "cuStreamCreateWithPriority",
+                                 "cuEventCreate",
+                                 "cuEventRecord",
+                                 "cuMemcpyAsync",
+                                 "cuLaunchKernel",
                                  "cuCtxGetStreamPriorityRange"};
   const LeafForm form{Element::bf16, 64, 16};
   fill(pages_, kPages, form.element);
@@ -417,7 +431,9 @@ TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
 
 // A driver that does not even tell whether a launch has ended: the call does not return before that is settled.
 TEST_F(BlockCoderTest, a_driver_that_records_nothing_any_more_loses_the_device) { expect_given_up("cuEventRecord"); }
-TEST_F(BlockCoderTest, a_driver_that_says_of_nothing_that_it_ended_loses_the_device) { expect_given_up("cuEventQuery"); }
+TEST_F(BlockCoderTest, a_driver_that_says_of_nothing_that_it_ended_loses_the_device) {
+  expect_given_up("cuEventQuery");
+}
 
 TEST_F(BlockCoderTest, the_context_may_be_destroyed_while_the_caller_waits_for_its_stream) {
   BlockCoder coder(device_, options());
@@ -429,8 +445,9 @@ TEST_F(BlockCoderTest, the_context_may_be_destroyed_while_the_caller_waits_for_i
   auto point = StreamPoint::take(device_, *landmarks, stream);
   ASSERT_TRUE(point.ok());
   Status ended;
-  std::thread caller(
-      [&] { ended = by_device(coder, {Element::bf16, 64, 16}, Mode::int8, from, point.value().get()).status(); });
+  std::thread caller([&] {
+    ended = by_device(coder, {Element::bf16, 64, 16}, Mode::int8, from, point.value().get()).status();
+  });
   fake_.destroy_context(0);
   caller.join();
   EXPECT_EQ(Code::tier_disabled, ended.code()) << ended.message();

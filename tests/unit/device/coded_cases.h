@@ -44,11 +44,14 @@ inline Bytes real_values(codec::Element element, size_t first, size_t count) {
     const uint32_t noise = static_cast<uint32_t>(i) * 2654435761U >> 16;
     if (element == codec::Element::bf16) store_le(out.data() + 2 * i, static_cast<uint16_t>(value));
     if (element == codec::Element::fp16) {
-      store_le(out.data() + 2 * i, static_cast<uint16_t>(sign << 15 | rebased(112, 30) << 10 | mantissa << 3 | (i & 7)));
+      store_le(out.data() + 2 * i,
+               static_cast<uint16_t>(sign << 15 | rebased(112, 30) << 10 | mantissa << 3 | (i & 7)));
     }
     if (element == codec::Element::fp32) store_le(out.data() + 4 * i, value << 16 | noise);
-    if (element == codec::Element::fp8_e4m3) out[i] = static_cast<std::byte>(sign << 7 | rebased(120, 14) << 3 | mantissa >> 4);
-    if (element == codec::Element::fp8_e5m2) out[i] = static_cast<std::byte>(sign << 7 | rebased(112, 30) << 2 | mantissa >> 5);
+    if (element == codec::Element::fp8_e4m3)
+      out[i] = static_cast<std::byte>(sign << 7 | rebased(120, 14) << 3 | mantissa >> 4);
+    if (element == codec::Element::fp8_e5m2)
+      out[i] = static_cast<std::byte>(sign << 7 | rebased(112, 30) << 2 | mantissa >> 5);
   }
   return out;
 }
@@ -70,7 +73,7 @@ inline Bytes kept_signs(codec::Element element, uint32_t row, size_t count) {
 class Block {
  public:
   explicit Block(size_t bytes, std::byte fill = std::byte{0xA5})
-      : memory_(static_cast<std::byte*>(::operator new(bytes == 0 ? 1 : bytes, std::align_val_t{64}))), bytes_(bytes) {
+      : memory_(static_cast<std::byte*>(::operator new (bytes == 0 ? 1 : bytes, std::align_val_t{64}))), bytes_(bytes) {
     std::fill_n(memory_.get(), bytes, fill);
   }
   explicit Block(ConstBytes from) : Block(from.size()) {
@@ -83,7 +86,7 @@ class Block {
 
  private:
   struct Free {
-    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{64}); }
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
   };
   std::unique_ptr<std::byte, Free> memory_;
   size_t bytes_;
@@ -123,7 +126,8 @@ struct CodedLeaf {
   template <class F>
   void each_piece(F f) const {
     for (uint32_t i = 0; i < run.count0; ++i) {
-      for (uint32_t j = 0; j < run.count1; ++j) f(run.data + int64_t{i} * run.stride0 + int64_t{j} * run.stride1, run.bytes);
+      for (uint32_t j = 0; j < run.count1; ++j)
+        f(run.data + int64_t{i} * run.stride0 + int64_t{j} * run.stride1, run.bytes);
     }
   }
   [[nodiscard]] Bytes plain() const {
@@ -174,7 +178,9 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
     bool written;
   };
   std::vector<Range> ranges;
-  const auto add = [&](const Block& block, bool written) { ranges.push_back({block.data(), block.data() + block.size(), written}); };
+  const auto add = [&](const Block& block, bool written) {
+    ranges.push_back({block.data(), block.data() + block.size(), written});
+  };
   add(scratch, true);
   for (const CodedLeaf& leaf : leaves) {
     add(leaf.coded, launch.writes_coded);
@@ -183,7 +189,8 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   options.reaches = [&](const void* address, size_t n, bool writes) {
     const auto* const p = static_cast<const std::byte*>(address);
-    const auto behind = std::upper_bound(ranges.begin(), ranges.end(), p, [](const std::byte* a, const Range& r) { return a < r.begin; });
+    const auto behind = std::upper_bound(ranges.begin(), ranges.end(), p,
+                                         [](const std::byte* a, const Range& r) { return a < r.begin; });
     if (behind == ranges.begin()) return false;
     const Range& range = *(behind - 1);
     return p + n <= range.end && (range.written || !writes);
@@ -192,8 +199,10 @@ inline std::vector<CodedResult> run_coded(const std::string& kernel, const std::
   const auto count = static_cast<uint32_t>(jobs.size());
   const bool works = kernel == "kvbm_decode_planar" || kernel == "kvbm_quantize";
   const emulation::Outcome outcome =
-      works ? emulation::launch_named(kernel, shape, options, static_cast<const CodedJob*>(jobs.data()), count, results.data(), at)
-            : emulation::launch_named(kernel, shape, options, static_cast<const CodedJob*>(jobs.data()), count, results.data());
+      works ? emulation::launch_named(kernel, shape, options, static_cast<const CodedJob*>(jobs.data()), count,
+                                      results.data(), at)
+            : emulation::launch_named(kernel, shape, options, static_cast<const CodedJob*>(jobs.data()), count,
+                                      results.data());
   EXPECT_TRUE(outcome.ok()) << outcome.text;
   EXPECT_EQ(77U, results.back().status);
   results.pop_back();
@@ -238,7 +247,8 @@ inline void expect_like(const Reference& r, const CodedLeaf& leaf, const CodedRe
 }
 
 // Returns a coded leaf, or nothing if coding does not make it smaller.
-inline std::optional<Bytes> coded_leaf(const codec::LeafForm& form, codec::Mode mode, ConstBytes raw, codec::LeafCodec codec) {
+inline std::optional<Bytes> coded_leaf(const codec::LeafForm& form, codec::Mode mode, ConstBytes raw,
+                                       codec::LeafCodec codec) {
   static codec::Workspace workspace;
   Block room(codec::encode_room(raw.size()));
   const auto coded = codec::encode_leaf(form, mode, raw, codec::leaf_hash(raw), room.span(), workspace);

@@ -33,9 +33,11 @@ Coded code(codec::Mode mode, size_t first, size_t values) {
   static const Bytes cache = test::real_cache(KVBM_TEST_DATA);
   static codec::Workspace workspace;
   const size_t begin = 2 * (first % (cache.size() / 2 - values));
-  const Bytes raw(cache.begin() + static_cast<ptrdiff_t>(begin), cache.begin() + static_cast<ptrdiff_t>(begin + 2 * values));
+  const Bytes raw(cache.begin() + static_cast<ptrdiff_t>(begin),
+                  cache.begin() + static_cast<ptrdiff_t>(begin + 2 * values));
   Bytes room(codec::encode_room(raw.size()));
-  const auto encoded = codec::encode_leaf({codec::Element::bf16, 64, 16}, mode, raw, codec::leaf_hash(raw), room, workspace);
+  const auto encoded =
+      codec::encode_leaf({codec::Element::bf16, 64, 16}, mode, raw, codec::leaf_hash(raw), room, workspace);
   EXPECT_TRUE(encoded.ok() && encoded.value().codec != LeafCodec::raw);
   room.resize(encoded.value().bytes);
   Coded coded{encoded.value().codec, room, Bytes(raw.size())};
@@ -51,8 +53,8 @@ struct Mixed {
 // Makes plain and coded leaves in turn, with records almost contiguous but for some odd bytes, `loose` of 100 not
 // pinned.
 Mixed make_mixed(TransferWorld& world, size_t n, uint32_t loose) {
-  constexpr codec::Mode kModes[] = {codec::Mode::standard, codec::Mode::int8, codec::Mode::fast, codec::Mode::fp8_e4m3,
-                                    codec::Mode::max, codec::Mode::int4};
+  constexpr codec::Mode kModes[] = {codec::Mode::standard, codec::Mode::int8, codec::Mode::fast,
+                                    codec::Mode::fp8_e4m3, codec::Mode::max,  codec::Mode::int4};
   Mixed mixed;
   uint64_t record = 0, page = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -114,9 +116,12 @@ std::vector<Way> ways() {
   shared.plan.always_mapped = true;
   TransferOptions one_part = TransferWorld::small_options();
   one_part.part_bytes = 1U << 20;
-  return {{"by size", TransferWorld::small_options(), 0}, {"bounced", TransferWorld::small_options(), 100},
-          {"some bounced", TransferWorld::small_options(), 30}, {"large parts", one_part, 20},
-          {"one memory", shared, 0}, {"one memory, bounced", shared, 50}};
+  return {{"by size", TransferWorld::small_options(), 0},
+          {"bounced", TransferWorld::small_options(), 100},
+          {"some bounced", TransferWorld::small_options(), 30},
+          {"large parts", one_part, 20},
+          {"one memory", shared, 0},
+          {"one memory, bounced", shared, 50}};
 }
 
 // Batches that streams wait for use no copy engine, so their coded leaves are decoded where they lie.

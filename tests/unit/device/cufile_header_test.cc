@@ -17,7 +17,8 @@ namespace {
 
 using namespace kvbm::device;
 
-static_assert(sizeof(CuFileError) == sizeof(CUfileError_t) && offsetof(CuFileError, cuda) == offsetof(CUfileError_t, cu_err));
+static_assert(sizeof(CuFileError) == sizeof(CUfileError_t) &&
+              offsetof(CuFileError, cuda) == offsetof(CUfileError_t, cu_err));
 static_assert(sizeof(CuFileDescription) == sizeof(CUfileDescr_t) &&
               offsetof(CuFileDescription, file) == offsetof(CUfileDescr_t, handle) &&
               offsetof(CuFileDescription, operations) == offsetof(CUfileDescr_t, fs_ops));
@@ -36,11 +37,11 @@ constexpr bool takes_and_gives(Open, Properties, Register, Deregister, Buffer, R
          std::is_void_v<std::invoke_result_t<Deregister, void*>> &&
          std::is_same_v<std::invoke_result_t<Read, void*, void*, size_t, off_t, off_t>, ssize_t>;
 }
-static_assert(takes_and_gives(&cuFileDriverOpen, &cuFileDriverGetProperties, &cuFileHandleRegister, &cuFileHandleDeregister,
-                              &cuFileBufRegister, &cuFileBufDeregister, &cuFileRead));
-static_assert(takes_and_gives(CuFile{}.cuFileDriverOpen, CuFile{}.cuFileDriverGetProperties, CuFile{}.cuFileHandleRegister,
-                              CuFile{}.cuFileHandleDeregister, CuFile{}.cuFileBufRegister, CuFile{}.cuFileBufDeregister,
-                              CuFile{}.cuFileRead));
+static_assert(takes_and_gives(&cuFileDriverOpen, &cuFileDriverGetProperties, &cuFileHandleRegister,
+                              &cuFileHandleDeregister, &cuFileBufRegister, &cuFileBufDeregister, &cuFileRead));
+static_assert(takes_and_gives(CuFile{}.cuFileDriverOpen, CuFile{}.cuFileDriverGetProperties,
+                              CuFile{}.cuFileHandleRegister, CuFile{}.cuFileHandleDeregister,
+                              CuFile{}.cuFileBufRegister, CuFile{}.cuFileBufDeregister, CuFile{}.cuFileRead));
 
 TEST(CuFileHeader, values_are_the_header_s) {
   EXPECT_EQ(kCuFileSuccess, CU_FILE_SUCCESS);

@@ -35,8 +35,9 @@ TEST_F(DeviceLink, staged_runs_are_five_microseconds_of_it) {
     const char* speed;
     const char* lanes;
     uint64_t bytes;
-  } cases[] = {{"64.0 GT/s PCIe", "16", 512 * kKiB}, {"32.0 GT/s PCIe", "16", 256 * kKiB}, {"16.0 GT/s PCIe", "16", 128 * kKiB},
-               {"8.0 GT/s PCIe", "16", 64 * kKiB},   {"32.0 GT/s PCIe", "8", 128 * kKiB},  {"2.5 GT/s PCIe", "1", 16 * kKiB}};
+  } cases[] = {{"64.0 GT/s PCIe", "16", 512 * kKiB}, {"32.0 GT/s PCIe", "16", 256 * kKiB},
+               {"16.0 GT/s PCIe", "16", 128 * kKiB}, {"8.0 GT/s PCIe", "16", 64 * kKiB},
+               {"32.0 GT/s PCIe", "8", 128 * kKiB},  {"2.5 GT/s PCIe", "1", 16 * kKiB}};
   for (const auto& c : cases) {
     say("max_link_speed", c.speed);
     say("max_link_width", c.lanes);

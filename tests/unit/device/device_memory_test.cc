@@ -27,7 +27,8 @@ std::string hex(CuPointer pointer) {
 
 class DeviceMemoryTest : public ::testing::Test {
  protected:
-  DeviceMemoryTest() : fake_([] {
+  DeviceMemoryTest()
+      : fake_([] {
           FakeCudaOptions options;
           options.devices.resize(2);
           return options;
@@ -54,7 +55,8 @@ class DeviceMemoryTest : public ::testing::Test {
 
 TEST_F(DeviceMemoryTest, tells_what_a_pointer_is) {
   const Driver& cuda = fake_.driver();
-  const CuPointer own = fake_.allocate(0, 1000), other = fake_.allocate(1, 1000), managed = fake_.allocate_managed(0, 8);
+  const CuPointer own = fake_.allocate(0, 1000), other = fake_.allocate(1, 1000),
+                  managed = fake_.allocate_managed(0, 8);
   const PointerFacts facts = pointer_facts(cuda, at(own + 999));
   EXPECT_EQ(facts.kind, PointerKind::device);
   EXPECT_EQ(facts.ordinal, 0);
@@ -186,8 +188,9 @@ TEST_F(DeviceMemoryTest, refusals_of_a_lost_device_say_what_lost_it) {
   device_->lose("cuEventSynchronize behind a transfer", 700);
   const std::string why = device_->lost_why();
   ASSERT_NE(why.find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), std::string::npos) << why;
-  for (const Status& status : {DeviceMemory::allocate(device_, 64).status(), PinnedMemory::allocate(device_, 64).status(),
-                               OwnMemory::allocate(device_, 64).status()}) {
+  for (const Status& status :
+       {DeviceMemory::allocate(device_, 64).status(), PinnedMemory::allocate(device_, 64).status(),
+        OwnMemory::allocate(device_, 64).status()}) {
     EXPECT_EQ(status.code(), Code::tier_disabled);
     EXPECT_EQ(status.message(), "the device is lost: " + why);
   }

@@ -79,7 +79,8 @@ TEST(DeviceTest, an_ordinal_that_is_not_there_is_refused) {
   for (const int ordinal : {-1, 2, 1000}) {
     const auto device = Device::open(fake.driver(), ordinal, nullptr);
     EXPECT_EQ(device.status().code(), Code::unsupported);
-    EXPECT_NE(device.status().message().find("there are devices 0 to 1"), std::string::npos) << device.status().message();
+    EXPECT_NE(device.status().message().find("there are devices 0 to 1"), std::string::npos)
+        << device.status().message();
   }
 }
 
@@ -125,7 +126,8 @@ TEST(DeviceTest, a_driver_that_takes_the_kernels_for_no_image_is_refused_with_bo
     const std::string text = device.status().message();
     EXPECT_NE(text.find("a driver of CUDA 12.2"), std::string::npos) << text;
     EXPECT_NE(text.find("CUDA_ERROR_INVALID_IMAGE"), std::string::npos) << text;
-    EXPECT_EQ(text.find("built with CUDA " + std::string(embedded_toolkit())) != std::string::npos, !brings_kernels) << text;
+    EXPECT_EQ(text.find("built with CUDA " + std::string(embedded_toolkit())) != std::string::npos, !brings_kernels)
+        << text;
     EXPECT_LT(text.size(), 504U) << "does not fit kvbm_error_t";
     EXPECT_EQ(fake.left(0).contexts, 0U);
   }
@@ -253,7 +255,8 @@ TEST(DeviceTest, launches_that_block_are_told_by_the_environment) {
     ::unsetenv("CUDA_LAUNCH_BLOCKING");
     const Status waits = device->check_waits();
     EXPECT_EQ(waits.code(), *text == '1' ? Code::unsupported : Code::ok) << text;
-    EXPECT_EQ(waits.message().find("CUDA_LAUNCH_BLOCKING is set") != std::string::npos, *text == '1') << waits.message();
+    EXPECT_EQ(waits.message().find("CUDA_LAUNCH_BLOCKING is set") != std::string::npos, *text == '1')
+        << waits.message();
   }
 }
 
@@ -281,8 +284,9 @@ TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
 // A message has the name, code, the driver's words and the remedy, and not only the name of a call.
 TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
   const FakeCuda fake;
-  for (const CuResult result : {1, 2, 3, 4, 46, 100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709, 710, 712,
-                                713, 714, 715, 716, 717, 718, 719, 721, 800, 801, 803, 806, 807, 810, 911, 999}) {
+  for (const CuResult result :
+       {1,   2,   3,   4,   46,  100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709,
+        710, 712, 713, 714, 715, 716, 717, 718, 719, 721, 800, 801, 803, 806, 807, 810, 911, 999}) {
     const std::string said = driver_status(fake.driver(), result, "cuEventCreate").message();
     EXPECT_EQ(said.find("cuEventCreate: "), 0U) << said;
     const size_t code = said.find("(" + std::to_string(result) + "): ");
@@ -306,7 +310,8 @@ TEST(DeviceTest, calls_on_a_lost_device_say_what_lost_it_and_not_their_own_name_
 
 TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
   const FakeCuda fake;
-  for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 807, 810, 911, 999}) {
+  for (const CuResult sticky :
+       {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 807, 810, 911, 999}) {
     EXPECT_TRUE(is_sticky(sticky)) << sticky;
     EXPECT_EQ(driver_status(fake.driver(), sticky, "x").code(), Code::tier_disabled) << sticky;
   }
@@ -314,8 +319,9 @@ TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
     EXPECT_FALSE(is_sticky(passing)) << passing;
     EXPECT_NE(driver_status(fake.driver(), passing, "x").code(), Code::tier_disabled) << passing;
   }
-  EXPECT_EQ(driver_error_text(fake.driver(), 12345),
-            "an error that the driver has no name for (12345): a fault of kvbm's or of the driver: report it with this line");
+  EXPECT_EQ(
+      driver_error_text(fake.driver(), 12345),
+      "an error that the driver has no name for (12345): a fault of kvbm's or of the driver: report it with this line");
   EXPECT_EQ(driver_status(fake.driver(), kCuNotPermitted, "cuMemHostRegister").code(), Code::not_permitted);
 }
 

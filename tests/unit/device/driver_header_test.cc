@@ -26,24 +26,30 @@ constexpr bool alike();
 template <class A, class B>
 struct Alike {
   static constexpr bool value = [] {
-    if constexpr (std::is_void_v<A> || std::is_void_v<B>) return std::is_void_v<A> && std::is_void_v<B>;
-    else if constexpr (std::is_class_v<A> && std::is_class_v<B>) return true;  // sizes are compared by name below
-    else if constexpr (std::is_enum_v<A> || std::is_enum_v<B>) return sizeof(A) == sizeof(B);
+    if constexpr (std::is_void_v<A> || std::is_void_v<B>)
+      return std::is_void_v<A> && std::is_void_v<B>;
+    else if constexpr (std::is_class_v<A> && std::is_class_v<B>)
+      return true;  // sizes are compared by name below
+    else if constexpr (std::is_enum_v<A> || std::is_enum_v<B>)
+      return sizeof(A) == sizeof(B);
     else if constexpr (std::is_integral_v<A> && std::is_integral_v<B>)
       return sizeof(A) == sizeof(B) && std::is_signed_v<A> == std::is_signed_v<B>;
-    else return std::is_same_v<A, B>;
+    else
+      return std::is_same_v<A, B>;
   }();
 };
 template <class A, class B>
 struct Alike<A*, B*> {
-  static constexpr bool value = std::is_const_v<A> == std::is_const_v<B> &&
-                                alike<std::remove_const_t<A>, std::remove_const_t<B>>();
+  static constexpr bool value =
+      std::is_const_v<A> == std::is_const_v<B> && alike<std::remove_const_t<A>, std::remove_const_t<B>>();
 };
 template <class A, class... As, class B, class... Bs>
 struct Alike<A(As...), B(Bs...)> {
   static constexpr bool value = [] {
-    if constexpr (sizeof...(As) != sizeof...(Bs)) return false;
-    else return alike<A, B>() && (alike<As, Bs>() && ...);
+    if constexpr (sizeof...(As) != sizeof...(Bs))
+      return false;
+    else
+      return alike<A, B>() && (alike<As, Bs>() && ...);
   }();
 };
 
@@ -63,6 +69,7 @@ static_assert(alike<CuPointer, CUdeviceptr>() && alike<CuDevice, CUdevice>() && 
 #define NAME_OF(x) NAME_OF_EXPANDED(x)
 #define NAME_OF_EXPANDED(x) #x
 
+// clang-format off
 #define FOR_EVERY_ENTRY(X)                                                                                            \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet)            \
   X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)            \
@@ -77,6 +84,7 @@ static_assert(alike<CuPointer, CUdeviceptr>() && alike<CuDevice, CUdevice>() && 
   X(cuStreamWaitValue64) X(cuStreamWriteValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)  \
   X(cuEventSynchronize) X(cuEventElapsedTime) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)       \
   X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle)
+// clang-format on
 
 struct Entry {
   const char* name;
@@ -90,7 +98,7 @@ constexpr Entry kEntries[] = {
 #undef X
 };
 
-#define X(entry)                                                                                           \
+#define X(entry)                                                                                                    \
   static_assert(alike<std::remove_pointer_t<decltype(Driver::entry)>, std::remove_pointer_t<decltype(&::entry)>>(), \
                 "another signature than cuda.h: " #entry);
 FOR_EVERY_ENTRY(X)

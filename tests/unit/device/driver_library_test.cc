@@ -67,8 +67,8 @@ TEST_F(DriverLibraryTest, refusals_of_the_driver_say_how_to_go_on) {
   int i = 0;
   for (const Case& c : {Case{"devices=0", "CUDA_ERROR_NO_DEVICE (100): it sees no device"},
                         Case{"init=803", "libcuda does not fit the kernel module"},
-                        Case{"init=999", "the kernel module may not be loaded"},
-                        Case{"init=34", "for linking only"}, Case{"init=802", "nvidia-fabricmanager"}}) {
+                        Case{"init=999", "the kernel module may not be loaded"}, Case{"init=34", "for linking only"},
+                        Case{"init=802", "nvidia-fabricmanager"}}) {
     const FakeLibrary fake(dir_, "refuses" + std::to_string(i++), c.settings);
     const std::string text = refusal(fake.path());
     EXPECT_NE(text.find(c.says), std::string::npos) << text;

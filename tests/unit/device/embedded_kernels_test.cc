@@ -98,7 +98,8 @@ TEST(EmbeddedKernels, an_image_that_is_cut_or_changed_is_not_read_as_whole) {
   EXPECT_NE(test::read_fatbin({}).refused, "");
   EXPECT_NE(test::read_fatbin(nothing).refused, "");
   if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
-  for (const size_t cut : {size_t{1}, size_t{15}, size_t{17}, embedded_kernels().size() / 2, embedded_kernels().size() - 1}) {
+  for (const size_t cut :
+       {size_t{1}, size_t{15}, size_t{17}, embedded_kernels().size() / 2, embedded_kernels().size() - 1}) {
     EXPECT_NE(test::read_fatbin(embedded_kernels().first(cut)).refused, "") << cut;
   }
 }

@@ -308,7 +308,8 @@ TEST_F(FakeCudaTest, events_are_shared_by_handle) {
 
 class RefusesOwnHandles : public FakeCudaTest {
  protected:
-  RefusesOwnHandles() : FakeCudaTest([] {
+  RefusesOwnHandles()
+      : FakeCudaTest([] {
           FakeCudaOptions options;
           options.refuse_own_ipc = true;
           return options;

@@ -72,8 +72,8 @@ TEST(Landmarks, reach_marks_in_order_each_behind_its_leaves) {
   }
 }
 
-// The CPU blocks until a part was given to the driver, and the stream then waits for that part's event: no word of memory is
-// written or waited for.
+// The CPU blocks until a part was given to the driver, and the stream then waits for that part's event: no word of
+// memory is written or waited for.
 TEST(Landmarks, that_are_issued_are_waited_for_by_events) {
   for (const bool waits_first : {true, false}) {
     TransferWorld world;

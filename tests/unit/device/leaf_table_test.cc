@@ -64,8 +64,8 @@ TEST(LeafTable, jobs_are_those_of_the_runs) {
     EXPECT_EQ(told.total(), there.total());
     EXPECT_EQ(table.bytes(i), there.total());
     const LeafJob wanted = make_leaf_job(
-        make_run(reinterpret_cast<uintptr_t>(there.data), there.bytes, there.count1, there.stride0, there.stride1), there.count0, 0,
-        false, 0);
+        make_run(reinterpret_cast<uintptr_t>(there.data), there.bytes, there.count1, there.stride0, there.stride1),
+        there.count0, 0, false, 0);
     const LeafJob job = table.job(i, block);
     EXPECT_EQ(std::memcmp(&job.run, &wanted.run, sizeof job.run), 0) << i;
     EXPECT_EQ(job.bytes, wanted.bytes);

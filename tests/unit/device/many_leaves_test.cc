@@ -29,12 +29,13 @@ struct Way {
   const char* name;
   Path path;
   bool loose;
-  bool one_piece;  // a block is one piece on the device
-  uint32_t tokens; // of a leaf's own pieces
+  bool one_piece;   // a block is one piece on the device
+  uint32_t tokens;  // of a leaf's own pieces
 };
-constexpr Way kWays[] = {{"mapped", Path::mapped, false, false, 1},       {"staged", Path::staged, false, false, 1},
-                         {"in rows", Path::staged, false, false, 8},      {"straight", Path::straight, false, true, 1},
-                         {"mapped, bounced", Path::mapped, true, false, 1}, {"staged, bounced", Path::staged, true, false, 8}};
+constexpr Way kWays[] = {
+    {"mapped", Path::mapped, false, false, 1},         {"staged", Path::staged, false, false, 1},
+    {"in rows", Path::staged, false, false, 8},        {"straight", Path::straight, false, true, 1},
+    {"mapped, bounced", Path::mapped, true, false, 1}, {"staged, bounced", Path::staged, true, false, 8}};
 
 TransferOptions options_of(const Way& way) {
   TransferOptions options = TransferWorld::small_options();
@@ -181,7 +182,8 @@ TEST_P(ManyLeaves, of_a_batch_that_was_refused_are_right_or_poison) {
       for (uint32_t i = 0; i < kLeaves; ++i) {
         const std::vector<std::byte> bytes = page(i, block);
         const bool poison = std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0xFF}; });
-        ASSERT_TRUE(poison || std::memcmp(bytes.data(), record(block) + i * kLeaf, kLeaf) == 0) << entry << block << " " << i;
+        ASSERT_TRUE(poison || std::memcmp(bytes.data(), record(block) + i * kLeaf, kLeaf) == 0)
+            << entry << block << " " << i;
       }
     }
   }
@@ -199,7 +201,8 @@ TEST_P(ManyLeaves, that_are_taken_apart_have_their_marks_where_they_were) {
   ASSERT_GT(before, half);
   const TransferOptions options = options_of(GetParam());
   // No host memory is known, so all of it is bounced.
-  const auto work = make_work(std::move(in), Direction::scatter, {}, options.plan, static_cast<uint32_t>(options.part_bytes), 64);
+  const auto work =
+      make_work(std::move(in), Direction::scatter, {}, options.plan, static_cast<uint32_t>(options.part_bytes), 64);
   ASSERT_EQ(work->code, Code::ok);
   ASSERT_EQ(work->batch.leaves.size(), size_t{kLeaves} * kBlocks);
   EXPECT_EQ(work->batch.marks[0].leaf_count, 0U);
@@ -215,7 +218,8 @@ TEST_P(ManyLeaves, that_are_none_are_refused) {
   const auto code_of = [&](auto&& spoil) {
     remember_records();
     TransferBatch in = batch(true);
-    const auto many = std::find_if(in.leaves.begin(), in.leaves.end(), [](const LeafMove& m) { return m.table != nullptr; });
+    const auto many =
+        std::find_if(in.leaves.begin(), in.leaves.end(), [](const LeafMove& m) { return m.table != nullptr; });
     spoil(in, *many);
     return world_.scatter(std::move(in)).wait();
   };

@@ -100,7 +100,8 @@ TEST_F(PinnedHostTest, stripes_of_whole_units_are_registered_by_the_threads) {
     auto made = PinnedHost::pin(device_, memory, 4, kUnit);
     ASSERT_TRUE(made.ok()) << made.status().message();
     const PinnedHost& pinned = *made.value();
-    EXPECT_EQ(pinned.stripes(), 3U) << "a stripe has at least 64 MiB, and units of 12 KiB leave a little less than four";
+    EXPECT_EQ(pinned.stripes(), 3U)
+        << "a stripe has at least 64 MiB, and units of 12 KiB leave a little less than four";
     EXPECT_EQ(fake_.calls("cuMemHostRegister"), pinned.stripes());
     EXPECT_TRUE(pinned.owns_registration());
     size_t borders = 0;

@@ -178,7 +178,8 @@ TEST(PlanarKernel, coded_signs_of_rows_of_any_length_come_back) {
         EXPECT_EQ(kSignsShape, all.back().bytes[3]) << all.back().what;
       }
     }
-    all.push_back(stored({element, 64, 512}, Mode::max, kept_signs(element, 64, codec::kMaxLeafBytes / codec::element_bytes(element))));
+    all.push_back(stored({element, 64, 512}, Mode::max,
+                         kept_signs(element, 64, codec::kMaxLeafBytes / codec::element_bytes(element))));
     // Adds rows that repeat.
     Bytes rows = kept_signs(element, 64, size_t{256} * 64);
     std::copy_n(rows.begin(), rows.size() / 2, rows.begin() + static_cast<ptrdiff_t>(rows.size() / 2));
@@ -208,14 +209,16 @@ TEST(PlanarKernel, pieces_of_any_size_are_filled) {
   const Stored rows = stored({Element::bf16, 64, 128}, Mode::standard, with_equal_rows(Element::bf16, 64));
   std::vector<CodedLeaf> leaves;
   for (const uint32_t piece : {1U, 2U, 6U, 8U, 24U, 64U, 96U, 128U, 256U, 512U, 2048U, 3072U, 8192U}) {
-    for (const uint32_t gap : {0U, 1U, 8U, 48U, 128U}) leaves.emplace_back(Block(one.bytes), one.raw_bytes, piece, gap, gap % 16);
+    for (const uint32_t gap : {0U, 1U, 8U, 48U, 128U})
+      leaves.emplace_back(Block(one.bytes), one.raw_bytes, piece, gap, gap % 16);
   }
   const size_t plain_ones = leaves.size();
   for (const uint32_t piece : {128U, 256U, 4096U}) leaves.emplace_back(Block(rows.bytes), rows.raw_bytes, piece, 32);
   const size_t with_rows = leaves.size();
   const Stored signs = stored({Element::bf16, 64, 16}, Mode::max, kept_signs(Element::bf16, 64, 12288));
   ASSERT_EQ(kSignsShape, signs.bytes[3]);
-  for (const uint32_t piece : {1U, 8U, 96U, 256U, 8192U}) leaves.emplace_back(Block(signs.bytes), signs.raw_bytes, piece, 16);
+  for (const uint32_t piece : {1U, 8U, 96U, 256U, 8192U})
+    leaves.emplace_back(Block(signs.bytes), signs.raw_bytes, piece, 16);
   const auto results = run_coded("kvbm_decode_planar", leaves, {2, 6});
   for (size_t i = 0; i < leaves.size(); ++i) {
     const Stored& from = i < plain_ones ? one : i < with_rows ? rows : signs;

@@ -10,9 +10,12 @@ namespace {
 using codec::Element;
 
 constexpr uint64_t kSeed = 20261122;
-constexpr Element kElements[] = {Element::bytes, Element::bf16, Element::fp16, Element::fp32, Element::fp8_e4m3, Element::int8};
+constexpr Element kElements[] = {Element::bytes, Element::bf16,     Element::fp16,
+                                 Element::fp32,  Element::fp8_e4m3, Element::int8};
 
-bool turned(Element element) { return element == Element::bf16 || element == Element::fp16 || element == Element::fp32; }
+bool turned(Element element) {
+  return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
+}
 
 // Returns byte p of each element, turned left by one bit, as plane p; then the bytes behind the last whole element.
 Bytes planes_of(Element element, ConstBytes raw) {
@@ -48,7 +51,8 @@ std::vector<Case> cases() {
     for (const uint32_t piece : {1U, 2U, 4U, 6U, 8U, 16U, 128U, 512U}) {
       Bytes raw(6144);
       random.fill(raw);
-      all.push_back({element, raw, piece, static_cast<uint32_t>(random.below(40)), static_cast<uint32_t>(random.below(16))});
+      all.push_back(
+          {element, raw, piece, static_cast<uint32_t>(random.below(40)), static_cast<uint32_t>(random.below(16))});
     }
   }
   return all;
@@ -57,8 +61,8 @@ std::vector<Case> cases() {
 std::vector<CodedLeaf> leaves_of(const std::vector<Case>& all, bool planes_given) {
   std::vector<CodedLeaf> leaves;
   for (const Case& c : all) {
-    leaves.emplace_back(planes_given ? Block(planes_of(c.element, c.raw)) : Block(c.raw.size()), static_cast<uint32_t>(c.raw.size()),
-                        c.piece, c.gap, c.shift);
+    leaves.emplace_back(planes_given ? Block(planes_of(c.element, c.raw)) : Block(c.raw.size()),
+                        static_cast<uint32_t>(c.raw.size()), c.piece, c.gap, c.shift);
     leaves.back().job.element = static_cast<uint32_t>(c.element);
     if (!planes_given) leaves.back().set_plain(c.raw);
   }

@@ -30,8 +30,8 @@ struct Values {
   uint32_t gap = 0;
   uint32_t shift = 0;
   [[nodiscard]] std::string what() const {
-    return "element " + std::to_string(static_cast<int>(form.element)) + ", rows of " + std::to_string(form.row) + ", " +
-           std::to_string(form.rows) + " a head, mode " + std::to_string(static_cast<int>(mode)) + ", " +
+    return "element " + std::to_string(static_cast<int>(form.element)) + ", rows of " + std::to_string(form.row) +
+           ", " + std::to_string(form.rows) + " a head, mode " + std::to_string(static_cast<int>(mode)) + ", " +
            std::to_string(raw.size()) + " bytes";
   }
 };
@@ -75,7 +75,8 @@ size_t quantize_all(const std::vector<Values>& all, uint64_t seed) {
     const auto* const made = leaves[i].coded.data();
     EXPECT_TRUE(std::equal(want.stored->begin(), want.stored->end(), made)) << all[i].what();
     EXPECT_EQ(codec::raw_hash_of(*want.stored), results[i].hash);
-    EXPECT_NEAR(want.encoded.difference, results[i].difference, 1e-4 * want.encoded.difference + 1e-30) << all[i].what();
+    EXPECT_NEAR(want.encoded.difference, results[i].difference, 1e-4 * want.encoded.difference + 1e-30)
+        << all[i].what();
     EXPECT_NEAR(want.encoded.value, results[i].value, 1e-4 * want.encoded.value + 1e-30) << all[i].what();
   }
   return done;
@@ -89,7 +90,8 @@ TEST(QuantizeKernel, values_of_all_magnitudes_give_the_cpus_bytes) {
       Values v{{element, 64, 0}, mode, {}};
       for (int i = 0; i < 8192; ++i) {
         // Small multiples of powers of two, so that there are ties.
-        const float x = std::ldexp(static_cast<float>(random.below(4096)) - 2048.0F, -static_cast<int>(random.below(20)));
+        const float x =
+            std::ldexp(static_cast<float>(random.below(4096)) - 2048.0F, -static_cast<int>(random.below(20)));
         const size_t at = v.raw.size();
         v.raw.resize(at + codec::element_bytes(element));
         if (element == Element::fp32) codec::write_value<Element::fp32>(v.raw.data() + at, 0, x);
@@ -108,7 +110,8 @@ TEST(QuantizeKernel, every_half_up_to_the_largest_that_is_taken_gives_the_cpus_b
     for (const uint32_t sign : {0U, 0x8000U}) {
       Values v{{Element::fp16, 64, 0}, mode, Bytes(size_t{2} * 0x7800)};
       // Scattered, so that a channel has values of every magnitude.
-      for (uint32_t i = 0; i < 0x7800; ++i) store_le(v.raw.data() + 2 * i, static_cast<uint16_t>(i * 7919 % 0x7800 | sign));
+      for (uint32_t i = 0; i < 0x7800; ++i)
+        store_le(v.raw.data() + 2 * i, static_cast<uint16_t>(i * 7919 % 0x7800 | sign));
       all.push_back(std::move(v));
     }
   }
@@ -121,8 +124,15 @@ TEST(QuantizeKernel, real_leaves_of_every_form_give_the_cpus_bytes) {
     for (const Mode mode : kModes) {
       // By rows: channels; few rows, where rows are weighed against channels; fewer; an unknown number of rows; rows of
       // 80 and of 576 values.
-      for (const LeafForm& form : {LeafForm{element, 64, 256}, {element, 64, 16}, {element, 64, 8}, {element, 64, 5}, {element, 0, 0},
-                                   {element, 80, 16}, {element, 576, 16}, {element, 7, 9}, {element, 5000, 3}}) {
+      for (const LeafForm& form : {LeafForm{element, 64, 256},
+                                   {element, 64, 16},
+                                   {element, 64, 8},
+                                   {element, 64, 5},
+                                   {element, 0, 0},
+                                   {element, 80, 16},
+                                   {element, 576, 16},
+                                   {element, 7, 9},
+                                   {element, 5000, 3}}) {
         const size_t count = form.rows == 256 ? 16384 : 3072;
         all.push_back({form, mode, real_values(element, 6144, count)});
       }
@@ -135,7 +145,8 @@ TEST(QuantizeKernel, real_leaves_of_every_form_give_the_cpus_bytes) {
 TEST(QuantizeKernel, the_choice_between_channels_and_rows_is_the_cpus) {
   std::vector<Values> all;
   size_t by_row = 0;
-  for (size_t leaf = 0; leaf < 60; ++leaf) all.push_back({{Element::bf16, 64, 16}, Mode::int8, real_values(Element::bf16, leaf * 3072, 3072)});
+  for (size_t leaf = 0; leaf < 60; ++leaf)
+    all.push_back({{Element::bf16, 64, 16}, Mode::int8, real_values(Element::bf16, leaf * 3072, 3072)});
   for (const Values& v : all) {
     const auto stored = by_cpu(v).stored;
     ASSERT_TRUE(stored);
@@ -155,7 +166,9 @@ TEST(QuantizeKernel, made_leaves_of_any_form_and_place_give_the_cpus_bytes) {
     const auto row = static_cast<uint32_t>(random.below(8) == 0 ? random.below(5000) : random.below(200));
     const auto rows = static_cast<uint32_t>(random.below(80));
     const auto values = static_cast<uint32_t>(1 + random.below(6000));
-    Values v{{element, row, rows}, kModes[random.below(std::size(kModes))], test::made_leaf(element, values, row, random.next())};
+    Values v{{element, row, rows},
+             kModes[random.below(std::size(kModes))],
+             test::made_leaf(element, values, row, random.next())};
     // Pieces of any divisor, at any place.
     for (const uint32_t n : {3U, 4U, 6U, 16U, 48U}) {
       if (random.below(3) == 0 && v.raw.size() % n == 0) v.piece = static_cast<uint32_t>(v.raw.size()) / n;
@@ -172,8 +185,10 @@ TEST(QuantizeKernel, made_leaves_of_any_form_and_place_give_the_cpus_bytes) {
 TEST(QuantizeKernel, heads_of_many_rows_are_cut_as_by_the_cpu) {
   std::vector<Values> all;
   size_t cut = 0;
-  for (const auto& [row, rows, heads] : {std::array{64U, 512U, 1U}, {16U, 1000U, 1U}, {32U, 300U, 2U}, {16U, 300U, 2U}}) {
-    all.push_back({{Element::bf16, row, rows}, Mode::int8, test::made_leaf(Element::bf16, row * rows * heads, row, rows)});
+  for (const auto& [row, rows, heads] :
+       {std::array{64U, 512U, 1U}, {16U, 1000U, 1U}, {32U, 300U, 2U}, {16U, 300U, 2U}}) {
+    all.push_back(
+        {{Element::bf16, row, rows}, Mode::int8, test::made_leaf(Element::bf16, row * rows * heads, row, rows)});
     const auto stored = by_cpu(all.back()).stored;
     ASSERT_TRUE(stored);
     cut += load_le<uint32_t>(stored->data() + 16) < rows ? 1 : 0;
@@ -197,9 +212,11 @@ TEST(QuantizeKernel, what_cannot_be_quantised_is_refused_as_by_the_cpu) {
         }
         all.push_back({{element, 64, rows}, Mode::int8, raw});
       };
-      for (const uint32_t bits : {0x7F80U, 0xFF80U, 0x7FC0U, 0x7F81U, 0xFFC1U, 0x5900U, 0x4700U, 0x4701U, 0x7F00U}) with(bits);
+      for (const uint32_t bits : {0x7F80U, 0xFF80U, 0x7FC0U, 0x7F81U, 0xFFC1U, 0x5900U, 0x4700U, 0x4701U, 0x7F00U})
+        with(bits);
       // A whole unit that is tiny, of denormals, or zero of both signs.
-      for (const uint16_t bits : {uint16_t{0}, uint16_t{0x8000}, uint16_t{1}, uint16_t{0x807F}, uint16_t{0x2680}, uint16_t{0x2600}}) {
+      for (const uint16_t bits :
+           {uint16_t{0}, uint16_t{0x8000}, uint16_t{1}, uint16_t{0x807F}, uint16_t{0x2680}, uint16_t{0x2600}}) {
         Bytes raw = good;
         for (size_t i = 0; i < 4096; ++i) {
           if (i % 64 != 5 && i / 64 != 3) continue;
@@ -231,9 +248,11 @@ TEST(QuantizeKernel, modes_with_an_entropy_stage_and_no_memory_are_left_to_the_c
     leaves.back().job.mode = mode;
     leaves.back().job.row = 64;
   }
-  for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, true, true})) EXPECT_EQ(kCodedElsewhere, result.status);
+  for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, true, true}))
+    EXPECT_EQ(kCodedElsewhere, result.status);
   for (CodedLeaf& leaf : leaves) leaf.job.mode = 18;
-  for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, false, true})) EXPECT_EQ(kCodedElsewhere, result.status);
+  for (const CodedResult& result : run_coded("kvbm_quantize", leaves, {1, 0, false, true}))
+    EXPECT_EQ(kCodedElsewhere, result.status);
   // The given space is less than the leaf takes. Nothing behind it may be written, which run_coded would report.
   std::vector<CodedLeaf> small;
   small.emplace_back(Block(1024), static_cast<uint32_t>(raw.size()));
@@ -261,7 +280,8 @@ Ends dequantize_all(const std::vector<Stored>& all, uint64_t seed) {
     if (results[i].status < ends.size()) ++ends[results[i].status];
     if (results[i].status == kCodedElsewhere) {
       // A mode with an entropy stage: the leaf is poison until the CPU has decoded it.
-      EXPECT_TRUE(all[i].bytes[3] >= std::byte{21} && all[i].bytes[3] <= std::byte{23} && leaves[i].is_poisoned()) << all[i].what;
+      EXPECT_TRUE(all[i].bytes[3] >= std::byte{21} && all[i].bytes[3] <= std::byte{23} && leaves[i].is_poisoned())
+          << all[i].what;
       continue;
     }
     expect_like(want, leaves[i], results[i], all[i].what);
@@ -273,7 +293,8 @@ std::vector<Stored> quantized_leaves() {
   std::vector<Stored> all;
   for (const Element element : kFloats) {
     for (const Mode mode : kModes) {
-      for (const LeafForm& form : {LeafForm{element, 64, 16}, {element, 64, 64}, {element, 0, 0}, {element, 80, 7}, {element, 96, 33}}) {
+      for (const LeafForm& form :
+           {LeafForm{element, 64, 16}, {element, 64, 64}, {element, 0, 0}, {element, 80, 7}, {element, 96, 33}}) {
         for (const size_t values : {size_t{3072}, size_t{4001}}) {
           const Values v{form, mode, real_values(element, 100, values)};
           const auto stored = by_cpu(v).stored;
@@ -299,7 +320,8 @@ TEST(DequantizeKernel, every_byte_of_numbers_and_every_scale_decodes_as_on_the_c
     const size_t numbers = one.bytes.size() - 1024;
     for (size_t i = numbers; i < one.bytes.size(); ++i) one.bytes[i] = static_cast<std::byte>(i * 37);
     for (size_t u = 64; u + 1 < 160; u += 2) {
-      store_le(one.bytes.data() + u, static_cast<uint16_t>((60U << 7) + random.below(((53U + 127U) << 7) - (60U << 7) + 1)));
+      store_le(one.bytes.data() + u,
+               static_cast<uint16_t>((60U << 7) + random.below(((53U + 127U) << 7) - (60U << 7) + 1)));
     }
     const Reference r = reference(LeafCodec::quantized, one.bytes, one.raw_bytes);
     if (r.code == Code::ok) store_le(one.bytes.data() + codec::kFrameRawHashAt, r.hash);

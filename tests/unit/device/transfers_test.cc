@@ -44,11 +44,15 @@ struct Way {
 std::vector<Way> ways() {
   TransferOptions shared = TransferWorld::small_options();
   shared.plan.always_mapped = true;
-  return {{"mapped", only(Path::mapped), 0, false},      {"mapped, bounced", only(Path::mapped), 100, false},
-          {"staged", only(Path::staged), 0, false},      {"staged, bounced", only(Path::staged), 100, false},
-          {"straight", only(Path::straight), 0, true},   {"straight, bounced", only(Path::straight), 100, true},
+  return {{"mapped", only(Path::mapped), 0, false},
+          {"mapped, bounced", only(Path::mapped), 100, false},
+          {"staged", only(Path::staged), 0, false},
+          {"staged, bounced", only(Path::staged), 100, false},
+          {"straight", only(Path::straight), 0, true},
+          {"straight, bounced", only(Path::straight), 100, true},
           {"straight and staged", only(Path::straight), 40, false},
-          {"by size", TransferWorld::small_options(), 30, true}, {"one memory", shared, 20, true}};
+          {"by size", TransferWorld::small_options(), 30, true},
+          {"one memory", shared, 20, true}};
 }
 
 uint64_t leaves_on(const TransferStats& stats, const std::string& name) {
@@ -219,9 +223,9 @@ TEST(Transfers, move_from_device_memory_to_device_memory_and_back) {
     for (size_t i = 0; i < leaves.size(); ++i) {
       const Bytes bytes = TransferWorld::pages_of(leaves[i]);
       ASSERT_EQ(scattered.good[i], i == 3 ? 0 : 1) << "leaf " << i;
-      const bool right = i == 3 ? std::count(bytes.begin(), bytes.end(), std::byte{0xFF}) ==
-                                      static_cast<std::ptrdiff_t>(bytes.size())
-                                : std::memcmp(leaves[i].record, bytes.data(), bytes.size()) == 0;
+      const bool right =
+          i == 3 ? std::count(bytes.begin(), bytes.end(), std::byte{0xFF}) == static_cast<std::ptrdiff_t>(bytes.size())
+                 : std::memcmp(leaves[i].record, bytes.data(), bytes.size()) == 0;
       ASSERT_TRUE(right) << "leaf " << i;
     }
     EXPECT_EQ(world.cuda.copied_bytes(), copied);
@@ -273,7 +277,8 @@ TEST(Transfers, overwrite_what_is_poison_and_nothing_else) {
   TransferBatch out;
   out.leaves = world.make_leaves(3, 1U << 20, 0, true);
   out.leaves[1].poison = true;
-  EXPECT_EQ(world.gather(std::move(out)).wait(), Code::invalid_argument) << "into a record there is nothing to overwrite";
+  EXPECT_EQ(world.gather(std::move(out)).wait(), Code::invalid_argument)
+      << "into a record there is nothing to overwrite";
 }
 
 // The device hashes a page that the copy engine then moves; the page is written to between the two.

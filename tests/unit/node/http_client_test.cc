@@ -78,12 +78,9 @@ TEST(HttpClient, gets_the_body_of_a_page) {
 
 TEST(HttpClient, says_what_is_wrong_with_whoever_answers) {
   const std::pair<std::string, Code> cases[] = {
-      {"HTTP/1.1 404 Not Found\r\n\r\n", Code::unsupported},
-      {"HTTP/1.1 2000 OK\r\n\r\n", Code::unsupported},
-      {"HTTP/1.1\r\n\r\nan empty line", Code::damaged},
-      {"HTTP/1.1 200 OK\r\nhalf a head", Code::damaged},
-      {"220 mail.example.org ESMTP\r\n", Code::damaged},
-      {answer(std::string(kMostPageBytes, 'x')), Code::damaged},
+      {"HTTP/1.1 404 Not Found\r\n\r\n", Code::unsupported}, {"HTTP/1.1 2000 OK\r\n\r\n", Code::unsupported},
+      {"HTTP/1.1\r\n\r\nan empty line", Code::damaged},      {"HTTP/1.1 200 OK\r\nhalf a head", Code::damaged},
+      {"220 mail.example.org ESMTP\r\n", Code::damaged},     {answer(std::string(kMostPageBytes, 'x')), Code::damaged},
   };
   for (const auto& [says, code] : cases) {
     const Server server(says);

@@ -43,7 +43,8 @@ class Guest {
   [[nodiscard]] std::string hear() const {
     std::string out;
     std::array<char, 4096> some{};
-    for (ssize_t n = 0; (n = ::recv(fd_, some.data(), some.size(), 0)) > 0;) out.append(some.data(), static_cast<size_t>(n));
+    for (ssize_t n = 0; (n = ::recv(fd_, some.data(), some.size(), 0)) > 0;)
+      out.append(some.data(), static_cast<size_t>(n));
     return out;
   }
   [[nodiscard]] bool ended() const {
@@ -135,10 +136,13 @@ TEST_F(HttpServerTest, a_request_with_a_body_is_refused) {
 }
 
 TEST_F(HttpServerTest, what_is_no_request_is_told_so) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"\r\n\r\n", " 400 "},           {"GET\r\n\r\n", " 400 "},  {"GET /page\r\n\r\n", " 400 "},
-      {"GET /page FTP\r\n\r\n", " 400 "}, {" \r\n\r\n", " 400 "},    {"PUT /page HTTP/1.1\r\n\r\n", " 405 "},
-      {"GET /other HTTP/1.1\r\n\r\n", " 404 "}};
+  const std::pair<const char*, const char*> cases[] = {{"\r\n\r\n", " 400 "},
+                                                       {"GET\r\n\r\n", " 400 "},
+                                                       {"GET /page\r\n\r\n", " 400 "},
+                                                       {"GET /page FTP\r\n\r\n", " 400 "},
+                                                       {" \r\n\r\n", " 400 "},
+                                                       {"PUT /page HTTP/1.1\r\n\r\n", " 405 "},
+                                                       {"GET /other HTTP/1.1\r\n\r\n", " 404 "}};
   for (const auto& [says, code] : cases) {
     const Guest guest(server_->address(), true);
     guest.say(says);

@@ -170,7 +170,8 @@ TEST(Eviction, policies_over_the_same_facts_keep_to_their_own_slots) {
     std::vector<Facts> facts(kSlots);
     AllEvictable residents;
     residents.names.resize(kSlots);
-    const std::array policies = {make_eviction_policy(name, facts, residents), make_eviction_policy(name, facts, residents)};
+    const std::array policies = {make_eviction_policy(name, facts, residents),
+                                 make_eviction_policy(name, facts, residents)};
     SeededRandom random(1);
     uint32_t tick = 0;
     const auto insert = [&](SlotId slot) {

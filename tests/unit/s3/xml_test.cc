@@ -40,13 +40,13 @@ TEST(Xml, refuses_what_no_store_answers) {
 }
 
 TEST(Xml, takes_an_upload_for_completed_only_if_the_answer_says_so) {
-  EXPECT_TRUE(is_completed("<?xml version=\"1.0\"?>\n<CompleteMultipartUploadResult xmlns=\"x\"><ETag>\"e-2\"</ETag>"
-                           "</CompleteMultipartUploadResult>"));
+  EXPECT_TRUE(
+      is_completed("<?xml version=\"1.0\"?>\n<CompleteMultipartUploadResult xmlns=\"x\"><ETag>\"e-2\"</ETag>"
+                   "</CompleteMultipartUploadResult>"));
   EXPECT_TRUE(is_completed("<CompleteMultipartUploadResult/>"));
-  for (const char* body :
-       {"", " ", "OK", "<Error><Code>InternalError</Code></Error>", "<Error><Code>InternalErr",
-        "<?xml version=\"1.0\"?>", "<CompleteMultipartUploadResult><ETag>", "<ok/>",
-        "<a><CompleteMultipartUploadResult/></a>"}) {
+  for (const char* body : {"", " ", "OK", "<Error><Code>InternalError</Code></Error>", "<Error><Code>InternalErr",
+                           "<?xml version=\"1.0\"?>", "<CompleteMultipartUploadResult><ETag>", "<ok/>",
+                           "<a><CompleteMultipartUploadResult/></a>"}) {
     EXPECT_FALSE(is_completed(body)) << body;
   }
 }

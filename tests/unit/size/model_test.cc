@@ -100,8 +100,9 @@ TEST(Model, falcon_has_one_kv_head_in_its_first_design) {
   EXPECT_EQ(bytes_per_token(R"({"model_type":"falcon","hidden_size":8192,"num_attention_heads":128,"num_kv_heads":8,
       "num_hidden_layers":60,"multi_query":true,"new_decoder_architecture":true})"),
             uint64_t{60} * 2 * 8 * 64 * 2);
-  EXPECT_EQ(bytes_per_token(R"({"model_type":"RefinedWeb","hidden_size":8192,"n_head":128,"n_head_kv":8,"n_layer":60})"),
-            uint64_t{60} * 2 * 8 * 64 * 2);
+  EXPECT_EQ(
+      bytes_per_token(R"({"model_type":"RefinedWeb","hidden_size":8192,"n_head":128,"n_head_kv":8,"n_layer":60})"),
+      uint64_t{60} * 2 * 8 * 64 * 2);
 }
 
 TEST(Model, attending_layers_may_be_named_by_their_numbers) {
@@ -126,12 +127,14 @@ constexpr const char* kSmall = R"("model_type":"llama","num_hidden_layers":2,"nu
 std::string with(const std::string& field) { return "{" + std::string(kSmall) + "," + field + "}"; }
 
 TEST(Model, designs_whose_layers_are_not_understood_are_refused) {
-  for (const char* field : {R"("block_types":["recurrent","attention"])", R"("use_cla":true)", R"("cla_share_factor":2)",
-                            R"("cross_attention_layers":[3])", R"("num_attention_groups":1)", R"("is_encoder_decoder":true)",
-                            R"("mb_per_layer":2)", R"("compress_ratios":[4,128])", R"("loop_num_passes":3)"}) {
+  for (const char* field :
+       {R"("block_types":["recurrent","attention"])", R"("use_cla":true)", R"("cla_share_factor":2)",
+        R"("cross_attention_layers":[3])", R"("num_attention_groups":1)", R"("is_encoder_decoder":true)",
+        R"("mb_per_layer":2)", R"("compress_ratios":[4,128])", R"("loop_num_passes":3)"}) {
     EXPECT_NE(refusal_of(with(field).c_str()).find("not counted here"), std::string::npos) << field;
   }
-  EXPECT_EQ(bytes_per_token(with(R"("use_cla":false,"cla_share_factor":1,"cross_attention_layers":[],"block_types":null)").c_str()),
+  EXPECT_EQ(bytes_per_token(
+                with(R"("use_cla":false,"cla_share_factor":1,"cross_attention_layers":[],"block_types":null)").c_str()),
             uint64_t{2} * 2 * 4 * 8 * 2);
 }
 
@@ -154,12 +157,13 @@ TEST(Model, a_type_that_is_not_known_is_named) {
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].find("newmodel"), std::string::npos);
   // Unknown fields that may change the size of the cache: by their names, or because they have a value for each layer.
-  for (const char* field : {R"("attention_stride":2)", R"("latent_pool_size":64)", R"("plan":["a","b"])",
-                            R"("state_heads":{"n":4})"}) {
+  for (const char* field :
+       {R"("attention_stride":2)", R"("latent_pool_size":64)", R"("plan":["a","b"])", R"("state_heads":{"n":4})"}) {
     const std::string refusal = refusal_of((config + "," + field + "}").c_str());
     EXPECT_NE(refusal.find(std::string(field).substr(1, 4)), std::string::npos) << refusal;
   }
-  EXPECT_EQ(notes_of(config + R"(,"temperature":1,"mystery":3,"bos_token_id":1,"empty":null,"note":"text"})").size(), 2U);
+  EXPECT_EQ(notes_of(config + R"(,"temperature":1,"mystery":3,"bos_token_id":1,"empty":null,"note":"text"})").size(),
+            2U);
   EXPECT_TRUE(notes_of("{" + std::string(kSmall) + "}").empty());
 }
 
@@ -176,7 +180,8 @@ TEST(Model, a_field_that_is_not_known_is_named) {
 }
 
 TEST(Model, fields_of_layers_that_nothing_names_are_refused) {
-  for (const char* field : {R"("mamba_d_state":16)", R"("linear_num_value_heads":4)", R"("conv_L_cache":3)", R"("window_size":[4,0])"}) {
+  for (const char* field :
+       {R"("mamba_d_state":16)", R"("linear_num_value_heads":4)", R"("conv_L_cache":3)", R"("window_size":[4,0])"}) {
     EXPECT_NE(refusal_of(with(field).c_str()).find("nothing says for which layers"), std::string::npos) << field;
   }
   EXPECT_EQ(bytes_per_token(with(R"("mamba_d_state":16,"layer_types":["attention","attention"])").c_str()),
@@ -210,10 +215,12 @@ TEST(Model, numbers_of_groups_count_where_a_field_says_so) {
   EXPECT_EQ(bytes_per_token(R"({"num_layers":2,"num_attention_heads":4,"kv_channels":8,"num_query_groups":1,
       "group_query_attention":false})"),
             uint64_t{2} * 2 * 4 * 8 * 2);
-  EXPECT_EQ(bytes_per_token(R"({"model_type":"dbrx","d_model":64,"n_heads":8,"n_layers":2,"attn_config":{"kv_n_heads":2}})"),
-            uint64_t{2} * 2 * 2 * 8 * 2);
-  EXPECT_EQ(bytes_per_token(R"({"n_layers":4,"n_heads":4,"n_kv_heads":2,"head_dim":8,"dim":32,"sliding_window":[16,null]})"),
-            uint64_t{4} * 2 * 2 * 8 * 2);
+  EXPECT_EQ(
+      bytes_per_token(R"({"model_type":"dbrx","d_model":64,"n_heads":8,"n_layers":2,"attn_config":{"kv_n_heads":2}})"),
+      uint64_t{2} * 2 * 2 * 8 * 2);
+  EXPECT_EQ(
+      bytes_per_token(R"({"n_layers":4,"n_heads":4,"n_kv_heads":2,"head_dim":8,"dim":32,"sliding_window":[16,null]})"),
+      uint64_t{4} * 2 * 2 * 8 * 2);
 }
 
 TEST(Model, fewer_bits_shrink_the_cache_in_proportion) {
@@ -268,11 +275,13 @@ TEST(Model, bad_configs_are_refused_by_name) {
   // The field that is wrong is named, wherever it stands and whatever it holds.
   EXPECT_NE(refusal_of(R"({"text_config":5})").find("text_config"), std::string::npos);
   EXPECT_NE(refusal_of(R"({"text_config":{"num_hidden_layers":"2"}})").find("num_hidden_layers"), std::string::npos);
-  for (const char* field : {R"("model_type":7)", R"("use_sliding_window":"no","sliding_window":4)", R"("layer_types":{})",
-                            R"("num_key_value_heads":2.5)", R"("num_key_value_heads":-1)", R"("num_kv_shared_layers":"1")",
-                            R"("total_ut_steps":-4)", R"("linear_attn_config":[])", R"("block_configs":"x")",
-                            R"("attn_type_list":[1,2])", R"("attn_config":1)", R"("kv_lora_rank":true)"}) {
-    const std::string text = std::string(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,)") + field + "}";
+  for (const char* field :
+       {R"("model_type":7)", R"("use_sliding_window":"no","sliding_window":4)", R"("layer_types":{})",
+        R"("num_key_value_heads":2.5)", R"("num_key_value_heads":-1)", R"("num_kv_shared_layers":"1")",
+        R"("total_ut_steps":-4)", R"("linear_attn_config":[])", R"("block_configs":"x")", R"("attn_type_list":[1,2])",
+        R"("attn_config":1)", R"("kv_lora_rank":true)"}) {
+    const std::string text =
+        std::string(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,)") + field + "}";
     const std::string name = std::string(field).substr(0, std::string(field).find(':'));
     EXPECT_NE(refusal_of(text.c_str()).find(name.substr(1, name.size() - 2)), std::string::npos) << field;
   }

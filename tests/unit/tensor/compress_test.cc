@@ -76,7 +76,8 @@ class Compress : public ::testing::Test {
     return done.ok() ? std::move(summary) : Result<Summary>(done);
   }
   [[nodiscard]] size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
   }
   test::TempDir dir_;
 };
@@ -84,7 +85,8 @@ class Compress : public ::testing::Test {
 TEST_F(Compress, gives_back_the_same_file_in_every_lossless_mode) {
   const Bytes file = some_file();
   write_file(at("in"), file);
-  for (const codec::Mode mode : {codec::Mode::off, codec::Mode::fast, codec::Mode::standard, codec::Mode::max, codec::Mode::zstd}) {
+  for (const codec::Mode mode :
+       {codec::Mode::off, codec::Mode::fast, codec::Mode::standard, codec::Mode::max, codec::Mode::zstd}) {
     const std::string packed = at(std::string(codec::mode_name(mode)).c_str());
     const auto summary = pack(at("in"), packed, mode);
     ASSERT_TRUE(summary.ok()) << summary.status().message();
@@ -138,7 +140,8 @@ TEST_F(Compress, tells_why_a_lossy_mode_was_not_used) {
   write_file(at("a"), file);
   const auto fine = pack(at("a"), at("fine"), codec::Mode::int8);
   ASSERT_TRUE(fine.ok());
-  EXPECT_EQ(fine.value().kept.all().no_float, 1U) << "the tensor of I64; what lies between tensors was never to be lossy";
+  EXPECT_EQ(fine.value().kept.all().no_float, 1U)
+      << "the tensor of I64; what lies between tensors was never to be lossy";
   EXPECT_EQ(fine.value().kept.all().not_finite, 0U);
   store_le<uint16_t>(file.data() + begin + 100, 0x7FC0);  // a NaN in K
   write_file(at("b"), file);
@@ -202,7 +205,8 @@ TEST_F(Compress, chunks_of_another_file_are_found_though_whole_in_themselves) {
   ASSERT_EQ(mixed.size(), other.size());
   // Cuts the file within the last chunk, near its end.
   const size_t from = mixed.size() - kContainerEndBytes - 384;
-  std::copy(other.begin() + static_cast<ptrdiff_t>(from), other.end() - kContainerEndBytes, mixed.begin() + static_cast<ptrdiff_t>(from));
+  std::copy(other.begin() + static_cast<ptrdiff_t>(from), other.end() - kContainerEndBytes,
+            mixed.begin() + static_cast<ptrdiff_t>(from));
   write_file(at("mixed"), mixed);
   EXPECT_EQ(unpack(at("mixed"), at("back")).status().code(), Code::damaged);
 }
@@ -262,7 +266,8 @@ TEST_F(Compress, a_file_that_is_being_written_has_no_name) {
 
 TEST_F(Compress, what_is_no_plain_file_is_refused_by_its_kind_at_once) {
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);  // without a writer
-  for (const auto& [path, kind] : {std::pair{at("pipe"), "a pipe"}, {dir_.path(), "a folder"}, {std::string("/dev/zero"), "a device"}}) {
+  for (const auto& [path, kind] :
+       {std::pair{at("pipe"), "a pipe"}, {dir_.path(), "a folder"}, {std::string("/dev/zero"), "a device"}}) {
     const auto input = Input::open(path);
     EXPECT_EQ(input.status().code(), Code::invalid_argument) << path;
     EXPECT_NE(input.status().message().find(kind), std::string::npos) << input.status().message();
@@ -274,12 +279,16 @@ TEST_F(Compress, what_is_no_plain_file_is_refused_by_its_kind_at_once) {
 TEST(Forms, rows_that_are_no_dimensions_must_divide_the_values) {
   Tensor tensor;
   tensor.shape = {1 << 20};
-  for (const auto& [element, most] : {std::pair{Element::bf16, 32768U}, {Element::fp32, 16384U}, {Element::fp8_e4m3, 65536U}, {Element::int8, 65536U}}) {
+  for (const auto& [element, most] : {std::pair{Element::bf16, 32768U},
+                                      {Element::fp32, 16384U},
+                                      {Element::fp8_e4m3, 65536U},
+                                      {Element::int8, 65536U}}) {
     tensor.element = element;
     tensor.bytes = (1 << 20) * layout::element_bytes(element);
     for (const uint64_t row : {uint64_t{1}, uint64_t{64}, uint64_t{most}}) {
       EXPECT_EQ(row_refusal(tensor, row), "");
-      EXPECT_EQ(form_of(tensor, row), (codec::LeafForm{static_cast<codec::Element>(element), static_cast<uint32_t>(row), 0}));
+      EXPECT_EQ(form_of(tensor, row),
+                (codec::LeafForm{static_cast<codec::Element>(element), static_cast<uint32_t>(row), 0}));
     }
     EXPECT_NE(row_refusal(tensor, 2 * most).find("no more than " + std::to_string(most)), std::string::npos);
     EXPECT_NE(row_refusal(tensor, 3).find("no multiple"), std::string::npos);
@@ -329,9 +338,11 @@ TEST(Index, refuses_segments_that_do_not_add_up) {
     return R"({"format":"raw","bytes":)" + std::to_string(bytes) + R"(,"segments":[)" + segments + "]}";
   };
   EXPECT_TRUE(decode_index(text(R"({"bytes":3},{"bytes":4})", 7)).ok());
-  for (const auto& bad : {text(R"({"bytes":3},{"bytes":4})", 8), text(R"({"bytes":3},{"bytes":4})", 6), text(R"({"bytes":0})", 0),
-                          text(R"({"bytes":-1})", 1), text(R"({"bytes":18446744073709551615},{"bytes":2})", 1), text(R"([])", 0),
-                          text(R"({"bytes":2,"element":"f17","name":"","shape":[],"row":0,"rows":0})", 2), std::string("{}"), std::string("[")}) {
+  for (const auto& bad :
+       {text(R"({"bytes":3},{"bytes":4})", 8), text(R"({"bytes":3},{"bytes":4})", 6), text(R"({"bytes":0})", 0),
+        text(R"({"bytes":-1})", 1), text(R"({"bytes":18446744073709551615},{"bytes":2})", 1), text(R"([])", 0),
+        text(R"({"bytes":2,"element":"f17","name":"","shape":[],"row":0,"rows":0})", 2), std::string("{}"),
+        std::string("[")}) {
     EXPECT_EQ(decode_index(bad).status().code(), Code::damaged) << bad;
   }
 }

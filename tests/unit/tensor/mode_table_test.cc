@@ -12,7 +12,8 @@ namespace {
 
 class ModeTableTest : public ::testing::Test {
  protected:
-  Result<ModeTable> measure(uint64_t values, int rounds, const std::atomic<bool>* stop, uint64_t limit = UINT64_MAX, uint64_t row = 0) {
+  Result<ModeTable> measure(uint64_t values, int rounds, const std::atomic<bool>* stop, uint64_t limit = UINT64_MAX,
+                            uint64_t row = 0) {
     const std::string path = dir_.path() + "/values";
     std::ofstream(path, std::ios::binary) << std::string(values * 4, '\x3F');
     const auto input = Input::open(path);
@@ -50,8 +51,16 @@ TEST_F(ModeTableTest, measures_no_more_than_the_limit_in_whole_rows) {
   struct Case {
     uint64_t limit, row, measured;
   };
-  for (const Case& one : {Case{UINT64_MAX, 0, 4'000'000}, {4'000'000, 0, 4'000'000}, {3'999'999, 0, 3'999'936}, {1'000'000, 0, 1'000'000},
-                          {1'000'001, 0, 1'000'000}, {100'000, 0, 99'968}, {100'000, 1000, 96'000}, {65'536, 1000, 64'000}, {1, 0, 65'536}, {1, 1000, 64'000}}) {
+  for (const Case& one : {Case{UINT64_MAX, 0, 4'000'000},
+                          {4'000'000, 0, 4'000'000},
+                          {3'999'999, 0, 3'999'936},
+                          {1'000'000, 0, 1'000'000},
+                          {1'000'001, 0, 1'000'000},
+                          {100'000, 0, 99'968},
+                          {100'000, 1000, 96'000},
+                          {65'536, 1000, 64'000},
+                          {1, 0, 65'536},
+                          {1, 1000, 64'000}}) {
     const auto table = measure(1'000'000, 1, nullptr, one.limit, one.row);
     ASSERT_TRUE(table.ok()) << table.status().message();
     EXPECT_EQ(table.value().measured_bytes, one.measured) << one.limit << " " << one.row;

@@ -33,7 +33,8 @@ Result<TensorFile> read(const std::vector<std::byte>& bytes, const Claims& claim
 
 Claims element(Element e) { return {std::nullopt, e, {}}; }
 
-void expect_refused(const std::vector<std::byte>& bytes, Code code, const std::string& text, const Claims& claims = {}) {
+void expect_refused(const std::vector<std::byte>& bytes, Code code, const std::string& text,
+                    const Claims& claims = {}) {
   const auto file = read(bytes, claims);
   ASSERT_FALSE(file.ok()) << text;
   EXPECT_EQ(file.status().code(), code) << file.status().message();
@@ -66,8 +67,8 @@ TEST(Npy, takes_bf16_in_the_dress_of_other_types_and_says_so) {
     EXPECT_EQ(said.value().tensors[0].element, Element::fp16);
     EXPECT_EQ(said.value().note, "");
   }
-  expect_refused(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (4,)}", 8), Code::invalid_argument, "--element does not fit",
-                 element(Element::fp32));
+  expect_refused(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (4,)}", 8), Code::invalid_argument,
+                 "--element does not fit", element(Element::fp32));
 }
 
 TEST(Npy, refuses_each_kind_of_bad_file_by_its_own_name) {
@@ -101,16 +102,19 @@ TEST(Headers, are_told_in_printable_words) {
     const auto file = read(bytes);
     return file.ok() ? std::string("taken") : file.status().message();
   };
-  for (const auto& bytes : {safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8),
-                            safetensors(R"({"a":{"dtype":")" + odd + R"(","shape":[4],"data_offsets":[0,8]}})", 8),
-                            npy("{'descr': '\x1b[2J', 'fortran_order': False, 'shape': (4,)}", 8),
-                            npy("{'descr': '>\x1b[2J" + std::string(50'000, 'x') + "', 'fortran_order': False, 'shape': (4,)}", 8),
-                            npy("{'descr': '|V99999999', 'fortran_order': False, 'shape': (4,)}", 8)}) {
+  for (const auto& bytes :
+       {safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8),
+        safetensors(R"({"a":{"dtype":")" + odd + R"(","shape":[4],"data_offsets":[0,8]}})", 8),
+        npy("{'descr': '\x1b[2J', 'fortran_order': False, 'shape': (4,)}", 8),
+        npy("{'descr': '>\x1b[2J" + std::string(50'000, 'x') + "', 'fortran_order': False, 'shape': (4,)}", 8),
+        npy("{'descr': '|V99999999', 'fortran_order': False, 'shape': (4,)}", 8)}) {
     const std::string text = told(bytes);
     EXPECT_LT(text.size(), 400U) << text.substr(0, 400);
     for (const char c : text) EXPECT_TRUE(c >= ' ' && c <= '~') << text;
   }
-  EXPECT_NE(told(safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8)).find("tensor \"?[2J????x"), std::string::npos);
+  EXPECT_NE(
+      told(safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8)).find("tensor \"?[2J????x"),
+      std::string::npos);
 }
 
 TEST(Npy, of_any_type_is_taken_as_opaque_bytes_where_that_is_said) {
@@ -137,10 +141,11 @@ TEST(Npy, no_cut_or_flip_of_its_header_reads_outside) {
 }
 
 TEST(Safetensors, says_its_tensors_in_file_order) {
-  const auto file = read(safetensors(R"({"__metadata__":{"a":"b"},"z":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},)"
-                                     R"("a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[8,12]},)"
-                                     R"("step":{"dtype":"I64","shape":[],"data_offsets":[16,24]}})",
-                                     24));
+  const auto file =
+      read(safetensors(R"({"__metadata__":{"a":"b"},"z":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},)"
+                       R"("a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[8,12]},)"
+                       R"("step":{"dtype":"I64","shape":[],"data_offsets":[16,24]}})",
+                       24));
   ASSERT_TRUE(file.ok()) << file.status().message();
   ASSERT_EQ(file.value().tensors.size(), 3U);
   EXPECT_EQ(file.value().tensors[0].name, "z");
@@ -151,16 +156,23 @@ TEST(Safetensors, says_its_tensors_in_file_order) {
 }
 
 TEST(Safetensors, refuses_each_kind_of_bad_file_by_its_own_name) {
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})", 7), Code::damaged, "cut short");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8), Code::damaged, "shape does not fit");
-  expect_refused(safetensors(R"({"a":{"dtype":"F17","shape":[4],"data_offsets":[0,8]}})", 8), Code::unsupported, "F17");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[8,0]}})", 8), Code::damaged, "ends before");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4]}})", 8), Code::damaged, "data_offsets");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[-4],"data_offsets":[0,8]}})", 8), Code::damaged, "whole numbers");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8), Code::damaged,
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})", 7), Code::damaged,
+                 "cut short");
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8), Code::damaged,
                  "shape does not fit");
-  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},"b":{"dtype":"F16","shape":[4],"data_offsets":[4,12]}})", 12),
-                 Code::damaged, "overlaps");
+  expect_refused(safetensors(R"({"a":{"dtype":"F17","shape":[4],"data_offsets":[0,8]}})", 8), Code::unsupported, "F17");
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[8,0]}})", 8), Code::damaged,
+                 "ends before");
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4]}})", 8), Code::damaged, "data_offsets");
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[-4],"data_offsets":[0,8]}})", 8), Code::damaged,
+                 "whole numbers");
+  expect_refused(safetensors(R"({"a":{"dtype":"F16","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8),
+                 Code::damaged, "shape does not fit");
+  expect_refused(
+      safetensors(
+          R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},"b":{"dtype":"F16","shape":[4],"data_offsets":[4,12]}})",
+          12),
+      Code::damaged, "overlaps");
   const Claims said{Kind::safetensors, std::nullopt, {}};
   expect_refused(safetensors("[1]", 8), Code::damaged, "no JSON object", said);
   expect_refused(safetensors("{\"a\":", 8), Code::damaged, "no JSON object", said);
@@ -177,7 +189,8 @@ TEST(Raw, is_what_the_caller_says_if_it_fits) {
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(file.value().tensors[0].shape, (std::vector<uint64_t>{2, 12}));
   expect_refused(bytes, Code::invalid_argument, "shape does not fit", {std::nullopt, Element::bf16, {2, 13}});
-  expect_refused(bytes, Code::invalid_argument, "shape does not fit", {std::nullopt, Element::bf16, {1ULL << 40, 1ULL << 40}});
+  expect_refused(bytes, Code::invalid_argument, "shape does not fit",
+                 {std::nullopt, Element::bf16, {1ULL << 40, 1ULL << 40}});
   expect_refused(std::vector<std::byte>(47), Code::invalid_argument, "whole number", element(Element::bf16));
   expect_refused(bytes, Code::invalid_argument, "neither .npy nor safetensors");
   expect_refused({}, Code::invalid_argument, "empty");
@@ -186,7 +199,8 @@ TEST(Raw, is_what_the_caller_says_if_it_fits) {
 
 TEST(Shapes, are_read_from_words) {
   EXPECT_EQ(parse_shape("30,2,512").value(), (std::vector<uint64_t>{30, 2, 512}));
-  for (const char* bad : {"", "3,", ",3", "a", "0", "-1", "1 2", "99999999999999999999"}) EXPECT_FALSE(parse_shape(bad).ok()) << bad;
+  for (const char* bad : {"", "3,", ",3", "a", "0", "-1", "1 2", "99999999999999999999"})
+    EXPECT_FALSE(parse_shape(bad).ok()) << bad;
 }
 
 }  // namespace

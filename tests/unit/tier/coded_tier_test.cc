@@ -30,11 +30,13 @@ struct KvRecord {
   uint64_t bytes;
   size_t head_bytes = 0;
   Key key;
-  KvRecord(uint64_t n, uint64_t payload_bytes, const Family& family, bool noise = false, uint16_t flags = codec::kOpaque)
+  KvRecord(uint64_t n, uint64_t payload_bytes, const Family& family, bool noise = false,
+           uint16_t flags = codec::kOpaque)
       : memory(payload_bytes), bytes(payload_bytes), key(key_of(n)) {
     SeededRandom random(n ^ 0x5EED);
     random.fill(memory.span());
-    for (uint64_t at = 1; !noise && at < bytes; at += 2) memory.data()[at] = static_cast<std::byte>(0x3F - (at / 2 % 7 == 0));
+    for (uint64_t at = 1; !noise && at < bytes; at += 2)
+      memory.data()[at] = static_cast<std::byte>(0x3F - (at / 2 % 7 == 0));
     codec::Header h;
     h.flags = flags;
     h.ns = family.ns;
@@ -412,7 +414,8 @@ TEST_F(CodedTierTest, a_put_that_waits_for_memory_ends_at_its_deadline) {
   options_.write_budget_bytes = 256 << 10;
   const auto pace = std::make_shared<Pace>();
   pace->keeps_puts = true;
-  tier_ = std::make_unique<CodedTier>(options_, std::make_unique<PacedTier>(world_.sim, pace), world_.sim, world_.sim.random());
+  tier_ = std::make_unique<CodedTier>(options_, std::make_unique<PacedTier>(world_.sim, pace), world_.sim,
+                                      world_.sim.random());
   std::vector<Code> first, second, third;
   submit({1}, kBytes, &first);
   ASSERT_TRUE(world_.sim.run_until([&] { return pace->kept.size() == 1; }));

@@ -63,7 +63,8 @@ class CodedTierThreads : public ::testing::Test {
       terms->plain_bytes = kBytes;
       return terms;
     };
-    tier_ = std::make_unique<tier::coded::CodedTier>(std::move(options), std::move(opened).value(), *executor_, random_);
+    tier_ =
+        std::make_unique<tier::coded::CodedTier>(std::move(options), std::move(opened).value(), *executor_, random_);
   }
 
   void begin() {

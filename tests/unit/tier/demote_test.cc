@@ -68,8 +68,7 @@ class Demote : public ::testing::Test {
     reopen();
   }
   void reopen() {
-    auto opened =
-        tier::disk::DiskTier::open(w_.options, w_.disk, w_.sim, w_.families, w_.sim.random(), &below_, 1);
+    auto opened = tier::disk::DiskTier::open(w_.options, w_.disk, w_.sim, w_.families, w_.sim.random(), &below_, 1);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     w_.tier = std::move(opened).value();
   }

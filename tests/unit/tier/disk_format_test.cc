@@ -40,8 +40,8 @@ TEST(SegmentFormat, a_footer_gives_back_its_rows) {
     const Row& a = want[i];
     const Row& b = got.value()[i];
     EXPECT_TRUE(a.key == b.key && a.page == b.page && a.family == b.family && a.parent == b.parent &&
-                a.has_parent == b.has_parent && a.uses == b.uses && a.payload_bytes == b.payload_bytes && a.back == b.back &&
-                a.head_bytes == b.head_bytes)
+                a.has_parent == b.has_parent && a.uses == b.uses && a.payload_bytes == b.payload_bytes &&
+                a.back == b.back && a.head_bytes == b.head_bytes)
         << i;
   }
 }
@@ -108,11 +108,11 @@ TEST(SegmentFormat, a_place_comes_back_from_what_is_written_and_says_where_both_
     EXPECT_EQ(back.head_bytes, place.head_bytes);
     EXPECT_TRUE(place.fits(uint64_t{1} << 30));
   }
-  EXPECT_FALSE((RecordPlace{0, 0, 184, 4096}).fits(1 << 20));                 // the header's page
-  EXPECT_FALSE((RecordPlace{2, 5, 184, 4096}).fits(1 << 20));                 // a head in the header's page
-  EXPECT_FALSE((RecordPlace{7, 3, 961, 4096}).fits(1 << 20));                 // a head that is larger than a unit
+  EXPECT_FALSE((RecordPlace{0, 0, 184, 4096}).fits(1 << 20));  // the header's page
+  EXPECT_FALSE((RecordPlace{2, 5, 184, 4096}).fits(1 << 20));  // a head in the header's page
+  EXPECT_FALSE((RecordPlace{7, 3, 961, 4096}).fits(1 << 20));  // a head that is larger than a unit
   EXPECT_FALSE((RecordPlace{7, 3, 184, kSharedPayload + 1}).fits(1 << 20));
-  EXPECT_FALSE((RecordPlace{255, 3, 184, 8192}).fits(1 << 20));               // beyond the end
+  EXPECT_FALSE((RecordPlace{255, 3, 184, 8192}).fits(1 << 20));  // beyond the end
   EXPECT_FALSE((RecordPlace{7, 0, 1U << 22, 4096}).fits(uint64_t{1} << 30));
 }
 
@@ -138,9 +138,9 @@ TEST(SegmentFormat, a_name_gives_back_the_number_of_its_segment) {
     EXPECT_TRUE(is_tier_file(segment_name(n))) << n;
   }
   for (const char* const other :
-       {"segment-.kv", "segment-00001.kv", "segment-000000.kv", "segment-0000001.kv", "segment-0000000.kv", "segment-00000a.kv",
-        "segment-4294967296.kv", "segment-99999999999.kv", "segment-18446744073709551617.kv", "segment-000001.kv.bak", "segment-1000000",
-        "segment-.k", "segment-kv", ".kv"}) {
+       {"segment-.kv", "segment-00001.kv", "segment-000000.kv", "segment-0000001.kv", "segment-0000000.kv",
+        "segment-00000a.kv", "segment-4294967296.kv", "segment-99999999999.kv", "segment-18446744073709551617.kv",
+        "segment-000001.kv.bak", "segment-1000000", "segment-.k", "segment-kv", ".kv"}) {
     EXPECT_EQ(segment_number(other), UINT32_MAX) << other;
     EXPECT_FALSE(is_tier_file(other)) << other;
   }

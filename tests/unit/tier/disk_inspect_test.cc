@@ -73,7 +73,10 @@ TEST(DiskInspect, tells_coded_and_sealed_records_from_plain_ones) {
   const struct {
     uint16_t flags;
     uint64_t stored;
-  } kinds[] = {{0, kRaw}, {0, 4096}, {codec::kLossy, 2048}, {codec::kSealed, kRaw + kSealed},
+  } kinds[] = {{0, kRaw},
+               {0, 4096},
+               {codec::kLossy, 2048},
+               {codec::kSealed, kRaw + kSealed},
                {codec::kSealed, 4096 + codec::kSealTagBytes}};
   uint64_t n = 0;
   for (const auto& kind : kinds) {

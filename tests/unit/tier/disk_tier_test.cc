@@ -348,8 +348,10 @@ TEST(DiskTier, damage_in_a_page_of_heads_costs_the_record_that_it_hits) {
     std::vector<Code> codes;
     w.put({1, 2, 3, 4, 5, 6}, 4096, true, &codes);
     ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
-    if (scanned) w.power_cut();
-    else ASSERT_TRUE(w.close());
+    if (scanned)
+      w.power_cut();
+    else
+      ASSERT_TRUE(w.close());
     {
       auto dir = w.disk.open_directory("/tier", false);
       auto file = dir.value()->open("segment-000001.kv", OpenMode::read_write, false);
@@ -505,7 +507,8 @@ TEST(DiskTier, refuses_a_capacity_below_three_segments) {
 }
 
 TEST(DiskTier, refuses_a_capacity_that_it_cannot_address) {
-  for (const uint64_t capacity : {tier::disk::most_disk_bytes() + 1, uint64_t{1} << 50, uint64_t{1} << 63, UINT64_MAX}) {
+  for (const uint64_t capacity :
+       {tier::disk::most_disk_bytes() + 1, uint64_t{1} << 50, uint64_t{1} << 63, UINT64_MAX}) {
     DiskWorld w(12, 1 << 20, 0);
     w.options.capacity_bytes = capacity;
     const Status s = w.open();

@@ -55,8 +55,9 @@ TEST(StoreNames, sort_by_time_and_come_back) {
   ASSERT_TRUE(sign.has_value());
   EXPECT_EQ(sign->writer, 5U);
   EXPECT_EQ(sign->ms, 1234U);
-  for (const char* bad : {"", "v1/i/", "v1/i/0193a4b2/c3d4-fedcba9876543210-0000007", "v1/i/0193A4B2/c3d4-fedcba9876543210-00000007",
-                          "v1/i/0193a4b2/c3d4-fedcba9876543210-000000070", "v1/p/0193a4b2/c3d4-fedcba9876543210-00000007"}) {
+  for (const char* bad :
+       {"", "v1/i/", "v1/i/0193a4b2/c3d4-fedcba9876543210-0000007", "v1/i/0193A4B2/c3d4-fedcba9876543210-00000007",
+        "v1/i/0193a4b2/c3d4-fedcba9876543210-000000070", "v1/p/0193a4b2/c3d4-fedcba9876543210-00000007"}) {
     EXPECT_FALSE(parse_stamp(kIndexPrefix, bad).has_value()) << bad;
   }
 }

@@ -42,8 +42,8 @@ TEST(StoreIndex, finds_what_a_map_finds) {
     uint64_t ms;
     uint64_t family;
   };
-  std::map<uint64_t, Where> model;                    // record -> where it is found
-  std::map<uint64_t, std::vector<uint64_t>> packs;    // ms -> its records
+  std::map<uint64_t, Where> model;                  // record -> where it is found
+  std::map<uint64_t, std::vector<uint64_t>> packs;  // ms -> its records
   uint64_t ms = 1000;
   for (int step = 0; step < 4000; ++step) {
     switch (random.below(8)) {

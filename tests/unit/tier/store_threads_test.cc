@@ -51,7 +51,9 @@ class MemoryStore final : public ObjectStore {
     return request;
   }
   void close() noexcept override { threads_.reset(); }
-  void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override { ADD_FAILURE() << "something was never finished"; }
+  void leave(std::unique_ptr<ObjectStore> /*self*/) noexcept override {
+    ADD_FAILURE() << "something was never finished";
+  }
 
  private:
   void apply(ObjectRequest& r) {
@@ -121,8 +123,14 @@ class Engine {
     for (int i = 0; i < steps; ++i) {
       const uint64_t first = 1 + random.below(60), n = 1 + random.below(8);
       switch (random.below(5)) {
-        case 0: case 1: put(first, n, random.below(2) == 0); break;
-        case 2: case 3: get(first, n, random.below(2) == 0); break;
+        case 0:
+        case 1:
+          put(first, n, random.below(2) == 0);
+          break;
+        case 2:
+        case 3:
+          get(first, n, random.below(2) == 0);
+          break;
         default: {
           const Identity id{key_of(first), family_};
           tier::Found found;
@@ -174,8 +182,10 @@ class Engine {
         if (b.status[i] != Code::ok) continue;
         const TestRecord expected(first + i, kBytes, family_of(1));
         const tier::GetItem& item = b.items[i];
-        const ConstBytes payload = item.lender != nullptr ? item.lent : ConstBytes(item.payload).first(item.payload_bytes);
-        const bool equal = payload.size() == kBytes && std::equal(payload.begin(), payload.end(), expected.payload().begin());
+        const ConstBytes payload =
+            item.lender != nullptr ? item.lent : ConstBytes(item.payload).first(item.payload_bytes);
+        const bool equal =
+            payload.size() == kBytes && std::equal(payload.begin(), payload.end(), expected.payload().begin());
         ++(equal ? right_ : wrong_);
       }
       latch_.done();
@@ -205,7 +215,8 @@ TEST(StoreThreads, work_at_a_time_and_close_in_the_middle) {
     options.linger_ns = 1'000'000;
     options.staging_bytes = 128 << 10;
     if (round % 3 == 0) options.capacity_bytes = 200 << 10;
-    auto opened = StoreTier::open(std::make_unique<MemoryStore>(bucket), options, *executor, families, random, nullptr, 1, nullptr);
+    auto opened = StoreTier::open(std::make_unique<MemoryStore>(bucket), options, *executor, families, random, nullptr,
+                                  1, nullptr);
     ASSERT_TRUE(opened.ok());
     std::unique_ptr<StoreTier> tier = std::move(opened).value();
     Latch latch;

@@ -40,8 +40,8 @@ TEST(TierChoice, measures_each_level_before_it_uses_one) {
 TEST(TierChoice, codes_where_the_link_is_slower_than_decoding_wins_back) {
   TierChoice choice(Goal::speed);
   teach(choice, 1, 0.71, 0.67, 0, 0.1);
-  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::standard);   // 0.67 + 0.1 < 1
-  EXPECT_EQ(choice.plan(kSecond, 1, false, {0.05, 0}).level, Level::off);       // the link beats the decoder
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::standard);  // 0.67 + 0.1 < 1
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {0.05, 0}).level, Level::off);      // the link beats the decoder
   EXPECT_EQ(choice.plan(kSecond, 2, false, {1.0, 0}).level, Level::off) << "another family is measured on its own";
 }
 
@@ -64,11 +64,13 @@ TEST(TierChoice, seals_count_on_both_sides) {
   for (int n = 0; n < 8; ++n) {
     sealing.encoded(1, Level::fast, kMb, bytes(0.7), bytes(0.05 + 0.7 * kSeal), 0);
     sealing.decoded(1, Level::fast, kMb, bytes(0.05 + 0.7 * kSeal));
-    EXPECT_NE(sealing.plan(kSecond, 1, false, {0.25, 0.25}).level, Level::off) << "in use it costs what was measured before";
+    EXPECT_NE(sealing.plan(kSecond, 1, false, {0.25, 0.25}).level, Level::off)
+        << "in use it costs what was measured before";
   }
   TierChoice space(Goal::space, true);
   teach_sealed(space);
-  EXPECT_NE(space.plan(kSecond, 1, false, {0.1, 0}).level, Level::off) << "0.07 + 0.26 is not 1.25 of 0.1, but of 0.1 + 0.3";
+  EXPECT_NE(space.plan(kSecond, 1, false, {0.1, 0}).level, Level::off)
+      << "0.07 + 0.26 is not 1.25 of 0.1, but of 0.1 + 0.3";
 }
 
 TEST(TierChoice, measures_what_a_seal_takes_before_it_chooses) {

@@ -77,8 +77,11 @@ TEST(BlockSize, is_asked_for_where_several_fit) {
 }
 
 TEST(Forms, mooncake_lines_may_leave_out_times_and_answers) {
-  const Result<Parsed> parsed = parse(R"({"timestamp": 7.6, "input_length": 600.0, "hash_ids": [1, 2]})" "\n"
-                                      R"({"session_id": "a", "delay": 5, "input_length": 600, "hash_ids": [1, 2]})" "\n", {});
+  const Result<Parsed> parsed = parse(R"({"timestamp": 7.6, "input_length": 600.0, "hash_ids": [1, 2]})"
+                                      "\n"
+                                      R"({"session_id": "a", "delay": 5, "input_length": 600, "hash_ids": [1, 2]})"
+                                      "\n",
+                                      {});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   const std::vector<Request>& requests = parsed.value().trace.requests;
   ASSERT_EQ(requests.size(), 2U);
@@ -93,7 +96,8 @@ TEST(Forms, mooncake_lines_need_lengths_and_ids) {
   EXPECT_TRUE(says(refusal_of(R"({"timestamp": 1, "hash_ids": [1]})"), "input_length is missing"));
   EXPECT_TRUE(says(refusal_of(R"({"timestamp": 1, "input_length": 5})"), "does not say which prompts begin alike"));
   EXPECT_TRUE(says(refusal_of(R"({"timestamp": -0.5, "input_length": 600, "hash_ids": [1, 2]})"), "timestamp must be"));
-  EXPECT_TRUE(says(refusal_of(R"({"timestamp": 1e300, "input_length": 600, "hash_ids": [1, 2]})"), "timestamp is above"));
+  EXPECT_TRUE(
+      says(refusal_of(R"({"timestamp": 1e300, "input_length": 600, "hash_ids": [1, 2]})"), "timestamp is above"));
   EXPECT_TRUE(says(refusal_of(R"({"timestamp": "1", "input_length": 600, "hash_ids": [1, 2]})"), "timestamp must be"));
   EXPECT_TRUE(says(refusal_of(R"({"input_length": 600.5, "hash_ids": [1, 2]})"), "input_length must be a whole"));
   EXPECT_TRUE(says(refusal_of(R"({"input_length": 1e300, "hash_ids": [1, 2]})"), "input_length is above"));
@@ -165,7 +169,8 @@ TEST(Forms, what_is_bad_in_an_array_is_named_by_the_request) {
            {"[" + good + ",," + good + "]", "request 2: not valid JSON", 2},
            {"[" + good + ",]", "request 2: not valid JSON", 1},
            {"[" + good + ",[1],7]", "request 2: not a JSON object", 1},
-           {"[{\"note\": \"" + std::string(size_t{1} << 20, 'x') + "\"}," + good + "]", "request 1: longer than 1048576", 1},
+           {"[{\"note\": \"" + std::string(size_t{1} << 20, 'x') + "\"}," + good + "]",
+            "request 1: longer than 1048576", 1},
            {"[" + good + "," + good, "request 3: the array has no end", 2},
            {"[" + good + "," + good + ",", "request 3: the array has no end", 2},
            {"[", "request 1: the array has no end", 0},
@@ -202,8 +207,11 @@ TEST(Forms, a_mark_of_utf_8_and_other_line_ends_are_passed_over) {
 
 TEST(Forms, azure_tables_have_lengths_alone) {
   const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n";
-  const Result<Parsed> parsed = parse(header + "2023-12-31 23:59:59.5000000,374,44\r\n2024-01-01 00:00:00.750000+00:00,396,109\r\n"
-                                               "2024-02-29T00:00:00,1,0\n", {});
+  const Result<Parsed> parsed =
+      parse(header +
+                "2023-12-31 23:59:59.5000000,374,44\r\n2024-01-01 00:00:00.750000+00:00,396,109\r\n"
+                "2024-02-29T00:00:00,1,0\n",
+            {});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed.value().form, Form::azure);
   EXPECT_TRUE(parsed.value().trace.lengths_alone);
@@ -214,24 +222,27 @@ TEST(Forms, azure_tables_have_lengths_alone) {
   EXPECT_EQ(requests[2].timestamp_ms, uint64_t{59} * 86400000 + 500);
   EXPECT_EQ(requests[1].input_length, 396U);
   EXPECT_EQ(requests[1].output_length, 109U);
-  for (const char* bad : {"2023-11-16 18:15:46,374", "2023-11-16 18:15:46,374,44,1", "yesterday,374,44",
-                          "2023-13-16 18:15:46,374,44", "2023-11-16 25:15:46,374,44", "2023-11-16 18:15:46,-1,44",
-                          "2023-11-16 18:15:46,1.5,44", "2023-11-16 18:15:46,,44", "2023-11-16 18:15:46,99999999999,44"}) {
+  for (const char* bad :
+       {"2023-11-16 18:15:46,374", "2023-11-16 18:15:46,374,44,1", "yesterday,374,44", "2023-13-16 18:15:46,374,44",
+        "2023-11-16 25:15:46,374,44", "2023-11-16 18:15:46,-1,44", "2023-11-16 18:15:46,1.5,44",
+        "2023-11-16 18:15:46,,44", "2023-11-16 18:15:46,99999999999,44"}) {
     EXPECT_TRUE(says(refusal_of(header + bad), "line 2: ")) << bad;
   }
 }
 
 TEST(Forms, burstgpt_tables_have_lengths_alone) {
   const std::string header = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
-  const Result<Parsed> parsed = parse(header + "5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,230,1317,API log\n", {});
+  const Result<Parsed> parsed =
+      parse(header + "5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,230,1317,API log\n", {});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed.value().form, Form::burstgpt);
   EXPECT_EQ(parsed.value().trace.requests[1].timestamp_ms, 40500U);
   EXPECT_EQ(parsed.value().trace.requests[1].input_length, 1087U);
   // The later version of the table has additional columns.
-  const Result<Parsed> later =
-      parse("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-            "5,abc,1.5,ChatGPT,472,18,490,Conversation log\n", {});
+  const Result<Parsed> later = parse(
+      "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+      "5,abc,1.5,ChatGPT,472,18,490,Conversation log\n",
+      {});
   ASSERT_TRUE(later.ok()) << later.status().message();
   EXPECT_EQ(later.value().trace.requests[0].input_length, 472U);
   EXPECT_TRUE(says(refusal_of(header + "x,ChatGPT,472,18,490,Conversation log\n"), "Timestamp must be seconds"));
@@ -253,12 +264,16 @@ TEST(Forms, have_names) {
 }
 
 // "{}\n" as gzip packs it.
-const std::string kGzip("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\xae\xe5\x02\x00\x06\xb0\xa1\xdd\x03\x00\x00\x00", 23);
+const std::string kGzip("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\xae\xe5\x02\x00\x06\xb0\xa1\xdd\x03\x00\x00\x00",
+                        23);
 
 TEST(Unpack, gives_plain_text_as_it_is_and_names_what_it_does_not_read) {
   EXPECT_EQ(unpacked("text", 10, "t").value(), "text");
   EXPECT_EQ(unpacked("", 10, "t").value(), "");
-  for (const char* packed : {"BZh91", "\xfd" "7zXZ", "PK\x03\x04"}) {
+  for (const char* packed : {"BZh91",
+                             "\xfd"
+                             "7zXZ",
+                             "PK\x03\x04"}) {
     const Result<std::string> refused = unpacked(packed, 10, "t.jsonl");
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.status().code(), Code::io_error);

@@ -139,7 +139,8 @@ TEST(PolicyReplay, no_policy_beats_the_optimum_and_enough_room_serves_all) {
       EXPECT_LE(replay::replay_policy(paths, name, capacity).value().hits, replay::replay_optimal(paths, capacity).hits)
           << name;
     }
-    EXPECT_EQ(replay::replay_policy(paths, name, paths.parent.size()).value().hits, replay::replay_unlimited(paths).hits);
+    EXPECT_EQ(replay::replay_policy(paths, name, paths.parent.size()).value().hits,
+              replay::replay_unlimited(paths).hits);
   }
 }
 
@@ -190,7 +191,8 @@ TEST(PolicyReplay, the_default_reaches_its_bars_on_the_production_trace) {
   const std::filesystem::path folder =
       given != nullptr ? given : std::filesystem::path(KVBM_TEST_DATA) / "../../../shared/data";
   const std::filesystem::path file = folder / "mooncake_conversation_trace.jsonl";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file.filename() << " (KVBMTEST_SHARED_DATA names its folder)";
+  if (!std::filesystem::exists(file))
+    GTEST_SKIP() << "no " << file.filename() << " (KVBMTEST_SHARED_DATA names its folder)";
   const replay::PathTrace paths = replay::make_paths(read(file.string(), {}).value().trace);
   const std::map<size_t, std::pair<double, double>> bars = {
       {1000, {7.6, 19.07}}, {3000, {12.5, 29.45}}, {10000, {22.8, 36.64}}, {30000, {32.7, 36.64}}};

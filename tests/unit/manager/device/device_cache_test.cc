@@ -22,7 +22,7 @@ namespace {
 using layout::Form;
 using manager::MemoryKind;
 
-constexpr Form kForms[] = {Form::nhd,       Form::hnd,          Form::packed_hnd,         Form::split_nhd,
+constexpr Form kForms[] = {Form::nhd,       Form::hnd,          Form::packed_hnd,       Form::split_nhd,
                            Form::cross_nhd, Form::heads_packed, Form::sglang_page_first};
 
 class DeviceCache : public DeviceEngine {
@@ -184,7 +184,8 @@ TEST_F(DeviceCache, a_managed_block_that_was_registered_is_checked_before_it_goe
   ASSERT_EQ(manager_->stack().allocate(block::kSharedAccount, slots, nullptr), Code::ok);
   ASSERT_EQ(manager_->host().table().complete(slots), Code::ok);
   for (const SlotId slot : slots) {
-    for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->host().arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
+    for (uint64_t i = 0; i < kBlockBytes; ++i)
+      manager_->host().arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
     manager_->host().arena().clear_head(slot);
     manager::note_payload_bytes(manager_->host(), slot, kBlockBytes);
   }
@@ -329,8 +330,9 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
 // Six batches, and the driver refuses the first. That one has no layer's mark, and its blocks' part of the last layer
 // was not yet sent at the refusal. The other blocks' layers arrive, which lets the stream past.
 TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_batches_are_cut) {
-  constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;         // of a batch's leaves, two a layer
-  constexpr uint32_t kSentBefore = (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
+  constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;  // of a batch's leaves, two a layer
+  constexpr uint32_t kSentBefore =
+      (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
   constexpr std::byte kStored{0x11}, kStale{0x77}, kGone{0xFF};
   make(2 * kKeys);  // records lie at multiples of 4 KiB
   const Paged host = attach_host(Form::layers_nhd);
@@ -366,7 +368,7 @@ TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_
     for (uint64_t at = 0; at < layer_bytes; ++at) {
       const std::byte was = seen[layer * layer_bytes + at];
       const uint64_t id = at % half / page;
-      if (id >= 18) continue;  // of no block
+      if (id >= 18) continue;                   // of no block
       const bool gone = layer == 0 && id < 12;  // of later layers some were sent before the refusal came back
       ASSERT_NE(was, kStale) << "layer " << layer << " of block " << id;
       if (gone || id >= 12) {
@@ -413,7 +415,8 @@ TEST_F(DeviceCache, all_layers_of_blocks_that_never_came_are_overwritten_before_
       for (const uint64_t half : {uint64_t{0}, layer_bytes / 2}) {
         const uint64_t at = layer * layer_bytes + half + id * page;
         for (uint64_t i = at; i < at + page; ++i) {
-          ASSERT_EQ(seen[layer][i], lacks ? std::byte{0xFF} : host.memory[i]) << "layer " << layer << " of block " << id;
+          ASSERT_EQ(seen[layer][i], lacks ? std::byte{0xFF} : host.memory[i])
+              << "layer " << layer << " of block " << id;
         }
       }
     }
@@ -670,8 +673,8 @@ TEST_F(DeviceCache, an_integrated_device_takes_everything_where_it_lies) {
   std::memset(device.memory, 0, kCacheBytes);
   ASSERT_EQ(load_all(device, 1, 0, kBlocks).items_done, kBlocks);
   EXPECT_EQ(std::memcmp(before.data(), device.memory, kCacheBytes), 0);
-  for (const device::TransferStats& moved : {device.cache->device()->transfers().gathers(),
-                                             device.cache->device()->transfers().scatters()}) {
+  for (const device::TransferStats& moved :
+       {device.cache->device()->transfers().gathers(), device.cache->device()->transfers().scatters()}) {
     EXPECT_EQ(moved.mapped_leaves, moved.leaves);
     EXPECT_EQ(moved.leaves, uint64_t{kBlocks} * device.cache->parts()[0].leaf_count());
   }

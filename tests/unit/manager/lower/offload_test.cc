@@ -532,13 +532,12 @@ TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
   batch->items.push_back(request_of(id, found));
   LandingRoom room;
   ASSERT_EQ(take_slots(manager_->stack(), block::kSharedAccount, 1, room), Code::ok);
-  onboard(manager_->stack().keep(), 1, std::move(batch), std::move(room),
-          [&](std::vector<Delivery> blocks) {
-            landed = true;
-            ASSERT_EQ(blocks.size(), 1U);
-            EXPECT_EQ(blocks[0].code, Code::ok);
-            if (blocks[0].slot != kNoSlot) manager_->host().release({&blocks[0].slot, 1});
-          });
+  onboard(manager_->stack().keep(), 1, std::move(batch), std::move(room), [&](std::vector<Delivery> blocks) {
+    landed = true;
+    ASSERT_EQ(blocks.size(), 1U);
+    EXPECT_EQ(blocks[0].code, Code::ok);
+    if (blocks[0].slot != kNoSlot) manager_->host().release({&blocks[0].slot, 1});
+  });
   ASSERT_TRUE(sim_.run_until([&] { return landed; }));
   answer_all();
   flush();

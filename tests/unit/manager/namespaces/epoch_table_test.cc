@@ -60,7 +60,9 @@ TEST(EpochTable, foreign_rows_have_a_quarter_and_the_oldest_goes) {
   EXPECT_EQ(table.epoch(id(0)), 2U);
   EXPECT_EQ(table.epoch(id(most)), 1U);
   // A row that is needed stays, and another is dropped.
-  EXPECT_EQ(raise(table, most + 1, 1, true, [](const NamespaceId& base) { return base == id(2) ? Need::row : Need::nothing; }), Code::ok);
+  EXPECT_EQ(raise(table, most + 1, 1, true,
+                  [](const NamespaceId& base) { return base == id(2) ? Need::row : Need::nothing; }),
+            Code::ok);
   EXPECT_EQ(table.epoch(id(2)), 1U);
   EXPECT_EQ(table.epoch(id(3)), 0U);
   EXPECT_EQ(raise(table, most + 2, 1, true, [](const NamespaceId&) { return Need::row; }), Code::at_limit);
@@ -198,7 +200,8 @@ TEST(EpochTable, floors_of_several_tiers_and_rows_beyond_the_limit_count) {
   for (uint64_t n = 0; n < EpochTable::kRows + 100; ++n) rows.push_back({id(100'000 + n), 3, n, false});
   table.load(rows);
   EXPECT_EQ(table.size(), EpochTable::kRows);
-  for (const tier::EpochRow& row : rows) EXPECT_GE(table.has_row(row.base) ? table.epoch(row.base) : table.floor(row.base), 3U);
+  for (const tier::EpochRow& row : rows)
+    EXPECT_GE(table.has_row(row.base) ? table.epoch(row.base) : table.floor(row.base), 3U);
 }
 
 }  // namespace

@@ -191,7 +191,8 @@ class SlowEpochs final : public test::PacedTier {
  public:
   SlowEpochs(Executor& executor, std::shared_ptr<test::Pace> pace, std::shared_ptr<Gate> gate)
       : PacedTier(executor, std::move(pace)), gate_(std::move(gate)) {}
-  Status set_epochs(std::span<const tier::EpochRow>, std::span<const NamespaceId>, std::span<const tier::EpochRow>) override {
+  Status set_epochs(std::span<const tier::EpochRow>, std::span<const NamespaceId>,
+                    std::span<const tier::EpochRow>) override {
     return wait();
   }
   Status set_epoch(const NamespaceId&, uint64_t) override { return wait(); }
@@ -222,8 +223,7 @@ TEST(EpochsOfASlowDisk, nothing_else_waits_for_them) {
   options.tiers.resize(1);
   options.tiers[0].admission = AdmissionKind::on_request;
   options.tiers[0].make = [&](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
-    return std::unique_ptr<tier::Tier>(
-        std::make_unique<SlowEpochs>(*executor, std::make_shared<test::Pace>(), gate));
+    return std::unique_ptr<tier::Tier>(std::make_unique<SlowEpochs>(*executor, std::make_shared<test::Pace>(), gate));
   };
   Environment environment;
   environment.executor = executor.get();

@@ -32,8 +32,9 @@ class Families : public test::SmallManager {
   bool in_host(FamilyId family, uint64_t n) {
     const SlotId slot = manager_->host().acquire_one(family, key(n));
     if (slot == kNoSlot) return false;
-    const bool right = std::all_of(manager_->host().arena().payload(slot).begin(), manager_->host().arena().payload(slot).end(),
-                                   [n](std::byte b) { return b == static_cast<std::byte>(n); });
+    const bool right =
+        std::all_of(manager_->host().arena().payload(slot).begin(), manager_->host().arena().payload(slot).end(),
+                    [n](std::byte b) { return b == static_cast<std::byte>(n); });
     manager_->host().release({&slot, 1});
     return right;
   }

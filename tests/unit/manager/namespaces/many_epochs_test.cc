@@ -43,7 +43,8 @@ TEST_F(ManyEpochs, rows_go_also_where_records_are_whose_namespace_nobody_has_ope
     const Status done = manager_->namespaces().invalidate(*one.value());
     ASSERT_TRUE(done.ok()) << n << ": " << done.message();
   }
-  EXPECT_EQ(manager_->namespaces().open(who("invalidated before")).value()->epoch(), 1U) << "that one may be of its epoch 0";
+  EXPECT_EQ(manager_->namespaces().open(who("invalidated before")).value()->epoch(), 1U)
+      << "that one may be of its epoch 0";
 }
 
 // A manager that has sent epochs to other nodes, and may have to send them again.
@@ -58,7 +59,8 @@ class ManyEpochsOfAPool : public test::SmallManager {
     options.tiers.resize(with_disk_ ? 2 : 1);
     options.tiers.back().path.clear();
     options.tiers.back().admission = AdmissionKind::on_request;
-    options.tiers.back().make = [this](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+    options.tiers.back().make = [this](TierIndex, FamilyTable&,
+                                       tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
       return std::unique_ptr<tier::Tier>(std::make_unique<Others>(sim_, pace_));
     };
   }

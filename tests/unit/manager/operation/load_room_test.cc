@@ -120,7 +120,8 @@ class LoadRoomTest : public test::SmallManager {
 
   std::shared_ptr<Outcome> prefetch(uint64_t first, size_t count, uint64_t deadline_ns = kNever) {
     auto out = outcome(count, ns_);
-    start(out, std::make_shared<PrefetchOperation>(manager_->stack().keep(), find(first, count, ns_), count, deadline_ns));
+    start(out,
+          std::make_shared<PrefetchOperation>(manager_->stack().keep(), find(first, count, ns_), count, deadline_ns));
     return out;
   }
 
@@ -278,7 +279,9 @@ TEST_F(LoadRoomTest, a_full_quota_keeps_no_load_back) {
   NamespaceOptions who;
   who.model = "limited";
   const auto narrow = manager_->namespaces().open(std::move(who)).value();
-  ASSERT_TRUE(manager_->namespaces().set_quota(*narrow, 2 * manager_->host().arena().slot_bytes(), block::OverQuota::evict).ok());
+  ASSERT_TRUE(manager_->namespaces()
+                  .set_quota(*narrow, 2 * manager_->host().arena().slot_bytes(), block::OverQuota::evict)
+                  .ok());
   for (const uint64_t first : {uint64_t{20}, uint64_t{22}}) {
     const auto stored = store(first, 2, narrow);
     wait_for(stored);

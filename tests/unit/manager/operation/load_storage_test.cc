@@ -246,7 +246,8 @@ TEST_F(LoadStorage, a_device_that_is_lost_ends_loads_and_is_read_into_no_more) {
   fake_.lose(kOrdinal);
   std::vector<int32_t> status;
   EXPECT_EQ(bring(true, &status).items_done, 0U);
-  EXPECT_EQ(std::count(status.begin(), status.end(), static_cast<int32_t>(Code::tier_disabled)), static_cast<long>(kOnDisk));
+  EXPECT_EQ(std::count(status.begin(), status.end(), static_cast<int32_t>(Code::tier_disabled)),
+            static_cast<long>(kOnDisk));
   const long begun = counted("begun");  // the load that finds the loss may have read before
   EXPECT_EQ(bring(true, &status).items_done, 0U);
   EXPECT_EQ(counted("begun"), begun);

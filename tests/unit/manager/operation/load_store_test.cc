@@ -61,7 +61,8 @@ class LoadStoreTest : public test::SmallManager {
       put(n, kBytes);
       keys.push_back(key(n));
     }
-    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, keys, kNever)->start([](const copy::Completion&) {});
+    std::make_shared<OffloadOperation>(manager_->stack().keep(), TierIndex{1}, family_, keys, kNever)
+        ->start([](const copy::Completion&) {});
     sim_.run_for(1'000'000'000);
     ASSERT_EQ(manager_->host().table().erase(family_, keys), kBlocks);
     std::vector<std::byte> memory(kBlocks * kBytes);

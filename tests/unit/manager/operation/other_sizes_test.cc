@@ -22,8 +22,10 @@ namespace kvbm::manager::other_sizes_test {
 namespace {
 
 // A byte that names its namespace, block, layer, plane, head, token and place.
-std::byte truth(uint64_t content, uint64_t block, uint64_t layer, uint64_t plane, uint64_t head, uint64_t token, uint64_t at) {
-  uint64_t z = content * 7368787 + block * 1000003 + layer * 7919 + plane * 104729 + head * 15485863 + token * 32452843 + at * 49979687;
+std::byte truth(uint64_t content, uint64_t block, uint64_t layer, uint64_t plane, uint64_t head, uint64_t token,
+                uint64_t at) {
+  uint64_t z = content * 7368787 + block * 1000003 + layer * 7919 + plane * 104729 + head * 15485863 +
+               token * 32452843 + at * 49979687;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   // Returns a byte. Every second one is similar to its neighbours, like the bytes of numbers, so that blocks can be
   // coded.
@@ -36,7 +38,8 @@ constexpr uint32_t kBlocks = 6;  // stored ones of a rank's cache
 // One rank of an engine: its paged cache in a form of its own.
 class Rank {
  public:
-  Rank(const std::shared_ptr<Manager>& manager, const std::shared_ptr<Namespace>& ns, const Shard& shard, layout::Form form)
+  Rank(const std::shared_ptr<Manager>& manager, const std::shared_ptr<Namespace>& ns, const Shard& shard,
+       layout::Form form)
       : shard_(shard) {
     const PartPlan plan = ns->plan({0, shard}).value();
     units_ = ns->options().geometry->units();
@@ -72,7 +75,9 @@ class Rank {
   // Returns whether nothing but these blocks was written.
   bool rest_untouched(uint32_t n) {
     bool out = true;
-    for (uint32_t b = n; b < kBlocks; ++b) each_of(b, [&](std::byte& is, std::byte) { out = out && is == kUntouched; }, 0);
+    for (uint32_t b = n; b < kBlocks; ++b)
+      each_of(
+          b, [&](std::byte& is, std::byte) { out = out && is == kUntouched; }, 0);
     return out;
   }
 
@@ -91,7 +96,8 @@ class Rank {
           const layout::PlaneView& v = a.view(l, p);
           for (uint32_t h = 0; h < a.heads(); ++h) {
             for (uint32_t t = 0; t < a.tokens(); ++t) {
-              std::byte* row = v.base + static_cast<int64_t>(block) * v.block_stride + h * v.head_stride + t * v.token_stride;
+              std::byte* row =
+                  v.base + static_cast<int64_t>(block) * v.block_stride + h * v.head_stride + t * v.token_stride;
               for (uint32_t i = 0; i < a.row_bytes(); ++i) {
                 what(row[i], truth(content, block, shard_.first_layer + l, p, shard_.first_head + h, t, i));
               }
@@ -122,7 +128,8 @@ class OtherSizesTest : public test::SmallManager {
   }
 
   // A stored block of all heads: 3 layers x 2 planes x 8 heads x `tokens` x 32 bytes x units.
-  void open(uint32_t units = 1, layout::ComponentGeometry component = layout::attention(kLayers, kHeads, 16, layout::Element::bf16),
+  void open(uint32_t units = 1,
+            layout::ComponentGeometry component = layout::attention(kLayers, kHeads, 16, layout::Element::bf16),
             bool allow_lossy = false) {
     component_ = component;
     if (manager_ == nullptr) make(AdmissionKind::all);
@@ -177,8 +184,8 @@ class OtherSizesTest : public test::SmallManager {
     return look_up(manager_->stack().keep(), sliced_, rank.cache()->plans().value(), keys(), how);
   }
 
-  Code load(Rank& rank, std::shared_ptr<Match> match, uint32_t n, bool keep_below = false, std::vector<int32_t>* items = nullptr,
-            std::vector<codec::Position> positions = {}) {
+  Code load(Rank& rank, std::shared_ptr<Match> match, uint32_t n, bool keep_below = false,
+            std::vector<int32_t>* items = nullptr, std::vector<codec::Position> positions = {}) {
     rank.clear();
     LoadRequest request;
     request.cache = rank.cache();
@@ -230,7 +237,8 @@ class OtherSizesTest : public test::SmallManager {
 };
 
 TEST_F(OtherSizesTest, every_size_reads_what_every_other_stored) {
-  const layout::Form forms[] = {layout::Form::nhd, layout::Form::hnd, layout::Form::packed_hnd, layout::Form::cross_packed_hln,
+  const layout::Form forms[] = {layout::Form::nhd,          layout::Form::hnd,
+                                layout::Form::packed_hnd,   layout::Form::cross_packed_hln,
                                 layout::Form::heads_packed, layout::Form::sglang_page_first};
   size_t which = 0;
   uint64_t made = 0;
@@ -238,7 +246,8 @@ TEST_F(OtherSizesTest, every_size_reads_what_every_other_stored) {
     for (const uint32_t n : {1U, 2U, 4U, 8U, 16U}) {
       for (const uint32_t m : {1U, 2U, 4U, 8U, 16U}) {
         for (const bool on_disk : {false, true}) {
-          SCOPED_TRACE(std::to_string(n) + " to " + std::to_string(m) + (on_disk ? " on disk, " : ", ") + std::to_string(units) + " units");
+          SCOPED_TRACE(std::to_string(n) + " to " + std::to_string(m) + (on_disk ? " on disk, " : ", ") +
+                       std::to_string(units) + " units");
           open(units);
           for (Rank& rank : engine(n, forms[which++ % 6])) store(rank);
           if (on_disk) leave_host();
@@ -279,7 +288,8 @@ TEST_F(OtherSizesTest, leaves_of_any_cut_are_put_together) {
 TEST_F(OtherSizesTest, what_is_coded_is_decoded_first) {
   codec_ = "default";
   make_tier_ = [](Options& options) { options.tiers[0].codec_for_space = true; };
-  open(1, layout::attention(kLayers, kHeads, 64, layout::Element::bf16));  // shards of several pages, so that there is a gain
+  open(1, layout::attention(kLayers, kHeads, 64,
+                            layout::Element::bf16));  // shards of several pages, so that there is a gain
   for (Rank& rank : engine(2, layout::Form::nhd)) store(rank);
   leave_host();
   read_all(4, layout::Form::hnd);
@@ -372,7 +382,8 @@ TEST_F(OtherSizesTest, a_prefetch_makes_them_and_they_stay) {
   LookupRequest each;
   each.mode = LookupMode::each;
   auto match = look_up(manager_->stack().keep(), sliced_, {&plan, 1}, keys(), each);
-  EXPECT_EQ(run(std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), kBlocks, kNever)), Code::ok);
+  EXPECT_EQ(run(std::make_shared<PrefetchOperation>(manager_->stack().keep(), std::move(match), kBlocks, kNever)),
+            Code::ok);
   match = find(eight[5]);
   ASSERT_NE(match, nullptr);
   for (size_t i = 0; i < kBlocks; ++i) EXPECT_EQ(match->tier_of(0, i), 0);

@@ -72,7 +72,9 @@ class Counted final : public cluster::session::SliceMover {
   [[nodiscard]] Status near(ConstBytes place) const override { return mover_->near(place); }
   void share(uint64_t bytes, MemoryDone done) override { mover_->share(bytes, std::move(done)); }
   void map(ConstBytes said, uint64_t bytes, MemoryDone done) override { mover_->map(said, bytes, std::move(done)); }
-  void direct(uint64_t bytes, bool written, MemoryDone done) override { mover_->direct(bytes, written, std::move(done)); }
+  void direct(uint64_t bytes, bool written, MemoryDone done) override {
+    mover_->direct(bytes, written, std::move(done));
+  }
   uint64_t under_way = 0, gathers = 0, scatters = 0, shared = 0, runs = 0, leaves = 0, leaves_of_many_runs = 0;
 
  private:
