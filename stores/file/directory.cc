@@ -45,7 +45,7 @@ bool is_object_name(std::string_view name) {
 }
 
 bool is_prefix(std::string_view prefix) {
-  // The rest of a cut name consists of whole parts and the beginning of one.
+  // A prefix of a name is some whole parts, and then the beginning of a part.
   const size_t slash = prefix.rfind('/');
   const std::string_view rest = slash == std::string_view::npos ? prefix : prefix.substr(slash + 1);
   return prefix.size() <= KVBM_STORE_NAME_BYTES && (rest.empty() || is_part(rest)) &&

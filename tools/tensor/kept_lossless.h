@@ -1,5 +1,5 @@
-// Records where a lossy mode was not used, and why. Blocks (leaves) that it does not change are coded without loss,
-// and the caller is informed.
+// Counts blocks of a tensor that a lossy mode left as they are, by reason. They are coded without loss, and the command
+// says how many.
 #pragma once
 
 #include <cstdint>

@@ -182,7 +182,8 @@ struct Plain {
   uint32_t count = 0;
 };
 
-// Limits that fit one message with kMaxFamiliesPerMessage families, as request and as answer.
+// Sizes of the items of messages, and the largest numbers of items: with kMaxFamiliesPerMessage families these fit one
+// message.
 inline constexpr size_t kFindItemBytes = 20;
 inline constexpr size_t kFoundItemBytes = 24;
 inline constexpr size_t kFetchItemBytes = 56;

@@ -117,7 +117,8 @@ inline Vector split(const std::byte* raw, std::byte* plane, size_t plane_bytes) 
   }
 }
 
-// Returns the lower bytes of a block; kPackedBlock of them are stored: bits 0 of the seven words are the eighth word's.
+// Returns eight words of seven bits a byte. Seven words of eight bits are stored: their lowest bits together are the
+// eighth word.
 inline Vector unpack(const std::byte* packed) noexcept {
   const Vector places = _mm512_setr_epi64(1, 2, 3, 4, 5, 6, 7, 0);
   const Vector words = _mm512_maskz_loadu_epi64(0x7F, packed);
