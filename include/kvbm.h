@@ -350,8 +350,8 @@ typedef struct kvbm_manager_options {
   const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file across restarts. Owned by this user
                                     and not writable by others, or created so (0600). Truncating it while it is in use
                                     kills this process (SIGBUS). NULL = anonymous memory */
-  /* Eviction policy: prefix, lru, fifo, lfu, s3fifo, arc, sieve or tinylfu; NULL = configuration "host.policy" (default
-   * "prefix", which knows prefix trees). */
+  /* Eviction policy: prefix, lru, fifo, lfu or tinylfu; NULL = configuration "host.policy" (default "prefix", which
+   * knows prefix trees). */
   const char *policy;
   const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
   void *policy_user;             /* passed to policy_table's create */

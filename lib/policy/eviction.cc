@@ -13,8 +13,8 @@ struct Entry {
 };
 
 constexpr std::array kPolicies = {
-    Entry{"prefix", make_prefix}, Entry{"lru", make_lru}, Entry{"fifo", make_fifo},   Entry{"lfu", make_lfu},
-    Entry{"s3fifo", make_s3fifo}, Entry{"arc", make_arc}, Entry{"sieve", make_sieve}, Entry{"tinylfu", make_tinylfu},
+    Entry{"prefix", make_prefix}, Entry{"lru", make_lru},         Entry{"fifo", make_fifo},
+    Entry{"lfu", make_lfu},       Entry{"tinylfu", make_tinylfu},
 };
 
 constexpr auto kEvictionNames = [] {

@@ -102,7 +102,7 @@ class EvictionPolicy {
   [[nodiscard]] virtual size_t bytes() const noexcept = 0;
 };
 
-// "prefix" (the default), "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu".
+// "prefix" (the default), "lru", "fifo", "lfu", "tinylfu".
 inline constexpr std::string_view kDefaultPolicy = "prefix";
 [[nodiscard]] std::span<const std::string_view> eviction_policy_names() noexcept;
 // Returns null for an unknown name. `facts` has one entry per slot and outlives the policy, as does `residents`.

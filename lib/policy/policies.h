@@ -12,9 +12,6 @@ namespace kvbm::policy {
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_lru(std::span<Facts> facts, const Residents& residents);
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_fifo(std::span<Facts> facts, const Residents& residents);
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_lfu(std::span<Facts> facts, const Residents& residents);
-[[nodiscard]] std::unique_ptr<EvictionPolicy> make_s3fifo(std::span<Facts> facts, const Residents& residents);
-[[nodiscard]] std::unique_ptr<EvictionPolicy> make_arc(std::span<Facts> facts, const Residents& residents);
-[[nodiscard]] std::unique_ptr<EvictionPolicy> make_sieve(std::span<Facts> facts, const Residents& residents);
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_tinylfu(std::span<Facts> facts, const Residents& residents);
 // The default policy of kvbm: learns when blocks return (prefix.cc).
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_prefix(std::span<Facts> facts, const Residents& residents);

@@ -102,7 +102,7 @@ static void later_sources_win_and_say_so(void) {
   char *text;
   write_file(path, "threads = 3\n[host]\ncapacity = \"8MiB\"\nblock_bytes = \"4KiB\"\npolicy = \"lru\"\n");
   setenv("KVBM_HOST_BLOCK_BYTES", "16KiB", 1);
-  CHECK_STATUS(create(path, "host.policy", "sieve", &context), KVBM_OK);
+  CHECK_STATUS(create(path, "host.policy", "lfu", &context), KVBM_OK);
   unsetenv("KVBM_HOST_BLOCK_BYTES");
   unlink(path);
   if (context == NULL) return;
@@ -110,7 +110,7 @@ static void later_sources_win_and_say_so(void) {
   CHECK(line_has(text, "threads", path));
   CHECK(line_has(text, "capacity", path));
   CHECK(line_has(text, "block_bytes", "KVBM_HOST_BLOCK_BYTES"));
-  CHECK(line_has(text, "policy", "sieve"));
+  CHECK(line_has(text, "policy", "lfu"));
   CHECK(line_has(text, "engine", "default"));
   if (check_case_failed) printf("%s\n", text);
   free(text);

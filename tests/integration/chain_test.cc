@@ -273,7 +273,7 @@ const Tiers kSetups[] = {
     {"shared", KVBM_ADMIT_ALL, nullptr, false, 0, true},
     {"owned", KVBM_ADMIT_ALL, nullptr, false, 0, true, true, 256ULL << 20, false},
 };
-const char* const kPolicies[] = {"prefix", "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu"};
+const char* const kPolicies[] = {"prefix", "lru", "fifo", "lfu", "tinylfu"};
 
 class Chains : public ::testing::TestWithParam<Tiers> {};
 

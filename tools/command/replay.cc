@@ -7,6 +7,7 @@
 
 #include "command/store_arguments.h"
 #include "replay/child_replay.h"
+#include "replay/policies.h"
 #include "replay/policy_replay.h"
 #include "replay/store_replay.h"
 #include "terminal/interrupt.h"
@@ -45,7 +46,7 @@ std::vector<std::string> chosen_policies(const std::string& name) {
   if (name.empty()) return {std::string(policy::kDefaultPolicy)};
   if (name != "all") return {name};
   std::vector<std::string> all;
-  for (const std::string_view each : policy::eviction_policy_names()) all.emplace_back(each);
+  for (const std::string_view each : replay::policy_names()) all.emplace_back(each);
   all.emplace_back("optimal");
   return all;
 }
@@ -99,7 +100,7 @@ int check_capacities(const std::vector<uint64_t>& capacities, uint64_t block) {
 
 // Checks that every policy has a known name, and every capacity space for a block. Reports an error.
 int check_policies(const std::vector<std::string>& policies, const std::vector<uint64_t>& capacities) {
-  const auto known = policy::eviction_policy_names();
+  const auto known = replay::policy_names();
   for (const std::string& name : policies) {
     if (name == "optimal" || std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::string hint = "policies: ";

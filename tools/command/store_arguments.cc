@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "policy/eviction.h"
+#include "replay/policies.h"
 #include "terminal/quantity.h"
 #include "terminal/temp_directory.h"
 #include "tier/disk/disk_tier.h"
@@ -123,7 +124,8 @@ int check_policy(const std::string& name) {
   if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return kDone;
   std::string hint = "policies: ";
   for (const std::string_view each : known) hint += std::string(each) + " ";
-  if (name == "optimal" || name == "all") {
+  const auto compared = replay::policy_names();
+  if (name == "optimal" || name == "all" || std::find(compared.begin(), compared.end(), name) != compared.end()) {
     hint = "one of " + hint.substr(hint.find(' ') + 1) + "here; `kvbm replay` takes `" + name +
            "` with --capacity-blocks or --capacity-tokens";
   }

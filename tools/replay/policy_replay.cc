@@ -5,6 +5,8 @@
 #include <queue>
 #include <unordered_map>
 
+#include "replay/policies.h"
+
 namespace kvbm::replay {
 namespace {
 
@@ -187,7 +189,7 @@ Result<PolicyResult> replay_policy(const PathTrace& trace, PolicyMaker maker, vo
 
 Result<PolicyResult> replay_policy(const PathTrace& trace, std::string_view policy, size_t capacity) {
   const auto maker = [](void* context, std::span<Facts> facts, const policy::Residents& residents) {
-    return policy::make_eviction_policy(*static_cast<std::string_view*>(context), facts, residents);
+    return make_policy(*static_cast<std::string_view*>(context), facts, residents);
   };
   return replay_policy(trace, maker, &policy, capacity);
 }

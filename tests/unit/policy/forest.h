@@ -17,8 +17,8 @@ namespace kvbm::policy {
 // A forest of blocks in slots, with holds, that obeys the contract of eviction.h.
 class Forest final : public Residents {
  public:
-  Forest(std::string_view name, size_t capacity)
-      : facts(capacity), slots_(capacity), policy(make_eviction_policy(name, facts, *this)) {}
+  Forest(std::string_view name, size_t capacity, const MakePolicy& make = &make_eviction_policy)
+      : facts(capacity), slots_(capacity), policy(make(name, facts, *this)) {}
   // Wraps a policy without hints like the block table does.
   void honour_hints() { policy = with_hints(std::move(policy), facts, *this); }
 

@@ -87,7 +87,7 @@ TEST(Hints, a_block_of_a_conversation_that_goes_on_is_passed_over_once) {
 }
 
 TEST(Hints, kept_blocks_among_themselves_go_by_their_use) {
-  for (const std::string_view name : {"lru", "fifo", "sieve"}) {
+  for (const std::string_view name : {"lru", "fifo"}) {
     Forest forest(name, 4);
     forest.honour_hints();
     fill(forest, 4);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/crypto/random.h"
+#include "replay/policies.h"
 #include "replay/policy_replay.h"
 #include "trace/generate.h"
 #include "trace/mooncake.h"
@@ -134,7 +135,7 @@ TEST(PolicyReplay, counts_hits_by_the_rule) {
 TEST(PolicyReplay, no_policy_beats_the_optimum_and_enough_room_serves_all) {
   const Trace trace = generate({.workload = Workload::mixed, .seed = 9, .requests = 1500, .duration_s = 600}).value();
   const replay::PathTrace paths = replay::make_paths(trace);
-  for (const std::string_view name : policy::eviction_policy_names()) {
+  for (const std::string_view name : replay::policy_names()) {
     for (const size_t capacity : {size_t{300}, size_t{2000}}) {
       EXPECT_LE(replay::replay_policy(paths, name, capacity).value().hits, replay::replay_optimal(paths, capacity).hits)
           << name;
@@ -200,7 +201,7 @@ TEST(PolicyReplay, the_default_reaches_its_bars_on_the_production_trace) {
     const double ours = replay::replay_policy(paths, policy::kDefaultPolicy, capacity).value().hit_rate;
     EXPECT_GE(ours, bar.first) << capacity;
     EXPECT_NEAR(replay::replay_optimal(paths, capacity).hit_rate, bar.second, 0.005) << capacity;
-    for (const std::string_view name : policy::eviction_policy_names()) {
+    for (const std::string_view name : replay::policy_names()) {
       EXPECT_LE(replay::replay_policy(paths, name, capacity).value().hit_rate, ours) << name << " at " << capacity;
     }
   }

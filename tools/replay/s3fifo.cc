@@ -3,11 +3,18 @@
 #include <algorithm>
 
 #include "policy/ghosts.h"
-#include "policy/policies.h"
 #include "policy/slot_list.h"
+#include "replay/policies.h"
 
-namespace kvbm::policy {
+namespace kvbm::replay {
 namespace {
+
+using policy::EvictionPolicy;
+using policy::Facts;
+using policy::Ghost;
+using policy::Ghosts;
+using policy::Residents;
+using policy::SlotList;
 
 class S3Fifo final : public EvictionPolicy {
  public:
@@ -88,4 +95,4 @@ std::unique_ptr<EvictionPolicy> make_s3fifo(std::span<Facts> facts, const Reside
   return std::make_unique<S3Fifo>(facts, residents);
 }
 
-}  // namespace kvbm::policy
+}  // namespace kvbm::replay

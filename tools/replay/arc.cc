@@ -3,12 +3,19 @@
 #include <algorithm>
 
 #include "policy/ghosts.h"
-#include "policy/policies.h"
 #include "policy/recency.h"
 #include "policy/slot_list.h"
+#include "replay/policies.h"
 
-namespace kvbm::policy {
+namespace kvbm::replay {
 namespace {
+
+using policy::EvictionPolicy;
+using policy::Facts;
+using policy::Ghost;
+using policy::Ghosts;
+using policy::Residents;
+using policy::SlotList;
 
 class Arc final : public EvictionPolicy {
  public:
@@ -38,7 +45,7 @@ class Arc final : public EvictionPolicy {
     }
   }
   void available(SlotId slot, uint32_t) override {
-    return_by_last_use(facts_[slot].aux != 0 ? frequent_ : recent_, facts_, slot);
+    policy::return_by_last_use(facts_[slot].aux != 0 ? frequent_ : recent_, facts_, slot);
   }
   SlotId evict(uint32_t) override {
     while (!recent_.empty() || !frequent_.empty()) {
@@ -88,4 +95,4 @@ std::unique_ptr<EvictionPolicy> make_arc(std::span<Facts> facts, const Residents
   return std::make_unique<Arc>(facts, residents);
 }
 
-}  // namespace kvbm::policy
+}  // namespace kvbm::replay

@@ -1,10 +1,15 @@
 // SIEVE (Zhang et al., NSDI 2024): first in, first out, but the hand skips slots that were used since its last pass. A
 // slot that becomes available is inserted under the hand.
-#include "policy/policies.h"
 #include "policy/slot_list.h"
+#include "replay/policies.h"
 
-namespace kvbm::policy {
+namespace kvbm::replay {
 namespace {
+
+using policy::EvictionPolicy;
+using policy::Facts;
+using policy::Residents;
+using policy::SlotList;
 
 class Sieve final : public EvictionPolicy {
  public:
@@ -58,4 +63,4 @@ std::unique_ptr<EvictionPolicy> make_sieve(std::span<Facts> facts, const Residen
   return std::make_unique<Sieve>(facts, residents);
 }
 
-}  // namespace kvbm::policy
+}  // namespace kvbm::replay
