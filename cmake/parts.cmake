@@ -6,8 +6,10 @@ option(KVBM_WITH_SESSIONS "Build prefill to decode sessions between nodes" ON)
 option(KVBM_WITH_CLUSTER "Build nodes, pools and shared tier sets" ON)
 option(KVBM_WITH_DEVICE "Build caches in the memory of GPUs" ON)
 option(KVBM_WITH_CODING "Build codecs and sealing" ON)
-# Sessions run between nodes, nodes use the classes of devices, and both use codecs. So the parts can be left out in this
-# order.
+option(KVBM_WITH_DISK "Build the disk tier; without it, liburing is not needed" ON)
+option(KVBM_WITH_PLUGINS "Build stores, and tiers and eviction policies of callers" ON)
+# Sessions run between nodes, nodes use the classes of devices, and both use codecs. So these four can be left out in
+# this order. Disks and plug-ins can be left out of any build.
 if(KVBM_WITH_SESSIONS AND NOT KVBM_WITH_CLUSTER)
   message(FATAL_ERROR "KVBM_WITH_CLUSTER=OFF needs KVBM_WITH_SESSIONS=OFF: sessions run between nodes")
 endif()
@@ -22,13 +24,15 @@ endif()
 set(KVBM_PART_SESSIONS "cluster/session/.*" "cluster/mesh/session_host" "cluster/coding/slice_coder" "manager/session/.*"
   "manager/device/stream_waits" "capi/(offer|session|session_state)")
 set(KVBM_PART_CLUSTER "cluster/.*" "copy/(tcp|local)/.*" "copy/transport[a-z_]*" "copy/frame_guard" "manager/(node|share)/.*"
-  "manager/operation/(lend|load_in_place)" "capi/(join|node|share)")
-set(KVBM_PART_DEVICE "device/.*" "manager/device/device_(caches|flight)" "manager/operation/(load_(device|storage)|store_device|device_mover)"
+  "manager/operation/(ask_other_sizes|lend|load_in_place)" "manager/stack/unflushed" "capi/(join|node|share)")
+set(KVBM_PART_DEVICE "device/.*" "manager/device/(device_caches|device_flight|layer_waits)" "manager/operation/(load_(device|storage)|store_device|device_mover)"
   "capi/device")
 set(KVBM_PART_CODING "codec/(coded|leaf|lossless|lossy|seal)/.*" "tier/coded/.*"
-  "manager/operation/cache_coding" "manager/stack/coded_landing" "manager/lower/coded_tiers" "manager/common/seal_keys"
+  "manager/operation/cache_coding" "manager/stack/coded_landing" "manager/lower/coded_tiers" "manager/common/(key_file|seal_keys)"
   "copy/codec_choice" "capi/(codec|cache_coding)")
-set(KVBM_PARTS SESSIONS CLUSTER DEVICE CODING)
+set(KVBM_PART_DISK "tier/disk/.*" "base/io/uring_io" "manager/lower/open_disk")
+set(KVBM_PART_PLUGINS "tier/store/.*" "capi/plugin/.*")
+set(KVBM_PARTS SESSIONS CLUSTER DEVICE CODING DISK PLUGINS)
 
 set(KVBM_PARTS_LEFT_OUT "")
 foreach(part ${KVBM_PARTS})

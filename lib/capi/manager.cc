@@ -54,15 +54,7 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, const kvbm::manager::Environm
     out.make = std::move(made).value();
     if (out.url.empty()) out.url = "store:";  // marks it as a store, not a plug-in tier
   }
-  if (in.table != nullptr) {
-    out.make = [table = *in.table, user = in.table_user, &executor = *environment.executor](
-                   kvbm::TierIndex index, kvbm::FamilyTable& families,
-                   kvbm::tier::TierListener* listener) -> Result<std::unique_ptr<kvbm::tier::Tier>> {
-      auto made = kvbm::capi::PluginTier::create(table, user, executor, families, index, listener);
-      if (!made.ok()) return made.status();
-      return std::unique_ptr<kvbm::tier::Tier>(std::move(made).value());
-    };
-  }
+  if (in.table != nullptr) out.make = kvbm::capi::plugin_tier(*in.table, in.table_user, *environment.executor);
   return out;
 }
 
@@ -75,14 +67,9 @@ Status apply(const kvbm_manager_options_t& given, const kvbm::manager::Environme
   if (given.host_file != nullptr) options.host.file = given.host_file;
   if (given.policy != nullptr) options.policy = given.policy;
   if (given.policy_table != nullptr) {
-    if (!kvbm::capi::policy_table_complete(*given.policy_table)) {
-      return {Code::unsupported, "policy_table needs struct_size and all of its functions"};
-    }
-    options.make_policy = [table = *given.policy_table, user = given.policy_user](
-                              std::string_view, std::span<kvbm::policy::Facts> facts,
-                              const kvbm::policy::Residents& residents) {
-      return kvbm::capi::make_plugin_policy(table, user, facts, residents);
-    };
+    auto made = kvbm::capi::plugin_policy(*given.policy_table, given.policy_user);
+    if (!made.ok()) return made.status();
+    options.make_policy = std::move(made).value();
   }
   if (given.tiers == nullptr) return given.n_tiers == 0 ? Status{} : Status(Code::invalid_argument, "tiers is NULL");
   if (given.n_tiers > kvbm::manager::kMaxTiersBelow) {

@@ -244,6 +244,9 @@ struct EpochRow {
   bool operator==(const EpochRow&) const = default;
 };
 
+// Number of namespaces with epochs that a manager knows, and that a disk keeps, at most.
+inline constexpr size_t kEpochRows = 4096;
+
 // Number of floors. They keep ended epochs ended after the row of their namespace was dropped: each namespace belongs
 // to one floor, and without a row it is at the epoch that its floor was raised to. So a namespace that was never
 // invalidated also begins at that epoch if it shares a floor with a dropped row; it loses hits only.

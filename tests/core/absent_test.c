@@ -136,10 +136,53 @@ static void codecs_and_sealing(void) {
   engine_close(&e);
 }
 
+static void disks(void) {
+  engine_t e;
+  kvbm_tier_t tier;
+  if (KVBM_WITH_DISK) SKIP("disks are built");
+  memset(&tier, 0, sizeof tier);
+  tier.path = "/tmp/kvbm-absent";
+  tier.capacity_bytes = 64 << 20;
+  ABSENT(engine_open_tiers(&e, 8, &tier, 1), "DISK");
+  kvbm_context_release(e.context);
+  ABSENT(open_with("io.engine", "uring"), "DISK");
+}
+
+static void stores_and_plug_ins(void) {
+  engine_t e;
+  kvbm_tier_t tier;
+  kvbm_tier_table_t tier_table;
+  kvbm_policy_table_t policy_table;
+  kvbm_manager_options_t options;
+  kvbm_context_t *context = NULL;
+  kvbm_manager_t *manager = NULL;
+  if (KVBM_WITH_PLUGINS) SKIP("plug-ins are built");
+  memset(&tier, 0, sizeof tier);
+  tier.capacity_bytes = 64 << 20;
+  tier.url = "file:///tmp/kvbm-absent";
+  ABSENT(engine_open_tiers(&e, 8, &tier, 1), "PLUGINS");
+  kvbm_context_release(e.context);
+  tier.url = NULL;
+  memset(&tier_table, 0, sizeof tier_table);
+  tier_table.struct_size = sizeof tier_table;
+  tier.table = &tier_table;
+  ABSENT(engine_open_tiers(&e, 8, &tier, 1), "PLUGINS");
+  kvbm_context_release(e.context);
+  memset(&policy_table, 0, sizeof policy_table);
+  policy_table.struct_size = sizeof policy_table;
+  OK(kvbm_context_create(NULL, &context, &check_error));
+  kvbm_manager_options_init(&options, sizeof options);
+  options.policy_table = &policy_table;
+  ABSENT(kvbm_manager_create(context, &options, &manager, &check_error), "PLUGINS");
+  kvbm_context_release(context);
+}
+
 int main(void) {
   RUN(sessions);
   RUN(nodes_and_shared_tier_sets);
   RUN(caches_on_devices);
   RUN(codecs_and_sealing);
+  RUN(disks);
+  RUN(stores_and_plug_ins);
   FINISH();
 }

@@ -6,9 +6,11 @@
 #include "cluster/same_host/mapped_pools.h"
 #include "manager/node/node.h"
 #include "manager/node/node_metrics.h"
+#include "manager/operation/ask_other_sizes.h"
 #include "manager/operation/lend.h"
 #include "manager/operation/load.h"
 #include "manager/share/share.h"
+#include "manager/stack/unflushed.h"
 
 namespace kvbm::cluster {
 
@@ -38,6 +40,16 @@ void Share::flush(bool, FlushDone) {}
 
 // Its callers ask nodes or an owner about what is left, and there are none.
 void keep_unknown(LowerTiers&, std::vector<Identity>& ids) { ids.clear(); }
+
+std::vector<Identity> AskOtherSizes::first() { return {}; }
+std::vector<Identity> AskOtherSizes::rest() { return {}; }
+
+// No process shares the tiers, so no flush asks an owner.
+void Unflushed::stored(std::span<const Identity>) {}
+void Unflushed::forget(std::span<const Identity>) {}
+void Unflushed::forget(FamilyId) {}
+void Unflushed::forget_all() {}
+void Unflushed::add_to(FamilyTable::Named&) const {}
 
 // No tier has records in the memory of other processes: all are read.
 void LoadOperation::find_in_place() {

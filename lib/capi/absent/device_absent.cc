@@ -7,6 +7,7 @@
 #include "device/transfer/leaf_table.h"
 #include "device/transfer/transfers.h"
 #include "manager/device/device_caches.h"
+#include "manager/device/layer_waits.h"
 #include "manager/host/host_tier.h"
 #include "manager/operation/load.h"
 #include "manager/operation/store.h"
@@ -46,6 +47,10 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
   if (kind == MemoryKind::cuda) return capi::absent(capi::kNoDevice);
   return std::shared_ptr<AttachedDevice>();
 }
+
+LayerWaits::Place LayerWaits::place(std::shared_ptr<LayerMarks>) { return {}; }
+void LayerWaits::add(uint64_t, Place) noexcept {}
+std::shared_ptr<LayerMarks> LayerWaits::find(uint64_t) const { return nullptr; }
 
 void LoadOperation::begin_flight() {}
 void LoadOperation::take_back() {}

@@ -104,9 +104,15 @@ int may_evict(const void* asker, uint32_t slot) {
 
 }  // namespace
 
-bool policy_table_complete(const kvbm_policy_table_t& table) noexcept {
-  return table.struct_size >= sizeof(kvbm_policy_table_t) && table.create != nullptr && table.destroy != nullptr &&
-         table.inserted != nullptr && table.used != nullptr && table.evict != nullptr && table.erased != nullptr;
+Result<policy::MakePolicy> plugin_policy(const kvbm_policy_table_t& table, void* user) {
+  if (table.struct_size < sizeof(kvbm_policy_table_t) || table.create == nullptr || table.destroy == nullptr ||
+      table.inserted == nullptr || table.used == nullptr || table.evict == nullptr || table.erased == nullptr) {
+    return Status(Code::unsupported, "policy_table needs struct_size and all of its functions");
+  }
+  return policy::MakePolicy(
+      [table, user](std::string_view, std::span<policy::Facts> facts, const policy::Residents& residents) {
+        return make_plugin_policy(table, user, facts, residents);
+      });
 }
 
 std::unique_ptr<policy::EvictionPolicy> make_plugin_policy(const kvbm_policy_table_t& table, void* user,

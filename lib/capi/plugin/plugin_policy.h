@@ -4,15 +4,16 @@
 #include <memory>
 #include <span>
 
+#include "base/status.h"
 #include "kvbm.h"
 #include "policy/eviction.h"
 
 namespace kvbm::capi {
 
+// Returns the maker of policies over the table. unsupported if the table lacks a function.
+Result<policy::MakePolicy> plugin_policy(const kvbm_policy_table_t& table, void* user);
 std::unique_ptr<policy::EvictionPolicy> make_plugin_policy(const kvbm_policy_table_t& table, void* user,
                                                            std::span<policy::Facts> facts,
                                                            const policy::Residents& residents);
-// Returns true if the table has every function.
-bool policy_table_complete(const kvbm_policy_table_t& table) noexcept;
 
 }  // namespace kvbm::capi

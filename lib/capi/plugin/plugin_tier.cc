@@ -412,6 +412,15 @@ Result<std::unique_ptr<PluginTier>> PluginTier::create(const kvbm_tier_table_t& 
   return std::unique_ptr<PluginTier>(new PluginTier(std::move(core), std::move(threads).value()));
 }
 
+manager::MakeTier plugin_tier(const kvbm_tier_table_t& table, void* user, Executor& executor) {
+  return [table, user, &executor](TierIndex index, FamilyTable& families,
+                                  tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
+    auto made = PluginTier::create(table, user, executor, families, index, listener);
+    if (!made.ok()) return made.status();
+    return std::unique_ptr<tier::Tier>(std::move(made).value());
+  };
+}
+
 PluginTier::~PluginTier() {
   // A thread that hangs in the plug-in cannot be joined: it and its pool are leaked, with the memory it may still
   // write to.

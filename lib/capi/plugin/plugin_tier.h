@@ -14,9 +14,13 @@
 #include "base/family/family_table.h"
 #include "base/thread/thread_executor.h"
 #include "kvbm.h"
+#include "manager/common/options.h"
 #include "tier/tier.h"
 
 namespace kvbm::capi {
+
+// Returns the maker of tiers over the table. `executor` as in PluginTier::create.
+manager::MakeTier plugin_tier(const kvbm_tier_table_t& table, void* user, Executor& executor);
 
 class PluginCore;
 

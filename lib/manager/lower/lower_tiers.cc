@@ -8,7 +8,7 @@
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/coding_terms.h"
 #include "manager/lower/offload.h"
-#include "tier/disk/disk_tier.h"
+#include "manager/lower/open_disk.h"
 
 namespace kvbm::manager {
 
@@ -42,22 +42,10 @@ Status LowerTiers::open() {
   for (size_t i = 0; i < options_.tiers.size(); ++i) {
     const TierOptions& options = options_.tiers[i];
     const auto index = static_cast<TierIndex>(i + 1);
-    std::unique_ptr<tier::Tier> opened;
-    if (options.make) {
-      auto made = options.make(index, host_.families(), this);
-      if (!made.ok()) return made.status();
-      opened = std::move(made).value();
-    } else {
-      tier::disk::DiskTierOptions disk;
-      disk.path = options.path;
-      disk.capacity_bytes = options.capacity_bytes;
-      disk.write_bytes_per_s = options.write_bytes_per_s;
-      disk.read_bytes_per_s = options.read_bytes_per_s;
-      auto made =
-          tier::disk::DiskTier::open(disk, *env.files, *env.executor, host_.families(), *env.random, this, index);
-      if (!made.ok()) return made.status();
-      opened = std::move(made).value();
-    }
+    auto made = options.make ? options.make(index, host_.families(), this)
+                             : open_disk(options, env, host_.families(), this, index);
+    if (!made.ok()) return made.status();
+    std::unique_ptr<tier::Tier> opened = std::move(made).value();
     costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
     link_costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
     const CodedTierParts parts{env, options_.seal_keys, coding_terms_, host_.arena().block_bytes(), link_costs_[index]};

@@ -27,7 +27,7 @@ namespace kvbm::manager {
 
 class EpochTable {
  public:
-  static constexpr size_t kRows = 4096;  // of a disk's superblock, too
+  static constexpr size_t kRows = tier::kEpochRows;
   static constexpr size_t kForeignRows = kRows / 4;
   // Limits on a peer's report: at most so far above the epoch known here, and never above the highest.
   static constexpr uint64_t kMaxStep = uint64_t{1} << 32;

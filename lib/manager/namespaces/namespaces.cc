@@ -7,11 +7,8 @@
 #include "base/thread/memory_wait.h"
 #include "manager/lower/coded_tiers.h"
 #include "manager/lower/coding_terms.h"
-#include "tier/disk/superblock.h"
 
 namespace kvbm::manager {
-
-static_assert(EpochTable::kRows == tier::disk::kMaxEpochs);
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "cluster/same_host/mapped_pools.h"
 #include "copy/local/unix_transport.h"
 #include "copy/transport_thread.h"
+#include "manager/lower/open_disk.h"
 #include "manager/namespaces/namespaces.h"
 #include "manager/node/accept_offered.h"
 #include "manager/node/local_node.h"
@@ -16,7 +17,6 @@
 #include "manager/share/owned_tier.h"
 #include "manager/share/shared_tier.h"
 #include "manager/stack/tier_stack.h"
-#include "tier/disk/disk_tier.h"
 
 namespace kvbm::manager {
 
@@ -184,16 +184,9 @@ void Share::answer_start(const Status& how) {
 
 // Opens the disk, or takes the lock of a set without a disk. in_use: another process is the owner.
 Status Share::try_to_own() {
-  std::unique_ptr<tier::Tier> disk;
   if (owned_ != nullptr) {
-    tier::disk::DiskTierOptions options;
-    options.path = disk_.path;
-    options.capacity_bytes = disk_.capacity_bytes;
-    options.write_bytes_per_s = disk_.write_bytes_per_s;
-    options.read_bytes_per_s = disk_.read_bytes_per_s;
     const FamilyTable::Keep keep(stack_->host().families());  // until the tier can report the families it has
-    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, stack_->host().families(),
-                                             *env_.random, &stack_->lower(), owned_index_);
+    auto opened = open_disk(disk_, env_, stack_->host().families(), &stack_->lower(), owned_index_);
     if (!opened.ok()) return opened.status();
     owned_->own(std::move(opened).value());
     stack_->lower().stand_by(owned_index_, false);

@@ -12,13 +12,14 @@
 #include "base/ids.h"
 #include "base/io/file.h"
 #include "base/status.h"
+#include "tier/tier.h"
 
 namespace kvbm::tier::disk {
 
 inline constexpr uint32_t kSuperblockMagic = 0x5042564BU;  // "KVBP"
 inline constexpr uint64_t kSuperblockSlotBytes = 256 * 1024;
 inline constexpr uint64_t kSuperblockBytes = 2 * kSuperblockSlotBytes;
-inline constexpr uint32_t kMaxEpochs = 4096;
+inline constexpr uint32_t kMaxEpochs = kEpochRows;
 inline constexpr uint32_t kMaxTombstones = 2048;
 // Version of a superblock with floors: a library that does not know them would lose ended epochs.
 inline constexpr uint32_t kFloorsVersion = 3;
