@@ -108,7 +108,10 @@ void DiskCore::offer_next() {
     item.payload = MutableBytes(at + head_area(item.head_bytes), item.payload_bytes);
     at += record_bytes(item.head_bytes, item.payload_bytes);
   }
-  batch->done = [self = shared_from_this(), memory, bytes](GetBatch& got) { self->give_away(got, memory, bytes); };
+  // Weak, because the batch waits in a queue of this object.
+  batch->done = [weak = weak_from_this(), memory, bytes](GetBatch& got) {
+    if (const auto self = weak.lock()) self->give_away(got, memory, bytes);
+  };
   get(std::move(batch), true);
 }
 

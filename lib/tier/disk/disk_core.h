@@ -53,7 +53,7 @@ struct SyncWait {
   uint32_t open = 0;  // segments
   bool ok = true;
   std::shared_ptr<PutOp> put;          // a durable batch, which ends with the sync,
-  UniqueFunction<void(bool ok)> done;  // or this runs, without the mutex
+  UniqueFunction<void(bool ok)> done;  // or this runs, in perform(); it must not own the core, in which it waits
 };
 
 struct GetOp {

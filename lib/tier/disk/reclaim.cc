@@ -311,8 +311,11 @@ void DiskCore::reclaim_carry() {
     item.head = MutableBytes(p, item.head_bytes);
     item.payload = MutableBytes(p + head_area(item.head_bytes), item.payload_bytes);
   }
-  batch->done = [self = shared_from_this(), memory, from](GetBatch& got) mutable {
-    self->reclaim_store(std::make_unique<GetBatch>(std::move(got)), memory, std::move(from));
+  // Weak here and below, because the batch waits in a queue of this object.
+  batch->done = [weak = weak_from_this(), memory, from](GetBatch& got) mutable {
+    if (const auto self = weak.lock()) {
+      self->reclaim_store(std::make_unique<GetBatch>(std::move(got)), memory, std::move(from));
+    }
   };
   get(std::move(batch), true);
 }
@@ -353,7 +356,9 @@ void DiskCore::reclaim_store(std::unique_ptr<GetBatch> got, std::shared_ptr<Alig
     for (const size_t i : which) moved.push_back(from[i]);
   }
   if (batch->items.empty()) return reclaim_carry();
-  batch->done = [self = shared_from_this(), memory](PutBatch&) { self->reclaim_carry(); };
+  batch->done = [weak = weak_from_this(), memory](PutBatch&) {
+    if (const auto self = weak.lock()) self->reclaim_carry();
+  };
   put(std::move(batch), std::move(moved));
 }
 
@@ -401,7 +406,7 @@ void DiskCore::reclaim_drained(Work& work) {
   if (unsynced.empty()) return work.prepares.push_back(number);
   // Carried records must survive a power cut in their new place before their old one is overwritten.
   auto wait = std::make_shared<SyncWait>();
-  wait->done = [self = shared_from_this(), number](bool) { self->prepare(number); };
+  wait->done = [this, number](bool) { prepare(number); };
   wait_for_sync(unsynced, std::move(wait), work);
 }
 

@@ -29,15 +29,15 @@ void DiskCore::sync(UniqueFunction<void(const Status&)> done) {
     }
     auto wait = std::make_shared<SyncWait>();
     ++syncs_open_;
-    wait->done = [self = shared_from_this(), call = std::move(done)](bool ok) mutable {
-      call(ok ? Status() : Status(Code::io_error, "blocks could not be made durable", self->options_.path));
+    wait->done = [this, call = std::move(done)](bool ok) mutable {
+      call(ok ? Status() : Status(Code::io_error, "blocks could not be made durable", options_.path));
       Work rest;
       {
-        MutexLock held(self->mutex_);
-        --self->syncs_open_;
-        self->advance(rest);
+        MutexLock held(mutex_);
+        --syncs_open_;
+        advance(rest);
       }
-      self->perform(rest);
+      perform(rest);
     };
     if (segments.empty())
       work.syncs_done.push_back(std::move(wait));

@@ -456,11 +456,11 @@ void DiskCore::seal(uint32_t number) {
   {
     MutexLock lock(mutex_);
     auto wait = std::make_shared<SyncWait>();
-    wait->done = [self = shared_from_this(), number](bool ok) {
+    wait->done = [this, number](bool ok) {
       if (ok)
-        self->write_footer(number);
+        write_footer(number);
       else
-        self->sealed(number, false);
+        sealed(number, false);
     };
     wait_for_sync({number}, std::move(wait), work);
   }
