@@ -77,7 +77,11 @@ struct World {
       peers.push_back(processes.back()->address());
     }
   }
-  ~World() { sim.drop_all(); }
+  ~World() {
+    // As in a process: the links' thread ends with its tasks before the mesh goes.
+    for (auto& process : processes) process->transport->close();
+    sim.drop_all();
+  }
   bool connected(size_t n) {
     return sim.run_until_within(
         [&] {

@@ -113,8 +113,8 @@ struct World {
   }
   ~World() {
     tier.reset();
-    reader.reset();
-    owner.reset();
+    // As in a process: the links' thread ends with its tasks before the mesh goes.
+    for (Place* place : {reader.get(), owner.get()}) place->transport.reset();
     sim.drop_all();
   }
   bool connected() {

@@ -97,9 +97,10 @@ struct World {
   }
   ~World() {
     tier.reset();
-    reader.reset();
-    other.reset();
-    owner.reset();
+    // As in a process: the links' thread ends with its tasks before the mesh goes.
+    for (Place* place : {reader.get(), other.get(), owner.get()}) {
+      if (place != nullptr) place->transport.reset();
+    }
     sim.drop_all();
   }
 
