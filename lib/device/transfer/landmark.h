@@ -86,12 +86,9 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
 
   [[nodiscard]] static LandmarkKind kind(const Landmark& landmark) noexcept { return landmark.kind_; }
   // Address of the word on the device, and the number to write or wait for there for a value.
-  struct Target {
-    CuPointer address;
-    uint64_t value;
-  };
-  [[nodiscard]] static Target target(const Landmark& landmark, uint64_t value) noexcept {
-    return {landmark.address_, landmark.base_ + value};
+  [[nodiscard]] static CuPointer address(const Landmark& landmark) noexcept { return landmark.address_; }
+  [[nodiscard]] static uint64_t number(const Landmark& landmark, uint64_t value) noexcept {
+    return landmark.base_ + value;
   }
   // Returns whether the value was reached; true too if no stream shall wait for the landmark any more.
   [[nodiscard]] bool reached(const Landmark& landmark, uint64_t value) const noexcept;

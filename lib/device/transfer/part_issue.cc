@@ -137,9 +137,10 @@ Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPl
   }
   if (Status s = launch(part, place); !s.ok()) return s;
   if (part.has_mark && LandmarkPool::kind(*work.batch.landmark) == LandmarkKind::on_device) {
-    const uint64_t value = work.batch.marks[part.mark].value;
-    const LandmarkPool::Target target = LandmarkPool::target(*work.batch.landmark, value);
-    const CuResult result = device_.driver().cuStreamWriteValue64(streams_.kernels, target.address, target.value, 0);
+    const Landmark& landmark = *work.batch.landmark;
+    const uint64_t number = LandmarkPool::number(landmark, work.batch.marks[part.mark].value);
+    const CuResult result =
+        device_.driver().cuStreamWriteValue64(streams_.kernels, LandmarkPool::address(landmark), number, 0);
     if (Status s = device_.check(result, "cuStreamWriteValue64"); !s.ok()) return s;
   }
   return record(place.end, streams_.kernels);

@@ -98,9 +98,8 @@ class DeviceTransfers final : public Transfers {
     if (!issued.ok()) return issued.status();
     if (issued.value() || by_event) return {};  // with neither it has landed, or it will not come
     if (!landmarks_->waits(landmark, value, context.value(), stream)) return {};
-    const LandmarkPool::Target target = LandmarkPool::target(*landmark, value);
-    const CuResult result =
-        device_->driver().cuStreamWaitValue64(stream, target.address, target.value, kCuWaitValueGeq);
+    const CuResult result = device_->driver().cuStreamWaitValue64(
+        stream, LandmarkPool::address(*landmark), LandmarkPool::number(*landmark, value), kCuWaitValueGeq);
     return check_on_stream(*device_, result, context.value(), "cuStreamWaitValue64");
   }
 
