@@ -70,10 +70,11 @@ class SourceCost {
   double start_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   double ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
   // Weighted sums over batches: of 1, b, b * b, t and b * t.
-  struct Sums {
-    double one = 0, b = 0, bb = 0, t = 0, bt = 0;
-  };
-  Sums sums_ KVBM_GUARDED_BY(mutex_);
+  double sum_one_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_b_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_bb_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_t_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_bt_ KVBM_GUARDED_BY(mutex_) = 0;
   double cap_ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t cap_free_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when the cap allows the next byte
   uint64_t outstanding_ KVBM_GUARDED_BY(mutex_) = 0;
