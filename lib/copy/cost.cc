@@ -37,11 +37,11 @@ double root(double ratio) noexcept {
 
 }  // namespace
 
-void SourceCost::seed(const Seed& seed) noexcept {
+void SourceCost::seed(const Expectation& first, uint64_t cap_bytes_per_s) noexcept {
   MutexLock lock(mutex_);
-  start_ns_ = static_cast<double>(seed.start_ns);
-  ns_per_byte_ = seed.ns_per_byte;
-  cap_ns_per_byte_ = seed.cap_bytes_per_s == 0 ? 0 : 1e9 / static_cast<double>(seed.cap_bytes_per_s);
+  start_ns_ = static_cast<double>(first.start_ns);
+  ns_per_byte_ = first.ns_per_byte;
+  cap_ns_per_byte_ = cap_bytes_per_s == 0 ? 0 : 1e9 / static_cast<double>(cap_bytes_per_s);
 }
 
 SourceCost::Ticket SourceCost::asked(uint64_t now_ns, uint64_t bytes) noexcept {
