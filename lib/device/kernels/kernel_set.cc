@@ -11,9 +11,8 @@ namespace kvbm::device {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames = {
-    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves",  "kvbm_hash_leaves",
-    "kvbm_poison_leaves", "kvbm_copy_runs",      "kvbm_decode_planar", "kvbm_dequantize",
-    "kvbm_quantize",      "kvbm_split_planes",   "kvbm_merge_planes",
+    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves", "kvbm_hash_leaves",  "kvbm_poison_leaves",
+    "kvbm_decode_planar", "kvbm_dequantize",     "kvbm_quantize",     "kvbm_split_planes", "kvbm_merge_planes",
 };
 
 constexpr unsigned kLoadingThreads = 32;

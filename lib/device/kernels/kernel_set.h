@@ -18,14 +18,13 @@ enum class Kernel : uint8_t {
   check_leaves,
   hash_leaves,
   poison_leaves,
-  copy_runs,
   decode_planar,
   dequantize,
   quantize,
   split_planes,
   merge_planes,
 };
-inline constexpr size_t kKernels = 11;
+inline constexpr size_t kKernels = 10;
 // Returns the name that the image exports.
 const char* kernel_name(Kernel kernel) noexcept;
 
@@ -50,8 +49,7 @@ class KernelSet {
   // nothing.
   [[nodiscard]] bool has(Kernel kernel) const noexcept { return functions_[static_cast<size_t>(kernel)] != nullptr; }
 
-  // Kernels of leaves.cu and copy_runs.cu: `warps` is warps_for(bytes of the largest job). All pointers are the
-  // device's.
+  // Kernels of leaves.cu: `warps` is warps_for(bytes of the largest job). All pointers are the device's.
   CuResult gather_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
                          CuPointer hashes) const noexcept {
     return launch(Kernel::gather_leaves, stream, shape, jobs, count, warps, hashes);
@@ -71,10 +69,6 @@ class KernelSet {
   CuResult poison_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count,
                          uint32_t warps) const noexcept {
     return launch(Kernel::poison_leaves, stream, shape, jobs, count, warps);
-  }
-  CuResult copy_runs(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count,
-                     uint32_t warps) const noexcept {
-    return launch(Kernel::copy_runs, stream, shape, jobs, count, warps);
   }
 
   // Launches any kernel. The types must be those of the kernel's parameters: the driver copies as many bytes as the

@@ -8,6 +8,8 @@
 
 namespace kvbm::device {
 
+static_assert(kMaxJobBytes == codec::kMaxLeafBytes, "a leaf is one job");
+
 namespace {
 
 Path coded_path(codec::LeafCodec codec) noexcept {

@@ -347,7 +347,7 @@ TEST(KernelSetTest, launches_by_name_with_its_parameters) {
 
 TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
   FakeCuda fake;
-  for (const char* name : {"kvbm_gather_leaves", "kvbm_copy_runs"}) {
+  for (const char* name : {"kvbm_gather_leaves", "kvbm_poison_leaves"}) {
     fake.add_kernel(name, {}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
   }
   (void)open_device(fake);
@@ -382,13 +382,13 @@ TEST(KernelSetTest, of_an_older_driver_each_kernel_is_launched_once_without_jobs
 
 TEST(KernelSetTest, a_kernel_that_fails_loses_the_device) {
   FakeCuda fake;
-  fake.add_kernel("kvbm_copy_runs", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
+  fake.add_kernel("kvbm_poison_leaves", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
   const auto device = open_device(fake);
   const CuStream stream = fake.make_stream(0);
-  fake.fail_kernel("kvbm_copy_runs", 2, kCuLaunchFailed);
+  fake.fail_kernel("kvbm_poison_leaves", 2, kCuLaunchFailed);
   const Device::Scope scope(*device);
   const auto run = [&] {
-    EXPECT_EQ(device->kernels().copy_runs(stream, {1, 512, 0}, 0, 0, 1), kCuSuccess);
+    EXPECT_EQ(device->kernels().poison_leaves(stream, {1, 512, 0}, 0, 0, 1), kCuSuccess);
     return device->check(fake.driver().cuStreamSynchronize(stream), "cuStreamSynchronize").code();
   };
   EXPECT_EQ(run(), Code::ok);
