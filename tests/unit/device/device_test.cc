@@ -338,11 +338,15 @@ TEST(KernelSetTest, launches_by_name_with_its_parameters) {
   EXPECT_FALSE(device->kernels().has(Kernel::quantize));
   const CuStream stream = fake.make_stream(0);
   const Device::Scope scope(*device);
-  EXPECT_EQ(device->kernels().gather_leaves(stream, {3, 512, 0}, 0, 0, 16, 0), kCuSuccess);
+  EXPECT_EQ(device->kernels().launch_leaves(Kernel::gather_leaves, stream, 3, 0, 100, 16), kCuSuccess);
   fake.synchronize(stream);
   EXPECT_EQ(warps_seen, 16U);
   EXPECT_EQ(threads_seen, 1536U);
-  EXPECT_EQ(device->kernels().launch(Kernel::quantize, stream, {1, 32, 0}), kCuNotFound);
+  // No more blocks than jobs.
+  EXPECT_EQ(device->kernels().launch_leaves(Kernel::gather_leaves, stream, 3, 0, 2, 16), kCuSuccess);
+  fake.synchronize(stream);
+  EXPECT_EQ(threads_seen, 1024U);
+  EXPECT_EQ(device->kernels().launch_coded(Kernel::quantize, stream, 1, 0, 1, 0, 0), kCuNotFound);
 }
 
 TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
@@ -388,7 +392,7 @@ TEST(KernelSetTest, a_kernel_that_fails_loses_the_device) {
   fake.fail_kernel("kvbm_poison_leaves", 2, kCuLaunchFailed);
   const Device::Scope scope(*device);
   const auto run = [&] {
-    EXPECT_EQ(device->kernels().poison_leaves(stream, {1, 512, 0}, 0, 0, 1), kCuSuccess);
+    EXPECT_EQ(device->kernels().launch_leaves(Kernel::poison_leaves, stream, 1, 0, 1, 1), kCuSuccess);
     return device->check(fake.driver().cuStreamSynchronize(stream), "cuStreamSynchronize").code();
   };
   EXPECT_EQ(run(), Code::ok);
