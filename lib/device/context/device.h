@@ -28,10 +28,10 @@ namespace kvbm::device {
 
 class KernelSet;
 
-// Makes a context current until the end of the scope, and sets the calling thread to relaxed capture mode, because some
-// stream of the process may be under capture into a graph. Otherwise the driver refuses calls that it regards as unsafe
-// while another thread captures, and ends that capture. Relaxed mode is right here: none of our calls concerns a
-// captured stream.
+// Makes a context current until the end of the scope, and sets the calling thread to relaxed capture mode. Some stream
+// of the process may be under capture into a graph: the driver would refuse calls that it regards as unsafe while
+// another thread captures, and end that capture. Relaxed mode is right here: none of our calls concerns a captured
+// stream.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CuContext context) noexcept;
