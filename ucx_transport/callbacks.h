@@ -10,6 +10,7 @@ namespace kvbm::ucx {
 
 class Transport;
 struct Operation;
+struct Peer;
 
 struct Callbacks {
   static Status install(Transport& transport);
@@ -27,6 +28,11 @@ struct Callbacks {
                               const ucp_am_recv_param_t* param);
   static ucs_status_t bulk(void* transport, const void* head, size_t head_size, void* data, size_t size,
                            const ucp_am_recv_param_t* param);
+
+ private:
+  // Runs the work of a callback. If it runs out of memory, the connection of `peer` ends; null: of none.
+  template <class Body>
+  static void guarded(Transport& transport, Peer* peer, Body&& body) noexcept;
 };
 
 }  // namespace kvbm::ucx

@@ -21,37 +21,26 @@ Status refused(const char* what, ucs_status_t status) { return {Code::unsupporte
 // Its settings are a public object; the first two fields are the same from 1.13 to 1.22.
 void switch_memory_hooks_off() { ucm_global_opts.enable_events = 0; }
 
-class Config {
- public:
-  Config() = default;
-  ~Config() {
-    if (config_ != nullptr) ucp_config_release(config_);
-  }
-  Config(const Config&) = delete;
-  Config& operator=(const Config&) = delete;
+using Config = std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)>;
 
-  ucs_status_t read() { return ucp_config_read(nullptr, nullptr, &config_); }
-  ucs_status_t set(const char* name, const std::string& text) { return ucp_config_modify(config_, name, text.c_str()); }
-  ucp_config_t* get() const { return config_; }
-
- private:
-  ucp_config_t* config_ = nullptr;
-};
+ucs_status_t set(const Config& config, const char* name, const std::string& text) {
+  return ucp_config_modify(config.get(), name, text.c_str());
+}
 
 // Sets options that help and that some versions lack.
-void set_preferences(Config& config) {
-  (void)config.set("RCACHE_ENABLE", "n");    // would need memory hooks
-  (void)config.set("CM_REUSEADDR", "y");     // a restarted node gets its port back at once
-  (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
+void set_preferences(const Config& config) {
+  (void)set(config, "RCACHE_ENABLE", "n");    // would need memory hooks
+  (void)set(config, "CM_REUSEADDR", "y");     // a restarted node gets its port back at once
+  (void)set(config, "MAX_EAGER_LANES", "1");  // messages stay in order
 }
 
 // UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer. One cause is TCP's emulated put
 // (an assertion on PUT_TX_WAITING_ACK in tcp_ep.c), the other is sending from the caller's memory (a completion that
 // is counted twice, uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So
 // bulk over TCP is sent as copied active messages. With RDMA nothing is changed: a copy would cancel its advantage.
-void set_for_tcp(Config& config) {
-  if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");  // depends on the version
-  (void)config.set("ZCOPY_THRESH", "inf");
+void set_for_tcp(const Config& config) {
+  if (set(config, "PUT_ENABLE", "n") != UCS_OK) (void)set(config, "TCP_PUT_ENABLE", "n");  // depends on the version
+  (void)set(config, "ZCOPY_THRESH", "inf");
 }
 
 std::vector<Resource> resources_of(ucp_context_h context) {
@@ -93,16 +82,17 @@ Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
 
 Status Worker::open_context(const WorkerOptions& options) {
   switch_memory_hooks_off();
-  Config config;
-  if (const ucs_status_t status = config.read(); status != UCS_OK) {
+  ucp_config_t* read = nullptr;
+  if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &read); status != UCS_OK) {
     return refused("UCX cannot read its configuration; look for a wrong UCX_ variable in the environment", status);
   }
+  const Config config(read, &ucp_config_release);
   set_preferences(config);
   loopback_only_ = options.devices.empty();
   const std::string devices = loopback_only_ ? "lo" : options.devices;
-  if (config.set("NET_DEVICES", devices) != UCS_OK) return {Code::bad_config, "UCX refuses these devices", devices};
+  if (set(config, "NET_DEVICES", devices) != UCS_OK) return {Code::bad_config, "UCX refuses these devices", devices};
   const std::string transports = !options.transports.empty() ? options.transports : loopback_only_ ? "tcp" : "all";
-  if (config.set("TLS", transports) != UCS_OK) return {Code::bad_config, "UCX refuses these transports", transports};
+  if (set(config, "TLS", transports) != UCS_OK) return {Code::bad_config, "UCX refuses these transports", transports};
 
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;

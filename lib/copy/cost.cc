@@ -37,11 +37,11 @@ double root(double ratio) noexcept {
 
 }  // namespace
 
-void SourceCost::seed(const Seed& seed) noexcept {
+void SourceCost::seed(const Expectation& first, uint64_t cap_bytes_per_s) noexcept {
   MutexLock lock(mutex_);
-  start_ns_ = static_cast<double>(seed.start_ns);
-  ns_per_byte_ = seed.ns_per_byte;
-  cap_ns_per_byte_ = seed.cap_bytes_per_s == 0 ? 0 : 1e9 / static_cast<double>(seed.cap_bytes_per_s);
+  start_ns_ = static_cast<double>(first.start_ns);
+  ns_per_byte_ = first.ns_per_byte;
+  cap_ns_per_byte_ = cap_bytes_per_s == 0 ? 0 : 1e9 / static_cast<double>(cap_bytes_per_s);
 }
 
 SourceCost::Ticket SourceCost::asked(uint64_t now_ns, uint64_t bytes) noexcept {
@@ -95,11 +95,11 @@ void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept
   const double time = expected * ratio;
   // Relative errors, weighted equally by the expected and the measured time: neither slow nor fast batches dominate.
   const double weight = 1 / (time * expected);
-  sums_.one = sums_.one * kKeep + weight;
-  sums_.b = sums_.b * kKeep + weight * bytes;
-  sums_.bb = sums_.bb * kKeep + weight * bytes * bytes;
-  sums_.t = sums_.t * kKeep + weight * time;
-  sums_.bt = sums_.bt * kKeep + weight * bytes * time;
+  sum_one_ = sum_one_ * kKeep + weight;
+  sum_b_ = sum_b_ * kKeep + weight * bytes;
+  sum_bb_ = sum_bb_ * kKeep + weight * bytes * bytes;
+  sum_t_ = sum_t_ * kKeep + weight * time;
+  sum_bt_ = sum_bt_ * kKeep + weight * bytes * time;
   solve();
   ++learned_;
 }
@@ -108,28 +108,28 @@ void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept
 void SourceCost::follow(double factor) noexcept {
   start_ns_ *= factor;
   ns_per_byte_ *= factor;
-  sums_.one /= factor * factor;
-  sums_.b /= factor * factor;
-  sums_.bb /= factor * factor;
-  sums_.t /= factor;
-  sums_.bt /= factor;
+  sum_one_ /= factor * factor;
+  sum_b_ /= factor * factor;
+  sum_bb_ /= factor * factor;
+  sum_t_ /= factor;
+  sum_bt_ /= factor;
 }
 
 void SourceCost::solve() noexcept {
-  const double one = sums_.one + kPrior / (start_ns_ * start_ns_);
-  const double bb = sums_.bb + kPrior / (ns_per_byte_ * ns_per_byte_);
-  const double t = sums_.t + kPrior / start_ns_;
-  const double bt = sums_.bt + kPrior / ns_per_byte_;
-  const double determinant = one * bb - sums_.b * sums_.b;
-  start_ns_ = (t * bb - bt * sums_.b) / determinant;
-  ns_per_byte_ = (one * bt - t * sums_.b) / determinant;
+  const double one = sum_one_ + kPrior / (start_ns_ * start_ns_);
+  const double bb = sum_bb_ + kPrior / (ns_per_byte_ * ns_per_byte_);
+  const double t = sum_t_ + kPrior / start_ns_;
+  const double bt = sum_bt_ + kPrior / ns_per_byte_;
+  const double determinant = one * bb - sum_b_ * sum_b_;
+  start_ns_ = (t * bb - bt * sum_b_) / determinant;
+  ns_per_byte_ = (one * bt - t * sum_b_) / determinant;
   // If the line begins or leads below zero, takes the nearest one that does not.
   if (start_ns_ < kLeastStart) {
     start_ns_ = kLeastStart;
-    ns_per_byte_ = std::max(kLeastNsPerByte, (bt - sums_.b * start_ns_) / bb);
+    ns_per_byte_ = std::max(kLeastNsPerByte, (bt - sum_b_ * start_ns_) / bb);
   } else if (ns_per_byte_ < kLeastNsPerByte) {
     ns_per_byte_ = kLeastNsPerByte;
-    start_ns_ = std::max(kLeastStart, (t - sums_.b * ns_per_byte_) / one);
+    start_ns_ = std::max(kLeastStart, (t - sum_b_ * ns_per_byte_) / one);
   }
 }
 

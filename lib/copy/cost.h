@@ -31,11 +31,6 @@ struct Expectation {
 // Lock: mutex_, a leaf, taken twice per batch and never per block.
 class SourceCost {
  public:
-  struct Seed {
-    uint64_t start_ns;
-    double ns_per_byte;
-    uint64_t cap_bytes_per_s = 0;  // nothing faster is expected; 0 = none
-  };
   // The state of a batch between asked() and answered().
   struct Ticket {
     uint64_t asked_ns = 0;
@@ -52,7 +47,8 @@ class SourceCost {
   // Evidence older than this weighs less than the next one, and is worth a probe.
   static constexpr uint64_t kStaleNs = 1'000'000'000;
 
-  void seed(const Seed& seed) noexcept KVBM_EXCLUDES(mutex_);
+  // Sets the first expectation. Nothing faster than the cap is expected; 0 = none.
+  void seed(const Expectation& first, uint64_t cap_bytes_per_s = 0) noexcept KVBM_EXCLUDES(mutex_);
   [[nodiscard]] Ticket asked(uint64_t now_ns, uint64_t bytes) noexcept KVBM_EXCLUDES(mutex_);
   void answered(uint64_t now_ns, const Ticket& ticket, Answer how, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
   // Adds a transfer that did not queue.
@@ -70,10 +66,11 @@ class SourceCost {
   double start_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   double ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
   // Weighted sums over batches: of 1, b, b * b, t and b * t.
-  struct Sums {
-    double one = 0, b = 0, bb = 0, t = 0, bt = 0;
-  };
-  Sums sums_ KVBM_GUARDED_BY(mutex_);
+  double sum_one_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_b_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_bb_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_t_ KVBM_GUARDED_BY(mutex_) = 0;
+  double sum_bt_ KVBM_GUARDED_BY(mutex_) = 0;
   double cap_ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t cap_free_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when the cap allows the next byte
   uint64_t outstanding_ KVBM_GUARDED_BY(mutex_) = 0;

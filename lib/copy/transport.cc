@@ -13,65 +13,52 @@ Code code_of(int32_t status) noexcept { return static_cast<Code>(status); }
 
 Status status_of(int32_t status, const char* what, const char* text) { return {code_of(status), what, text}; }
 
+Transport& of(void* context) noexcept { return *static_cast<Transport*>(context); }
+
 }  // namespace
 
-// The host's half of the table.
-struct Transport::Callbacks {
-  static Transport& of(void* context) noexcept { return *static_cast<Transport*>(context); }
-
-  static void log(void* context, int32_t level, const char* text) {
-    const Transport& self = of(context);
-    if (self.log_ == nullptr) return;
-    self.log_->write(static_cast<LogLevel>(std::clamp(level, 0, 4)), "transport", text,
-                     {{"transport", self.ops_.name}});
-  }
-  static void accepted(void* context, kvbm_transport_peer_t peer, const char* address) {
-    of(context).peers_.insert(peer, true);
-    of(context).listener_.peer_accepted(peer, address);
-  }
-  static void connected(void* context, kvbm_transport_peer_t peer) { of(context).listener_.peer_connected(peer); }
-  static void message(void* context, kvbm_transport_peer_t peer, const void* bytes, size_t size) {
-    of(context).listener_.peer_message(peer, {static_cast<const std::byte*>(bytes), size});
-  }
-  static void writable(void* context, kvbm_transport_peer_t peer) { of(context).listener_.peer_writable(peer); }
-  static void pushed(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, int32_t status) {
-    Transport& self = of(context);
-    if (self.ended(peer, token, true, "a push that is not known ended")) {
-      self.listener_.pushed(peer, token, code_of(status));
-    }
-  }
-  static void arrived(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, uint64_t bytes) {
-    Transport& self = of(context);
-    if (self.tokens_.find(token) != nullptr) self.listener_.arrived(peer, token, bytes);
-  }
-  static void received(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, int32_t status,
-                       uint64_t bytes) {
-    Transport& self = of(context);
-    if (self.ended(peer, token, false, "a post that is not known ended")) {
-      self.listener_.received(peer, token, code_of(status), status == 0 ? bytes : 0);
-    }
-  }
-  static void closed(void* context, kvbm_transport_peer_t peer, int32_t status, const char* reason) {
-    Transport& self = of(context);
-    if (!self.peers_.erase(peer)) return self.complain("a peer that is not known was closed", peer);
-    self.end_operations(peer, code_of(status));
-    self.listener_.peer_closed(peer, status_of(status, "", reason));
-  }
-};
-
+// Fills in the host's half of the table.
 Transport::Transport(const kvbm_transport_ops_t& ops, TransportListener& listener, const Log* log)
     : ops_(ops), listener_(listener), log_(log) {
   host_.struct_size = sizeof host_;
   host_.context = this;
-  host_.log = Callbacks::log;
-  host_.accepted = Callbacks::accepted;
-  host_.connected = Callbacks::connected;
-  host_.message = Callbacks::message;
-  host_.writable = Callbacks::writable;
-  host_.pushed = Callbacks::pushed;
-  host_.arrived = Callbacks::arrived;
-  host_.received = Callbacks::received;
-  host_.closed = Callbacks::closed;
+  host_.log = [](void* context, int32_t level, const char* text) {
+    const Transport& self = of(context);
+    if (self.log_ == nullptr) return;
+    self.log_->write(static_cast<LogLevel>(std::clamp(level, 0, 4)), "transport", text,
+                     {{"transport", self.ops_.name}});
+  };
+  host_.accepted = [](void* context, Peer peer, const char* address) {
+    of(context).peers_.insert(peer, true);
+    of(context).listener_.peer_accepted(peer, address);
+  };
+  host_.connected = [](void* context, Peer peer) { of(context).listener_.peer_connected(peer); };
+  host_.message = [](void* context, Peer peer, const void* bytes, size_t size) {
+    of(context).listener_.peer_message(peer, {static_cast<const std::byte*>(bytes), size});
+  };
+  host_.writable = [](void* context, Peer peer) { of(context).listener_.peer_writable(peer); };
+  host_.pushed = [](void* context, Peer peer, Token token, int32_t status) {
+    Transport& self = of(context);
+    if (self.ended(peer, token, true, "a push that is not known ended")) {
+      self.listener_.pushed(peer, token, code_of(status));
+    }
+  };
+  host_.arrived = [](void* context, Peer peer, Token token, uint64_t bytes) {
+    Transport& self = of(context);
+    if (self.tokens_.find(token) != nullptr) self.listener_.arrived(peer, token, bytes);
+  };
+  host_.received = [](void* context, Peer peer, Token token, int32_t status, uint64_t bytes) {
+    Transport& self = of(context);
+    if (self.ended(peer, token, false, "a post that is not known ended")) {
+      self.listener_.received(peer, token, code_of(status), status == 0 ? bytes : 0);
+    }
+  };
+  host_.closed = [](void* context, Peer peer, int32_t status, const char* reason) {
+    Transport& self = of(context);
+    if (!self.peers_.erase(peer)) return self.complain("a peer that is not known was closed", peer);
+    self.end_operations(peer, code_of(status));
+    self.listener_.peer_closed(peer, status_of(status, "", reason));
+  };
 }
 
 Result<std::unique_ptr<Transport>> Transport::open(const kvbm_transport_ops_t& ops, const TransportOptions& options,

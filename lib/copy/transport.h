@@ -110,7 +110,6 @@ class Transport {
     Peer peer = 0;
     bool push = false;
   };
-  struct Callbacks;
 
   Transport(const kvbm_transport_ops_t& ops, TransportListener& listener, const Log* log);
   template <class Call>

@@ -26,7 +26,6 @@ namespace kvbm::test {
 namespace {
 
 using device::CodedJob;
-using device::CopyJob;
 using device::CuResult;
 using device::DeviceRun;
 using device::LeafJob;
@@ -43,12 +42,12 @@ class Copies {
   void name(uint64_t address, uint64_t bytes) {
     if (address != 0) stretches_.push_back({address, address + bytes, nullptr});
   }
-  // Names bytes [first, first + bytes) of the run, including the gaps between its pieces.
-  void name(const DeviceRun& run, uint64_t first, uint64_t bytes) {
+  // Names the first `bytes` bytes of the run, including the gaps between its pieces.
+  void name(const DeviceRun& run, uint64_t bytes) {
     uint64_t low = UINT64_MAX, high = 0;
-    for (uint64_t at = first; at < first + bytes;) {
+    for (uint64_t at = 0; at < bytes;) {
       const uint64_t piece = at / run.piece_bytes, inside = at % run.piece_bytes;
-      const uint64_t n = std::min<uint64_t>(run.piece_bytes - inside, first + bytes - at);
+      const uint64_t n = std::min<uint64_t>(run.piece_bytes - inside, bytes - at);
       const uint64_t begin = run.address +
                              static_cast<uint64_t>(static_cast<int64_t>(piece / run.count1) * run.stride0 +
                                                    static_cast<int64_t>(piece % run.count1) * run.stride1) +
@@ -77,14 +76,13 @@ class Copies {
       if (s.end != s.begin) s.copy->upload({reinterpret_cast<const std::byte*>(s.begin), s.end - s.begin});
     }
   }
-  // Returns the device address for `address`; a run may begin before its bytes that are named.
-  [[nodiscard]] uint64_t at(uint64_t address, uint64_t named) const {
+  // Returns the device address for `address`.
+  [[nodiscard]] uint64_t at(uint64_t address) const {
     if (address == 0) return 0;
-    const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), named,
+    const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), address,
                                          [](uint64_t a, const Stretch& s) { return a < s.begin; });
     return (behind - 1)->copy->at() + address - (behind - 1)->begin;
   }
-  [[nodiscard]] uint64_t at(uint64_t address) const { return at(address, address); }
   void take_back() const {
     for (const Stretch& s : stretches_) {
       if (s.end == s.begin) continue;
@@ -103,31 +101,18 @@ class Copies {
 };
 
 void name_memory(Copies& copies, const LeafJob& job) {
-  copies.name(job.run, 0, job.bytes);
+  copies.name(job.run, job.bytes);
   copies.name(job.record, job.bytes);
 }
 void name_memory(Copies& copies, const CodedJob& job) {
-  copies.name(job.leaf.run, 0, job.leaf.bytes);
+  copies.name(job.leaf.run, job.leaf.bytes);
   copies.name(job.leaf.record, job.stored_bytes);
-}
-void name_memory(Copies& copies, const CopyJob& job) {
-  copies.name(job.from, job.first, job.bytes);
-  copies.name(job.to, job.first, job.bytes);
 }
 void move_to(const Copies& copies, LeafJob& job) {
   job.run.address = copies.at(job.run.address);
   job.record = copies.at(job.record);
 }
 void move_to(const Copies& copies, CodedJob& job) { move_to(copies, job.leaf); }
-void move_to(const Copies& copies, CopyJob& job) {
-  for (DeviceRun* run : {&job.from, &job.to}) {
-    const uint64_t piece = job.first / run->piece_bytes;
-    const auto before = static_cast<int64_t>(piece / run->count1) * run->stride0 +
-                        static_cast<int64_t>(piece % run->count1) * run->stride1;
-    const uint64_t named = run->address + static_cast<uint64_t>(before) + job.first % run->piece_bytes;
-    run->address = copies.at(run->address, named);
-  }
-}
 
 template <class T>
 T argument(void** parameters, size_t i) {
@@ -140,15 +125,14 @@ T argument(void** parameters, size_t i) {
 // Then come arrays of so many bytes a job, by address, and for some kernels working memory.
 struct Parameters {
   std::vector<uint64_t> array_bytes;
-  bool coded = false, copies = false, works = false;
+  bool coded = false, works = false;
 };
 Parameters parameters_of(const std::string& kernel) {
   if (kernel == "kvbm_gather_leaves" || kernel == "kvbm_hash_leaves") return {{8}};
   if (kernel == "kvbm_scatter_leaves" || kernel == "kvbm_check_leaves") return {{8, 1}};
   if (kernel == "kvbm_poison_leaves") return {};
-  if (kernel == "kvbm_copy_runs") return {{}, false, true};
   const bool works = kernel == "kvbm_decode_planar" || kernel == "kvbm_quantize";
-  return {{sizeof(device::CodedResult)}, true, false, works};
+  return {{sizeof(device::CodedResult)}, true, works};
 }
 
 // The device and its module, for all cases.
@@ -184,7 +168,6 @@ class Machine {
   emulation::Outcome launch(const std::string& name, const emulation::LaunchShape& shape, void** parameters) {
     const Parameters what = parameters_of(name);
     if (what.coded) return launch_jobs<CodedJob>(name, what, shape, parameters);
-    if (what.copies) return launch_jobs<CopyJob>(name, what, shape, parameters);
     return launch_jobs<LeafJob>(name, what, shape, parameters);
   }
 

@@ -105,20 +105,15 @@ class Jobs {
   Jobs(const Jobs&) = delete;
   Jobs& operator=(const Jobs&) = delete;
 
-  Status gather() {
-    return launched([&](const device::KernelSet& kernels, const device::LaunchShape& shape) {
-      return kernels.gather_leaves(world_.stream(), shape, memory_, count(), warps(), hashes_);
-    });
-  }
-  Status scatter() {
-    return launched([&](const device::KernelSet& kernels, const device::LaunchShape& shape) {
-      return kernels.scatter_leaves(world_.stream(), shape, memory_, count(), warps(), hashes_, good_);
-    });
-  }
-  Status hash() {
-    return launched([&](const device::KernelSet& kernels, const device::LaunchShape& shape) {
-      return kernels.hash_leaves(world_.stream(), shape, memory_, count(), warps(), hashes_);
-    });
+  // Launches a kernel of leaves on the whole device, as nothing else runs.
+  Status launch(device::Kernel kernel) {
+    const device::Device::Scope scope(world_.device());
+    const auto blocks = static_cast<uint32_t>(world_.device().facts().multiprocessors) * 2;
+    const auto count = static_cast<uint32_t>(jobs_.size());
+    return world_.device().check(
+        world_.device().kernels().launch_leaves(kernel, world_.stream(), blocks, memory_, count,
+                                                device::warps_for(largest_), hashes_, good_),
+        "cuLaunchKernel");
   }
   Result<std::vector<uint64_t>> hashes() {
     std::vector<uint64_t> out(jobs_.size());
@@ -129,8 +124,6 @@ class Jobs {
 
  private:
   explicit Jobs(GpuWorld& world) : world_(world) {}
-  [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(jobs_.size()); }
-  [[nodiscard]] uint32_t warps() const { return device::warps_for(largest_); }
   Status upload() {
     const uint64_t bytes = jobs_.size() * sizeof jobs_[0];
     const device::Device::Scope scope(world_.device());
@@ -139,14 +132,6 @@ class Jobs {
     hashes_ = memory_ + bytes;
     good_ = hashes_ + jobs_.size() * 8;
     return world_.copy(memory_, reinterpret_cast<CuPointer>(jobs_.data()), bytes).status();
-  }
-  // Launches on the whole device, as nothing else runs.
-  template <class Launch>
-  Status launched(Launch&& launch) {
-    const device::Device::Scope scope(world_.device());
-    const auto blocks = static_cast<uint32_t>(world_.device().facts().multiprocessors) * 2;
-    return world_.device().check(launch(world_.device().kernels(), {blocks, device::kBlockThreads, 0}),
-                                 "cuLaunchKernel");
   }
   GpuWorld& world_;
   std::vector<device::LeafJob> jobs_;
@@ -215,8 +200,8 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   if (const auto moved = world.gather(leaves, &wanted); !moved.ok()) return moved.status();
   Spans gather;
   Status s = alternate(
-      world, rounds, pace, gather, [&] { return jobs.gather(); }, copy);
-  if (s.ok()) s = jobs.gather();
+      world, rounds, pace, gather, [&] { return jobs.launch(device::Kernel::gather_leaves); }, copy);
+  if (s.ok()) s = jobs.launch(device::Kernel::gather_leaves);
   if (!s.ok()) return s;
   const auto hashes = jobs.hashes();
   if (!hashes.ok()) return hashes.status();
@@ -224,12 +209,12 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std
   push("gpu.device_gather", gather, "cuMemcpyAsync, device to device");
   Spans scatter;
   s = alternate(
-      world, rounds, pace, scatter, [&] { return jobs.scatter(); }, copy);
+      world, rounds, pace, scatter, [&] { return jobs.launch(device::Kernel::scatter_leaves); }, copy);
   if (!s.ok()) return s;
   push("gpu.device_scatter", scatter, "cuMemcpyAsync, device to device");
   Spans hash;
   s = alternate(
-      world, rounds, pace, hash, [&] { return jobs.hash(); },
+      world, rounds, pace, hash, [&] { return jobs.launch(device::Kernel::hash_leaves); },
       [&] { return beside.read(world.cache(), bytes, world.spare()); });
   if (!s.ok()) return s;
   push("gpu.hash", hash, "a kernel that reads as much");

@@ -1,5 +1,5 @@
 // The containers of executors: a ring of tasks, first in first out, and a heap of timers.
-// Neither locks. The ring grows by doubling and never shrinks, so a steady load does not allocate.
+// Neither locks.
 #pragma once
 
 #include <algorithm>
@@ -10,41 +10,13 @@
 
 #include "base/clock.h"
 #include "base/function.h"
+#include "base/ring.h"
 
 namespace kvbm {
 
 using Task = UniqueFunction<void()>;
 
-class TaskRing {
- public:
-  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-  [[nodiscard]] size_t size() const noexcept { return count_; }
-
-  void push(Task task) {
-    if (count_ == ring_.size()) grow();
-    ring_[(head_ + count_) & (ring_.size() - 1)] = std::move(task);
-    ++count_;
-  }
-  // The ring must not be empty.
-  Task pop() noexcept {
-    Task task = std::move(ring_[head_]);
-    head_ = (head_ + 1) & (ring_.size() - 1);
-    --count_;
-    return task;
-  }
-
- private:
-  void grow() {
-    std::vector<Task> larger(std::max<size_t>(64, ring_.size() * 2));
-    for (size_t i = 0; i < count_; ++i) larger[i] = std::move(ring_[(head_ + i) & (ring_.size() - 1)]);
-    ring_.swap(larger);
-    head_ = 0;
-  }
-
-  std::vector<Task> ring_;  // a power of two, or empty
-  size_t head_ = 0;
-  size_t count_ = 0;
-};
+using TaskRing = Ring<Task>;
 
 // Timers with equal times come out in the order in which they were set.
 class TimerHeap {

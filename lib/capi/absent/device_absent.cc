@@ -28,6 +28,13 @@ std::string Device::lost_why() const { return capi::kNoDevice; }
 void LeafTable::add(const StridedRun&, const StridedRun&, uint32_t, uint32_t, uint32_t) {}
 void LeafTable::finish() {}
 StorageReads::Stats StorageReads::stats() const noexcept { return {}; }
+Result<std::shared_ptr<StreamPoint>> Transfers::point(CuStream) { return capi::absent(capi::kNoDevice); }
+std::shared_ptr<Landmark> Transfers::landmark(LandmarkKind) { return nullptr; }
+Status Transfers::wait_on(const std::shared_ptr<Landmark>&, uint64_t, CuStream) {
+  return capi::absent(capi::kNoDevice);
+}
+TransferStats Transfers::gathers() const { return {}; }
+TransferStats Transfers::scatters() const { return {}; }
 
 }  // namespace kvbm::device
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/ring.h"
 #include "base/status.h"
 #include "copy/frame_guard.h"
-#include "copy/ring.h"
 #include "copy/tcp/frame.h"
 #include "copy/transport_abi.h"
 

@@ -96,29 +96,19 @@ Status CoderRoom::move(size_t jobs, bool out) {
   if (jobs == 0) return {};
   uint32_t largest = 0;
   for (size_t i = 0; i < jobs; ++i) largest = std::max(largest, jobs_[i].bytes);
-  const uint32_t warps = warps_for(largest);
-  const auto n = static_cast<uint32_t>(jobs);
-  const uint32_t at_once = jobs_per_block(warps);
-  const LaunchShape shape{std::min(multiprocessors_, (n + at_once - 1) / at_once), kBlockThreads, 0};
-  const KernelSet& kernels = device_->kernels();
-  const CuResult result =
-      out ? kernels.gather_leaves(stream_, shape, jobs_device_, n, warps, hashes_device_)
-          : kernels.scatter_leaves(stream_, shape, jobs_device_, n, warps, hashes_device_, good_device_);
+  const CuResult result = device_->kernels().launch_leaves(
+      out ? Kernel::gather_leaves : Kernel::scatter_leaves, stream_, multiprocessors_, jobs_device_,
+      static_cast<uint32_t>(jobs), warps_for(largest), hashes_device_, good_device_);
   return device_->check(result,
                         out ? "launching the kernel that gathers blocks" : "launching the kernel that scatters blocks");
 }
 
 Status CoderRoom::launch(Kernel kernel, size_t first, size_t n) {
   if (n == 0) return {};
-  const auto count = static_cast<uint32_t>(n);
-  const LaunchShape shape{std::min(multiprocessors_, (count + kCodedWarps - 1) / kCodedWarps), 32 * kCodedWarps, 0};
   const CuPointer jobs = coded_jobs_device_ + first * sizeof(CodedJob);
   const CuPointer results = results_device_ + first * sizeof(CodedResult);
-  const bool works_in_memory = kernel == Kernel::quantize || kernel == Kernel::decode_planar;
-  const KernelSet& kernels = device_->kernels();
-  const CuResult result = works_in_memory
-                              ? kernels.launch(kernel, stream_, shape, jobs, count, results, scratch_->address())
-                              : kernels.launch(kernel, stream_, shape, jobs, count, results);
+  const CuResult result = device_->kernels().launch_coded(kernel, stream_, multiprocessors_, jobs,
+                                                          static_cast<uint32_t>(n), results, scratch_->address());
   return device_->check(result, kernel_name(kernel));
 }
 

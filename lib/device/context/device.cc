@@ -253,13 +253,16 @@ void Device::complain(const char* text, const Status& why) const {
   log_->write(LogLevel::warning, text, {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
 }
 
-void CaptureMode::relax(const Driver& driver) noexcept {
+ContextScope::ContextScope(const Driver& driver, CuContext context) noexcept
+    : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {
   int mode = kCuCaptureModeRelaxed;
-  if (driver.cuThreadExchangeStreamCaptureMode(&mode) == kCuSuccess) before_ = mode;
+  if (driver.cuThreadExchangeStreamCaptureMode(&mode) == kCuSuccess) mode_before_ = mode;
 }
 
-void CaptureMode::restore(const Driver& driver) noexcept {
-  if (before_ >= 0) (void)driver.cuThreadExchangeStreamCaptureMode(&before_);
+ContextScope::~ContextScope() {
+  CuContext popped = nullptr;
+  if (mode_before_ >= 0) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_before_);
+  if (result_ == kCuSuccess) (void)driver_.cuCtxPopCurrent(&popped);
 }
 
 CuResult Device::take_event(CuEvent* event) noexcept {
@@ -282,22 +285,13 @@ void Device::drop_events() noexcept {
   }
 }
 
-Device::Scope::Scope(Device& device, DriverCall::Late late) noexcept
-    : call_(device.watch_.get(), late), device_(device), entered_(false) {
+Device::Scope::Scope(Device& device, DriverCall::Late late) noexcept : call_(device.watch_.get(), late) {
   if (device.is_lost() || device.context_ == nullptr || device.fork_guard_.forked()) return;
-  const CuResult result = device.driver_.cuCtxPushCurrent(device.context_);
-  if (result == kCuSuccess) {
-    entered_ = true;
-    mode_.relax(device.driver_);
-  } else {
-    device.lose("cuCtxPushCurrent", result);  // the context is retained: it can only have been destroyed
-  }
+  context_.emplace(device.driver_, device.context_);
+  // The context is retained: it can only have been destroyed.
+  if (!entered()) device.lose("cuCtxPushCurrent", context_->result());
 }
 
-Device::Scope::~Scope() {
-  CuContext popped = nullptr;
-  mode_.restore(device_.driver());
-  if (entered_) (void)device_.driver_.cuCtxPopCurrent(&popped);
-}
+Device::Scope::~Scope() { DriverCall::alive(); }
 
 }  // namespace kvbm::device

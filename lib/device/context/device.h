@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,16 +28,22 @@ namespace kvbm::device {
 
 class KernelSet;
 
-// Sets the calling thread to relaxed capture mode, because some stream of the process may be under capture into a
-// graph. Otherwise the driver refuses calls that it regards as unsafe while another thread captures, and ends that
-// capture. Relaxed mode is right here: none of our calls concerns a captured stream.
-class CaptureMode {
+// Makes a context current until the end of the scope, and sets the calling thread to relaxed capture mode. Some stream
+// of the process may be under capture into a graph: the driver would refuse calls that it regards as unsafe while
+// another thread captures, and end that capture. Relaxed mode is right here: none of our calls concerns a captured
+// stream.
+class ContextScope {
  public:
-  void relax(const Driver& driver) noexcept;
-  void restore(const Driver& driver) noexcept;
+  ContextScope(const Driver& driver, CuContext context) noexcept;
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  [[nodiscard]] CuResult result() const noexcept { return result_; }
 
  private:
-  int before_ = -1;
+  const Driver& driver_;
+  const CuResult result_;
+  int mode_before_ = -1;
 };
 
 struct DeviceFacts {
@@ -126,21 +133,19 @@ class Device : public std::enable_shared_from_this<Device> {
   // Logs a refusal of the driver, unless the device is lost.
   void complain(const char* text, const Status& why) const;
 
-  // Makes the context current until the end of the scope, and has its calls watched. A Scope that is not entered means
-  // that the device is lost and that the driver must not be called.
+  // A ContextScope of the device's context that has its calls watched. A Scope that is not entered means that the
+  // device is lost and that the driver must not be called.
   class Scope {
    public:
     explicit Scope(Device& device, DriverCall::Late late = DriverCall::Late::loses) noexcept;
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    [[nodiscard]] bool entered() const noexcept { return entered_; }
+    [[nodiscard]] bool entered() const noexcept { return context_ && context_->result() == kCuSuccess; }
 
    private:
     const DriverCall call_;
-    Device& device_;
-    bool entered_;
-    CaptureMode mode_;
+    std::optional<ContextScope> context_;
   };
 
  private:

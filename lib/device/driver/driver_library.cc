@@ -117,34 +117,35 @@ std::string refusal(const Driver& driver, CuResult result) {
   return "cuInit says " + std::string(name) + " (" + std::to_string(result) + "): " + advice(result);
 }
 
-Status load(const std::string& path, DriverLibrary* out) {
-  out->path = path.empty() ? kDriverLibrary : path;
-  const auto opened = open_library(out->path, kNoDriver);
+Result<DriverLibrary> load(const std::string& path) {
+  DriverLibrary out;
+  out.path = path.empty() ? kDriverLibrary : path;
+  const auto opened = open_library(out.path, kNoDriver);
   if (!opened.ok()) return opened.status();
   void* const library = opened.value();
   // Read the version first, alone: an old driver is reported as too old, not by the entries it lacks.
   using GetVersion = CuResult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
   if (get_version == nullptr) {
-    return {Code::unsupported, kNoDriver, out->path + " is no CUDA driver: it has no cuDriverGetVersion"};
+    return Status{Code::unsupported, kNoDriver, out.path + " is no CUDA driver: it has no cuDriverGetVersion"};
   }
-  if (get_version(&out->version) == kCuSuccess && out->version < kOldestDriver) {
-    return {Code::unsupported, kNoDriver,
-            out->path + " speaks CUDA " + cuda_version_text(out->version) + "; kvbm needs " +
-                cuda_version_text(kOldestDriver) + " or newer (driver 525)"};
+  if (get_version(&out.version) == kCuSuccess && out.version < kOldestDriver) {
+    return Status{Code::unsupported, kNoDriver,
+                  out.path + " speaks CUDA " + cuda_version_text(out.version) + "; kvbm needs " +
+                      cuda_version_text(kOldestDriver) + " or newer (driver 525)"};
   }
   using Kernels = const void* (*)();
   if (const auto kernels = reinterpret_cast<Kernels>(::dlsym(library, "kvbm_driver_kernels"))) {
-    out->driver.own_kernels = kernels();
+    out.driver.own_kernels = kernels();
   }
-  if (const std::string missing = fill_table(library, kSymbols, &out->driver); !missing.empty()) {
-    return {Code::unsupported, kNoDriver,
-            out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + first_of(missing)};
+  if (const std::string missing = fill_table(library, kSymbols, &out.driver); !missing.empty()) {
+    return Status{Code::unsupported, kNoDriver,
+                  out.path + " says CUDA " + cuda_version_text(out.version) + " and lacks " + first_of(missing)};
   }
-  if (const CuResult result = out->driver.cuInit(0); result != kCuSuccess) {
-    return {Code::unsupported, kNoDriver, out->path + ": " + refusal(out->driver, result)};
+  if (const CuResult result = out.driver.cuInit(0); result != kCuSuccess) {
+    return Status{Code::unsupported, kNoDriver, out.path + ": " + refusal(out.driver, result)};
   }
-  return {};
+  return out;
 }
 
 LoadedLibraries<DriverLibrary>& libraries() {

@@ -14,47 +14,42 @@ namespace kvbm::device {
 
 namespace {
 
-struct Ending {
-  std::unique_ptr<ThreadExecutor> thread;
-  uint64_t limit_ns;
+// Ends the thread, or leaves it behind.
+void end_now(std::unique_ptr<ThreadExecutor> thread, uint64_t limit_ns) {
+  const MemoryWait patient;
+  if (!has_run(*thread, limit_ns)) retain_until_exit(std::shared_ptr<ThreadExecutor>(std::move(thread)));
+  thread.reset();
+}
 
-  void run() {
-    const MemoryWait patient;
-    if (!has_run(*thread, limit_ns)) retain_until_exit(std::shared_ptr<ThreadExecutor>(std::move(thread)));
-    thread.reset();
-  }
-  static void* entry(void* self) {
-    std::unique_ptr<Ending>(static_cast<Ending*>(self))->run();
-    return nullptr;
-  }
-};
+void* run_task(void* task) {
+  (*std::unique_ptr<Task>(static_cast<Task*>(task)))();
+  return nullptr;
+}
 
-// Ends the thread with the last reference to it.
-struct ThreadEnd {
-  uint64_t limit_ns;
-  std::shared_ptr<ForkGuard> fork_guard;
-  void operator()(ThreadExecutor* thread) const {
-    if (fork_guard->forked()) return;  // its thread is the parent's
-    const MemoryWait patient;
-    std::unique_ptr<Ending> ending(new Ending{std::unique_ptr<ThreadExecutor>(thread), limit_ns});
-    if (!thread->is_current()) return ending->run();
-    // A thread cannot wait for its own end.
-    pthread_t other{};
-    if (start_thread(other, "kvbm-ending", &Ending::entry, ending.get()).ok()) {
-      (void)ending.release();
-      pthread_detach(other);
-    } else {
-      retain_until_exit(std::shared_ptr<ThreadExecutor>(std::move(ending->thread)));
-    }
+// Called with the last reference, perhaps on the thread itself, which cannot wait for its own end.
+void end(std::unique_ptr<ThreadExecutor> thread, uint64_t limit_ns) {
+  if (!thread->is_current()) return end_now(std::move(thread), limit_ns);
+  const MemoryWait patient;
+  auto task = std::make_unique<Task>(
+      [thread = std::move(thread), limit_ns]() mutable { end_now(std::move(thread), limit_ns); });
+  pthread_t other{};
+  if (start_thread(other, "kvbm-ending", &run_task, task.get()).ok()) {
+    (void)task.release();
+    pthread_detach(other);
+  } else {
+    retain_until_exit(std::shared_ptr<Task>(std::move(task)));
   }
-};
+}
 
 }  // namespace
 
 Result<std::shared_ptr<Executor>> start_driver_thread(const char* name, uint64_t limit_ns) {
   auto made = ThreadExecutor::create(name, 1);
   if (!made.ok()) return made.status();
-  return std::shared_ptr<Executor>(made.value().release(), ThreadEnd{limit_ns, std::make_shared<ForkGuard>()});
+  const auto guard = std::make_shared<ForkGuard>();
+  return std::shared_ptr<Executor>(made.value().release(), [limit_ns, guard](ThreadExecutor* thread) {
+    if (!guard->forked()) end(std::unique_ptr<ThreadExecutor>(thread), limit_ns);  // else it is the parent's thread
+  });
 }
 
 bool has_run(Executor& thread, uint64_t limit_ns) {

@@ -5,10 +5,8 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/process/library_loading.h"
 #include "base/process/signal_keeper.h"
@@ -35,37 +33,32 @@ std::string fill_table(void* library, std::span<const TableEntry> entries, void*
 template <class Library>
 class LoadedLibraries {
  public:
-  using Load = Status (*)(const std::string& path, Library* out);
+  using Load = Result<Library> (*)(const std::string& path);
   explicit LoadedLibraries(Load load) : load_(load) {}
 
   // Returns one answer per path for ever, also a refusal.
   Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(library_loading) {
     const MutexLock lock(library_loading);
-    std::unique_ptr<Loaded>& loaded = by_path_[path];
-    if (!loaded) {
-      auto fresh = std::make_unique<Loaded>();
+    auto known = by_path_.find(path);
+    if (known == by_path_.end()) {
       const SignalKeeper keeper;
-      fresh->status = load_(path, &fresh->library);
-      loaded = std::move(fresh);
+      known = by_path_.emplace(path, load_(path)).first;
     }
-    if (!loaded->status.ok()) return loaded->status;
-    return static_cast<const Library*>(&loaded->library);
+    const Result<Library>& loaded = known->second;
+    if (!loaded.ok()) return loaded.status();
+    return &loaded.value();
   }
   [[nodiscard]] bool has_any() const KVBM_EXCLUDES(library_loading) {
     const MutexLock lock(library_loading);
     for (const auto& [path, loaded] : by_path_) {
-      if (loaded != nullptr && loaded->status.ok()) return true;
+      if (loaded.ok()) return true;
     }
     return false;
   }
 
  private:
-  struct Loaded {
-    Library library;
-    Status status;
-  };
   const Load load_;
-  std::map<std::string, std::unique_ptr<Loaded>> by_path_ KVBM_GUARDED_BY(library_loading);
+  std::map<std::string, Result<Library>> by_path_ KVBM_GUARDED_BY(library_loading);
 };
 
 }  // namespace kvbm::device

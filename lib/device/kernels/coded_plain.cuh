@@ -80,7 +80,7 @@ __device__ __forceinline__ PlainSide work_side(uint64_t address, uint32_t bytes)
 
 // Loads a vector. Bytes behind the end are zero; stores skip them.
 __device__ inline uint4 get_vector(const PlainSide& side, uint32_t offset) {
-  const InRun place{side.run};
+  const InRun<> place{side.run};
   if (side.width == 16) return load_vector<16, 16>(place, offset, side.bytes);
   if (side.width == 8) return load_vector<8, 8>(place, offset, side.bytes);
   if (side.width == 4) return load_vector<4, 4>(place, offset, side.bytes);
@@ -88,7 +88,7 @@ __device__ inline uint4 get_vector(const PlainSide& side, uint32_t offset) {
 }
 
 __device__ inline void put_vector(const PlainSide& side, uint32_t offset, const uint4& v) {
-  const InRun place{side.run};
+  const InRun<> place{side.run};
   if (side.width == 16) {
     store_vector<16, 16>(place, offset, side.bytes, v);
   } else if (side.width == 8) {

@@ -1,7 +1,5 @@
 #include "device/kernels/kernel_image.h"
 
-#include <vector>
-
 // Bytes of the library as the compiler of kernels wrote them. Aligned to 64, because fatbins are read as words, and by
 // vectors.
 #ifdef KVBM_CUDA_FATBIN
@@ -33,36 +31,6 @@ constexpr size_t kHeaderBytes = 16;  // magic, version, its own size (2), the si
 constexpr size_t kEntryBytes = 32;   // kind (2), 2, its own size (4), the size of its code (8), 12, architecture (4)
 constexpr uint16_t kPtx = 1, kElf = 2;
 
-struct EmbeddedCode {
-  uint16_t kind;
-  uint32_t architecture;
-};
-
-std::vector<EmbeddedCode> codes_of(ConstBytes bytes) {
-  std::vector<EmbeddedCode> codes;
-  if (bytes.size() < kHeaderBytes || load_le<uint32_t>(bytes.data()) != kMagic) return codes;
-  const size_t header = load_le<uint16_t>(bytes.data() + 6);
-  const uint64_t body = load_le<uint64_t>(bytes.data() + 8);
-  if (header > bytes.size() || body > bytes.size() - header) return codes;
-  ConstBytes rest = bytes.subspan(header, body);
-  while (rest.size() >= kEntryBytes) {
-    const uint64_t own = load_le<uint32_t>(rest.data() + 4);
-    const uint64_t code = load_le<uint64_t>(rest.data() + 8);
-    if (own < kEntryBytes || own > rest.size() || code > rest.size() - own) return {};
-    codes.push_back({load_le<uint16_t>(rest.data()), load_le<uint32_t>(rest.data() + 28)});
-    rest = rest.subspan(own + code);
-  }
-  return codes;
-}
-
-std::string list(const std::vector<EmbeddedCode>& codes, uint16_t kind, const char* prefix) {
-  std::string text;
-  for (const EmbeddedCode& code : codes) {
-    if (code.kind == kind) text += (text.empty() ? "" : ", ") + std::string(prefix) + std::to_string(code.architecture);
-  }
-  return text;
-}
-
 }  // namespace
 
 ConstBytes embedded_kernels() noexcept {
@@ -82,9 +50,22 @@ const char* embedded_toolkit() noexcept {
 }
 
 std::string architectures_of(ConstBytes fatbin) {
-  const std::vector<EmbeddedCode> codes = codes_of(fatbin);
-  const std::string machine = list(codes, kElf, "sm_");
-  const std::string ptx = list(codes, kPtx, "compute_");
+  if (fatbin.size() < kHeaderBytes || load_le<uint32_t>(fatbin.data()) != kMagic) return {};
+  const size_t header = load_le<uint16_t>(fatbin.data() + 6);
+  const uint64_t body = load_le<uint64_t>(fatbin.data() + 8);
+  if (header > fatbin.size() || body > fatbin.size() - header) return {};
+  std::string machine;
+  std::string ptx;
+  for (ConstBytes rest = fatbin.subspan(header, body); rest.size() >= kEntryBytes;) {
+    const auto kind = load_le<uint16_t>(rest.data());
+    const uint64_t own = load_le<uint32_t>(rest.data() + 4);
+    const uint64_t code = load_le<uint64_t>(rest.data() + 8);
+    const std::string architecture = std::to_string(load_le<uint32_t>(rest.data() + 28));
+    if (own < kEntryBytes || own > rest.size() || code > rest.size() - own) return {};
+    if (kind == kElf) machine += (machine.empty() ? "sm_" : ", sm_") + architecture;
+    if (kind == kPtx) ptx += (ptx.empty() ? "compute_" : ", compute_") + architecture;
+    rest = rest.subspan(own + code);
+  }
   if (ptx.empty()) return machine;
   return machine + (machine.empty() ? "" : " and ") + "PTX for " + ptx;
 }

@@ -1,19 +1,21 @@
 #include "device/kernels/kernel_set.h"
 
+#include <algorithm>
 #include <string>
 
 #include "device/driver/driver_error.h"
 #include "device/driver/driver_library.h"
+#include "device/kernels/codec_job.h"
 #include "device/kernels/kernel_image.h"
+#include "device/kernels/leaf_job.h"
 
 namespace kvbm::device {
 
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames = {
-    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves",  "kvbm_hash_leaves",
-    "kvbm_poison_leaves", "kvbm_copy_runs",      "kvbm_decode_planar", "kvbm_dequantize",
-    "kvbm_quantize",      "kvbm_split_planes",   "kvbm_merge_planes",
+    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves", "kvbm_hash_leaves",  "kvbm_poison_leaves",
+    "kvbm_decode_planar", "kvbm_dequantize",     "kvbm_quantize",     "kvbm_split_planes", "kvbm_merge_planes",
 };
 
 constexpr unsigned kLoadingThreads = 32;
@@ -105,12 +107,25 @@ KernelSet::~KernelSet() {
   if (module_ != nullptr) driver_.cuModuleUnload(module_);
 }
 
-CuResult KernelSet::launch_with(Kernel kernel, CuStream stream, const LaunchShape& shape,
-                                void** parameters) const noexcept {
+CuResult KernelSet::launch_leaves(Kernel kernel, CuStream stream, uint32_t most_blocks, CuPointer jobs, uint32_t count,
+                                  uint32_t warps, CuPointer hashes, CuPointer good) const noexcept {
+  void* parameters[] = {&jobs, &count, &warps, &hashes, &good};
+  const uint32_t at_once = jobs_per_block(warps);
+  return launch(kernel, stream, std::min(most_blocks, (count + at_once - 1) / at_once), kBlockThreads, parameters);
+}
+
+CuResult KernelSet::launch_coded(Kernel kernel, CuStream stream, uint32_t most_blocks, CuPointer jobs, uint32_t count,
+                                 CuPointer results, CuPointer scratch) const noexcept {
+  void* parameters[] = {&jobs, &count, &results, &scratch};
+  const uint32_t needed = (count + kCodedWarps - 1) / kCodedWarps;
+  return launch(kernel, stream, std::min(most_blocks, needed), 32 * kCodedWarps, parameters);
+}
+
+CuResult KernelSet::launch(Kernel kernel, CuStream stream, uint32_t blocks, uint32_t threads,
+                           void** parameters) const noexcept {
   const CuFunction function = functions_[static_cast<size_t>(kernel)];
   if (function == nullptr) return kCuNotFound;
-  return driver_.cuLaunchKernel(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes, stream,
-                                parameters, nullptr);
+  return driver_.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
 }
 
 }  // namespace kvbm::device

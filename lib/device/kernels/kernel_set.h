@@ -1,4 +1,4 @@
-// The functions in the kernels' image, loaded into one context, and their launches with typed parameters.
+// The functions in the kernels' image, loaded into one context, and their launches.
 //
 // Each kernel's source describes its parameters (kernels/README.md). Thread: any; the context is current.
 #pragma once
@@ -18,22 +18,15 @@ enum class Kernel : uint8_t {
   check_leaves,
   hash_leaves,
   poison_leaves,
-  copy_runs,
   decode_planar,
   dequantize,
   quantize,
   split_planes,
   merge_planes,
 };
-inline constexpr size_t kKernels = 11;
+inline constexpr size_t kKernels = 10;
 // Returns the name that the image exports.
 const char* kernel_name(Kernel kernel) noexcept;
-
-struct LaunchShape {
-  uint32_t blocks = 1;
-  uint32_t threads = 1;
-  uint32_t shared_bytes = 0;  // at most 48 KiB
-};
 
 class KernelSet {
  public:
@@ -50,44 +43,18 @@ class KernelSet {
   // nothing.
   [[nodiscard]] bool has(Kernel kernel) const noexcept { return functions_[static_cast<size_t>(kernel)] != nullptr; }
 
-  // Kernels of leaves.cu and copy_runs.cu: `warps` is warps_for(bytes of the largest job). All pointers are the
-  // device's.
-  CuResult gather_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
-                         CuPointer hashes) const noexcept {
-    return launch(Kernel::gather_leaves, stream, shape, jobs, count, warps, hashes);
-  }
-  CuResult hash_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
-                       CuPointer hashes) const noexcept {
-    return launch(Kernel::hash_leaves, stream, shape, jobs, count, warps, hashes);
-  }
-  CuResult scatter_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
-                          CuPointer hashes, CuPointer good) const noexcept {
-    return launch(Kernel::scatter_leaves, stream, shape, jobs, count, warps, hashes, good);
-  }
-  CuResult check_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count, uint32_t warps,
-                        CuPointer hashes, CuPointer good) const noexcept {
-    return launch(Kernel::check_leaves, stream, shape, jobs, count, warps, hashes, good);
-  }
-  CuResult poison_leaves(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count,
-                         uint32_t warps) const noexcept {
-    return launch(Kernel::poison_leaves, stream, shape, jobs, count, warps);
-  }
-  CuResult copy_runs(CuStream stream, const LaunchShape& shape, CuPointer jobs, uint32_t count,
-                     uint32_t warps) const noexcept {
-    return launch(Kernel::copy_runs, stream, shape, jobs, count, warps);
-  }
-
-  // Launches any kernel. The types must be those of the kernel's parameters: the driver copies as many bytes as the
-  // kernel has.
-  template <class... Args>
-  CuResult launch(Kernel kernel, CuStream stream, const LaunchShape& shape, Args... args) const noexcept {
-    void* parameters[] = {static_cast<void*>(&args)...};
-    return launch_with(kernel, stream, shape, parameters);
-  }
+  // Launches a kernel of leaves.cu with at most `most_blocks` blocks, one for each multiprocessor that it may use, and
+  // no more than its jobs need. `count` is not 0; `warps`: warps_for(bytes of the largest job). All pointers are the
+  // device's. A kernel reads as many of these parameters as it has.
+  CuResult launch_leaves(Kernel kernel, CuStream stream, uint32_t most_blocks, CuPointer jobs, uint32_t count,
+                         uint32_t warps, CuPointer hashes = 0, CuPointer good = 0) const noexcept;
+  // Launches a kernel of coded leaves likewise; `scratch`: kCodedScratch bytes for each warp.
+  CuResult launch_coded(Kernel kernel, CuStream stream, uint32_t most_blocks, CuPointer jobs, uint32_t count,
+                        CuPointer results, CuPointer scratch) const noexcept;
 
  private:
   explicit KernelSet(const Driver& driver) : driver_(driver) {}
-  CuResult launch_with(Kernel kernel, CuStream stream, const LaunchShape& shape, void** parameters) const noexcept;
+  CuResult launch(Kernel kernel, CuStream stream, uint32_t blocks, uint32_t threads, void** parameters) const noexcept;
 
   const Driver& driver_;
   CuModule module_ = nullptr;

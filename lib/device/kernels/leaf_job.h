@@ -1,4 +1,4 @@
-// Jobs of kernels, one a leaf or a copy inside the device: plain data, shared by nvcc and the CPU.
+// Jobs of kernels, one a leaf: plain data, shared by nvcc and the CPU.
 //
 // Jobs are made on the CPU by the functions here, which also find how wide accesses may be: a kernel trusts a job.
 #pragma once
@@ -43,17 +43,6 @@ struct alignas(16) LeafJob {
 };
 static_assert(sizeof(LeafJob) == 64, "uploaded as it is");
 
-// One copy in device memory: bytes [first, first + bytes) of a run to those bytes of another one.
-struct alignas(16) CopyJob {
-  DeviceRun from;
-  DeviceRun to;
-  uint32_t first;
-  uint32_t bytes;  // at most kMaxJobBytes
-  uint32_t flags;  // width of both runs, at kRunWidthShift
-  uint32_t zero;
-};
-static_assert(sizeof(CopyJob) == 96, "uploaded as it is");
-
 // Multiplier for divisions: n / d is __umulhi(n, inverse_of(d)) or one more, for all n, because the error n * (2^32 - d
 // * inverse) / (d * 2^32) is below 1.
 constexpr uint32_t inverse_of(uint32_t d) { return UINT32_MAX / d; }
@@ -86,13 +75,6 @@ constexpr LeafJob make_leaf_job(const DeviceRun& run, uint32_t count0, uint64_t 
   const uint32_t flags =
       (checked ? kJobChecked : 0) | width_of_run(run, count0) << kRunWidthShift | width_of(record) << kRecordWidthShift;
   return {plain_run(run, count0), record, expected, run.piece_bytes * run.count1 * count0, flags};
-}
-
-constexpr CopyJob make_copy_job(const DeviceRun& from, uint32_t from_count0, const DeviceRun& to, uint32_t to_count0,
-                                uint32_t first, uint32_t bytes) {
-  const uint32_t a = width_of_run(from, from_count0);
-  const uint32_t b = width_of_run(to, to_count0);
-  return {plain_run(from, from_count0), plain_run(to, to_count0), first, bytes, (a < b ? a : b) << kRunWidthShift, 0};
 }
 
 // Returns the number of warps that share a job: one a stripe, a power of two. A launch uses that of its largest job.

@@ -47,7 +47,7 @@ __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count,
     StripeSlot* sums = slots[turn % 2] + me.group * warps;
     if (me.has_part(job.bytes)) {
       uint4 vectors[kStripeVectors];
-      load_run<true>(job.run, run_width(job), me.offset(), job.bytes, vectors);
+      load_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
       if (kStored) store_record(job.record, record_width(job), run_width(job), me.offset(), job.bytes, vectors);
       sum_into(sums, me, keys, job.bytes, vectors);
     }
@@ -73,7 +73,7 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
     uint4 vectors[kStripeVectors];
     if (me.has_part(job.bytes)) {
       if (kInPlace) {
-        load_run<true>(job.run, run_width(job), me.offset(), job.bytes, vectors);
+        load_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
       } else {
         load_record(job.record, record_width(job), run_width(job), me.offset(), job.bytes, vectors);
       }
@@ -96,7 +96,7 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
 #pragma unroll
       for (uint32_t k = 0; k < kStripeVectors; ++k) vectors[k] = make_uint4(~0U, ~0U, ~0U, ~0U);
     }
-    store_run<true>(job.run, run_width(job), me.offset(), job.bytes, vectors);
+    store_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
   }
 }
 
@@ -139,6 +139,6 @@ extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
   for (uint32_t n = 0; n < k::kStripeVectors; ++n) vectors[n] = make_uint4(~0U, ~0U, ~0U, ~0U);
   for (uint32_t i = me.first_job; i < count; i += me.step) {
     const kvbm::device::LeafJob job = k::job_at(jobs, i, count, me);
-    if (me.has_part(job.bytes)) k::store_run<true>(job.run, k::run_width(job), me.offset(), job.bytes, vectors);
+    if (me.has_part(job.bytes)) k::store_run(job.run, k::run_width(job), me.offset(), job.bytes, vectors);
   }
 }

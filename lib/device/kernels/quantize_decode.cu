@@ -6,12 +6,6 @@ namespace kvbm::device::kernels {
 
 constexpr uint32_t kModeInt4Coded = 23;  // the last mode with an entropy stage, which the CPU decodes
 
-// Working state of one warp, in shared memory.
-struct QuantizeRoom {
-  CodedHeader header;
-  StripeSlot slot;
-};
-
 // Returns numbers [at, at + 4) of a leaf, a byte each, the first lowest; `at` is a multiple of 4.
 __device__ inline uint32_t four_numbers(uint64_t numbers, uint32_t at, uint32_t bits) {
   if (bits == 8) return get32(numbers + at);
@@ -58,7 +52,7 @@ __device__ inline uint32_t read_quantized(const CodedJob& job, CodedHeader& h, S
   uint64_t rest = h.words[kOwnAt / 8] >> 8;
   for (uint32_t i = kOwnAt / 8 + 1; i < kHeaderBytes / 8; ++i) rest |= h.words[i];
   if (rest != 0) return kCodedDamaged;
-  if (units_of(map) > kScaleUnits || parts_of(map, bits).end != job.stored_bytes) return kCodedDamaged;
+  if (units_of(map) > kScaleUnits || coded_end(map, bits) != job.stored_bytes) return kCodedDamaged;
   return scales_known(at + kScalesAt, units_of(map), lane) ? kCodedOk : kCodedDamaged;
 }
 
@@ -103,9 +97,10 @@ extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     kvbm_dequantize(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results) {
   using namespace kvbm::device;
   using namespace kvbm::device::kernels;
-  __shared__ QuantizeRoom rooms[kCodedWarps];
+  __shared__ CodedHeader headers[kCodedWarps];
+  __shared__ StripeSlot slots[kCodedWarps];
   const uint32_t lane = threadIdx.x % 32;
-  QuantizeRoom& room = rooms[threadIdx.x / 32];
+  StripeSlot& slot = slots[threadIdx.x / 32];
   for (uint32_t i = blockIdx.x * kCodedWarps + threadIdx.x / 32; i < count; i += gridDim.x * kCodedWarps) {
     const CodedJob job = jobs[i];
     const PlainSide to = plain_side(job.leaf);
@@ -113,16 +108,16 @@ extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     UnitMap map;
     WarpHash hash;
     hash.start(to.bytes, lane);
-    const uint32_t status = read_quantized(job, room.header, room.slot, lane, frame, map);
+    const uint32_t status = read_quantized(job, headers[threadIdx.x / 32], slot, lane, frame, map);
     if (status == kCodedOk) {
-      const uint64_t numbers = job.leaf.record + parts_of(map, number_bits(frame.shape)).numbers;
+      const uint64_t numbers = job.leaf.record + numbers_at(map);
       for (uint32_t offset = 16 * lane; offset - 16 * lane < to.bytes; offset += kWarpBytes) {
         const uint4 vector = plain_vector(map, frame, job.leaf.record + kScalesAt, numbers, offset);
         put_vector(to, offset, vector);
-        hash.take(vector, room.slot, lane);
+        hash.take(vector, slot, lane);
       }
     }
-    const uint64_t found = hash.finish(to.bytes, room.slot, lane);
+    const uint64_t found = hash.finish(to.bytes, slot, lane);
     end_leaf(job, to, status, found, frame.raw_hash, lane, results + i);
   }
 }

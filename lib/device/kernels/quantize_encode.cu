@@ -175,41 +175,32 @@ __device__ inline void write_scales(const UnitMap& map, uint32_t mode, uint64_t 
   __syncwarp();
 }
 
-// Loss of coding: sums of floats, which may differ from the CPU's in their last digits.
-struct Loss {
-  double difference = 0;
-  double value = 0;
-};
-
-// Numbers of 4 values from `value` on, a byte each, and their decoded bits; zeros behind the last.
-struct FourQuantized {
-  uint32_t numbers;
-  uint32_t bits[4];
-};
-
-__device__ inline FourQuantized quantize_four(const UnitMap& map, const CodedJob& job, uint64_t reciprocals,
-                                              uint32_t value, const uint32_t (&from)[4], Loss& loss) {
-  FourQuantized out = {0, {0, 0, 0, 0}};
+// Returns the numbers of 4 values from `value` on, a byte each, and in `bits` what they decode to; zeros behind the
+// last. Adds the loss to `sums`: sums of floats, which may differ from the CPU's in their last digits.
+__device__ inline uint32_t quantize_four(const UnitMap& map, const CodedJob& job, uint64_t reciprocals, uint32_t value,
+                                         const uint32_t (&from)[4], uint32_t (&bits)[4], CodedResult& sums) {
+  uint32_t numbers = 0;
   UnitPlace place = place_of(map, value);
   float difference = 0;
   float squares = 0;
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) {
+    bits[i] = 0;
     if (value + i >= map.values) continue;
     const uint32_t unit = unit_of(map, place);
     const float scale = __uint_as_float(get16(job.leaf.record + kScalesAt + 2 * unit) << 16);
     const float x = float_of_element(job.element, from[i]);
     const uint32_t number = number_of(job.mode, __fmul_rn(x, __uint_as_float(get32(reciprocals + 4 * unit))));
-    out.numbers |= number << (8 * i);
-    out.bits[i] = element_of_float(job.element, __fmul_rn(value_of(job.mode, number), scale));
-    const float off = float_of_element(job.element, out.bits[i]) - x;
+    numbers |= number << (8 * i);
+    bits[i] = element_of_float(job.element, __fmul_rn(value_of(job.mode, number), scale));
+    const float off = float_of_element(job.element, bits[i]) - x;
     difference += off * off;
     squares += x * x;
     step(map, place);
   }
-  loss.difference += static_cast<double>(difference);
-  loss.value += static_cast<double>(squares);
-  return out;
+  sums.difference += static_cast<double>(difference);
+  sums.value += static_cast<double>(squares);
+  return numbers;
 }
 
 // Writes four numbers of `bits` bits each, lowest first.
@@ -221,39 +212,39 @@ __device__ inline void put_numbers(uint64_t numbers, uint32_t at, uint32_t bits,
   for (uint32_t i = 0; i < bits / 2; ++i) store1(first + i, packed >> (8 * i) & 0xFF);
 }
 
-// Writes the numbers, and zeros up to the leaf's end, and hashes the bytes that decoding will give.
+// Writes the numbers, and zeros up to the leaf's end, and hashes the bytes that decoding will give. Adds the loss of
+// the lane's values to `sums`.
 __device__ inline void write_numbers(const QuantizeSource& source, const UnitMap& map, const CodedJob& job,
-                                     uint64_t reciprocals, const QuantizedParts& parts, uint32_t lane, StripeSlot& slot,
-                                     WarpHash& hash, Loss& loss) {
+                                     uint64_t reciprocals, uint32_t begin, uint32_t end, uint32_t lane,
+                                     StripeSlot& slot, WarpHash& hash, CodedResult& sums) {
   const uint32_t bits = number_bits(job.mode);
-  const uint64_t numbers = job.leaf.record + parts.numbers;
+  const uint64_t numbers = job.leaf.record + begin;
+  uint32_t out[4];
   for (uint32_t offset = 16 * lane; offset - 16 * lane < source.from.bytes; offset += kWarpBytes) {
     const uint4 v = get_vector(source.from, offset);
     uint4 decoded = make_uint4(0, 0, 0, 0);
     const uint32_t value = offset / source.width;
     if (source.width == 4 && value < map.values) {
-      const FourQuantized q = quantize_four(map, job, reciprocals, value, {v.x, v.y, v.z, v.w}, loss);
-      put_numbers(numbers, value, bits, q.numbers);
-      decoded = make_uint4(q.bits[0], q.bits[1], q.bits[2], q.bits[3]);
+      const uint32_t from[4] = {v.x, v.y, v.z, v.w};
+      put_numbers(numbers, value, bits, quantize_four(map, job, reciprocals, value, from, out, sums));
+      decoded = make_uint4(out[0], out[1], out[2], out[3]);
     }
     if (source.width == 2 && value < map.values) {
-      const FourQuantized q =
-          quantize_four(map, job, reciprocals, value, {v.x & 0xFFFF, v.x >> 16, v.y & 0xFFFF, v.y >> 16}, loss);
-      put_numbers(numbers, value, bits, q.numbers);
-      decoded.x = q.bits[0] | q.bits[1] << 16;
-      decoded.y = q.bits[2] | q.bits[3] << 16;
+      const uint32_t from[4] = {v.x & 0xFFFF, v.x >> 16, v.y & 0xFFFF, v.y >> 16};
+      put_numbers(numbers, value, bits, quantize_four(map, job, reciprocals, value, from, out, sums));
+      decoded.x = out[0] | out[1] << 16;
+      decoded.y = out[2] | out[3] << 16;
     }
     if (source.width == 2 && value + 4 < map.values) {
-      const FourQuantized q =
-          quantize_four(map, job, reciprocals, value + 4, {v.z & 0xFFFF, v.z >> 16, v.w & 0xFFFF, v.w >> 16}, loss);
-      put_numbers(numbers, value + 4, bits, q.numbers);
-      decoded.z = q.bits[0] | q.bits[1] << 16;
-      decoded.w = q.bits[2] | q.bits[3] << 16;
+      const uint32_t from[4] = {v.z & 0xFFFF, v.z >> 16, v.w & 0xFFFF, v.w >> 16};
+      put_numbers(numbers, value + 4, bits, quantize_four(map, job, reciprocals, value + 4, from, out, sums));
+      decoded.z = out[0] | out[1] << 16;
+      decoded.w = out[2] | out[3] << 16;
     }
     hash.take(decoded, slot, lane);
   }
-  const uint32_t written = parts.numbers + round_up_to(map.values, 4) / 4 * bits / 2;
-  for (uint32_t at = written + lane; at < parts.end; at += 32) store1(job.leaf.record + at, 0);
+  const uint32_t written = begin + round_up_to(map.values, 4) / 4 * bits / 2;
+  for (uint32_t at = written + lane; at < end; at += 32) store1(job.leaf.record + at, 0);
 }
 
 __device__ inline void write_header(const CodedJob& job, const UnitMap& map, uint32_t end, uint64_t raw_hash,
@@ -287,23 +278,23 @@ __device__ inline CodedResult quantize_leaf(const CodedJob& job, uint64_t scratc
   cut_heads(map);
   uint64_t maxima = 0;
   if (!choose_units(source, map, scratch, lane, maxima)) return result;
-  const QuantizedParts parts = parts_of(map, bits);
-  if (parts.end >= job.leaf.bytes) return result;
-  if (parts.end > job.stored_bytes) {
+  const uint32_t begin = numbers_at(map);
+  const uint32_t end = coded_end(map, bits);
+  if (end >= job.leaf.bytes) return result;
+  if (end > job.stored_bytes) {
     result.status = kCodedElsewhere;
     return result;
   }
-  write_scales(map, job.mode, maxima, job.leaf.record, parts.numbers, lane);
-  Loss loss;
+  write_scales(map, job.mode, maxima, job.leaf.record, begin, lane);
   WarpHash hash;
   hash.start(job.leaf.bytes, lane);
-  write_numbers(source, map, job, maxima, parts, lane, slot, hash, loss);
+  write_numbers(source, map, job, maxima, begin, end, lane, slot, hash, result);
   result.hash = hash.finish(job.leaf.bytes, slot, lane);
   result.status = kCodedOk;
-  result.stored_bytes = parts.end;
-  result.difference = sum_of_lanes(loss.difference);
-  result.value = sum_of_lanes(loss.value);
-  write_header(job, map, parts.end, result.hash, lane);
+  result.stored_bytes = end;
+  result.difference = sum_of_lanes(result.difference);
+  result.value = sum_of_lanes(result.value);
+  write_header(job, map, end, result.hash, lane);
   return result;
 }
 

@@ -89,18 +89,15 @@ __device__ inline uint32_t number_bits(uint32_t mode) {
   return mode == kModeInt6 ? 6 : mode == kModeInt4 ? 4 : 0;
 }
 
-struct QuantizedParts {
-  uint32_t numbers = 0;
-  uint32_t end = 0;
-};
+// Offsets of the parts of a leaf behind its header: scales, numbers, and its end.
 constexpr uint32_t kScalesAt = kHeaderBytes;
 
-__device__ inline QuantizedParts parts_of(const UnitMap& map, uint32_t bits) {
-  QuantizedParts parts;
+__device__ inline uint32_t numbers_at(const UnitMap& map) { return kScalesAt + round_up_to(2 * units_of(map), 64); }
+
+// `bits`: of a number.
+__device__ inline uint32_t coded_end(const UnitMap& map, uint32_t bits) {
   const uint32_t groups = (map.values + kValueGroup - 1) / kValueGroup;
-  parts.numbers = kScalesAt + round_up_to(2 * units_of(map), 64);
-  parts.end = parts.numbers + round_up_to(groups * 8 * bits, 64);
-  return parts;
+  return numbers_at(map) + round_up_to(groups * 8 * bits, 64);
 }
 
 __device__ inline bool is_float_element(uint32_t element) {

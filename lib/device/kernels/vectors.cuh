@@ -38,22 +38,13 @@ __device__ __forceinline__ uint64_t near_address_in(const DeviceRun& run, uint32
          (offset - piece * run.piece_bytes);
 }
 
-// Maps an offset to an address, in a run or in contiguous bytes.
+// Maps an offset to an address, in a run or in contiguous bytes. kNear: near_address_in() finds it.
+template <bool kNear = false>
 struct InRun {
   const DeviceRun& run;
-  __device__ __forceinline__ uint64_t at(uint32_t offset) const { return address_in(run, offset); }
-};
-struct InNearRun {
-  const DeviceRun& run;
-  __device__ __forceinline__ uint64_t at(uint32_t offset) const { return near_address_in(run, offset); }
-};
-template <bool kNear>
-struct RunPlace {
-  using Type = InRun;
-};
-template <>
-struct RunPlace<true> {
-  using Type = InNearRun;
+  __device__ __forceinline__ uint64_t at(uint32_t offset) const {
+    return kNear ? near_address_in(run, offset) : address_in(run, offset);
+  }
 };
 struct InRecord {
   uint64_t address;
@@ -146,32 +137,29 @@ __device__ __forceinline__ void store_vectors(const Place& place, uint32_t first
 }
 
 // Returns true for a run of one piece, as nearly every page is: it is contiguous, and no piece has to be found.
-template <bool kNear>
 __device__ __forceinline__ bool is_flat(const DeviceRun& run, uint32_t width) {
-  return kNear && width == 16 && run.count1 == 1;
+  return width == 16 && run.count1 == 1;
 }
 
-// kNear: offsets are below 64 KiB, as those of leaves are.
-template <bool kNear>
+// Offsets are below 64 KiB, as those of leaves are.
 __device__ __forceinline__ void load_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
                                          uint4 (&vectors)[kVectorsOfStripe]) {
-  const typename RunPlace<kNear>::Type place{run};
-  if (is_flat<kNear>(run, width)) return load_vectors<16, 16>(InRecord{run.address}, first, end, vectors);
+  const InRun<true> place{run};
+  if (is_flat(run, width)) return load_vectors<16, 16>(InRecord{run.address}, first, end, vectors);
   if (width == 16) return load_vectors<16, 16>(place, first, end, vectors);
   if (width == 8) return load_vectors<8, 8>(place, first, end, vectors);
   if (width == 4) return load_vectors<4, 4>(place, first, end, vectors);
-  load_vectors<1, 1>(InRun{run}, first, end, vectors);
+  load_vectors<1, 1>(InRun<>{run}, first, end, vectors);
 }
 
-template <bool kNear>
 __device__ __forceinline__ void store_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
                                           const uint4 (&vectors)[kVectorsOfStripe]) {
-  const typename RunPlace<kNear>::Type place{run};
-  if (is_flat<kNear>(run, width)) return store_vectors<16, 16>(InRecord{run.address}, first, end, vectors);
+  const InRun<true> place{run};
+  if (is_flat(run, width)) return store_vectors<16, 16>(InRecord{run.address}, first, end, vectors);
   if (width == 16) return store_vectors<16, 16>(place, first, end, vectors);
   if (width == 8) return store_vectors<8, 8>(place, first, end, vectors);
   if (width == 4) return store_vectors<4, 4>(place, first, end, vectors);
-  store_vectors<1, 1>(InRun{run}, first, end, vectors);
+  store_vectors<1, 1>(InRun<>{run}, first, end, vectors);
 }
 
 // `grain`, the run's width, divides `end`. A record that allows no accesses of 16 bytes is accessed by the width that

@@ -121,24 +121,6 @@ Status check_device_extent(const Device& device, const void* pointer, uint64_t b
   return {};
 }
 
-Result<Extent> extent_of(const StridedRun& run) {
-  // 128 bits: 2^32 steps of 2^63 bytes do not wrap.
-  using Wide = __int128;
-  const auto far = [](uint32_t count, int64_t stride) { return static_cast<Wide>(count - 1) * stride; };
-  if (run.data == nullptr || run.bytes == 0 || run.count0 == 0 || run.count1 == 0) {
-    return Status{Code::invalid_argument, "a run of memory is empty"};
-  }
-  const Wide step0 = far(run.count0, run.stride0), step1 = far(run.count1, run.stride1);
-  const Wide low = std::min<Wide>(step0, 0) + std::min<Wide>(step1, 0);
-  const Wide high = std::max<Wide>(step0, 0) + std::max<Wide>(step1, 0) + static_cast<Wide>(run.bytes);
-  const Wide base = static_cast<Wide>(reinterpret_cast<uintptr_t>(run.data));
-  if (base + low < 0 || base + high > static_cast<Wide>(UINT64_MAX)) {
-    return Status{Code::invalid_argument, "a run of memory wraps around the address space"};
-  }
-  return Extent{reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(base + low)),
-                static_cast<uint64_t>(high - low)};
-}
-
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Device> device, uint64_t bytes) {
   std::unique_ptr<DeviceMemory> memory(new DeviceMemory(device, bytes));
   const Device::Scope scope(*device);

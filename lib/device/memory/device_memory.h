@@ -45,14 +45,6 @@ uint64_t reach_of(const Driver& driver, const void* pointer, uint64_t bytes, int
 // on the device at all, and no engine keeps a KV cache there.
 Status check_device_extent(const Device& device, const void* pointer, uint64_t bytes, const std::string& what);
 
-// Extent from the lowest to one past the highest byte that a run touches; it may begin below `data` (negative strides).
-// invalid_argument: the run is empty, or wraps around the address space.
-struct Extent {
-  const std::byte* start = nullptr;
-  uint64_t bytes = 0;
-};
-Result<Extent> extent_of(const StridedRun& run);
-
 // Device memory, not initialised.
 class DeviceMemory {
  public:

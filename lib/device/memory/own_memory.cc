@@ -1,10 +1,9 @@
 #include "device/memory/own_memory.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <vector>
+#include <map>
 
 #include "base/thread/mutex.h"
 
@@ -39,12 +38,8 @@ struct OwnMemory::Allocation {
 };
 
 struct OwnMemory::Table {
-  struct Row {
-    Name name;
-    std::weak_ptr<Allocation> memory;
-  };
   Mutex mutex;
-  std::vector<Row> rows KVBM_GUARDED_BY(mutex);
+  std::multimap<Name, std::weak_ptr<Allocation>> rows KVBM_GUARDED_BY(mutex);
 };
 
 // Never destroyed, because managers may end later than static objects.
@@ -68,21 +63,20 @@ Result<std::shared_ptr<OwnMemory>> OwnMemory::allocate(std::shared_ptr<Device> d
 void OwnMemory::name(const IpcMemory& said) const {
   Table& all = table();
   MutexLock lock(all.mutex);
-  std::erase_if(all.rows, [](const Table::Row& row) { return row.memory.expired(); });
-  all.rows.push_back({name_of(said), allocation_});
+  std::erase_if(all.rows, [](const auto& row) { return row.second.expired(); });
+  all.rows.emplace(name_of(said), allocation_);
 }
 
 std::shared_ptr<OwnMemory> OwnMemory::find(std::shared_ptr<Device> device, const IpcMemory& said) {
   if (device->is_lost() || std::memcmp(&said.device, &device->facts().uuid, sizeof said.device) != 0) return nullptr;
-  const Name name = name_of(said);
   std::shared_ptr<OwnMemory> own(new OwnMemory(std::move(device)));
   std::shared_ptr<Allocation> found;
   {
     Table& all = table();
     MutexLock lock(all.mutex);
-    for (const Table::Row& row : all.rows) {
-      if (row.name != name) continue;
-      auto memory = row.memory.lock();
+    const auto [first, last] = all.rows.equal_range(name_of(said));
+    for (auto row = first; row != last; ++row) {
+      auto memory = row->second.lock();
       if (memory == nullptr) continue;
       if (found != nullptr) return nullptr;  // the driver gave two allocations one name: it is not clear which is meant
       found = std::move(memory);

@@ -66,42 +66,35 @@ struct PinnedHost::Share {
     return error != 0 || device_lost || (result != kCuSuccess && result != kCuAlreadyRegistered);
   }
 
-  // Shares that threads take one after the other, until one has failed. Shares after it stay untouched.
-  struct Line {
-    std::span<Share> shares;
+  // Runs the shares on up to `threads` threads; if the system refuses a thread, on fewer. Threads take shares one after
+  // the other, until one has failed. Shares after it stay untouched.
+  static void run_all(std::span<Share> shares, size_t threads) {
     std::atomic<size_t> next{0};
     std::atomic<bool> ended{false};
-    DriverCall* call = nullptr;  // of the thread that waits for all of them
-
-    static void* run(void* self) {
+    auto run = [&, call = DriverCall::current()] {
       const MemoryWait patient;
-      auto& line = *static_cast<Line*>(self);
-      const DriverCall::Helper helper(line.call);
-      for (;;) {
-        if (line.ended.load(std::memory_order_relaxed)) return nullptr;
-        const size_t i = line.next.fetch_add(1, std::memory_order_relaxed);
-        if (i >= line.shares.size()) return nullptr;
-        Share& share = line.shares[i];
+      const DriverCall::Helper helper(call);
+      while (!ended.load(std::memory_order_relaxed)) {
+        const size_t i = next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= shares.size()) return;
+        Share& share = shares[i];
         share.bring_in();
         if (share.error == 0 && share.stripe != nullptr) share.enter();
-        if (share.failed()) line.ended.store(true, std::memory_order_relaxed);
+        if (share.failed()) ended.store(true, std::memory_order_relaxed);
       }
-    }
-  };
-
-  // Runs the shares on up to `threads` threads; if the system refuses a thread, on fewer.
-  static void run_all(std::span<Share> shares, size_t threads) {
-    Line line;
-    line.shares = shares;
-    line.call = DriverCall::current();
+    };
+    const auto entry = [](void* argument) -> void* {
+      (*static_cast<decltype(run)*>(argument))();
+      return nullptr;
+    };
     std::vector<pthread_t> running;
     running.reserve(threads);
     const MemoryWait patient;  // threads use this one's stack, so it must not fail now
     for (size_t i = 1; i < std::min(threads, shares.size()); ++i) {
       pthread_t thread;
-      if (start_thread(thread, "kvbm-pin-" + std::to_string(i), &Line::run, &line).ok()) running.push_back(thread);
+      if (start_thread(thread, "kvbm-pin-" + std::to_string(i), entry, &run).ok()) running.push_back(thread);
     }
-    Line::run(&line);
+    run();
     for (pthread_t thread : running) ::pthread_join(thread, nullptr);
   }
 };

@@ -45,9 +45,6 @@ class PinnedHost {
   PinnedHost& operator=(const PinnedHost&) = delete;
   // Returns the device's address of [host, host + bytes).
   [[nodiscard]] Place place(const void* host, uint64_t bytes) const noexcept;
-  [[nodiscard]] CuPointer device_pointer(const void* host, uint64_t bytes) const noexcept {
-    return place(host, bytes).address;
-  }
   [[nodiscard]] uint64_t bytes() const noexcept { return memory_.size(); }
   [[nodiscard]] size_t stripes() const noexcept { return stripes_.size(); }
   // Returns false if other code registered the memory, and will unregister it too.

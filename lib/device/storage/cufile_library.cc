@@ -49,23 +49,25 @@ const char* name_of(int code) noexcept {
   }
 }
 
-Status load(const std::string& path, CuFileLibrary* out) {
-  out->path = path.empty() ? kCuFileLibrary : path;
-  const auto library = open_library(out->path, kNoCuFile);
+Result<CuFileLibrary> load(const std::string& path) {
+  CuFileLibrary out;
+  out.path = path.empty() ? kCuFileLibrary : path;
+  const auto library = open_library(out.path, kNoCuFile);
   if (!library.ok()) return library.status();
-  if (const std::string missing = fill_table(library.value(), kEntries, &out->table); !missing.empty()) {
-    return {Code::unsupported, kNoCuFile, out->path + " lacks " + missing};
+  if (const std::string missing = fill_table(library.value(), kEntries, &out.table); !missing.empty()) {
+    return Status{Code::unsupported, kNoCuFile, out.path + " lacks " + missing};
   }
-  if (const CuFileError error = out->table.cuFileDriverOpen(); error.code != kCuFileSuccess) {
-    return {Code::unsupported, kNoCuFile, out->path + ": cuFileDriverOpen says " + cufile_error_text(error)};
+  if (const CuFileError error = out.table.cuFileDriverOpen(); error.code != kCuFileSuccess) {
+    return Status{Code::unsupported, kNoCuFile, out.path + ": cuFileDriverOpen says " + cufile_error_text(error)};
   }
   CuFileProperties properties;
-  if (const CuFileError error = out->table.cuFileDriverGetProperties(&properties); error.code != kCuFileSuccess) {
-    return {Code::unsupported, kNoCuFile, out->path + ": cuFileDriverGetProperties says " + cufile_error_text(error)};
+  if (const CuFileError error = out.table.cuFileDriverGetProperties(&properties); error.code != kCuFileSuccess) {
+    return Status{Code::unsupported, kNoCuFile,
+                  out.path + ": cuFileDriverGetProperties says " + cufile_error_text(error)};
   }
-  out->major = properties.module.major;
-  out->minor = properties.module.minor;
-  return {};
+  out.major = properties.module.major;
+  out.minor = properties.module.minor;
+  return out;
 }
 
 }  // namespace

@@ -173,15 +173,15 @@ bool LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t val
   waited_ever_ = true;
   landmark->waited_ = std::max(landmark->waited_, value);
   if (landmark->promised_ >= value) return true;
-  for (StreamWait& wait : waits_) {
-    if (wait.context != context || wait.stream != stream || wait.need.identity != landmark.get()) continue;
+  for (LandmarkNeed& wait : waits_) {
+    if (wait.context != context || wait.stream != stream || wait.identity != landmark.get()) continue;
     // Another landmark at the same address: the recorded wait belongs to one that is gone.
-    if (wait.need.landmark.expired()) wait.need.value = 0;
-    wait.need.landmark = landmark;
-    wait.need.value = std::max(wait.need.value, value);
+    if (wait.landmark.expired()) wait.value = 0;
+    wait.landmark = landmark;
+    wait.value = std::max(wait.value, value);
     return true;
   }
-  waits_.push_back({context, stream, {landmark, landmark.get(), value, true}});
+  waits_.push_back({landmark, landmark.get(), value, context, stream, true});
   return true;
 }
 
@@ -191,11 +191,11 @@ std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream str
   MutexLock lock(mutex_);
   size_t kept = 0;
   for (size_t i = 0; i < waits_.size(); ++i) {
-    held.push_back(waits_[i].need.landmark.lock());
-    if (held.back() == nullptr || held.back()->promised_ >= waits_[i].need.value) continue;
+    held.push_back(waits_[i].landmark.lock());
+    if (held.back() == nullptr || held.back()->promised_ >= waits_[i].value) continue;
     if (kept != i) waits_[kept] = std::move(waits_[i]);
-    const StreamWait& wait = waits_[kept++];
-    needs.push_back(wait.need);
+    const LandmarkNeed& wait = waits_[kept++];
+    needs.push_back(wait);
     needs.back().certain =
         wait.context == context && (wait.stream == stream || is_special(wait.stream) || is_special(stream));
   }

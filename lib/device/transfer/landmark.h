@@ -53,6 +53,8 @@ struct LandmarkNeed {
   std::weak_ptr<Landmark> landmark;
   const Landmark* identity = nullptr;
   uint64_t value = 0;
+  CuContext context = nullptr;  // of the stream that waits
+  CuStream stream = nullptr;
   bool certain = true;  // false: another stream waits for it; only the driver knows if the point lies behind that wait
 };
 
@@ -86,12 +88,9 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
 
   [[nodiscard]] static LandmarkKind kind(const Landmark& landmark) noexcept { return landmark.kind_; }
   // Address of the word on the device, and the number to write or wait for there for a value.
-  struct Target {
-    CuPointer address;
-    uint64_t value;
-  };
-  [[nodiscard]] static Target target(const Landmark& landmark, uint64_t value) noexcept {
-    return {landmark.address_, landmark.base_ + value};
+  [[nodiscard]] static CuPointer address(const Landmark& landmark) noexcept { return landmark.address_; }
+  [[nodiscard]] static uint64_t number(const Landmark& landmark, uint64_t value) noexcept {
+    return landmark.base_ + value;
   }
   // Returns whether the value was reached; true too if no stream shall wait for the landmark any more.
   [[nodiscard]] bool reached(const Landmark& landmark, uint64_t value) const noexcept;
@@ -114,11 +113,6 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
     uint64_t* word;
     CuPointer address;
   };
-  struct StreamWait {
-    CuContext context;
-    CuStream stream;
-    LandmarkNeed need;
-  };
   void grow_soon() KVBM_REQUIRES(mutex_);
   void give_back(Landmark& landmark) noexcept;
   void write(Landmark& landmark, uint64_t value) KVBM_REQUIRES(mutex_);
@@ -131,7 +125,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   std::vector<FreeWord> free_ KVBM_GUARDED_BY(mutex_);
   std::vector<Landmark*> out_ KVBM_GUARDED_BY(mutex_);  // landmarks in use
   std::vector<std::shared_ptr<PinnedMemory>> memory_ KVBM_GUARDED_BY(mutex_);
-  std::vector<StreamWait> waits_ KVBM_GUARDED_BY(mutex_);
+  std::vector<LandmarkNeed> waits_ KVBM_GUARDED_BY(mutex_);
   bool waited_ever_ KVBM_GUARDED_BY(mutex_) = false;
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;  // on the device's thread
 };

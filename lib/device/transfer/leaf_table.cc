@@ -17,14 +17,14 @@ void LeafTable::add(const StridedRun& block0, const StridedRun& block1, uint32_t
   // Blocks may be less aligned than block 0.
   const uint32_t width = std::min(width_of_run(made, run.count0), width_of(static_cast<uint64_t>(stride)));
   job.flags = width << kRunWidthShift;
-  templates_.push_back({job, stride});
-  facts_.push_back({offset, job.bytes, layer, unit, 0, 0});
+  jobs_.push_back(job);
+  facts_.push_back({offset, job.bytes, layer, unit, 0, 0, stride});
   runs_.push_back(run);
 }
 
 StridedRun LeafTable::run(uint32_t leaf, uint32_t block) const noexcept {
   StridedRun out = runs_[leaf];
-  const int64_t further = int64_t{block} * templates_[leaf].block_stride;
+  const int64_t further = int64_t{block} * facts_[leaf].block_stride;
   out.data = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(out.data) + static_cast<uintptr_t>(further));
   return out;
 }
@@ -33,7 +33,7 @@ bool LeafTable::follows_on_device(uint32_t leaf) const noexcept {
   const StridedRun& a = runs_[leaf - 1];
   const StridedRun& b = runs_[leaf];
   return a.count0 * a.count1 == 1 && b.count0 * b.count1 == 1 &&
-         templates_[leaf - 1].block_stride == templates_[leaf].block_stride && a.data + a.bytes == b.data;
+         facts_[leaf - 1].block_stride == facts_[leaf].block_stride && a.data + a.bytes == b.data;
 }
 
 void LeafTable::finish() {

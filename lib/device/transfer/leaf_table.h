@@ -1,6 +1,6 @@
 // Leaves of one part of a cache, described once: where each lies in block 0, and its distance to the next block. So a
-// batch names many leaves of a block by one LeafMove, and a kernel's job for each leaf is a template with an address
-// added.
+// batch names many leaves of a block by one LeafMove, and a kernel's job for each leaf is that of block 0 with an
+// address added.
 //
 // Thread: one while it is filled, any afterwards. Budget: job() copies 64 bytes.
 #pragma once
@@ -37,9 +37,8 @@ class LeafTable {
   [[nodiscard]] bool is_flat(uint32_t first, uint32_t last) const noexcept { return last <= facts_[first].flat_end; }
   // Returns the job of a leaf of the block, with no record and no expected hash.
   [[nodiscard]] LeafJob job(uint32_t leaf, uint32_t block) const noexcept {
-    const Template& t = templates_[leaf];
-    LeafJob out = t.job;
-    out.run.address += static_cast<uint64_t>(int64_t{block} * t.block_stride);
+    LeafJob out = jobs_[leaf];
+    out.run.address += static_cast<uint64_t>(int64_t{block} * facts_[leaf].block_stride);
     return out;
   }
   [[nodiscard]] StridedRun run(uint32_t leaf, uint32_t block) const noexcept;
@@ -48,18 +47,15 @@ class LeafTable {
   static constexpr uint64_t kMostBytes = 256ULL << 10;
 
  private:
-  struct Template {
-    LeafJob job;
-    int64_t block_stride;
-  };
   struct Facts {
     uint32_t offset, bytes, layer, unit;
     uint32_t group_end;
     uint32_t flat_end;
+    int64_t block_stride;
   };
   [[nodiscard]] bool follows_on_device(uint32_t leaf) const noexcept;
 
-  std::vector<Template> templates_;
+  std::vector<LeafJob> jobs_;  // of block 0
   std::vector<Facts> facts_;
   std::vector<StridedRun> runs_;  // of block 0
 };

@@ -137,9 +137,10 @@ Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPl
   }
   if (Status s = launch(part, place); !s.ok()) return s;
   if (part.has_mark && LandmarkPool::kind(*work.batch.landmark) == LandmarkKind::on_device) {
-    const uint64_t value = work.batch.marks[part.mark].value;
-    const LandmarkPool::Target target = LandmarkPool::target(*work.batch.landmark, value);
-    const CuResult result = device_.driver().cuStreamWriteValue64(streams_.kernels, target.address, target.value, 0);
+    const Landmark& landmark = *work.batch.landmark;
+    const uint64_t number = LandmarkPool::number(landmark, work.batch.marks[part.mark].value);
+    const CuResult result =
+        device_.driver().cuStreamWriteValue64(streams_.kernels, LandmarkPool::address(landmark), number, 0);
     if (Status s = device_.check(result, "cuStreamWriteValue64"); !s.ok()) return s;
   }
   return record(place.end, streams_.kernels);
@@ -181,9 +182,8 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   const bool out = direction_ == Direction::gather;
   if (const auto n = static_cast<uint32_t>(part.kernel_leaves); n > 0) {
     const CuResult result =
-        out ? kernels.gather_leaves(stream, shape(n, warps), place.jobs_device, n, warps, place.hashes_device)
-            : kernels.scatter_leaves(stream, shape(n, warps), place.jobs_device, n, warps, place.hashes_device,
-                                     place.good_device);
+        kernels.launch_leaves(out ? Kernel::gather_leaves : Kernel::scatter_leaves, stream, multiprocessors_,
+                              place.jobs_device, n, warps, place.hashes_device, place.good_device);
     if (Status s = device_.check(result, "launching the kernel of a transfer"); !s.ok()) return s;
   }
   if (hashed == 0) return {};
@@ -192,8 +192,8 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   const CuPointer jobs = place.jobs_device + part.kernel_leaves * sizeof(LeafJob);
   const CuPointer hashes = place.hashes_device + part.kernel_leaves * sizeof(uint64_t);
   const CuPointer good = place.good_device + part.kernel_leaves;
-  const CuResult result = out ? kernels.hash_leaves(stream, shape(n, warps), jobs, n, warps, hashes)
-                              : kernels.check_leaves(stream, shape(n, warps), jobs, n, warps, hashes, good);
+  const CuResult result = kernels.launch_leaves(out ? Kernel::hash_leaves : Kernel::check_leaves, stream,
+                                                multiprocessors_, jobs, n, warps, hashes, good);
   return device_.check(result, "launching the hash of a transfer");
 }
 
@@ -203,34 +203,26 @@ Status PartIssue::launch_poison(const PlannedPart& part, const StagingPlace& pla
   const auto n = static_cast<uint32_t>(part.poison_leaves);
   uint32_t largest = 0;
   for (size_t i = first; i < first + n; ++i) largest = std::max(largest, place.jobs[i].bytes);
-  const uint32_t warps = warps_for(largest);
-  const CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(n, warps),
-                                                          place.jobs_device + first * sizeof(LeafJob), n, warps);
+  const CuResult result =
+      device_.kernels().launch_leaves(Kernel::poison_leaves, streams_.kernels, multiprocessors_,
+                                      place.jobs_device + first * sizeof(LeafJob), n, warps_for(largest));
   return device_.check(result, "launching the kernel that overwrites what is not there");
 }
 
 Status PartIssue::launch_coded(const PlannedPart& part, const StagingPlace& place) {
   const KernelSet& kernels = device_.kernels();
-  const auto shape_of = [&](uint32_t jobs) {
-    return LaunchShape{std::min(multiprocessors_, (jobs + kCodedWarps - 1) / kCodedWarps), 32 * kCodedWarps, 0};
-  };
   if (const auto n = static_cast<uint32_t>(part.planar_leaves); n > 0) {
-    const CuResult result = kernels.launch(Kernel::decode_planar, streams_.kernels, shape_of(n),
-                                           place.coded_jobs_device, n, place.coded_results_device, place.scratch);
+    const CuResult result = kernels.launch_coded(Kernel::decode_planar, streams_.kernels, multiprocessors_,
+                                                 place.coded_jobs_device, n, place.coded_results_device, place.scratch);
     if (Status s = device_.check(result, "launching the decoder of planar leaves"); !s.ok()) return s;
   }
   const auto n = static_cast<uint32_t>(part.quantized_leaves);
   if (n == 0) return {};
-  const CuResult result = kernels.launch(Kernel::dequantize, streams_.kernels, shape_of(n),
-                                         place.coded_jobs_device + part.planar_leaves * sizeof(CodedJob), n,
-                                         place.coded_results_device + part.planar_leaves * sizeof(CodedResult));
+  const CuResult result =
+      kernels.launch_coded(Kernel::dequantize, streams_.kernels, multiprocessors_,
+                           place.coded_jobs_device + part.planar_leaves * sizeof(CodedJob), n,
+                           place.coded_results_device + part.planar_leaves * sizeof(CodedResult), place.scratch);
   return device_.check(result, "launching the decoder of quantised leaves");
-}
-
-// Returns at most as many blocks as multiprocessors that transfers may use, and none without a job.
-LaunchShape PartIssue::shape(uint32_t jobs, uint32_t warps) const noexcept {
-  const uint32_t at_once = jobs_per_block(warps);
-  return {std::min(multiprocessors_, (jobs + at_once - 1) / at_once), kBlockThreads, 0};
 }
 
 Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place) {
@@ -308,9 +300,8 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
       }
       jobs += leaves[i].leaf_count;
     }
-    const uint32_t warps = warps_for(largest);
-    CuResult result =
-        device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
+    CuResult result = device_.kernels().launch_leaves(Kernel::poison_leaves, streams_.kernels, multiprocessors_,
+                                                      place.jobs_device, jobs, warps_for(largest));
     if (Status s = device_.check(result, "launching a kernel"); !s.ok()) return s;
     // The jobs are rewritten for the next launch, so wait for this one.
     result = device_.driver().cuStreamSynchronize(streams_.kernels);

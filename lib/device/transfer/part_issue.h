@@ -45,7 +45,6 @@ class PartIssue {
   Status launch(const PlannedPart& part, const StagingPlace& place);
   Status launch_poison(const PlannedPart& part, const StagingPlace& place);
   Status launch_coded(const PlannedPart& part, const StagingPlace& place);
-  [[nodiscard]] LaunchShape shape(uint32_t jobs, uint32_t warps) const noexcept;
   Status poison_by_kernel(const TransferWork& work, StagingPlace& place, size_t part_leaves);
   Status poison_by_copies(const TransferWork& work);
   Status copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place);

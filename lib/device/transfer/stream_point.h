@@ -22,27 +22,6 @@ Result<CuContext> context_of(Device& device, CuStream stream);
 // the call.
 Status check_on_stream(Device& device, CuResult result, CuContext context, const char* what);
 
-// Makes any context current until the end of the scope; Device::Scope knows only the device's own.
-class ContextScope {
- public:
-  ContextScope(const Driver& driver, CuContext context) : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {
-    mode_.relax(driver);
-  }
-  ~ContextScope() {
-    CuContext left = nullptr;
-    mode_.restore(driver_);
-    if (result_ == kCuSuccess) (void)driver_.cuCtxPopCurrent(&left);
-  }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
-  [[nodiscard]] CuResult result() const noexcept { return result_; }
-
- private:
-  const Driver& driver_;
-  const CuResult result_;
-  CaptureMode mode_;
-};
-
 class StreamPoint {
  public:
   // Records the present state of `stream`. Errors: as context_of(); no_memory.

@@ -8,6 +8,8 @@
 
 namespace kvbm::device {
 
+static_assert(kMaxJobBytes == codec::kMaxLeafBytes, "a leaf is one job");
+
 namespace {
 
 Path coded_path(codec::LeafCodec codec) noexcept {
@@ -103,48 +105,41 @@ PlanLeaf plan_leaf_of(const LeafMove& leaf, const PinnedHost::Place& reach) noex
           leaf.leaf_count};
 }
 
-// Looks at a batch once, one leaf after the other.
-struct Look {
-  std::span<const std::shared_ptr<const PinnedHost>> known;
-  const PlanLimits& limits;
-  const uint32_t part_bytes;
-  const size_t part_leaves;
-
-  // Fills in the locations of the batch. Returns false if entries of many leaves have to be taken apart: they are
-  // allowed only if the device reaches every record and each entry fits a part.
-  bool take(TransferWork& work, std::vector<PlanLeaf>& leaves) const {
-    TransferBatch& batch = work.batch;
-    const size_t n = batch.leaves.size();
-    leaves.clear();
-    work.reach.clear();
-    work.leaf_at.clear();
-    leaves.reserve(n);
-    work.reach.reserve(n);
-    work.leaf_at.reserve(n);
-    bool many = false, bounced = false, large = false;
-    uint32_t total = 0;
-    for (LeafMove& leaf : batch.leaves) {
-      PinnedHost::Place reach = leaf.poison ? PinnedHost::Place{} : reach_of(leaf, known);
-      // A leaf that is decoded in place must be aligned for the kernel.
-      if (limits.always_mapped && is_coded(coded_path(leaf.codec)) && reach.address % kCodedAlignment != 0) reach = {};
-      if (leaf.table != nullptr) {
-        many = true;
-        large |= leaf.record_bytes() > part_bytes || leaf.leaf_count > part_leaves;
-      } else {
-        leaf.device = joined(leaf.device);
-      }
-      bounced |= !leaf.poison && reach.address == 0;
-      work.reach.push_back(reach.address);
-      work.leaf_at.push_back(total);
-      total += leaf.leaf_count;
-      leaves.push_back(plan_leaf_of(leaf, reach));
+// Fills in the locations of the batch, and `leaves`. Returns false if entries of many leaves have to be taken apart:
+// they are allowed only if the device reaches every record and each entry fits a part.
+bool locate(TransferWork& work, std::vector<PlanLeaf>& leaves, std::span<const std::shared_ptr<const PinnedHost>> known,
+            const PlanLimits& limits, uint32_t part_bytes, size_t part_leaves) {
+  TransferBatch& batch = work.batch;
+  const size_t n = batch.leaves.size();
+  leaves.clear();
+  work.reach.clear();
+  work.leaf_at.clear();
+  leaves.reserve(n);
+  work.reach.reserve(n);
+  work.leaf_at.reserve(n);
+  bool many = false, bounced = false, large = false;
+  uint32_t total = 0;
+  for (LeafMove& leaf : batch.leaves) {
+    PinnedHost::Place reach = leaf.poison ? PinnedHost::Place{} : reach_of(leaf, known);
+    // A leaf that is decoded in place must be aligned for the kernel.
+    if (limits.always_mapped && is_coded(coded_path(leaf.codec)) && reach.address % kCodedAlignment != 0) reach = {};
+    if (leaf.table != nullptr) {
+      many = true;
+      large |= leaf.record_bytes() > part_bytes || leaf.leaf_count > part_leaves;
+    } else {
+      leaf.device = joined(leaf.device);
     }
-    if (many && (bounced || large)) return false;
-    batch.hashes.assign(total, 0);
-    batch.good.assign(total, 0);
-    return true;
+    bounced |= !leaf.poison && reach.address == 0;
+    work.reach.push_back(reach.address);
+    work.leaf_at.push_back(total);
+    total += leaf.leaf_count;
+    leaves.push_back(plan_leaf_of(leaf, reach));
   }
-};
+  if (many && (bounced || large)) return false;
+  batch.hashes.assign(total, 0);
+  batch.good.assign(total, 0);
+  return true;
+}
 
 }  // namespace
 
@@ -231,10 +226,9 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   PlanLimits own = limits;
   const bool waited_for = b.landmark != nullptr && LandmarkPool::kind(*b.landmark) == LandmarkKind::on_device;
   own.always_mapped |= waited_for && !limits.copies_behind_waits;
-  const Look look{known, own, part_bytes, part_leaves};
-  if (!look.take(*work, leaves)) {
+  if (!locate(*work, leaves, known, own, part_bytes, part_leaves)) {
     expand(b);
-    (void)look.take(*work, leaves);
+    (void)locate(*work, leaves, known, own, part_bytes, part_leaves);
   }
   std::vector<size_t> marks;
   marks.reserve(b.marks.size());

@@ -27,6 +27,7 @@
 #include "base/function.h"
 #include "base/status.h"
 #include "base/thread/executor.h"
+#include "base/thread/versioned.h"
 #include "codec/record/record.h"
 #include "device/context/device.h"
 #include "device/memory/pinned_host.h"
@@ -34,7 +35,11 @@
 
 namespace kvbm::device {
 
+class LandmarkPool;
 class LeafTable;  // device/transfer/leaf_table.h
+class TransferLane;
+struct TransferWork;
+enum class Direction : uint8_t;
 
 // A leaf to move. `device` is a run of this device's memory, of 1 byte to codec::kMaxLeafBytes. `record` is host
 // memory: inside a range given to Transfers::know(), or anywhere else, where it goes through pinned staging. It may
@@ -152,33 +157,50 @@ class Transfers {
   // memory).
   static Result<std::unique_ptr<Transfers>> create(std::shared_ptr<Device> device, const TransferOptions& options,
                                                    Executor& executor);
-  virtual ~Transfers() = default;
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
   // Adds memory; batches given from now on reach records in it directly.
-  virtual void know(std::shared_ptr<const PinnedHost> memory) = 0;
+  void know(std::shared_ptr<const PinnedHost> memory);
   // Records the present state of `stream`. Must be called in the engine's call, before anything that waits for the
   // batch is put on the stream: a batch behind its own waiter never begins. 0 and the legacy and per-thread streams are
   // those of the device's primary context and this thread.
   // invalid_argument: a stream of another device, of a context that is gone, one under capture into a graph, or no
   // stream at all; tier_disabled: the device is lost.
-  virtual Result<std::shared_ptr<StreamPoint>> point(CuStream stream) = 0;
+  Result<std::shared_ptr<StreamPoint>> point(CuStream stream);
   // Moves from device memory into records; `expected` and marks are ignored.
-  virtual void gather(TransferBatch batch) = 0;
+  void gather(TransferBatch batch);
   // Moves from records into device memory.
-  virtual void scatter(TransferBatch batch) = 0;
+  void scatter(TransferBatch batch);
   // Calls decodes_on() for the device.
-  [[nodiscard]] virtual bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept = 0;
+  [[nodiscard]] bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept {
+    return decodes_on(*device_, codec, coded);
+  }
   // Returns a landmark at value 0; null if there is no memory for one or the device is lost.
-  virtual std::shared_ptr<Landmark> landmark(LandmarkKind kind = LandmarkKind::on_device) = 0;
+  std::shared_ptr<Landmark> landmark(LandmarkKind kind = LandmarkKind::on_device);
   // Makes everything enqueued on `stream` from now on wait until the landmark has reached `value` (below 2^62). Errors
   // as of point(). Blocks for LandmarkKind::issued alone: until the driver was given the work that `value` stands for,
   // or the landmark was raised.
-  virtual Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream) = 0;
+  Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream);
   // Raises a landmark from the CPU, for batches that will never come; takes effect after its batches under way have
   // ended.
-  virtual void raise(Landmark& landmark, uint64_t value) = 0;
-  [[nodiscard]] virtual TransferStats gathers() const = 0;
-  [[nodiscard]] virtual TransferStats scatters() const = 0;
-  [[nodiscard]] virtual Device& device() const noexcept = 0;
+  void raise(Landmark& landmark, uint64_t value);
+  [[nodiscard]] TransferStats gathers() const;
+  [[nodiscard]] TransferStats scatters() const;
+  [[nodiscard]] Device& device() const noexcept { return *device_; }
+
+ private:
+  Transfers(std::shared_ptr<Device> device, const TransferOptions& options);
+  Status start(Executor& executor);
+  std::shared_ptr<TransferWork> work_of(TransferBatch batch, Direction direction);
+
+  const std::shared_ptr<Device> device_;
+  const TransferOptions options_;
+  const std::shared_ptr<LandmarkPool> landmarks_;
+  std::shared_ptr<TransferLane> gathers_;
+  std::shared_ptr<TransferLane> scatters_;
+  Versioned<std::vector<std::shared_ptr<const PinnedHost>>> known_;
 };
 
 }  // namespace kvbm::device

@@ -16,13 +16,13 @@ namespace {
 
 // Initial cost of a source before it is measured: about a third of what docs/benchmarks.md measured on a small
 // machine. A wrong guess costs little: the first batches correct it.
-copy::SourceCost::Seed seed_of(std::string_view kind, uint64_t cap_bytes_per_s) noexcept {
-  if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};  // 0.2 ms, 1 GB/s
-  if (kind == "plugin") return {1'000'000, 5.0, 0};            // 1 ms, 0.2 GB/s
-  if (kind == "store") return {5'000'000, 2.0, 0};             // 5 ms, 0.5 GB/s
-  return {500'000, 1.0, 0};                                    // nodes, the owner: 0.5 ms, 1 GB/s
+copy::Expectation seed_of(std::string_view kind) noexcept {
+  if (kind == "disk") return {200'000, 1.0};      // 0.2 ms, 1 GB/s
+  if (kind == "plugin") return {1'000'000, 5.0};  // 1 ms, 0.2 GB/s
+  if (kind == "store") return {5'000'000, 2.0};   // 5 ms, 0.5 GB/s
+  return {500'000, 1.0};                          // nodes, the owner: 0.5 ms, 1 GB/s
 }
-constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};  // 20 us, 6.7 GB/s
+constexpr copy::Expectation kHostSeed{20'000, 0.15};  // 20 us, 6.7 GB/s
 
 }  // namespace
 
@@ -46,8 +46,9 @@ Status LowerTiers::open() {
                              : open_disk(options, env, host_.families(), this, index);
     if (!made.ok()) return made.status();
     std::unique_ptr<tier::Tier> opened = std::move(made).value();
-    costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
-    link_costs_[index].seed(seed_of(opened->kind(), options.read_bytes_per_s));
+    const uint64_t cap_bytes_per_s = opened->kind() == "disk" ? options.read_bytes_per_s : 0;
+    costs_[index].seed(seed_of(opened->kind()), cap_bytes_per_s);
+    link_costs_[index].seed(seed_of(opened->kind()), cap_bytes_per_s);
     const CodedTierParts parts{env, options_.seal_keys, coding_terms_, host_.arena().block_bytes(), link_costs_[index]};
     order_.append(code_tier(parts, options, std::move(opened)));
     offloaders_.push_back(std::make_unique<Offloader>(host_, order_, index, options));

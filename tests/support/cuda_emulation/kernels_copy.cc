@@ -1,6 +1,5 @@
 // Sources of kernels that move and hash.
 #define KVBM_CUDA_EMULATION "support/cuda_emulation/device.h"
-#include "device/kernels/copy_runs.cu"
 #include "device/kernels/leaves.cu"
 #include "support/cuda_emulation/kernels.h"
 
@@ -12,7 +11,6 @@ void add_copy_kernels(std::vector<EmulatedKernel>& kernels) {
   kernels.push_back(emulated_kernel("kvbm_hash_leaves", &kvbm_hash_leaves));
   kernels.push_back(emulated_kernel("kvbm_check_leaves", &kvbm_check_leaves));
   kernels.push_back(emulated_kernel("kvbm_poison_leaves", &kvbm_poison_leaves));
-  kernels.push_back(emulated_kernel("kvbm_copy_runs", &kvbm_copy_runs));
 }
 
 }  // namespace kvbm::emulation

@@ -86,7 +86,7 @@ TEST(SourceCost, what_was_asked_for_before_is_a_queue_and_leaves_with_its_answer
 
 TEST(SourceCost, nothing_is_expected_to_be_faster_than_its_cap_and_what_it_let_through_is_waited_for) {
   SourceCost cost;
-  cost.seed({1'000, 0.01, 1'000'000});
+  cost.seed({1'000, 0.01}, 1'000'000);
   const uint64_t now = 1'000 * kMs;
   EXPECT_DOUBLE_EQ(cost.expect(now).ns_per_byte, 1000.0);
   const auto ticket = cost.asked(now, 50'000);

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/crypto/random.h"
-#include "copy/ring.h"
+#include "base/ring.h"
 
 namespace kvbm::copy::flat_table_test {
 namespace {

@@ -125,27 +125,6 @@ TEST_F(DeviceMemoryTest, freed_memory_is_refused) {
   EXPECT_FALSE(accepts(at(own), 64));
 }
 
-TEST(ExtentTest, covers_every_piece_of_a_run) {
-  std::vector<std::byte> memory(1000);
-  StridedRun run{memory.data() + 500, 10, 3, 4, 100, -20};
-  const auto extent = extent_of(run);
-  ASSERT_TRUE(extent.ok());
-  EXPECT_EQ(extent.value().start, memory.data() + 500 - 60);
-  EXPECT_EQ(extent.value().bytes, 60U + 200 + 10);
-  run.count0 = 1, run.count1 = 1, run.stride0 = INT64_MAX, run.stride1 = INT64_MIN;
-  ASSERT_TRUE(extent_of(run).ok());
-  EXPECT_EQ(extent_of(run).value().bytes, 10U) << "strides of what is not repeated do not matter";
-}
-
-TEST(ExtentTest, refuses_nothing_and_what_wraps) {
-  std::byte one{};
-  EXPECT_FALSE(extent_of({&one, 0, 1, 1, 0, 0}).ok());
-  EXPECT_FALSE(extent_of({&one, 1, 0, 1, 0, 0}).ok());
-  EXPECT_FALSE(extent_of({nullptr, 1, 1, 1, 0, 0}).ok());
-  EXPECT_FALSE(extent_of({&one, 1, UINT32_MAX, 1, INT64_MAX, 0}).ok());
-  EXPECT_FALSE(extent_of({&one, 1, 1, UINT32_MAX, 0, INT64_MIN}).ok());
-}
-
 TEST_F(DeviceMemoryTest, allocates_and_gives_back) {
   {
     auto memory = DeviceMemory::allocate(device_, 5000);

@@ -338,16 +338,20 @@ TEST(KernelSetTest, launches_by_name_with_its_parameters) {
   EXPECT_FALSE(device->kernels().has(Kernel::quantize));
   const CuStream stream = fake.make_stream(0);
   const Device::Scope scope(*device);
-  EXPECT_EQ(device->kernels().gather_leaves(stream, {3, 512, 0}, 0, 0, 16, 0), kCuSuccess);
+  EXPECT_EQ(device->kernels().launch_leaves(Kernel::gather_leaves, stream, 3, 0, 100, 16), kCuSuccess);
   fake.synchronize(stream);
   EXPECT_EQ(warps_seen, 16U);
   EXPECT_EQ(threads_seen, 1536U);
-  EXPECT_EQ(device->kernels().launch(Kernel::quantize, stream, {1, 32, 0}), kCuNotFound);
+  // No more blocks than jobs.
+  EXPECT_EQ(device->kernels().launch_leaves(Kernel::gather_leaves, stream, 3, 0, 2, 16), kCuSuccess);
+  fake.synchronize(stream);
+  EXPECT_EQ(threads_seen, 1024U);
+  EXPECT_EQ(device->kernels().launch_coded(Kernel::quantize, stream, 1, 0, 1, 0, 0), kCuNotFound);
 }
 
 TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
   FakeCuda fake;
-  for (const char* name : {"kvbm_gather_leaves", "kvbm_copy_runs"}) {
+  for (const char* name : {"kvbm_gather_leaves", "kvbm_poison_leaves"}) {
     fake.add_kernel(name, {}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
   }
   (void)open_device(fake);
@@ -382,13 +386,13 @@ TEST(KernelSetTest, of_an_older_driver_each_kernel_is_launched_once_without_jobs
 
 TEST(KernelSetTest, a_kernel_that_fails_loses_the_device) {
   FakeCuda fake;
-  fake.add_kernel("kvbm_copy_runs", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
+  fake.add_kernel("kvbm_poison_leaves", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
   const auto device = open_device(fake);
   const CuStream stream = fake.make_stream(0);
-  fake.fail_kernel("kvbm_copy_runs", 2, kCuLaunchFailed);
+  fake.fail_kernel("kvbm_poison_leaves", 2, kCuLaunchFailed);
   const Device::Scope scope(*device);
   const auto run = [&] {
-    EXPECT_EQ(device->kernels().copy_runs(stream, {1, 512, 0}, 0, 0, 1), kCuSuccess);
+    EXPECT_EQ(device->kernels().launch_leaves(Kernel::poison_leaves, stream, 1, 0, 1, 1), kCuSuccess);
     return device->check(fake.driver().cuStreamSynchronize(stream), "cuStreamSynchronize").code();
   };
   EXPECT_EQ(run(), Code::ok);

@@ -35,9 +35,10 @@ struct Counted {
   int number = 0;
 };
 int loads = 0;
-Status load(const std::string& path, Counted* out) {
-  out->number = ++loads;
-  return path == "bad" ? Status(Code::unsupported, "it does not begin") : Status();
+Result<Counted> load(const std::string& path) {
+  ++loads;
+  if (path == "bad") return Status(Code::unsupported, "it does not begin");
+  return Counted{loads};
 }
 
 TEST(LoadedLibrary, a_path_is_loaded_once_also_when_it_is_refused) {

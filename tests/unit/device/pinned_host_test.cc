@@ -69,14 +69,14 @@ TEST_F(PinnedHostTest, addresses_are_those_of_what_is_wholly_inside) {
   auto made = PinnedHost::pin(device_, memory, 1);
   ASSERT_TRUE(made.ok());
   const PinnedHost& pinned = *made.value();
-  const CuPointer base = pinned.device_pointer(memory.data(), 8192);
+  const CuPointer base = pinned.place(memory.data(), 8192).address;
   EXPECT_NE(base, 0U);
-  EXPECT_EQ(pinned.device_pointer(memory.data() + 100, 8092), base + 100);
-  EXPECT_EQ(pinned.device_pointer(memory.data() + 100, 8093), 0U);
-  EXPECT_EQ(pinned.device_pointer(memory.data() - 1, 1), 0U);
-  EXPECT_EQ(pinned.device_pointer(memory.data() + 8192, 1), 0U);
-  EXPECT_EQ(pinned.device_pointer(memory.data(), UINT64_MAX), 0U);
-  EXPECT_EQ(pinned.device_pointer(nullptr, 1), 0U);
+  EXPECT_EQ(pinned.place(memory.data() + 100, 8092).address, base + 100);
+  EXPECT_EQ(pinned.place(memory.data() + 100, 8093).address, 0U);
+  EXPECT_EQ(pinned.place(memory.data() - 1, 1).address, 0U);
+  EXPECT_EQ(pinned.place(memory.data() + 8192, 1).address, 0U);
+  EXPECT_EQ(pinned.place(memory.data(), UINT64_MAX).address, 0U);
+  EXPECT_EQ(pinned.place(nullptr, 1).address, 0U);
 }
 
 TEST_F(PinnedHostTest, several_threads_bring_pages_in_and_keep_their_bytes) {
@@ -189,7 +189,7 @@ TEST_F(PinnedHostTest, what_the_engine_registered_is_taken_and_left) {
     auto pinned = PinnedHost::pin(device_, memory.subspan(4096, 8192), 1);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     EXPECT_FALSE(pinned.value()->owns_registration());
-    EXPECT_NE(pinned.value()->device_pointer(memory.data() + 4096, 8192), 0U);
+    EXPECT_NE(pinned.value()->place(memory.data() + 4096, 8192).address, 0U);
   }
   EXPECT_TRUE(fake_.reaches(0, memory.data(), 16384, true)) << "it is the engine's to end";
   EXPECT_EQ(fake_.driver().cuMemHostUnregister(memory.data()), kCuSuccess);

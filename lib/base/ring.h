@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvbm::copy {
+namespace kvbm {
 
 template <class T>
 class Ring {
@@ -48,4 +48,4 @@ class Ring {
   uint64_t tail_ = 0;
 };
 
-}  // namespace kvbm::copy
+}  // namespace kvbm
