@@ -40,7 +40,7 @@ struct Compressor {
   Summary summary;
   uint64_t chain = 0;
   Buffer plain, coded, again;
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
 
   Status head();
   Status segment(const Segment& segment);
@@ -112,7 +112,7 @@ struct Decompressor {
   uint64_t at = 0;  // in the input
   uint64_t chain = 0;
   Buffer coded, plain;
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
 
   Status chunk(const Segment& segment, uint64_t left, uint64_t& raw_bytes);
   Status segment(const Segment& segment);
