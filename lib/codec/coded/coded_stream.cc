@@ -241,15 +241,17 @@ Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, 
   return writer.finish();
 }
 
-Result<StreamPeek> peek_stream(ConstBytes bytes) noexcept {
+Result<StreamInfo> peek_stream(ConstBytes bytes) noexcept {
   if (bytes.size() < kStreamLeavesAt || load_le<uint32_t>(bytes.data()) != kStreamMagic) {
     return Status(Code::damaged, "not a coded buffer");
   }
   if (load_le<uint8_t>(bytes.data() + kStreamVersionAt) != kStreamVersion) {
     return Status(Code::newer_version, "a coded buffer of a version that is not known here");
   }
-  return StreamPeek{load_le<uint64_t>(bytes.data() + kStreamRawBytesAt),
-                    load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt)};
+  StreamInfo info;
+  info.raw_bytes = load_le<uint64_t>(bytes.data() + kStreamRawBytesAt);
+  info.stored_bytes = load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt);
+  return info;
 }
 
 Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
@@ -280,11 +282,6 @@ Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
   if (!table.ok()) return table;
   if (info.lossy != (flags != 0)) return Status(Code::damaged, "damaged: the coded buffer hides that it is lossy");
   return view;
-}
-
-StreamView::Leaf StreamView::leaf(uint32_t leaf) const noexcept {
-  const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + uint64_t{leaf} * kStreamLeafBytes);
-  return {entry.codec, entry.raw};
 }
 
 uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_.data() + checksum_at(info_.leaves)); }

@@ -111,12 +111,6 @@ class StreamView {
   // stream. damaged | newer_version. The leaves themselves are checked when they are decoded.
   static Result<StreamView> parse(ConstBytes bytes) noexcept;
   [[nodiscard]] const StreamInfo& info() const noexcept { return info_; }
-  // Coding of the leaves, in order; `leaf` below info().leaves.
-  struct Leaf {
-    LeafCodec codec = LeafCodec::raw;
-    uint32_t raw_bytes = 0;
-  };
-  [[nodiscard]] Leaf leaf(uint32_t leaf) const noexcept;
   // Calls each(StreamLeaf) for all leaves in order until one returns a status that is not ok, and returns that.
   template <class Each>
   Status each_leaf(Each&& each) const {
@@ -143,11 +137,7 @@ class StreamView {
   StreamInfo info_;
 };
 
-// Size of a stream from its first 16 to 24 bytes, for readers of files; only magic and version are checked.
-struct StreamPeek {
-  uint64_t raw_bytes = 0;
-  uint64_t stored_bytes = 0;
-};
-[[nodiscard]] Result<StreamPeek> peek_stream(ConstBytes first_24_bytes) noexcept;
+// Reads raw_bytes and stored_bytes of a stream alone, for readers of files; only magic and version are checked.
+[[nodiscard]] Result<StreamInfo> peek_stream(ConstBytes first_24_bytes) noexcept;
 
 }  // namespace kvbm::codec
