@@ -86,27 +86,11 @@ Result<Strides> dense_strides(std::span<const Axis> order, const RecordShape& sh
   return strides;
 }
 
-Status check_order(std::span<const Axis> order) {
-  std::array<int, 5> seen{};
-  for (const Axis a : order) {
-    if (static_cast<size_t>(a) >= seen.size()) return Status(Code::invalid_argument, "unknown axis");
-    ++seen[static_cast<size_t>(a)];
-  }
-  const auto count = [&](Axis a) { return seen[static_cast<size_t>(a)]; };
-  if (count(B) == 1 && count(H) == 1 && count(N) == 1 && count(L) <= 1 && count(K) <= 1) return {};
-  return Status(Code::invalid_argument,
-                "an order of axes holds block, head and token once, layer and plane at most once");
-}
-
 bool has(std::span<const Axis> order, Axis axis) noexcept {
   for (const Axis a : order) {
     if (a == axis) return true;
   }
   return false;
-}
-
-uint32_t tensors_wanted(std::span<const Axis> order, const RecordShape& shape) noexcept {
-  return (has(order, L) ? 1 : shape.layers()) * (has(order, K) ? 1 : shape.planes());
 }
 
 }  // namespace
@@ -123,20 +107,18 @@ std::span<const Axis> form_axes(Form form) noexcept {
   return std::span(row.axes).first(row.count);
 }
 
-uint32_t form_tensors(Form form, const RecordShape& shape) noexcept { return tensors_wanted(form_axes(form), shape); }
+uint32_t form_tensors(Form form, const RecordShape& shape) noexcept {
+  const std::span<const Axis> order = form_axes(form);
+  return (has(order, L) ? 1 : shape.layers()) * (has(order, K) ? 1 : shape.planes());
+}
 
 Result<Arrangement> arrange(Form form, const RecordShape& shape, uint64_t blocks, std::span<const Tensor> tensors,
                             uint64_t block_stride) {
   if (static_cast<size_t>(form) >= kForms.size()) {
     return Status(Code::invalid_argument, "unknown form", std::to_string(static_cast<unsigned>(form)));
   }
-  return arrange_axes(form_axes(form), shape, blocks, tensors, block_stride);
-}
-
-Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape& shape, uint64_t blocks,
-                                 std::span<const Tensor> tensors, uint64_t block_stride) {
-  if (auto s = check_order(order); !s.ok()) return s;
-  const uint32_t wanted = tensors_wanted(order, shape);
+  const std::span<const Axis> order = form_axes(form);
+  const uint32_t wanted = form_tensors(form, shape);
   if (tensors.size() != wanted) {
     return Status(Code::invalid_argument, "the layout does not fit the tensors",
                   std::to_string(tensors.size()) + " tensors, this form wants " + std::to_string(wanted) + " for " +
